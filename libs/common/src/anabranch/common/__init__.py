@@ -1,0 +1,1 @@
+"""Values, contracts, codecs and ports that every part of Anabranch shares."""

@@ -1,0 +1,1 @@
+"""Messages that cross a process by NATS, and the subjects that they travel on. Pure."""

@@ -1,0 +1,146 @@
+"""Queries and their answers: request/reply on `subjects.query(<name>)`.
+
+A request may demand `at_least`: the answering controller first catches up to that point. An
+answer is either the model named in the request's docstring or a `QueryFailed`; both carry
+`ok`. Negative answers (not found, sealed) are given only after reading the subject's head.
+
+Query names: ``list_scopes``, ``describe_scope``, ``list_streams``, ``describe_stream``,
+``current_segments``, ``locate``, ``operation``.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
+from anabranch.common.model.stream import StreamState
+
+PAGE_SIZE_MAX = 1000
+
+
+class Query(Contract):
+    at_least: ReadToken | None = None
+
+
+class PagedQuery(Query):
+    page_token: str = ""
+    """Empty for the first page, else the previous answer's `next_page_token`."""
+    page_size: int = Field(default=PAGE_SIZE_MAX, ge=1, le=PAGE_SIZE_MAX)
+
+
+class QueryFailed(Contract):
+    ok: Literal[False] = False
+    error: ErrorBody
+
+
+class ListScopes(PagedQuery):
+    """→ ScopeList, sorted by name."""
+
+
+class ScopeList(Contract):
+    ok: Literal[True] = True
+    scopes: tuple[str, ...]
+    next_page_token: str = ""
+    """Empty on the last page."""
+
+
+class DescribeScope(Query):
+    """→ ScopeDescription."""
+
+    scope: str
+
+
+class ScopeDescription(Contract):
+    ok: Literal[True] = True
+    scope: str
+    incarnation: int
+
+
+class ListStreams(PagedQuery):
+    """→ StreamList of the scope's streams that are not half-created, sorted by name."""
+
+    scope: str
+
+
+class StreamList(Contract):
+    ok: Literal[True] = True
+    streams: tuple[str, ...]
+    next_page_token: str = ""
+
+
+class DescribeStream(Query):
+    """→ StreamDescription."""
+
+    scope: str
+    stream: str
+
+
+class StreamDescription(Contract):
+    ok: Literal[True] = True
+    scope: str
+    stream: str
+    incarnation: int
+    revision: int
+    state: StreamState
+    segment_count: int
+    stream_epoch: int
+    created_ms: int
+
+
+class CurrentSegments(Query):
+    """→ SegmentList of the present stream epoch; readable also when the stream is sealed."""
+
+    scope: str
+    stream: str
+
+
+class SegmentInStream(Contract):
+    segment_id: int
+    name: str
+    key_start: float
+    key_end: float
+
+
+class SegmentList(Contract):
+    ok: Literal[True] = True
+    incarnation: int
+    state: StreamState
+    stream_epoch: int
+    segments: tuple[SegmentInStream, ...]
+    """Sorted by `key_start`, covering [0, 1) exactly."""
+
+
+class Locate(Query):
+    """→ Located: who serves these segments (full names, at most 1,000)."""
+
+    segments: tuple[str, ...] = Field(max_length=1000)
+
+
+class SegmentLocation(Contract):
+    segment: str
+    container: int
+    container_epoch: int
+    """0 when no store serves the container at the moment; `host` is then empty."""
+    host: str = ""
+    port: int = 0
+
+
+class Located(Contract):
+    ok: Literal[True] = True
+    locations: tuple[SegmentLocation, ...]
+    """In the order asked."""
+
+
+class GetOperation(Query):
+    """→ OperationFound; OperationNotFound when no live aggregate remembers it."""
+
+    operation: str
+    scope: str
+    stream: str | None = None
+
+
+class OperationFound(Contract):
+    ok: Literal[True] = True
+    operation: str
+    state: Literal["running", "succeeded", "failed"]
+    error: ErrorBody | None = None

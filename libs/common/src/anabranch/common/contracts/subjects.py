@@ -1,0 +1,100 @@
+"""Every NATS subject, stream, consumer and KV bucket of the system, in one place.
+
+Names of scopes and streams are one token each: ``.`` is written ``=``, which is injective
+because names contain no ``=``. Shard and bucket are the same number (`hashing.shard_of`).
+Subjects of gates, children and satellites carry incarnations; an aggregate's own subject does
+not, because its tombstone must be found by name.
+"""
+
+from anabranch.common.model.hashing import SHARD_COUNT, shard_of
+from anabranch.common.model.names import ScopeName, StreamRef
+
+EVENT_SUBJECT_PREFIX = "ana.evt"
+COMMAND_STREAM = "ANA_COMMANDS"
+COMMAND_SUBJECTS = "ana.cmd.>"
+NOTICE_SUBJECTS = "ana.note.>"
+
+NODES_BUCKET = "ana_nodes"
+PLACEMENTS_BUCKET = "ana_placements"
+CLUSTER_BUCKET = "ana_cluster"
+"""Holds the key `constants`: shard, bucket and container counts, written once."""
+
+
+def token(name: str) -> str:
+    """A scope's or stream's name as one subject token."""
+    return name.replace(".", "=")
+
+
+def name_of(subject_token: str) -> str:
+    """Inverse of `token`."""
+    return subject_token.replace("=", ".")
+
+
+def event_stream(shard: int) -> str:
+    """The JetStream stream that holds a shard's domain events."""
+    assert 0 <= shard < SHARD_COUNT
+    return f"ANA_EVENTS_{shard:02d}"
+
+
+def event_stream_subjects(shard: int) -> str:
+    return f"{EVENT_SUBJECT_PREFIX}.{shard}.>"
+
+
+def scope_events(scope: ScopeName) -> str:
+    """The subject of a scope's own events."""
+    return f"{EVENT_SUBJECT_PREFIX}.{shard_of(scope)}.scope.{token(scope)}"
+
+
+def scope_gate(scope: ScopeName, incarnation: int) -> str:
+    """The gate that creating a child of this scope's incarnation depends on."""
+    return f"{EVENT_SUBJECT_PREFIX}.{shard_of(scope)}.gate.{token(scope)}.{incarnation}"
+
+
+def scope_member(scope: ScopeName, incarnation: int, stream: str, stream_incarnation: int) -> str:
+    """The membership record of one incarnation of a stream in one incarnation of a scope."""
+    start = f"{EVENT_SUBJECT_PREFIX}.{shard_of(scope)}.member.{token(scope)}.{incarnation}"
+    return f"{start}.{token(stream)}.{stream_incarnation}"
+
+
+def stream_events(stream: StreamRef) -> str:
+    """The subject of a stream's own events."""
+    shard = shard_of(str(stream))
+    return f"{EVENT_SUBJECT_PREFIX}.{shard}.stream.{token(stream.scope)}.{token(stream.stream)}"
+
+
+def shard_of_subject(subject: str) -> int:
+    """The shard of any event subject."""
+    return int(subject.split(".", 3)[2])
+
+
+def command(bucket: int, kind: str, scope: str, stream: str | None = None) -> str:
+    """The subject of a command about a scope or a stream."""
+    start = f"ana.cmd.{bucket}.{kind}.{token(scope)}"
+    return f"{start}.{token(stream)}" if stream is not None else start
+
+
+def command_filter(bucket: int) -> str:
+    return f"ana.cmd.{bucket}.>"
+
+
+def command_consumer(bucket: int) -> str:
+    """The durable consumer of a bucket's commands."""
+    return f"bucket-{bucket:02d}"
+
+
+def query(name: str) -> str:
+    """The subject of a query; controllers answer in the queue group `QUERY_GROUP`."""
+    return f"ana.qry.{name}"
+
+
+QUERY_GROUP = "controllers"
+
+
+def operation_notice(operation: str) -> str:
+    """Where the end of an operation is announced."""
+    return f"ana.note.op.{operation}"
+
+
+def segment_request(container: int, verb: str) -> str:
+    """A control request on a segment of the container, answered by its owner."""
+    return f"ana.seg.{container}.{verb}"

@@ -1,0 +1,1 @@
+"""Event sourcing: the stores' ports, and the loop load → decide → check → append."""

@@ -1,0 +1,1 @@
+"""Value types of the stream model: names, ids, key ranges, placement. Pure."""

@@ -1,0 +1,51 @@
+"""Where things live: keys → segments, segments → containers, aggregates → shards.
+
+The three hashes are part of the stored data: changing one would scatter what is already
+written. Keys and containers hash as Pravega's Java client and segment store do (murmur3-128
+over UTF-16LE code units, Guava's jump hash), so non-ASCII keys agree with Java writers.
+"""
+
+import mmh3
+
+_ROUTING_SEED = 1741865571  # Java's "EventRouter".hashCode()
+_CONTAINER_SEED = 1661405012  # Java's "SegmentToContainerMapper".hashCode()
+_JUMP_MULTIPLIER = 2862933555777941757
+_MASK64 = 2**64 - 1
+
+SHARD_COUNT = 16
+
+
+def routing_position(key: str) -> float:
+    """The key's place in the key space, in [0, 1): 52 bits of murmur3-128."""
+    low, _ = mmh3.hash64(key.encode("utf-16-le"), _ROUTING_SEED, x64arch=True, signed=False)
+    return (low >> 12) / float(1 << 52)
+
+
+def container_of(segment_name: str, container_count: int) -> int:
+    """The container (0 … container_count - 1) that owns the segment.
+
+    Transaction and transient suffixes and the epoch are stripped first, so what will be
+    merged into a segment lives in the same container as the segment.
+    """
+    assert container_count > 0
+    base = segment_name.partition("#transaction")[0].partition("#transient")[0]
+    base = base.partition(".#epoch.")[0]
+    low, _ = mmh3.hash64(base.encode("utf-16-le"), _CONTAINER_SEED, x64arch=True, signed=False)
+    return _jump_hash(low, container_count)
+
+
+def _jump_hash(state: int, bucket_count: int) -> int:
+    """Guava's consistentHash: an LCG-driven jump consistent hash."""
+    candidate = 0
+    while True:
+        state = (state * _JUMP_MULTIPLIER + 1) & _MASK64
+        draw = ((state >> 33) + 1) / float(1 << 31)
+        following = int((candidate + 1) / draw)
+        if not 0 <= following < bucket_count:
+            return candidate
+        candidate = following
+
+
+def shard_of(name: str) -> int:
+    """The event-store shard (and bucket) of an aggregate named `scope` or `scope/stream`."""
+    return mmh3.hash(name, 0, signed=False) % SHARD_COUNT

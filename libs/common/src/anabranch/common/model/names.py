@@ -1,0 +1,103 @@
+"""Names of scopes, streams and segments, and the ids inside them.
+
+Rules and forms follow Pravega's NameUtils: a segment's name is
+``scope/stream/<number>.#epoch.<creation epoch>`` and its id is ``epoch << 32 | number``, so
+that a natural sort of ids sorts by (creation epoch, number).
+"""
+
+import re
+from dataclasses import dataclass
+from typing import NewType
+
+from anabranch.common.errors import InvalidName
+
+ScopeName = NewType("ScopeName", str)
+StreamName = NewType("StreamName", str)
+SegmentId = NewType("SegmentId", int)
+
+SCOPE_NAME_LENGTH_MAX = 255
+STREAM_NAME_LENGTH_MAX = 250
+
+_USER_NAME = re.compile(r"[A-Za-z0-9.\-]+")
+_SEGMENT_NAME = re.compile(
+    r"(?P<scope>[^/]+)/(?P<stream>[^/]+)/(?P<number>\d+)(?:\.#epoch\.(?P<epoch>\d+))?"
+)
+
+
+def scope_name(text: str) -> ScopeName:
+    """`text` as a scope's name. Raises InvalidName."""
+    _check("scope", text, SCOPE_NAME_LENGTH_MAX)
+    return ScopeName(text)
+
+
+def stream_name(text: str) -> StreamName:
+    """`text` as a stream's name. Raises InvalidName."""
+    _check("stream", text, STREAM_NAME_LENGTH_MAX)
+    return StreamName(text)
+
+
+def _check(kind: str, text: str, length_max: int) -> None:
+    if len(text) > length_max:
+        raise InvalidName(
+            f"the {kind} name has {len(text)} characters",
+            remedy=f"use at most {length_max} characters",
+            name=text[:32] + "…",
+        )
+    if _USER_NAME.fullmatch(text) is None:
+        raise InvalidName(
+            f"the {kind} name {text!r} is not allowed",
+            remedy="use one or more ASCII letters, digits, dots and hyphens",
+            name=text,
+        )
+
+
+def segment_id(epoch: int, number: int) -> SegmentId:
+    """The id of segment `number` created in stream epoch `epoch` (both 0 … 2**31 - 1)."""
+    assert 0 <= epoch < 2**31
+    assert 0 <= number < 2**31
+    return SegmentId(epoch << 32 | number)
+
+
+def epoch_of(segment: SegmentId) -> int:
+    """The stream epoch in which the segment was created."""
+    return segment >> 32
+
+
+def number_of(segment: SegmentId) -> int:
+    """The segment's number within its stream."""
+    return segment & 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StreamRef:
+    """A stream by name."""
+
+    scope: ScopeName
+    stream: StreamName
+
+    def __str__(self) -> str:
+        return f"{self.scope}/{self.stream}"
+
+
+def stream_ref(text: str) -> StreamRef:
+    """Parse ``scope/stream``. Raises InvalidName."""
+    scope, slash, stream = text.partition("/")
+    if not slash:
+        raise InvalidName(
+            f"{text!r} does not name a stream", remedy="write it as scope/stream", name=text
+        )
+    return StreamRef(scope_name(scope), stream_name(stream))
+
+
+def segment_name(stream: StreamRef, segment: SegmentId) -> str:
+    """The segment's full name, e.g. ``scope/stream/0.#epoch.0``."""
+    return f"{stream.scope}/{stream.stream}/{number_of(segment)}.#epoch.{epoch_of(segment)}"
+
+
+def parse_segment_name(name: str) -> tuple[StreamRef, SegmentId]:
+    """Inverse of `segment_name`; a missing epoch is 0. Raises InvalidName."""
+    match = _SEGMENT_NAME.fullmatch(name)
+    if match is None:
+        raise InvalidName(f"{name!r} is not a segment's name", name=name)
+    ref = StreamRef(ScopeName(match["scope"]), StreamName(match["stream"]))
+    return ref, segment_id(int(match["epoch"] or 0), int(match["number"]))

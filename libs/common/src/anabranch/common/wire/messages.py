@@ -1,0 +1,256 @@
+"""The messages that packets carry, and their kinds.
+
+A message is a msgspec struct encoded as a MessagePack map, so that fields can be added:
+unknown fields are ignored, new ones have defaults. Bulk bytes are never inside a message but
+in the packet's payload. Segments are named in full (``scope/stream/0.#epoch.0``). The field
+`container_epoch`, where present, is what the caller looked up; a store that serves another
+epoch answers WrongHost (0 = not looked up, accept any).
+
+Every control request carries the stamp {incarnation, revision} of the aggregate decision that
+it performs; a container refuses older ones (StaleRequest).
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from anabranch.common import errors
+from anabranch.common.errors import BadPacket
+from anabranch.common.wire.packet import (
+    PROTOCOL_VERSION,
+    PROTOCOL_VERSION_OLDEST,
+    Packet,
+    encode_packet,
+)
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all messages."""
+
+
+class Stamp(msgspec.Struct, frozen=True, order=True):
+    """The (incarnation, aggregate revision) at which a control request was decided."""
+
+    incarnation: int
+    revision: int
+
+
+# --- both directions --------------------------------------------------------------------------
+
+
+class Hello(Message, frozen=True, kw_only=True):
+    """First packet of both sides: the protocol versions that the sender speaks."""
+
+    high: int = PROTOCOL_VERSION
+    low: int = PROTOCOL_VERSION_OLDEST
+    node_id: str = ""
+
+
+class KeepAlive(Message, frozen=True, kw_only=True):
+    """Nothing; sent when a side has been silent. Never answered."""
+
+
+# --- requests ---------------------------------------------------------------------------------
+
+
+class Request(Message, frozen=True, kw_only=True):
+    """Common fields of requests."""
+
+    segment: str
+    container_epoch: int = 0
+    trace_parent: str = ""
+    token: str = ""
+
+
+class CreateSegment(Request, frozen=True, kw_only=True):
+    """Create an empty segment. → Done; repeated with the same stamp → Done."""
+
+    stamp: Stamp
+
+
+class SealSegment(Request, frozen=True, kw_only=True):
+    """Forbid further appends. → Sealed; repeated → Sealed."""
+
+    stamp: Stamp
+
+
+class DeleteSegment(Request, frozen=True, kw_only=True):
+    """Delete, leaving a tombstone, also of an unknown segment. → Done; repeated → Done."""
+
+    stamp: Stamp
+
+
+class GetSegmentInfo(Request, frozen=True, kw_only=True):
+    """→ SegmentInfo."""
+
+
+class LocateOffset(Request, frozen=True, kw_only=True):
+    """→ OffsetLocated: the first append boundary at or after `offset`."""
+
+    offset: int
+
+
+class SetupAppend(Request, frozen=True, kw_only=True):
+    """Open the append session `session` of (writer id, segment) on this connection.
+
+    → AppendSetup. Ends an older session of the same writer and segment, wherever it is.
+    """
+
+    writer_id: bytes
+    session: int
+
+
+class Append(Message, frozen=True, kw_only=True):
+    """Append the payload to the session's segment, whole or not at all.
+
+    `count` events numbered from `first_event_number`, contiguous per (writer id, segment).
+    `is_block`: the payload is one block of `wire.block`, which the store verifies. → Appended,
+    cumulative: the reply to a later append of the session answers the earlier ones too.
+    """
+
+    session: int
+    first_event_number: int
+    count: int
+    is_block: bool = True
+    trace_parent: str = ""
+
+
+class ReadSegment(Request, frozen=True, kw_only=True):
+    """Read from `offset`, up to about `size_max` bytes, waiting ≤ `wait_ms` at the tail.
+
+    → SegmentRead with the bytes as payload. `whole_appends`: what is returned ends on an
+    append boundary (at least one append is returned even if it is longer than `size_max`);
+    `offset` must then be a boundary.
+    """
+
+    offset: int
+    size_max: int
+    wait_ms: int = 0
+    whole_appends: bool = True
+
+
+class FlushContainer(Message, frozen=True, kw_only=True):
+    """Move everything acknowledged so far to tier 2. → Done when the manifest is durable."""
+
+    container: int
+
+
+# --- replies ----------------------------------------------------------------------------------
+
+
+class Done(Message, frozen=True, kw_only=True):
+    """The request was performed, now or before, and is durable."""
+
+
+class SegmentInfo(Message, frozen=True, kw_only=True):
+    """A segment as the store has it; lengths and offsets in bytes."""
+
+    segment: str
+    start: int
+    length: int
+    tiered_length: int
+    sealed: bool
+    event_count: int
+    container: int
+    container_epoch: int
+
+
+class Sealed(Message, frozen=True, kw_only=True):
+    """The segment is sealed at `length`."""
+
+    length: int
+
+
+class OffsetLocated(Message, frozen=True, kw_only=True):
+    offset: int
+
+
+class AppendSetup(Message, frozen=True, kw_only=True):
+    """The session is open; `last_event_number` is 0 for a writer unknown to the segment.
+
+    `sealed`: appends will be refused, but the caller now knows what to resend elsewhere.
+    """
+
+    session: int
+    last_event_number: int
+    sealed: bool = False
+
+
+class Appended(Message, frozen=True, kw_only=True):
+    """Everything up to `last_event_number` of the session is durable; `length` after it."""
+
+    session: int
+    last_event_number: int
+    length: int
+
+
+class SegmentRead(Message, frozen=True, kw_only=True):
+    """The payload holds the segment's bytes from `offset`.
+
+    `at_tail`: nothing lies beyond at the moment; `end_of_segment`: sealed and nothing ever will.
+    """
+
+    offset: int
+    at_tail: bool = False
+    end_of_segment: bool = False
+
+
+class Failed(Message, frozen=True, kw_only=True):
+    """The request was refused or failed: the body of an `errors.AnabranchError`.
+
+    After a Failed reply to an Append its session is over until the next SetupAppend.
+    """
+
+    code: str
+    message: str
+    remedy: str = ""
+    fields: dict[str, str | int | float | bool | None] = {}
+    session: int = 0
+
+
+KINDS: dict[int, type[Message]] = {
+    1: Hello, 2: KeepAlive,
+    10: CreateSegment, 11: SealSegment, 12: DeleteSegment, 13: GetSegmentInfo,
+    14: LocateOffset, 15: SetupAppend, 16: Append, 17: ReadSegment, 18: FlushContainer,
+    40: Done, 41: SegmentInfo, 42: Sealed, 43: OffsetLocated, 44: AppendSetup,
+    45: Appended, 46: SegmentRead, 47: Failed,
+}  # fmt: skip
+"""Kind numbers are part of the protocol: add, never change."""
+
+_KIND_OF = {message: kind for kind, message in KINDS.items()}
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODERS = {kind: msgspec.msgpack.Decoder(message) for kind, message in KINDS.items()}
+
+M = TypeVar("M", bound=Message)
+
+
+def encode_message(message: Message, request_id: int, payload: bytes = b"") -> list[bytes]:
+    """The message in a packet, as buffers to be written in order."""
+    return encode_packet(_KIND_OF[type(message)], request_id, _ENCODER.encode(message), payload)
+
+
+def decode_message(packet: Packet) -> Message:
+    """The packet's message. Raises BadPacket for an unknown kind or a malformed message."""
+    decoder = _DECODERS.get(packet.kind)
+    if decoder is None:
+        raise BadPacket("a packet is of an unknown kind", kind=packet.kind)
+    try:
+        return decoder.decode(packet.meta)
+    except msgspec.MsgspecError as error:
+        raise BadPacket("a packet's message is malformed", kind=packet.kind) from error
+
+
+def failed(error: errors.AnabranchError, session: int = 0) -> Failed:
+    """The reply that carries `error`."""
+    return Failed(
+        code=error.code,
+        message=error.message,
+        remedy=error.remedy,
+        fields=dict(error.fields),
+        session=session,
+    )
+
+
+def error_of(reply: Failed) -> errors.AnabranchError:
+    """The error that `reply` carries."""
+    return errors.from_body(msgspec.structs.asdict(reply))

@@ -1,0 +1,120 @@
+"""The packet: how requests and replies travel on a TCP connection.
+
+Layout (little-endian)::
+
+    u32 length        bytes that follow this field
+    u8  kind          which message (`messages.py`)
+    u8  flags         reserved, 0
+    u16 meta size     bytes of the message, encoded as MessagePack
+    u64 request id    chosen by the client, repeated by the reply
+    u32 payload CRC   CRC32C of the payload (0 when there is none)
+    u32 header CRC    CRC32C of the 20 bytes before it and of the message
+    message, payload
+
+Both sides send a `Hello` first. A length over the limit or a checksum that does not match is
+a `BadPacket`; the connection is closed, because nothing after it can be trusted.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from anabranch.common.errors import BadPacket
+
+PROTOCOL_VERSION = 1
+PROTOCOL_VERSION_OLDEST = 1
+
+HEADER = struct.Struct("<IBBHQII")
+HEADER_SIZE_BYTES = HEADER.size
+_HEADER_START = struct.Struct("<IBBHQI")
+_LENGTH_SIZE_BYTES = 4
+PACKET_SIZE_BYTES_MAX = 16 * 1024 * 1024 + 65536
+META_SIZE_BYTES_MAX = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """One packet, checksums verified; `meta` is still encoded."""
+
+    kind: int
+    request_id: int
+    meta: bytes
+    payload: bytes
+
+
+def encode_packet(kind: int, request_id: int, meta: bytes, payload: bytes = b"") -> list[bytes]:
+    """The packet as buffers to be written in order (the payload is not copied)."""
+    assert len(meta) <= META_SIZE_BYTES_MAX
+    length = HEADER_SIZE_BYTES - _LENGTH_SIZE_BYTES + len(meta) + len(payload)
+    start = _HEADER_START.pack(
+        length, kind, 0, len(meta), request_id, crc32c(payload) if payload else 0
+    )
+    head = b"".join((start, struct.pack("<I", crc32c(meta, crc32c(start))), meta))
+    return [head, payload] if payload else [head]
+
+
+class PacketParser:
+    """Turns received bytes into packets. Sans I/O; one per connection and direction."""
+
+    __slots__ = ("_buffer", "_needed")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._needed = HEADER_SIZE_BYTES
+
+    def feed(self, data: bytes | memoryview) -> Iterator[Packet]:
+        """Packets completed by `data`. Raises BadPacket; the parser is unusable afterwards."""
+        self._buffer += data
+        if len(self._buffer) < self._needed:
+            return iter(())
+        return self._drain()
+
+    def _drain(self) -> Iterator[Packet]:
+        at = 0
+        view = memoryview(self._buffer)
+        packets: list[Packet] = []
+        try:
+            while len(view) - at >= HEADER_SIZE_BYTES:
+                size = _packet_size(view, at)
+                if len(view) - at < size:
+                    break
+                packets.append(_parse(view, at, size))
+                at += size
+            remaining = len(view) - at
+            following = _packet_size(view, at) if remaining >= HEADER_SIZE_BYTES else 0
+        finally:
+            view.release()
+        if at:
+            del self._buffer[:at]
+        self._needed = following or HEADER_SIZE_BYTES
+        return iter(packets)
+
+    @property
+    def pending_size_bytes(self) -> int:
+        """Bytes of an unfinished packet."""
+        return len(self._buffer)
+
+
+def _packet_size(view: memoryview, at: int) -> int:
+    (length,) = struct.unpack_from("<I", view, at)
+    size: int = length + _LENGTH_SIZE_BYTES
+    if not HEADER_SIZE_BYTES <= size <= PACKET_SIZE_BYTES_MAX:
+        raise BadPacket("a packet's length is out of range", length=length)
+    return size
+
+
+def _parse(view: memoryview, at: int, size: int) -> Packet:
+    _, kind, flags, meta_size, request_id, payload_crc, header_crc = HEADER.unpack_from(view, at)
+    body_at = at + HEADER_SIZE_BYTES
+    end = at + size
+    meta = bytes(view[body_at : body_at + meta_size])
+    payload = bytes(view[body_at + meta_size : end])
+    if flags or len(meta) != meta_size or body_at + meta_size > end:
+        raise BadPacket("a packet's header contradicts itself", kind=kind)
+    if crc32c(meta, crc32c(view[at : at + _HEADER_START.size])) != header_crc:
+        raise BadPacket("a packet's header checksum does not match", kind=kind)
+    if (crc32c(payload) if payload else 0) != payload_crc:
+        raise BadPacket("a packet's payload checksum does not match", kind=kind)
+    return Packet(kind, request_id, meta, payload)

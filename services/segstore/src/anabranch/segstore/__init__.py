@@ -1,0 +1,1 @@
+"""The segment store: append-only byte segments, durable in a journal, tiered to objects."""

@@ -1,0 +1,1 @@
+"""Pure decisions of the segment store: no clock, no I/O, no event loop."""

@@ -1,0 +1,1 @@
+"""The container's state machine: operations, state, decide, evolve, invariants."""

@@ -1,0 +1,109 @@
+"""What a container knows of its segments, as values.
+
+The shell keeps two maps of these values: the *pending* one, against which requests are
+decided, and the *applied* one, which holds only what is durable. Both move by the same
+`evolve`; a pending value becomes the applied one when its frame is synced.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from anabranch.common.wire.messages import Stamp
+
+WriterKey = tuple[int, bytes]
+"""(segment number, writer id)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentState:
+    """One living segment. Offsets and lengths in bytes.
+
+    `number` is the sequence number of the operation that created it: unique in the container
+    and kept for life. `stamp` is the highest (incarnation, revision) seen.
+    """
+
+    name: str
+    number: int
+    stamp: Stamp
+    start: int = 0
+    length: int = 0
+    event_count: int = 0
+    sealed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """What remains of a deleted segment: requests with a lower stamp are refused."""
+
+    name: str
+    stamp: Stamp
+    sequence: int
+    deleted_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRef:
+    """Where an extent's bytes are in tier 2: `length` bytes at `offset` of an object.
+
+    `crc` is the CRC32C of exactly these bytes.
+    """
+
+    name: str
+    offset: int
+    length: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class TieredExtent:
+    """`ref.length` bytes of a segment from `start` on, kept in tier 2."""
+
+    start: int
+    ref: ChunkRef
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The exact state of a container at `applied_sequence`, as its manifests tell it.
+
+    `extents[number]` are sorted by start, adjacent, and cover [start, length) of the segment.
+    """
+
+    applied_sequence: int = 0
+    segments: Mapping[str, SegmentState] = field(default_factory=dict)
+    tombstones: Mapping[str, Tombstone] = field(default_factory=dict)
+    writers: Mapping[WriterKey, int] = field(default_factory=dict)
+    extents: Mapping[int, tuple[TieredExtent, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AppendMark:
+    """An append boundary: after `offset` bytes the segment holds `event_count` events."""
+
+    offset: int
+    event_count: int
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCut:
+    """One segment's part of a cut: its state at the cut and what is not yet tiered.
+
+    The bytes [tiered_length, state.length) are to be moved; `marks` are the append boundaries
+    in that range, ascending, the last one at state.length if anything is to be moved.
+    """
+
+    state: SegmentState
+    tiered_length: int
+    marks: tuple[AppendMark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerCut:
+    """Everything that changed between `after_sequence` and `sequence` (inclusive)."""
+
+    after_sequence: int
+    sequence: int
+    segments: tuple[SegmentCut, ...]
+    tombstones: tuple[Tombstone, ...]
+    writers: Mapping[WriterKey, int]

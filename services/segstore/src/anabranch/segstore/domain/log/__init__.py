@@ -1,0 +1,1 @@
+"""Formats and scanning rules of the journal."""

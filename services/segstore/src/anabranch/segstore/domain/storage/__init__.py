@@ -1,0 +1,1 @@
+"""Formats and plans of tier 2: chunks, manifests, pages, flushes."""

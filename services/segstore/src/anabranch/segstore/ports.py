@@ -1,0 +1,258 @@
+"""Ports of the segment store. Each has a conformance suite that every adapter passes.
+
+    Disk, DiskFile    blocking file operations; the simulated disk implements them too
+    DurableDataLog    tier 1: one journal per process, one `ContainerLog` view per container
+    ChunkStorage      tier 2 objects: create-only, never changed
+    TierTwo           a container's catalog and extents in tier 2, over ChunkStorage
+
+Errors of the operating system surface as `DiskFailed` (writes, syncs) or OSError (the rest).
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from anabranch.common.errors import AnabranchError
+from anabranch.segstore.domain.container.state import (
+    Catalog,
+    ChunkRef,
+    ContainerCut,
+    TieredExtent,
+)
+
+Buffer = bytes | bytearray | memoryview
+
+
+class DiskFile(Protocol):
+    """An open file; every call blocks. Writes are visible at once, durable only when synced."""
+
+    def write(self, buffers: Sequence[Buffer], offset: int) -> None:
+        """Write all buffers in order from `offset` on; not durable."""
+        ...
+
+    def write_synced(self, buffers: Sequence[Buffer], offset: int) -> None:
+        """As `write`, and durable on return (data, and size if it grew)."""
+        ...
+
+    def sync(self) -> None:
+        """Make all earlier writes to this file durable (fdatasync)."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Up to `length` bytes; shorter only at the end of the file."""
+        ...
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A directory tree; paths are relative, ``/``-separated. Names are durable only after
+    `sync_directory` of the directory that holds them ("" is the root)."""
+
+    def create(self, path: str, size: int = 0) -> DiskFile:
+        """Create a new file of `size` zero bytes, opened; nothing synced. Raises ObjectExists."""
+        ...
+
+    def open(self, path: str) -> DiskFile:
+        """Open an existing file for reading and writing. Raises ObjectNotFound."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, path: str = "") -> Sequence[str]:
+        """Names in a directory, sorted; empty if the directory does not exist."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents; existing is success. Nothing synced."""
+        ...
+
+    def link(self, source: str, target: str) -> None:
+        """A second name for a file. Raises ObjectExists if `target` is taken."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename, replacing `target`."""
+        ...
+
+    def unlink(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str = "") -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogAddress:
+    """Where a frame is: file, byte position of the frame's header, size of the payload."""
+
+    file_id: int
+    position: int
+    payload_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FrameContents:
+    """`count` whole operations from `first_sequence` on, encoded, ready to be framed."""
+
+    first_sequence: int
+    count: int
+    payload: Sequence[Buffer]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedFrame:
+    """A frame found at open, checksum verified."""
+
+    first_sequence: int
+    count: int
+    address: LogAddress
+    payload: bytes
+
+
+class FrameSource(Protocol):
+    """A container as its log sees it. All calls come from the event loop's thread."""
+
+    def take_frame(self, size_max: int) -> FrameContents | None:
+        """The next pending operations that fit (at least one, if any); None if none waits."""
+        ...
+
+    def frame_durable(self, contents: FrameContents, address: LogAddress) -> None:
+        """The frame is synced and the journal still owns its directory: apply and acknowledge.
+
+        Called once per taken frame, in the order taken.
+        """
+        ...
+
+    def log_failed(self, error: AnabranchError) -> None:
+        """Nothing taken or waiting will become durable; acknowledge nothing more. Called once."""
+        ...
+
+
+class ContainerLog(Protocol):
+    """The view of one container's log under one container epoch."""
+
+    @property
+    def log_id(self) -> str: ...
+
+    def ready(self) -> None:
+        """The source has operations; a group commit will take them soon."""
+        ...
+
+    def replay(self, after_sequence: int) -> Iterator[ReplayedFrame]:
+        """Frames found at open that hold operations after `after_sequence`, in order.
+
+        Raises CorruptJournal on a gap in the sequence numbers or a bad frame.
+        """
+        ...
+
+    def read(self, address: LogAddress) -> bytes:
+        """A frame's payload, checksum verified. Raises CorruptJournal."""
+        ...
+
+    def release(self, applied_sequence: int) -> None:
+        """Everything up to here is durable in tier 2; files may go."""
+        ...
+
+    def close(self) -> None:
+        """Stop taking frames from the source; the log stays."""
+        ...
+
+
+class DurableDataLog(Protocol):
+    """The process's journal, opened (fenced, scanned, made durable)."""
+
+    @property
+    def journal_id(self) -> str: ...
+
+    def logs(self) -> Mapping[int, str]:
+        """The journal's list of logs: container → log id, durable."""
+        ...
+
+    def create_log(self, container: int, log_id: str) -> None:
+        """Add a log to the list; durable on return; the same again is success.
+
+        Raises ObjectExists if the container has another log here.
+        """
+        ...
+
+    def open_log(
+        self, container: int, log_id: str, container_epoch: int, source: FrameSource
+    ) -> ContainerLog:
+        """Open the container's view under an epoch above all that its frames hold.
+
+        Raises LogNotHere (not in the list), Deposed (epoch not above).
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class ChunkStorage(Protocol):
+    """Objects in tier 2. Names: ``[a-z0-9/-.]``, never reused."""
+
+    async def put_new(self, name: str, parts: Sequence[Buffer]) -> None:
+        """Create an object; durable on return. Raises ObjectExists, DiskFailed."""
+        ...
+
+    async def get(self, name: str) -> bytes:
+        """A whole object. Raises ObjectNotFound."""
+        ...
+
+    async def get_range(self, name: str, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes at `offset`. Raises ObjectNotFound, CorruptChunk if shorter."""
+        ...
+
+    async def list(self, prefix: str) -> Sequence[str]:
+        """Names that start with `prefix`, sorted."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Delete; deleting what is not there is success."""
+        ...
+
+
+FetchRange = Callable[[int, int, int], Awaitable[bytes]]
+"""(segment number, offset, length) → the bytes, from memory or the journal."""
+
+
+class TierTwo(Protocol):
+    """One container's catalog in tier 2, opened under one container epoch."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The state at open: what the manifests tell, after the fence manifest."""
+        ...
+
+    async def flush(self, cut: ContainerCut, fetch: FetchRange) -> "Sequence[TieredExtents]":
+        """Move a cut to tier 2: chunks, then the next manifest, then the look for a successor.
+
+        On return the state at `cut.sequence` is durable and the log up to it may be released.
+        Raises Deposed (nothing was made visible by us after the successor's fence), DiskFailed.
+        """
+        ...
+
+    async def read(self, ref: ChunkRef, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset` of the reference, checksum verified. Raises CorruptChunk."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TieredExtents:
+    """The extents that a flush added to a segment, adjacent to those it had."""
+
+    segment_number: int
+    extents: tuple[TieredExtent, ...]
+
+
+class OpenTierTwo(Protocol):
+    """How a container opens its tier 2."""
+
+    async def __call__(self, container: int, container_epoch: int, log_id: str) -> TierTwo:
+        """List, write the fence manifest of this epoch, load the catalog.
+
+        Raises Deposed (a manifest of this epoch or a higher one exists), TierTwoNotHere,
+        CorruptManifest, FormatTooNew.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""The two doors: TCP and NATS."""

@@ -1,0 +1,1 @@
+"""What waits: container life, reads, tiering. Decisions are in `domain`."""
