@@ -1,5 +1,7 @@
 """Names, ids, ranges and the three hashes that decide where data lives."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,7 +60,7 @@ def test_even_ranges_cover_the_key_space_exactly(count: int) -> None:
     ranges = even_ranges(count)
     assert ranges[0].start == 0.0
     assert ranges[-1].end == 1.0
-    assert all(left.end == right.start for left, right in zip(ranges, ranges[1:], strict=False))
+    assert all(left.end == right.start for left, right in itertools.pairwise(ranges))
 
 
 def test_a_range_is_half_open() -> None:

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.golden import assert_golden, read_golden
 
 from anabranch.common.errors import CorruptBlock, EventTooLarge, FormatTooNew, InvalidRequest
 from anabranch.common.wire import block
 from anabranch.common.wire.block import Block, count_events, encode_block, verify_block
+from kit.golden import assert_golden, read_golden
 
 WRITER = bytes(range(16))
 

@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.golden import assert_golden
 
 from anabranch.common.errors import BadPacket, EventGap
 from anabranch.common.wire import packet
@@ -23,6 +22,7 @@ from anabranch.common.wire.messages import (
     failed,
 )
 from anabranch.common.wire.packet import Packet, PacketParser, encode_packet
+from kit.golden import assert_golden
 
 APPEND = b"".join(
     encode_message(Append(session=3, first_event_number=8, count=2), 41, b"payload bytes")
