@@ -140,7 +140,7 @@ class SegmentMap:
 
     def flat_writers(self) -> Mapping[WriterKey, int]:
         """(segment number, writer id) → last event number."""
-        return {key: last for key, last in self._writer_items()}
+        return dict(self._writer_items())
 
     def _writer_items(self) -> Iterator[tuple[WriterKey, int]]:
         for number, writers in self.writers.items():

@@ -1,11 +1,11 @@
 """What is true of a container's state at every moment; checked in tests and simulation.
 
-    SEG-1  a segment's length never falls, and grows only while it is not sealed
-    SEG-2  a sealed segment stays sealed
-    SEG-3  a segment's number never changes; a new segment under the name has a higher one
-    SEG-4  the stamp of a name never falls
-    SEG-5  a writer's last event number never falls
-    SEG-6  0 ≤ start ≤ length, and every living segment is found by its number
+SEG-1  a segment's length never falls, and grows only while it is not sealed
+SEG-2  a sealed segment stays sealed
+SEG-3  a segment's number never changes; a new segment under the name has a higher one
+SEG-4  the stamp of a name never falls
+SEG-5  a writer's last event number never falls
+SEG-6  0 ≤ start ≤ length, and every living segment is found by its number
 """
 
 from anabranch.segstore.domain.container.evolve import SegmentMap
