@@ -38,6 +38,11 @@ class DiskFile(Protocol):
         """Make all earlier writes to this file durable (fdatasync)."""
         ...
 
+    def forget_cached(self) -> None:
+        """Read what is clean from the disk again: after a failed sync the page cache may show
+        what the disk does not hold. To be called after a successful `sync`."""
+        ...
+
     def read(self, offset: int, length: int) -> bytes:
         """Up to `length` bytes; shorter only at the end of the file."""
         ...
