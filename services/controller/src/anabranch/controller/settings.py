@@ -3,17 +3,17 @@
 from typing import Literal
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
+
+from anabranch.common.runtime.settings import ServiceSettings
 
 CONTAINER_COUNT_MAX = 1024
 
 
-class Settings(BaseSettings):
+class Settings(ServiceSettings):
     """What can be set. None of it is secret."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="ANABRANCH_CONTROLLER_", frozen=True, extra="forbid"
-    )
+    model_config = SettingsConfigDict(env_prefix="ANABRANCH_CONTROLLER_")
 
     nats_url: str = "nats://127.0.0.1:4222"
     container_count: int = Field(default=4, ge=1, le=CONTAINER_COUNT_MAX)

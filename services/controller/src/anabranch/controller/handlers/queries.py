@@ -4,7 +4,7 @@ An answer that says "no" or "never again" (not found, sealed) is given only afte
 folded everything that the subject's shard had stored when the question came.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,6 @@ from anabranch.common.model.names import (
     stream_name,
 )
 from anabranch.common.model.stream import StreamState
-from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.operations import Operation, Operations
 from anabranch.controller.domain.scope.state import Scope
@@ -38,10 +37,10 @@ from anabranch.controller.projections.mirror import Mirror
 
 @dataclass(frozen=True, slots=True)
 class QueryDesk:
-    """What answering needs."""
+    """What answering needs. `locate` says who serves segments, in the order asked."""
 
     mirror: Mirror
-    placements: Placements
+    locate: Callable[[Iterable[str]], tuple[queries.SegmentLocation, ...]]
 
 
 async def list_scopes(desk: QueryDesk, query: queries.ListScopes) -> Contract:
@@ -114,7 +113,7 @@ async def current_segments(desk: QueryDesk, query: queries.CurrentSegments) -> C
 
 async def locate(desk: QueryDesk, query: queries.Locate) -> Contract:
     """Who serves the segments. Raises InvalidName."""
-    return queries.Located(locations=desk.placements.locate(query.segments))
+    return queries.Located(locations=desk.locate(query.segments))
 
 
 async def get_operation(desk: QueryDesk, query: queries.GetOperation) -> Contract:

@@ -30,8 +30,10 @@ from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.controller.domain.operations import Operation, finished_between
 from anabranch.controller.domain.scope.state import Scope, ScopeEvent
+from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.stream.state import next_step as stream_next_step
 
 CATCH_UP_DEADLINE_S = 5.0
 
@@ -41,11 +43,15 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """One message that was folded: which aggregate, where, and what operations it ended."""
+    """One message that was folded: which aggregate, and where in its shard.
+
+    `finished`: the operations that it ended; `has_work`: the aggregate has a next step now.
+    """
 
     subject: str
-    token: ReadToken
-    finished: Sequence[Operation]
+    point: ReadToken
+    finished: Sequence[Operation] = ()
+    has_work: bool = False
 
 
 class _Family(Generic[S]):
@@ -92,39 +98,40 @@ class Mirror:
 
     async def _follow(self, shard: int) -> None:
         async for message in self._store.follow(shard, self._reached[shard]):
-            finished = self._fold(message)
+            fold = self._fold(message, ReadToken(shard=shard, sequence=message.sequence))
             self._reached[shard] = message.sequence
             self._moved[shard].set()
             self._moved[shard] = asyncio.Event()
-            point = ReadToken(shard=shard, sequence=message.sequence)
-            self._on_fold(Fold(message.subject, point, finished))
+            self._on_fold(fold)
 
-    def _fold(self, message: EventMessage) -> Sequence[Operation]:
+    def _fold(self, message: EventMessage, point: ReadToken) -> Fold:
         match message.subject.split(".")[3]:
             case "scope":
-                return self._fold_scope(message)
+                return self._fold_scope(message, point)
             case "stream":
-                return self._fold_stream(message)
+                return self._fold_stream(message, point)
             case _:
-                return ()
+                return Fold(message.subject, point)
 
-    def _fold_scope(self, message: EventMessage) -> Sequence[Operation]:
+    def _fold_scope(self, message: EventMessage, point: ReadToken) -> Fold:
         change = _fold_into(self._scopes, self._scope_repository, message)
         if change is None:
-            return ()
+            return Fold(message.subject, point)
         before, after = change
         _keep_listed(self._scope_names, after.name, listed=after.is_live)
-        return finished_between(before.operations, after.operations)
+        finished = finished_between(before.operations, after.operations)
+        return Fold(message.subject, point, finished, scope_next_step(after) is not None)
 
-    def _fold_stream(self, message: EventMessage) -> Sequence[Operation]:
+    def _fold_stream(self, message: EventMessage, point: ReadToken) -> Fold:
         change = _fold_into(self._streams, self._stream_repository, message)
         if change is None:
-            return ()
+            return Fold(message.subject, point)
         before, after = change
         assert after.ref is not None
         names = self._names.setdefault(after.ref.scope, [])
         _keep_listed(names, after.ref.stream, listed=after.is_live)
-        return finished_between(before.operations, after.operations)
+        finished = finished_between(before.operations, after.operations)
+        return Fold(message.subject, point, finished, stream_next_step(after) is not None)
 
     # --- reaching a point ---------------------------------------------------------------------
 
@@ -196,13 +203,15 @@ class Mirror:
                 found.append(name)
         return found
 
-    def subjects_of_scopes(self) -> list[Loaded[Scope]]:
-        """Every readable scope, deleted ones included."""
-        return list(self._scopes.loaded.values())
+    def scopes_with_work(self) -> list[str]:
+        """Subjects of the scopes that have a next step."""
+        found = self._scopes.loaded.values()
+        return [loaded.subject for loaded in found if scope_next_step(loaded.state) is not None]
 
-    def subjects_of_streams(self) -> list[Loaded[Stream]]:
-        """Every readable stream, deleted ones included."""
-        return list(self._streams.loaded.values())
+    def streams_with_work(self) -> list[str]:
+        """Subjects of the streams that have a next step."""
+        found = self._streams.loaded.values()
+        return [loaded.subject for loaded in found if stream_next_step(loaded.state) is not None]
 
     def damaged(self) -> dict[str, AnabranchError]:
         """What cannot be read, by subject."""
