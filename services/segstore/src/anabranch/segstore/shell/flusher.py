@@ -11,6 +11,7 @@ un-tiered limit; a newer owner ends the container.
 """
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -78,6 +79,7 @@ class Flusher:
         self._limits = limits
         self._requests: list[FlushRequest] = []
         self._wanted = asyncio.Event()
+        self._ended = asyncio.Event()
         self._cancel_age = _nothing
         self._aging = False
         container.on_applied = self.notice_applied
@@ -106,8 +108,10 @@ class Flusher:
         request.deliver(failed(error))
 
     def stop(self) -> None:
-        """The container ended: who waits is told."""
+        """The container ended: who waits is told, and `run` ends."""
         self._cancel_age()
+        self._ended.set()
+        self._wanted.set()
         requests, self._requests = self._requests, []
         for request in requests:
             request.cancel_timer()
@@ -116,22 +120,35 @@ class Flusher:
     # --- flushing -----------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Flush whenever it is due, until cancelled. Errors that end the container are raised."""
+        """Flush whenever it is due, until the container ends: what ended it is raised."""
         failures = 0
         if self._container.applied.changed:
             self.notice_applied()
         while True:
             await self._wanted.wait()
             self._wanted.clear()
+            self._check_alive()
+            pause_s = self._limits.interval_s_min
             try:
                 await self.flush()
                 failures = 0
-                await self._clock.sleep(self._limits.interval_s_min)
             except (DiskFailed, Unavailable) as error:
+                self._check_alive()
                 failures += 1
                 self._report(error, failures)
-                await self._clock.sleep(back_off_s(failures))
+                pause_s = back_off_s(failures)
                 self._wanted.set()
+            await self._pause(pause_s)
+
+    def _check_alive(self) -> None:
+        if self._container.failure is not None:
+            raise self._container.failure
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, unless the container ends meanwhile."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
 
     def _report(self, error: AnabranchError, failures: int) -> None:
         self._throttle.tier_two_failing(self._container.container, failing=True)
@@ -161,8 +178,7 @@ class Flusher:
             finally:
                 if container.failure is None:
                     self._throttle.add_untiered(-applied.end_flush(cut, tiered))
-            if container.failure is not None:
-                raise container.failure
+            self._check_alive()
             container.log.release(cut.sequence)
             if applied.changed:
                 self.notice_applied()
@@ -174,8 +190,7 @@ class Flusher:
         parts: list[bytes] = []
         end = offset + length
         while offset < end:
-            if self._container.failure is not None:
-                raise self._container.failure
+            self._check_alive()
             index = self._container.applied.index.for_flush(number)
             upto = min(end, offset + _SLICE_SIZE_BYTES)
             parts.append(index.fetch(offset, upto, self._container.log.read))

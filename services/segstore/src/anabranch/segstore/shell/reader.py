@@ -37,8 +37,9 @@ _WINDOW_SIZE_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A read's answer and its payload."""
+    """A read's answer and its payload; `number` is the segment's."""
 
+    number: int
     reply: SegmentRead
     data: bytes
 
@@ -90,7 +91,7 @@ def _found(state: SegmentState, offset: int, data: bytes) -> Found:
         at_tail=at_end and not state.sealed,
         end_of_segment=at_end and state.sealed,
     )
-    return Found(reply, data)
+    return Found(state.number, reply, data)
 
 
 def _segment(container: Container, segment: str, offset: int) -> tuple[SegmentState, SegmentIndex]:
