@@ -1,7 +1,6 @@
 """The chunk codec: what is written is read, and nothing else passes."""
 
 import pytest
-from kit.golden import assert_golden, read_golden
 
 from anabranch.common.errors import CorruptChunk, FormatTooNew
 from anabranch.segstore.domain.container.state import ChunkRef
@@ -12,6 +11,7 @@ from anabranch.segstore.domain.storage.chunk import (
     Piece,
     SparseEntry,
 )
+from kit.golden import assert_golden, read_golden
 
 NAME = "c3/0000000007-0000000012"
 
@@ -23,7 +23,7 @@ def _object(data_a: bytes, data_b: bytes) -> tuple[bytes, ChunkFooter]:
         pieces=(
             Piece(
                 "s/a/0.#epoch.0", 1, 100, 0, len(data_a), chunk.crc_of([data_a]),
-                (SparseEntry(3, 1, 1_700_000_000_000), SparseEntry(len(data_a), 2, 1_700_000_000_005)),
+                (SparseEntry(3, 1, 1_700_000_000_000), SparseEntry(len(data_a), 2, 1_700_000_005)),
             ),
             Piece(
                 "s/a/1.#epoch.0", 2, 0, len(data_a), len(data_b), chunk.crc_of([data_b]),

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from kit.golden import assert_golden, read_golden
 
 from anabranch.common.errors import CorruptManifest, FormatTooNew
 from anabranch.common.wire.messages import Stamp
@@ -19,6 +18,7 @@ from anabranch.segstore.domain.container.state import (
 from anabranch.segstore.domain.storage import manifest as m
 from anabranch.segstore.domain.storage import page as p
 from anabranch.segstore.domain.storage.envelope import HEAD, open_envelope, seal_envelope
+from kit.golden import assert_golden, read_golden
 
 STATE = SegmentState("s/a/0.#epoch.0", 9, Stamp(2, 5), 3, 40, 12, sealed=True)
 EXTENT = TieredExtent(0, ChunkRef("c3/0000000007-0000000001", 16, 40, 0xDEADBEEF))
@@ -134,7 +134,11 @@ def test_equal_manifests_have_equal_bytes_whatever_the_order_of_their_writers() 
 
 
 def test_pages_make_up_the_catalog() -> None:
-    pages = [p.Page(((STATE, (EXTENT,)),)), p.Page(tombstones=(TOMBSTONE,)), p.Page(writers=WRITERS)]
+    pages = [
+        p.Page(((STATE, (EXTENT,)),)),
+        p.Page(tombstones=(TOMBSTONE,)),
+        p.Page(writers=WRITERS),
+    ]
     assert p.catalog_of_pages(INDEX, pages) == Catalog(
         1200, {STATE.name: STATE}, {TOMBSTONE.name: TOMBSTONE}, WRITERS, {9: (EXTENT,)}
     )

@@ -188,13 +188,20 @@ class LocalChunkStorage:
         pending = [prefix.rpartition("/")[0]]
         while pending:
             directory = pending.pop()
-            for name in self._disk.list(directory):
+            for name in self._names_in(directory):
                 path = f"{directory}/{name}" if directory else name
                 if name.endswith(_SUFFIX):
                     found.append(path.removesuffix(_SUFFIX))
                 elif path not in (FORMAT_FILE, _TEMPORARY):
                     pending.append(path)
         return sorted(name for name in found if name.startswith(prefix))
+
+    def _names_in(self, directory: str) -> Sequence[str]:
+        """Empty for what is no directory: a file that somebody else put here."""
+        try:
+            return self._disk.list(directory)
+        except NotADirectoryError:
+            return ()
 
     def _remove(self, path: str) -> None:
         try:
