@@ -45,6 +45,12 @@ def ratchet(found: Mapping[str, int], allowed: Mapping[str, int]) -> list[str]:
     return sorted(wrong)
 
 
+def unlisted_or_unneeded(found: Iterable[str], listed: Iterable[str]) -> list[str]:
+    """Findings that are no listed exception, and exceptions that nothing needs any more."""
+    there, allowed = set(found), set(listed)
+    return sorted(there - allowed) + [f"{name}: drop its exception" for name in allowed - there]
+
+
 def long_parameter_lists(files: Iterable[SourceFile]) -> list[str]:
     """Functions that take more than five positional parameters, `self` and `cls` not counted."""
     return [

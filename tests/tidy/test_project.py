@@ -8,19 +8,24 @@ from tidy import lock, shape, texts
 from tidy.commands import command_names
 from tidy.source import ROOT, documents, project_files, python_files
 
+EXCEPTIONS = json.loads((ROOT / "tests/tidy/exceptions.json").read_text())
+"""What is over a limit today; every entry must still be needed, and none may grow."""
+
 
 def test_no_file_or_function_outgrows_its_limit() -> None:
-    allowed = json.loads((ROOT / "tests/tidy/oversizes.json").read_text())
-
-    assert shape.ratchet(shape.oversizes(python_files()), allowed) == []
+    assert shape.ratchet(shape.oversizes(python_files()), EXCEPTIONS["lines"]) == []
 
 
 def test_no_function_takes_more_than_five_positional_parameters() -> None:
-    assert shape.long_parameter_lists(python_files()) == []
+    found = shape.long_parameter_lists(python_files())
+
+    assert shape.unlisted_or_unneeded(found, EXCEPTIONS["parameters"]) == []
 
 
 def test_no_module_or_class_has_a_name_that_says_nothing() -> None:
-    assert shape.banned_names(python_files()) == []
+    found = shape.banned_names(python_files())
+
+    assert shape.unlisted_or_unneeded(found, EXCEPTIONS["names"]) == []
 
 
 def test_every_module_says_what_it_is_for() -> None:

@@ -44,6 +44,12 @@ def test_an_exception_may_only_shrink(
     assert shape.ratchet(found, allowed) == wrong
 
 
+def test_a_listed_exception_must_still_be_needed() -> None:
+    assert shape.unlisted_or_unneeded(["a"], ["a"]) == []
+    assert shape.unlisted_or_unneeded(["a"], []) == ["a"]
+    assert shape.unlisted_or_unneeded([], ["a"]) == ["a: drop its exception"]
+
+
 def test_six_positional_parameters_are_too_many() -> None:
     method = "class A:\n    def f(self, {}):\n        pass\n"
 
