@@ -4,12 +4,11 @@ import asyncio
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from anabranch.segstore.adapters.local_disk import LocalDisk
-
 from anabranch.common.errors import DirectoryUnusable, InvalidSetting
 from anabranch.common.runtime.ids import IdSource
 from anabranch.segstore.adapters.chunk_local import LocalChunkStorage
 from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
+from anabranch.segstore.adapters.local_disk import LocalDisk
 from anabranch.segstore.ports import ChunkStorage
 from anabranch.segstore.shell.tier2_probe import probe_create_only
 
