@@ -123,8 +123,8 @@ async def test_a_snapshot_and_the_manifests_after_it_make_the_catalog() -> None:
     assert _last_manifest(storage).snapshot == snapshot
 
 
-async def test_a_damaged_or_missing_page_of_a_snapshot_is_corruption() -> None:
-    for damage in ("flip", "remove"):
+async def test_a_damaged_missing_or_exchanged_page_of_a_snapshot_is_corruption() -> None:
+    for damage in ("flip", "remove", "exchange"):
         storage, model = MemoryChunkStorage(), small_container()
         tier_two = await _open(storage, 1, new_log=True)
         await _flush(tier_two, model)
@@ -134,6 +134,11 @@ async def test_a_damaged_or_missing_page_of_a_snapshot_is_corruption() -> None:
         page = storage.objects.pop("c3/0000000001-0000000900")
         if damage == "flip":
             storage.objects["c3/0000000001-0000000900"] = page[:-1] + bytes([page[-1] ^ 1])
+        if damage == "exchange":
+            unsealed = [replace(held, sealed=False) for held in model.segments.values()]
+            entries = tuple((held, tier_two.catalog.extents[held.number]) for held in unsealed)
+            storage.objects["c3/0000000001-0000000900"] = encode_page(Page(entries))
+            assert len(storage.objects["c3/0000000001-0000000900"]) == len(page)
         with pytest.raises(CorruptManifest):
             await _open(storage, 2)
 
