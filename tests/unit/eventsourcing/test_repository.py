@@ -12,7 +12,7 @@ from anabranch.common.errors import Busy, CorruptEvent, FormatTooNew
 from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.ports import NewMessage
-from anabranch.common.eventsourcing.repository import Repository
+from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.runtime.ids import SeededIds
 
 SUBJECT = "ana.evt.1.scope.counter"
@@ -105,8 +105,8 @@ async def test_a_lost_race_is_decided_again_on_the_new_state(
         async def append(self, subject: str, expected_sequence: int, message: NewMessage) -> int:
             return await store.append(subject, expected_sequence, message)
 
-    def decide(counter: Counter) -> Sequence[Added]:
-        seen.append(counter.total)
+    def decide(loaded: Loaded[Counter]) -> Sequence[Added]:
+        seen.append(loaded.state.total)
         return add(1)
 
     after = await Repository(Rushed(), COUNTER, SeededIds(3)).transact(SUBJECT, decide)
