@@ -44,6 +44,16 @@ def lines_of(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
+def wait_for(lines: Iterator[dict[str, Any]], **fields: object) -> dict[str, Any]:
+    """The next line that has these fields; if none comes, what came instead."""
+    seen = []
+    for line in lines:
+        if fields.items() <= line.items():
+            return line
+        seen.append(line)
+    raise AssertionError(f"no line with {fields} after {seen[-3:]}")
+
+
 def child_of(pid: int, module: str) -> int:
     """The child of `pid` that runs `module`."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -60,15 +70,13 @@ def test_a_cluster_survives_the_death_of_its_segment_store_and_stops_when_told(
 ) -> None:
     with start(tmp_path) as process:
         lines = lines_of(process)
-        ready = next(line for line in lines if line["event"] == "ready")
+        ready = wait_for(lines, event="ready")
         assert json.loads((tmp_path / "endpoints.json").read_text()) == ready["endpoints"]
 
         os.kill(child_of(process.pid, "anabranch.segstore"), signal.SIGKILL)
-        restarted = next(
-            line for line in lines if line["part"] == "segstore" and line["restarts"] == 1
-        )
+        restarted = wait_for(lines, part="segstore", restarts=1)
         assert restarted["reason"] == "ended by SIGKILL"
-        next(line for line in lines if line["part"] == "segstore" and line["state"] == "ready")
+        wait_for(lines, part="segstore", state="ready")
 
         process.send_signal(signal.SIGTERM)
         assert list(lines)[-1] == {"event": "stopped"}
