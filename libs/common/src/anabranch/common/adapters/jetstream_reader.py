@@ -18,7 +18,7 @@ from nats.aio.subscription import Subscription
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from anabranch.common.adapters.nats_connection import as_unavailable, keeping_cancellation
-from anabranch.common.errors import Corrupt, Unavailable
+from anabranch.common.errors import StreamRewound, Unavailable
 from anabranch.common.runtime.clock import Clock
 
 BATCH_COUNT = 256
@@ -32,13 +32,6 @@ CONSUMER_IDLE_S = 60.0
 RETRY_S_MIN = 0.1
 RETRY_S_MAX = 2.0
 _HEARTBEAT_STATUS = "100"
-
-
-class StreamRewound(Corrupt):
-    """A stream's newest sequence is below what was already read: it was replaced or restored."""
-
-    code = "stream-rewound"
-    default_remedy = "stop the service and find out who replaced the stream's data"
 
 
 @dataclass(frozen=True, slots=True)
