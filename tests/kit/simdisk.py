@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from anabranch.common.errors import DiskFailed, ObjectExists, ObjectNotFound
-from anabranch.common.runtime.ids import Rng
+from anabranch.common.runtime.ids import Rng, SeededIds
 from anabranch.segstore.ports import Buffer
 
 SECTOR_SIZE_BYTES = 512
@@ -61,6 +61,16 @@ KEEP_NAMES = Fixed(names=True, contents=False)
 KEEP_CONTENTS = Fixed(names=False, contents=True)
 
 
+class SeededRng:
+    """A reproducible `Rng`."""
+
+    def __init__(self, seed: int) -> None:
+        self._ids = SeededIds(seed)
+
+    def random(self) -> float:
+        return int.from_bytes(self._ids.new_bytes()[:6], "little") / (1 << 48)
+
+
 @dataclass(frozen=True, slots=True)
 class RandomSurvival:
     """Each name by a coin; each write lost, kept, cut to a prefix, or any subset of sectors."""
@@ -98,6 +108,8 @@ class _Inode:
     dirty: list[tuple[int, bytes]] = field(default_factory=list)
 
     def write(self, offset: int, data: bytes) -> None:
+        if not data:
+            return
         _put(self.visible, offset, data)
         self.dirty.append((offset, data))
 
