@@ -270,7 +270,7 @@ class SimDisk:
     def __init__(self) -> None:
         self.boot = 0
         self.trace: list[DiskCall] = []
-        self.before_call: list[tuple[int, When]] = []
+        self._crashes: list[tuple[int, When]] = []
         self._visible: _Names = {"": None}
         self._durable: _Names = {"": None}
         self._changes: list[_NameChange] = []
@@ -289,17 +289,21 @@ class SimDisk:
 
         "during" is between the write and the sync of `write_synced`, else the same as after.
         """
-        self.before_call.append((number, when))
+        self._crashes.append((number, when))
 
     def fail_at(self, number: int, error: int = errno.EIO) -> None:
         """Let call `number` fail with an errno, if its verb can fail."""
         self._errors[number] = error
 
-    def kill(self) -> None:
-        """End the process: open files die; what was written stays visible and unsynced."""
+    def end_process(self) -> None:
+        """Open files die; what was written stays visible and unsynced; plans stay."""
         self.boot += 1
+
+    def kill(self) -> None:
+        """End the process, and forget what was planned for it."""
+        self.end_process()
         self._dead = False
-        self.before_call.clear()
+        self._crashes.clear()
         self._errors.clear()
 
     def power_loss(self, survival: Survival) -> None:
@@ -351,7 +355,7 @@ class SimDisk:
         self._alive()
         record = DiskCall(self.calls + 1, verb, path)
         self.trace.append(record)
-        crash = next((when for number, when in self.before_call if number == record.number), None)
+        crash = next((when for number, when in self._crashes if number == record.number), None)
         return _Call(self, record, crash, self._errors.get(record.number, 0))
 
     def _alive(self) -> None:
