@@ -6,6 +6,7 @@ acknowledged: everything acknowledged is there, in order, with its bytes, and no
 never taken for writing.
 """
 
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from anabranch.segstore.adapters.journal.journal import Journal, open_journal
 from anabranch.segstore.domain.log.scan import TornTail
 from anabranch.segstore.ports import ContainerLog
 from kit.log_driver import Callbacks, ScriptedSource
-from kit.simdisk import LOSE_ALL, Crashed, SimDisk
+from kit.simdisk import LOSE_ALL, Crashed, RandomSurvival, SeededRng, SimDisk, When
 
 FILE_SIZE = 4096
 CONTAINERS = (0, 1)
@@ -98,7 +99,7 @@ class Process:
         self.views[container].release(sequence)
 
 
-Script = Callable[[SimDisk, dict[int, Ledger]], None]
+Script = Callable[[SimDisk, dict[int, Ledger]], object]
 
 
 def new_ledgers() -> dict[int, Ledger]:
@@ -176,6 +177,43 @@ def agree(seen: dict[int, bytes], ledger: Ledger) -> None:
             assert seen.get(sequence) == data, f"acknowledged operation {sequence} is lost"
     for sequence, data in seen.items():
         assert data in ledger.taken.get(sequence, ()), f"operation {sequence} is invented"
+
+
+def random_journal(seed: int) -> None:
+    """A random life, cut off by a crash or an error at a random call, then checked.
+
+    Half of the time the recovery crashes too. Raises AssertionError when a promise is broken.
+    """
+    rng = SeededRng(seed)
+    measured = SimDisk()
+    run_until_crash(random_life(SeededRng(seed + 1)), measured)
+    disk = SimDisk()
+    number = 1 + int(rng.random() * measured.calls)
+    if rng.random() < 0.2:
+        disk.fail_at(number, errno.EIO if rng.random() < 0.5 else errno.ENOSPC)
+    else:
+        disk.crash_at(number, _moment(rng))
+    ledgers = run_until_crash(random_life(SeededRng(seed + 1)), disk)
+    _end(disk, rng)
+    life = 100
+    if rng.random() < 0.5:
+        disk.crash_at(disk.calls + 1 + int(rng.random() * 30), _moment(rng))
+        run_until_crash(check, disk, ledgers)
+        _end(disk, rng)
+        life = 200
+    check(disk, ledgers, life)
+
+
+def _moment(rng: Rng) -> When:
+    moments: tuple[When, ...] = ("before", "during", "after")
+    return moments[int(rng.random() * 3)]
+
+
+def _end(disk: SimDisk, rng: Rng) -> None:
+    if rng.random() < 0.3:
+        disk.kill()
+    else:
+        disk.power_loss(RandomSurvival(rng))
 
 
 def random_life(rng: Rng) -> Script:

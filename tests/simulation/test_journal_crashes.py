@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from kit.journal_scenario import Ledger, check, new_ledgers, run_until_crash, whole_life
+from kit.journal_scenario import check, new_ledgers, random_journal, run_until_crash, whole_life
 from kit.simdisk import (
     KEEP_ALL,
     KEEP_CONTENTS,
@@ -36,10 +36,6 @@ def survivals(seed: int) -> list[Survival]:
 
 def moments(call: DiskCall) -> list[When]:
     return ["before", "during", "after"] if call.verb == "write_synced" else ["before", "after"]
-
-
-def recover(disk: SimDisk, ledgers: dict[int, Ledger]) -> None:
-    check(disk, ledgers)
 
 
 def test_the_script_covers_append_roll_open_and_release() -> None:
@@ -99,8 +95,13 @@ def test_a_crash_while_recovering_from_a_crash_loses_nothing_acknowledged() -> N
             disk = crashed.fork()
             known = {c: ledger.copy() for c, ledger in ledgers.items()}
             disk.crash_at(number, "during")
-            run_until_crash(recover, disk, known)
+            run_until_crash(check, disk, known)
             disk.power_loss(RandomSurvival(SeededRng(number)))
             check(disk, known, life=200)
             states += 1
     assert states > 100
+
+
+def test_random_lives_keep_what_was_acknowledged() -> None:
+    for seed in range(300):
+        random_journal(seed)
