@@ -191,13 +191,13 @@ class Journal:
             taken = gather(self._ready)
             if not taken:
                 return
-            size, addresses = self._write(taken)
+            addresses = self._write(taken)
             self._check_fence()
             for item, address in zip(taken, addresses, strict=True):
                 item.view.source.frame_durable(item.contents, address)
-            self._writer.fill_spare(size)
+            self._writer.fill_spare()
 
-    def _write(self, taken: list[Taken[JournalView]]) -> tuple[int, list[LogAddress]]:
+    def _write(self, taken: list[Taken[JournalView]]) -> list[LogAddress]:
         contents = [_frame_content(item) for item in taken]
         size = sum(FRAME_HEADER_SIZE_BYTES + content.payload_size for content in contents)
         if not self._writer.has_room(size):
@@ -219,7 +219,7 @@ class Journal:
             frames.entries.append(entry)
             last_sequences[content.container] = entry.last_sequence
             addresses.append(LogAddress(file_id, position, content.payload_size))
-        return size, addresses
+        return addresses
 
     def _roll(self) -> None:
         live = self._writer.roll()
