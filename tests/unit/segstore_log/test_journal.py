@@ -285,3 +285,14 @@ def test_a_source_that_breaks_ends_the_journal_loudly() -> None:
     with pytest.raises(AssertionError, match="gap"):
         opened.callbacks.run()
     assert [type(failure) for failure in opened.source.failures] == [DiskFailed]
+
+
+def test_a_closed_journal_leaves_a_spare_that_the_next_open_removes() -> None:
+    opened = Opened(SimDisk())
+    opened.append(b"data")
+    opened.journal.close()
+    spare = layout.spare_file(file_id_of(1, 2))
+    assert opened.disk.exists(spare)
+    again = Opened(opened.disk, 2)
+    assert not opened.disk.exists(spare)
+    assert replayed(again.view) == {1: b"data"}

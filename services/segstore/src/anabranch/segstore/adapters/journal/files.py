@@ -129,8 +129,7 @@ class FileWriter:
         return _Spare(file_id, file)
 
     def close(self) -> None:
-        """Drop the spare. The present file is closed by whoever reads it."""
+        """Close the spare; the next open removes it. The present file is closed by its reader."""
         if self._spare is not None:
             self._spare.file.close()
-            layout.remove_if_there(self._disk, layout.spare_file(self._spare.file_id))
             self._spare = None

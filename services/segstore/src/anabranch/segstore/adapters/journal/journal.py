@@ -158,9 +158,7 @@ class Journal:
 
     def close(self) -> None:
         """End the journal; what waits is not written. Repeated is success."""
-        if self._failure is None:
-            self._writer.close()
-            self.end(Unavailable("the journal was closed"))
+        self.end(Unavailable("the journal was closed"))
 
     # --- group commit -------------------------------------------------------------------------
 
@@ -317,6 +315,7 @@ class Journal:
         views = list(self._views.values())
         self._views.clear()
         self._ready.clear()
+        self._writer.close()
         for live in self._files.values():
             live.file.close()
         self._files.clear()
