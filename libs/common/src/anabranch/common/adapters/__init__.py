@@ -1,0 +1,1 @@
+"""Adapters of the shared ports to NATS JetStream."""

@@ -1,0 +1,209 @@
+"""Reading a JetStream stream in order, for ever, through throw-away pull consumers.
+
+The server sends what it has and then what comes, in batches that the reader asks for, so it
+never floods a slow reader. A consumer is given up, and a new one starts after the last message
+that was handed on, when: its numbering jumps (messages were lost on the way), the connection
+was re-made (the same may have happened unseen), it falls silent beyond its heartbeats, or the
+server ends it. So every message is handed on once and in order, whatever happens between.
+"""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from dataclasses import dataclass
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+from anabranch.common.adapters.nats_connection import as_unavailable
+from anabranch.common.errors import Corrupt, Unavailable
+from anabranch.common.runtime.clock import Clock
+
+BATCH_COUNT = 256
+PULL_EXPIRES_S = 30.0
+HEARTBEAT_S = 2.0
+SILENCE_S_MAX = 3 * HEARTBEAT_S
+CONSUMER_IDLE_S = 60.0
+RETRY_S_MIN = 0.1
+RETRY_S_MAX = 2.0
+_HEARTBEAT_STATUS = "100"
+
+
+class StreamRewound(Corrupt):
+    """A stream's newest sequence is below what was already read: it was replaced or restored."""
+
+    code = "stream-rewound"
+    default_remedy = "stop the service and find out who replaced the stream's data"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMessage:
+    """A stored message. `remaining`: how many the consumer knew to follow when it was sent."""
+
+    subject: str
+    sequence: int
+    headers: Mapping[str, str]
+    data: bytes
+    remaining: int
+
+
+class _ConsumerLost(Exception):
+    """This consumer can no longer be trusted to have delivered everything."""
+
+
+class StreamReader:
+    """Reads one stream, or one subject filter of it."""
+
+    def __init__(self, client: Client, clock: Clock, stream: str, subject_filter: str) -> None:
+        self._client = client
+        self._js = client.jetstream()
+        self._clock = clock
+        self._stream = stream
+        self._filter = subject_filter
+
+    async def last_sequence(self) -> int:
+        """The sequence of the stream's newest message, asked of its leader; 0 if none."""
+        with as_unavailable("describe the stream", stream=self._stream):
+            info = await self._js.stream_info(self._stream)
+        return int(info.state.last_seq)
+
+    async def follow(self, after_sequence: int) -> AsyncIterator[StreamMessage]:
+        """Every message after `after_sequence`, in order, for ever. Raises StreamRewound."""
+        reached = after_sequence
+        failures = 0
+        while True:
+            try:
+                async for message in self._consume(reached):
+                    reached = message.sequence
+                    failures = 0
+                    yield message
+            except (_ConsumerLost, Unavailable):
+                failures += 1
+                await self._clock.sleep(min(RETRY_S_MAX, RETRY_S_MIN * 2 ** min(failures, 8)))
+
+    async def newest_per_subject(self) -> list[StreamMessage]:
+        """The last message of every subject, as of one moment. Raises Unavailable."""
+        found: list[StreamMessage] = []
+        config = self._config(DeliverPolicy.LAST_PER_SUBJECT, None)
+        with as_unavailable("list the stream's subjects", stream=self._stream):
+            info = await self._js.add_consumer(self._stream, config)
+        if not info.num_pending:
+            return found
+        consumer = _Consumer(self._client, self._stream, info.name)
+        messages = consumer.messages()
+        try:
+            async for message in messages:
+                found.append(message)
+                if message.remaining == 0:
+                    return found
+        except _ConsumerLost as error:
+            raise Unavailable("listing was interrupted", stream=self._stream) from error
+        finally:
+            await messages.aclose()
+        return found
+
+    async def _consume(self, after_sequence: int) -> AsyncIterator[StreamMessage]:
+        newest = await self.last_sequence()
+        if newest < after_sequence:
+            raise StreamRewound(
+                "the stream ends before what was already read",
+                stream=self._stream,
+                read=after_sequence,
+                newest=newest,
+            )
+        config = self._config(DeliverPolicy.BY_START_SEQUENCE, after_sequence + 1)
+        with as_unavailable("open a consumer", stream=self._stream):
+            info = await self._js.add_consumer(self._stream, config)
+        messages = _Consumer(self._client, self._stream, info.name).messages()
+        try:
+            async for message in messages:
+                yield message
+        finally:
+            await messages.aclose()
+
+    def _config(self, policy: DeliverPolicy, start: int | None) -> ConsumerConfig:
+        return ConsumerConfig(
+            deliver_policy=policy,
+            opt_start_seq=start,
+            ack_policy=AckPolicy.NONE,
+            filter_subject=self._filter,
+            inactive_threshold=CONSUMER_IDLE_S,
+            mem_storage=True,
+            num_replicas=1,
+        )
+
+
+class _Consumer:
+    """One throw-away consumer and the requests that pull from it."""
+
+    def __init__(self, client: Client, stream: str, name: str) -> None:
+        self._client = client
+        self._reconnects = client.stats["reconnects"]
+        self._request_subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
+        self._inbox = client.new_inbox()
+
+    async def messages(self) -> AsyncGenerator[StreamMessage, None]:
+        """Messages as they come. Raises _ConsumerLost."""
+        subscription = await self._subscribe()
+        numbered = 0
+        try:
+            while True:
+                await self._pull()
+                asked = BATCH_COUNT
+                while asked:
+                    received = await self._next(subscription)
+                    if received.headers and "Status" in received.headers and not received.reply:
+                        if received.headers["Status"] == _HEARTBEAT_STATUS:
+                            continue
+                        break
+                    numbered += 1
+                    asked -= 1
+                    yield _checked(received, numbered)
+        finally:
+            await self._unsubscribe(subscription)
+
+    async def _subscribe(self) -> Subscription:
+        with as_unavailable("subscribe"):
+            return await self._client.subscribe(self._inbox)
+
+    async def _unsubscribe(self, subscription: Subscription) -> None:
+        try:
+            await subscription.unsubscribe()
+        except nats.errors.Error:
+            return  # the connection is closed, and the subscription with it
+
+    async def _pull(self) -> None:
+        request = {
+            "batch": BATCH_COUNT,
+            "expires": int(PULL_EXPIRES_S * 1e9),
+            "idle_heartbeat": int(HEARTBEAT_S * 1e9),
+        }
+        with as_unavailable("pull from a consumer"):
+            await self._client.publish(
+                self._request_subject, json.dumps(request).encode(), reply=self._inbox
+            )
+
+    async def _next(self, subscription: Subscription) -> Msg:
+        try:
+            received = await subscription.next_msg(timeout=SILENCE_S_MAX)
+        except (nats.errors.Error, TimeoutError) as error:
+            raise _ConsumerLost from error
+        if self._client.stats["reconnects"] != self._reconnects:
+            raise _ConsumerLost
+        return received
+
+
+def _checked(received: Msg, numbered: int) -> StreamMessage:
+    """The received message, if it is the consumer's message number `numbered`."""
+    metadata = received.metadata
+    if metadata.sequence.consumer != numbered:
+        raise _ConsumerLost
+    return StreamMessage(
+        subject=received.subject,
+        sequence=metadata.sequence.stream,
+        headers=received.headers or {},
+        data=received.data,
+        remaining=metadata.num_pending,
+    )

@@ -1,0 +1,70 @@
+"""One NATS connection per process, and its failures in the project's words.
+
+The connection reconnects for ever; what is published meanwhile is buffered up to a bound and
+then refused. Every request made over it still needs a deadline of its own.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import nats.errors
+import structlog
+from nats.aio.client import Client
+
+from anabranch.common.errors import FieldValue, Unavailable
+
+CONNECT_DEADLINE_S = 10.0
+RECONNECT_WAIT_S = 0.25
+PENDING_SIZE_BYTES_MAX = 16 * 1024 * 1024
+PING_INTERVAL_S = 10
+_REMEDY = "check that the NATS server runs with JetStream and is reachable, then try again"
+
+_log = structlog.get_logger(__name__)
+
+
+async def connect_nats(url: str, name: str) -> Client:
+    """A connection to the NATS server at `url`, shown there as `name`. Raises Unavailable."""
+    client = Client()
+    try:
+        await client.connect(
+            servers=url,
+            name=name,
+            allow_reconnect=False,
+            connect_timeout=int(CONNECT_DEADLINE_S),
+            ping_interval=PING_INTERVAL_S,
+            pending_size=PENDING_SIZE_BYTES_MAX,
+            error_cb=_report,
+            disconnected_cb=_report_loss,
+            reconnected_cb=_report_return,
+        )
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        raise Unavailable("no NATS server answers", remedy=_REMEDY, url=url) from error
+    client.options["allow_reconnect"] = True
+    client.options["max_reconnect_attempts"] = -1
+    client.options["reconnect_time_wait"] = RECONNECT_WAIT_S
+    return client
+
+
+async def _report(error: Exception) -> None:
+    # While the server is away each attempt ends here; the loss itself was logged once.
+    report = _log.debug if isinstance(error, OSError) else _log.warning
+    report("the NATS client reports a problem", error=repr(error))
+
+
+async def _report_loss() -> None:
+    _log.warning("the connection to NATS is lost, reconnecting")
+
+
+async def _report_return() -> None:
+    _log.info("the connection to NATS is back")
+
+
+@contextmanager
+def as_unavailable(action: str, **fields: FieldValue) -> Iterator[None]:
+    """Turns what the NATS client raises inside into Unavailable: `action` was not done."""
+    try:
+        yield
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        raise Unavailable(
+            f"NATS did not {action}", remedy=_REMEDY, cause=str(error) or repr(error), **fields
+        ) from error

@@ -1,0 +1,140 @@
+"""One domain-event message as it is stored: headers that describe it, and its body.
+
+The body is the encoded events of one decision (or one snapshot). The headers are::
+
+    Ana-Revision    the aggregate's message count, from 1, never repeated
+    Ana-Append-Id   identifies the attempt; how an unknown outcome is resolved
+    Ana-Kind        ``events`` or ``snapshot``
+    Ana-Schema      schema number of the body
+    Ana-Snapshot    store sequence of the aggregate's last snapshot before this one, 0 = none
+    Ana-Crc         CRC32C, 8 hexadecimal digits
+
+The checksum covers ``subject \\n revision \\n kind \\n schema \\n snapshot \\n body``, so a message
+that was moved to another subject or renumbered is found out as well. The format is frozen by
+a golden file.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from crc32c import crc32c
+
+from anabranch.common.errors import CorruptEvent
+from anabranch.common.eventsourcing.ports import EventMessage, NewMessage
+
+KIND_EVENTS = "events"
+KIND_SNAPSHOT = "snapshot"
+KIND_DAMAGED = "damaged"
+"""Never stored: what `follow` yields in place of a message whose checksum does not match, so
+that damage stops one aggregate and not its whole shard. The body says what is wrong."""
+
+HEADER_REVISION = "Ana-Revision"
+HEADER_APPEND_ID = "Ana-Append-Id"
+HEADER_KIND = "Ana-Kind"
+HEADER_SCHEMA = "Ana-Schema"
+HEADER_SNAPSHOT = "Ana-Snapshot"
+HEADER_CRC = "Ana-Crc"
+
+
+def encode_headers(subject: str, message: NewMessage) -> dict[str, str]:
+    """The headers that accompany `message.body` on `subject`."""
+    assert message.kind in (KIND_EVENTS, KIND_SNAPSHOT)
+    return {
+        HEADER_REVISION: str(message.revision),
+        HEADER_APPEND_ID: message.append_id,
+        HEADER_KIND: message.kind,
+        HEADER_SCHEMA: str(message.schema_number),
+        HEADER_SNAPSHOT: str(message.snapshot_sequence),
+        HEADER_CRC: f"{_checksum(subject, message):08x}",
+    }
+
+
+def decode_message(
+    subject: str, sequence: int, headers: Mapping[str, str], body: bytes
+) -> EventMessage:
+    """The stored message, its checksum verified. Raises CorruptEvent."""
+    try:
+        message = EventMessage(
+            subject=subject,
+            sequence=sequence,
+            revision=int(headers[HEADER_REVISION]),
+            append_id=headers[HEADER_APPEND_ID],
+            kind=headers[HEADER_KIND],
+            schema_number=int(headers[HEADER_SCHEMA]),
+            snapshot_sequence=int(headers[HEADER_SNAPSHOT]),
+            body=body,
+        )
+        stored_crc = int(headers[HEADER_CRC], 16)
+    except (KeyError, ValueError) as error:
+        raise CorruptEvent(
+            "a domain event's headers are damaged", subject=subject, sequence=sequence
+        ) from error
+    if stored_crc != _checksum(subject, message):
+        raise CorruptEvent(
+            "a domain event's checksum does not match", subject=subject, sequence=sequence
+        )
+    return message
+
+
+def decode_or_mark_damaged(
+    subject: str, sequence: int, headers: Mapping[str, str], body: bytes
+) -> EventMessage:
+    """As `decode_message`, but damage comes back as a message of kind ``damaged``."""
+    try:
+        return decode_message(subject, sequence, headers, body)
+    except CorruptEvent as error:
+        return EventMessage(
+            subject=subject,
+            sequence=sequence,
+            revision=0,
+            append_id="",
+            kind=KIND_DAMAGED,
+            schema_number=0,
+            snapshot_sequence=0,
+            body=error.message.encode(),
+        )
+
+
+def start_sequence(last: EventMessage) -> int:
+    """Where loading starts, given the subject's last message: at its last snapshot, if any."""
+    return last.sequence if last.kind == KIND_SNAPSHOT else last.snapshot_sequence
+
+
+def check_chain(messages: Sequence[EventMessage], *, from_start: bool) -> None:
+    """Check that `messages` (one subject, oldest first) are complete. Raises CorruptEvent.
+
+    `from_start`: they begin with the aggregate's first message or with a snapshot.
+    """
+    if from_start and messages:
+        first = messages[0]
+        if first.kind != KIND_SNAPSHOT and first.revision != 1:
+            raise _gap(first, expected=1)
+        if messages[-1].kind != KIND_SNAPSHOT and messages[-1].snapshot_sequence:
+            named = messages[-1].snapshot_sequence
+            if first.sequence != named or first.kind != KIND_SNAPSHOT:
+                raise CorruptEvent(
+                    "the snapshot that a domain event names is missing",
+                    subject=first.subject,
+                    snapshot_sequence=named,
+                )
+    for before, after in itertools.pairwise(messages):
+        if after.revision != before.revision + 1:
+            raise _gap(after, expected=before.revision + 1)
+
+
+def _gap(message: EventMessage, *, expected: int) -> CorruptEvent:
+    return CorruptEvent(
+        "domain events are missing or out of order",
+        subject=message.subject,
+        sequence=message.sequence,
+        revision=message.revision,
+        expected=expected,
+    )
+
+
+def _checksum(subject: str, message: NewMessage | EventMessage) -> int:
+    described = (
+        f"{subject}\n{message.revision}\n{message.kind}\n"
+        f"{message.schema_number}\n{message.snapshot_sequence}\n"
+    )
+    return crc32c(message.body, crc32c(described.encode()))

@@ -1,0 +1,121 @@
+"""What every `ObjectStore` does, on the in-memory one and on a real NATS server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import count
+
+import pytest
+
+from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
+from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.errors import ObjectExists, RevisionConflict
+from anabranch.common.eventsourcing.memory import InMemoryObjectStore
+from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
+from anabranch.common.runtime.clock import SystemClock
+
+_NUMBERS = count()
+DEADLINE_S = 10
+
+
+@pytest.fixture(params=["memory", "jetstream"])
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[ObjectStore]:
+    if request.param == "memory":
+        yield InMemoryObjectStore()
+        return
+    server = request.getfixturevalue("nats_server")
+    client = await connect_nats(server.url, "conformance")
+    bucket = f"fresh{next(_NUMBERS)}"
+    await create_bucket(client, bucket)
+    await create_bucket(client, bucket)
+    yield JetStreamObjectStore(client, SystemClock(), bucket)
+    await client.close()
+
+
+async def test_an_unknown_key_has_no_object(store: ObjectStore) -> None:
+    assert await store.get("absent") is None
+    assert await store.list() == []
+
+
+async def test_a_created_object_is_found_at_its_revision(store: ObjectStore) -> None:
+    revision = await store.create("a.b", b"one")
+
+    assert await store.get("a.b") == StoredObject("a.b", b"one", revision)
+
+
+async def test_creating_twice_is_refused(store: ObjectStore) -> None:
+    await store.create("key", b"one")
+
+    with pytest.raises(ObjectExists):
+        await store.create("key", b"two")
+
+
+async def test_an_update_needs_the_present_revision(store: ObjectStore) -> None:
+    first = await store.create("key", b"one")
+    second = await store.update("key", b"two", first)
+
+    with pytest.raises(RevisionConflict) as refusal:
+        await store.update("key", b"three", first)
+
+    assert second > first
+    assert refusal.value.fields["actual"] == second
+    assert await store.get("key") == StoredObject("key", b"two", second)
+
+
+async def test_updating_what_is_not_there_is_refused(store: ObjectStore) -> None:
+    with pytest.raises(RevisionConflict):
+        await store.update("absent", b"one", 5)
+
+
+async def test_a_deleted_object_is_gone_and_can_be_created_again(store: ObjectStore) -> None:
+    first = await store.create("key", b"one")
+    with pytest.raises(RevisionConflict):
+        await store.delete("key", first + 1)
+    await store.delete("key", first)
+    assert await store.get("key") is None
+    assert await store.list() == []
+
+    again = await store.create("key", b"two")
+
+    assert again > first
+    assert await store.get("key") == StoredObject("key", b"two", again)
+
+
+async def test_objects_are_listed_sorted_by_key(store: ObjectStore) -> None:
+    for key in ("b", "a", "c"):
+        await store.create(key, key.encode())
+
+    assert [o.key for o in await store.list()] == ["a", "b", "c"]
+
+
+async def test_of_racing_creators_exactly_one_wins(store: ObjectStore) -> None:
+    won: list[int] = []
+
+    async def attempt(number: int) -> None:
+        try:
+            won.append(await store.create("key", str(number).encode()))
+        except ObjectExists:
+            return
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(8):
+            group.create_task(attempt(number))
+
+    assert len(won) == 1
+
+
+async def test_a_watcher_sees_what_is_there_then_a_mark_then_changes(store: ObjectStore) -> None:
+    revision = await store.create("old", b"1")
+    seen: list[tuple[str, bytes] | None] = []
+
+    async with asyncio.timeout(DEADLINE_S):
+        async for found in store.watch():
+            seen.append(None if found is None else (found.key, found.value))
+            match len(seen):
+                case 2:
+                    await store.create("new", b"2")
+                case 3:
+                    await store.delete("old", revision)
+                case 4:
+                    break
+
+    assert seen == [("old", b"1"), None, ("new", b"2"), ("old", b"")]

@@ -1,0 +1,28 @@
+"""Golden files freeze the stored and transmitted formats.
+
+A format may only change together with its version number; then the golden file is written anew
+with ``REWRITE_GOLDEN=1`` and the old one stays, under its old name, as a test of upcasting.
+"""
+
+import os
+from pathlib import Path
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+_LINE_SIZE_BYTES = 32
+
+
+def assert_golden(name: str, data: bytes) -> None:
+    """`data` equals the frozen bytes of `tests/golden/<name>.hex`."""
+    path = GOLDEN / f"{name}.hex"
+    if os.environ.get("REWRITE_GOLDEN") == "1":
+        lines = [
+            data[at : at + _LINE_SIZE_BYTES].hex(" ", 4)
+            for at in range(0, len(data), _LINE_SIZE_BYTES)
+        ]
+        path.write_text("\n".join(lines) + "\n")
+    assert data.hex() == read_golden(name).hex()
+
+
+def read_golden(name: str) -> bytes:
+    """The frozen bytes of `tests/golden/<name>.hex`."""
+    return bytes.fromhex((GOLDEN / f"{name}.hex").read_text())
