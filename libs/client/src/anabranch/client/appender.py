@@ -212,9 +212,7 @@ class SegmentAppender:
         return session.ended.result()
 
     def _send(self, session: _Session, block: SentBlock) -> bool:
-        append = Append(
-            session=session.number, first_event_number=block.first, count=block.count
-        )
+        append = Append(session=session.number, first_event_number=block.first, count=block.count)
         try:
             session.connection.send_append(append, block.data)
         except ConnectionLost as error:

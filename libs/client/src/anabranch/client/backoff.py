@@ -30,6 +30,8 @@ class Backoff:
         left_s = self.retry_timeout_s - (now_s - self._failing_since)
         if left_s <= 0:
             return None
-        ceiling = min(self.settings.longest_s, self.settings.first_s * 2.0 ** min(self.failures, 40))
+        ceiling = min(
+            self.settings.longest_s, self.settings.first_s * 2.0 ** min(self.failures, 40)
+        )
         self.failures += 1
         return min(left_s, ceiling * (0.5 + 0.5 * self.rng.random()))

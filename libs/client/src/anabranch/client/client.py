@@ -2,18 +2,17 @@
 
 A client owns one NATS connection, one TCP connection per segment store and a task group in
 which its writers and readers work; leaving the client ends them all. Administration commands
-return when their work is done and raise what the controller answers; each takes a `timeout` in
-seconds, after which OutcomeUnknown names the operation.
+return when their work is done and raise what the controller answers; each takes `timeout_s`,
+after which OutcomeUnknown names the operation.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Generator
 from types import TracebackType
 from typing import Self
 
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
-from anabranch.client.nats_control import START_HINT, NatsControlPlane
+from anabranch.client.nats_control import NatsControlPlane
 from anabranch.client.reader import EventReader, Start
 from anabranch.client.runtime import Runtime
 from anabranch.client.settings import ConnectionSettings, ReaderSettings, WriterSettings
@@ -66,7 +65,6 @@ class Client:
         self._directory = SegmentDirectory(control, self._pool)
         self._tasks = asyncio.TaskGroup()
         self._runtime: Runtime | None = None
-        self._open: list[EventWriter | EventReader] = []
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -79,10 +77,15 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._runtime = None
+        assert self._runtime is not None
+        open_parts, self._runtime = list(self._runtime.open_parts), None
         try:
-            for thing in self._open:
-                await thing.close()
+            for part in open_parts:
+                await part.close()
+            # The group would wrap the body's own error in an ExceptionGroup: it must only see
+            # the cancellation that one of its tasks may have caused.
+            if kind is not None and not issubclass(kind, asyncio.CancelledError):
+                kind = error = trace = None
             await self._tasks.__aexit__(kind, error, trace)
         finally:
             await self.close()
@@ -94,21 +97,25 @@ class Client:
 
     # --- scopes ---------------------------------------------------------------------------
 
-    async def create_scope(self, scope: str, *, timeout: float = COMMAND_TIMEOUT_S) -> None:
+    async def create_scope(self, scope: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
         """Raises InvalidName, ScopeExists."""
-        await self._execute(CreateScope(**self._command(scope_name(scope))), timeout)
+        await self._execute(
+            CreateScope(command_id=self._new_id(), scope=scope_name(scope)), timeout_s
+        )
 
-    async def delete_scope(self, scope: str, *, timeout: float = COMMAND_TIMEOUT_S) -> None:
+    async def delete_scope(self, scope: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
         """Raises ScopeNotFound, ScopeNotEmpty."""
-        await self._execute(DeleteScope(**self._command(scope_name(scope))), timeout)
+        await self._execute(
+            DeleteScope(command_id=self._new_id(), scope=scope_name(scope)), timeout_s
+        )
 
     async def describe_scope(
-        self, scope: str, *, timeout: float = QUERY_TIMEOUT_S
+        self, scope: str, *, timeout_s: float = QUERY_TIMEOUT_S
     ) -> ScopeDescription:
         """Raises ScopeNotFound."""
         query = DescribeScope(scope=scope_name(scope))
         return await self._control.query(
-            "describe_scope", query, ScopeDescription, timeout_s=timeout
+            "describe_scope", query, ScopeDescription, timeout_s=timeout_s
         )
 
     async def list_scopes(self) -> AsyncIterator[str]:
@@ -127,24 +134,27 @@ class Client:
     # --- streams --------------------------------------------------------------------------
 
     async def create_stream(
-        self, stream: str, *, segments: int = 1, timeout: float = COMMAND_TIMEOUT_S
+        self, stream: str, *, segments: int = 1, timeout_s: float = COMMAND_TIMEOUT_S
     ) -> None:
         """Raises InvalidName, InvalidRequest, ScopeNotFound, StreamExists."""
         config = StreamConfig(segment_count=segments)
         ref = stream_ref(stream)
         command = CreateStream(
-            **self._command(ref.scope), stream=ref.stream, segment_count=config.segment_count
+            command_id=self._new_id(),
+            scope=ref.scope,
+            stream=ref.stream,
+            segment_count=config.segment_count,
         )
-        await self._execute(command, timeout)
+        await self._execute(command, timeout_s)
 
     async def describe_stream(
-        self, stream: str, *, timeout: float = QUERY_TIMEOUT_S
+        self, stream: str, *, timeout_s: float = QUERY_TIMEOUT_S
     ) -> StreamDescription:
         """Raises StreamNotFound."""
         ref = stream_ref(stream)
         query = DescribeStream(scope=ref.scope, stream=ref.stream)
         return await self._control.query(
-            "describe_stream", query, StreamDescription, timeout_s=timeout
+            "describe_stream", query, StreamDescription, timeout_s=timeout_s
         )
 
     async def list_streams(self, scope: str) -> AsyncIterator[str]:
@@ -160,37 +170,37 @@ class Client:
                 return
             query = ListStreams(scope=query.scope, page_token=page.next_page_token)
 
-    async def seal_stream(self, stream: str, *, timeout: float = COMMAND_TIMEOUT_S) -> None:
+    async def seal_stream(self, stream: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
         """Make the stream read-only for ever. Raises StreamNotFound."""
         ref = stream_ref(stream)
-        command = SealStream(**self._command(ref.scope), stream=ref.stream)
-        await self._execute(command, timeout)
+        command = SealStream(command_id=self._new_id(), scope=ref.scope, stream=ref.stream)
+        await self._execute(command, timeout_s)
 
-    async def delete_stream(self, stream: str, *, timeout: float = COMMAND_TIMEOUT_S) -> None:
+    async def delete_stream(self, stream: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
         """Delete a sealed stream. Raises StreamNotFound, StreamNotSealed."""
         ref = stream_ref(stream)
-        command = DeleteStream(**self._command(ref.scope), stream=ref.stream)
-        await self._execute(command, timeout)
+        command = DeleteStream(command_id=self._new_id(), scope=ref.scope, stream=ref.stream)
+        await self._execute(command, timeout_s)
 
-    def _command(self, scope: str) -> dict[str, str]:
-        return {"command_id": self._control.new_command_id(), "scope": scope}
+    def _new_id(self) -> str:
+        return self._control.new_command_id()
 
     async def _execute(self, command: CommandBase, timeout_s: float) -> None:
         await self._control.execute(command, timeout_s=timeout_s)
 
     # --- data -----------------------------------------------------------------------------
 
-    def writer(self, stream: str | StreamRef, settings: WriterSettings | None = None) -> EventWriter:
+    def writer(
+        self, stream: str | StreamRef, settings: WriterSettings | None = None
+    ) -> EventWriter:
         """A writer, to be entered with `async with`. Raises InvalidName."""
-        writer = EventWriter(
+        return EventWriter(
             _ref(stream),
             control=self._control,
             directory=self._directory,
             runtime=self._entered(),
             settings=settings or WriterSettings(),
         )
-        self._open.append(writer)
-        return writer
 
     def reader(
         self,
@@ -205,7 +215,7 @@ class Client:
         `until_tail`: end at the length that each segment has when reading starts; otherwise
         the reader waits for more until the stream is sealed. Raises InvalidName.
         """
-        reader = EventReader(
+        return EventReader(
             _ref(stream),
             start=start,
             until_tail=until_tail,
@@ -214,8 +224,6 @@ class Client:
             runtime=self._entered(),
             settings=settings or ReaderSettings(),
         )
-        self._open.append(reader)
-        return reader
 
     def _entered(self) -> Runtime:
         if self._runtime is None:
@@ -227,3 +235,43 @@ class Client:
 
 def _ref(stream: str | StreamRef) -> StreamRef:
     return stream if isinstance(stream, StreamRef) else stream_ref(stream)
+
+
+class Connecting:
+    """What `connect` returns: await it for a Client, or enter it for an open one."""
+
+    def __init__(self, nats_url: str, name: str) -> None:
+        self._nats_url = nats_url
+        self._name = name
+        self._client: Client | None = None
+
+    def __await__(self) -> Generator[object, None, Client]:
+        return self._connect().__await__()
+
+    async def _connect(self) -> Client:
+        clock, ids = SystemClock(), SystemIds()
+        connection = await connect_nats(self._nats_url, self._name)
+        control = NatsControlPlane(connection, clock=clock, ids=ids)
+        return Client(control, clock=clock, ids=ids, rng=system_rng())
+
+    async def __aenter__(self) -> Client:
+        self._client = await self._connect()
+        return await self._client.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._client is not None
+        await self._client.__aexit__(kind, error, trace)
+
+
+def connect(nats_url: str, *, name: str = "anabranch-client") -> Connecting:
+    """Connect to the cluster behind a NATS server.
+
+    ``async with connect(url) as client`` or ``async with await connect(url) as client``.
+    Raises Unavailable when nothing answers at the address.
+    """
+    return Connecting(nats_url, name)

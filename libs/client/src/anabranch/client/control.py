@@ -54,9 +54,7 @@ class ControlPlane(Protocol):
 async def current_segments(control: ControlPlane, stream: StreamRef) -> SegmentList:
     """The stream's present segments, sorted by key range. Raises StreamNotFound."""
     query = CurrentSegments(scope=stream.scope, stream=stream.stream)
-    return await control.query(
-        "current_segments", query, SegmentList, timeout_s=QUERY_TIMEOUT_S
-    )
+    return await control.query("current_segments", query, SegmentList, timeout_s=QUERY_TIMEOUT_S)
 
 
 class ConnectionPool:

@@ -60,7 +60,7 @@ class FetcherEvents:
     """The reader's side. `ended` is called last and once: None at the end, or the error."""
 
     fetched: Callable[[FetchedBlock], None]
-    ended: Callable[["SegmentFetcher", AnabranchError | None], None]
+    ended: Callable[[AnabranchError | None], None]
 
 
 class SegmentFetcher:
@@ -99,7 +99,11 @@ class SegmentFetcher:
 
     async def info(self) -> SegmentInfo:
         """The segment's present bounds. Raises as `_ask`."""
-        return (await self._ask(GetSegmentInfo, SegmentInfo, ANSWER_TIME_S))[0]
+
+        def request(location: SegmentLocation) -> Request:
+            return GetSegmentInfo(segment=self.segment, container_epoch=location.container_epoch)
+
+        return (await self._ask(request, SegmentInfo, ANSWER_TIME_S))[0]
 
     async def run(self) -> None:
         """Read until the end, an error that retrying cannot cure, or cancellation."""
@@ -111,19 +115,23 @@ class SegmentFetcher:
                     break
         except AnabranchError as caught:
             error = caught
-        self._events.ended(self, error)
+        self._events.ended(error)
 
     async def _read_once(self) -> bool:
         """One read → whether the segment has ended."""
-        wait_ms = self._settings.wait_ms
-        reply, data = await self._ask(
-            ReadSegment,
-            SegmentRead,
-            wait_ms / 1000 + ANSWER_TIME_S,
-            offset=self.offset,
-            size_max=min(self._settings.read_size_bytes, self._share_bytes),
-            wait_ms=wait_ms,
-        )
+        settings = self._settings
+
+        def request(location: SegmentLocation) -> Request:
+            return ReadSegment(
+                segment=self.segment,
+                container_epoch=location.container_epoch,
+                offset=self.offset,
+                size_max=min(settings.read_size_bytes, self._share_bytes),
+                wait_ms=settings.wait_ms,
+            )
+
+        timeout_s = settings.wait_ms / 1000 + ANSWER_TIME_S
+        reply, data = await self._ask(request, SegmentRead, timeout_s)
         if reply.offset != self.offset:
             raise BadPacket("a read was answered from another offset", segment=self.segment)
         self._deliver(data)
@@ -160,7 +168,10 @@ class SegmentFetcher:
             ) from error
 
     async def _ask(
-        self, request: type[Request], expected: type[M], timeout_s: float, **fields: int
+        self,
+        request: Callable[[SegmentLocation], Request],
+        expected: type[M],
+        timeout_s: float,
     ) -> tuple[M, bytes]:
         """Ask the segment's store, wherever it is by now, until it answers.
 
@@ -170,10 +181,7 @@ class SegmentFetcher:
             location: SegmentLocation | None = None
             try:
                 connection, location = await self._directory.connect(self.segment)
-                message = request(
-                    segment=self.segment, container_epoch=location.container_epoch, **fields
-                )  # type: ignore[arg-type]
-                answer = await connection.request(message, expected, timeout_s=timeout_s)
+                answer = await connection.request(request(location), expected, timeout_s=timeout_s)
             except (Retry, Fenced, OutcomeUnknown) as error:
                 if location is not None:
                     self._directory.forget(location)

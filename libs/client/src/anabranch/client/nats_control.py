@@ -18,8 +18,9 @@ from nats.aio.subscription import Subscription
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, NoStreamResponseError
 
+from anabranch.client.control import A
 from anabranch.common.contracts import subjects
-from anabranch.common.contracts.base import ReadToken
+from anabranch.common.contracts.base import ErrorBody, ReadToken
 from anabranch.common.contracts.commands import (
     ANSWERS,
     Accepted,
@@ -34,7 +35,6 @@ from anabranch.common.contracts.queries import (
     Query,
     QueryFailed,
 )
-from anabranch.client.control import A
 from anabranch.common.errors import (
     AnabranchError,
     ConnectionLost,
@@ -51,7 +51,6 @@ START_HINT = "check the address, or start a cluster with `anabranch up`"
 _ATTEMPT_S = 2.0
 _PAUSE_S = 0.1
 _POLL_S = 1.0
-
 
 
 class NatsControlPlane:
@@ -209,7 +208,7 @@ class NatsControlPlane:
                 status = OperationStatus.model_validate_json(message.data)
                 if status.state is not OperationState.RUNNING:
                     self._remember(status.read_token)
-                    _raise_if_failed(status.state, status.error and status.error.to_error())
+                    _raise_if_failed(status.state, status.error)
                     return
             elif await self._is_done(command, accepted.read_token):
                 return
@@ -229,7 +228,7 @@ class NatsControlPlane:
             found = _parse_answer(data, OperationFound)
         except (OperationNotFound, Retry):
             return False
-        _raise_if_failed(found.state, found.error and found.error.to_error())
+        _raise_if_failed(found.state, found.error)
         return found.state == "succeeded"
 
 
@@ -239,9 +238,11 @@ def _parse_answer(data: bytes, answer: type[A]) -> A:
     return answer.model_validate_json(data)
 
 
-def _raise_if_failed(state: str, error: AnabranchError | None) -> None:
+def _raise_if_failed(state: str, error: ErrorBody | None) -> None:
     if state == OperationState.FAILED:
-        raise error or AnabranchError("the operation failed without saying why")
+        if error is None:
+            raise AnabranchError("the operation failed without saying why")
+        raise error.to_error()
 
 
 def _time_ran_out(command: CommandBase, delivered: bool) -> AnabranchError:

@@ -25,10 +25,10 @@ from anabranch.common.model.names import StreamRef
 
 
 class Position(NamedTuple):
-    """A place in a segment: event `index` of the block at byte `offset`."""
+    """A place in a segment: event number `event_index` (from 0) of the block at byte `offset`."""
 
     offset: int
-    index: int = 0
+    event_index: int = 0
 
 
 Positions = Mapping[str, tuple[int, int]]
@@ -135,6 +135,7 @@ class EventReader:
         """Stop reading; what was read ahead is dropped, `positions` stay. Repeatable."""
         self._closed = True
         self._news.set()
+        self._runtime.open_parts.discard(self)
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -143,6 +144,7 @@ class EventReader:
 
     async def _begin(self) -> None:
         self._started = True
+        self._runtime.open_parts.add(self)
         segments = (await current_segments(self._control, self.stream)).segments
         names = [segment.name for segment in segments]
         self._refuse_unknown_positions(names)
@@ -202,7 +204,7 @@ class EventReader:
         self._ready.append(EventBatch(fetched))
         self._news.set()
 
-    def _fetcher_ended(self, fetcher: SegmentFetcher, error: AnabranchError | None) -> None:
+    def _fetcher_ended(self, error: AnabranchError | None) -> None:
         self._running -= 1
         if error is not None:
             error.fields = {**error.fields, "stream": str(self.stream)}

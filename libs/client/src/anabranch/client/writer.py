@@ -83,6 +83,7 @@ class EventWriter:
         names = [segment.name for segment in segments.segments]
         await self._directory.learn(names)
         self._router = SegmentRouter(segments.segments)
+        self._runtime.open_parts.add(self)
         events = AppenderEvents(released=self._released, failed=self._appender_failed)
         for name in names:
             appender = self._new_appender(name, events)
@@ -125,6 +126,7 @@ class EventWriter:
         """Stop without waiting for acknowledgements; repeatable. `flush` first to keep all."""
         if self._failure is None:
             self._fail(InvalidRequest("the writer is closed", remedy="open a new writer"))
+        self._runtime.open_parts.discard(self)
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -194,8 +196,8 @@ class EventWriter:
             return
         if set(map(type, events)) != {bytes}:
             raise InvalidRequest("a batch's events must be bytes")
-        sizes = list(map(len, events))
-        cost = sum(sizes) + EVENT_OVERHEAD_BYTES * len(sizes)
+        costs = list(map(EVENT_OVERHEAD_BYTES.__add__, map(len, events)))
+        cost = sum(costs)
         if keys is not None:
             cost += sum(len(self._route(key)[1]) for key in keys if key is not None)
         if cost > self._settings.buffer_size_bytes:
@@ -203,32 +205,31 @@ class EventWriter:
                 "the batch is larger than the writer's buffer", remedy="write smaller batches",
                 size=cost, limit=self._settings.buffer_size_bytes,
             )  # fmt: skip
-        self._refuse_if_impossible(max(sizes), cost)
+        self._refuse_if_impossible(max(costs) - EVENT_OVERHEAD_BYTES, cost)
         if keys is None:
             self._used += cost
-            self._add_keyless(events, sizes, timestamps_ms)
+            self._add_keyless(events, costs, timestamps_ms)
             return
         stamps: Sequence[int | None] = timestamps_ms or [None] * len(events)
         for event, key, timestamp_ms in zip(events, keys, stamps, strict=True):
             self.write(event, key, timestamp_ms)
 
     def _add_keyless(
-        self, events: Sequence[bytes], sizes: list[int], timestamps_ms: Sequence[int] | None
+        self, events: Sequence[bytes], costs: list[int], timestamps_ms: Sequence[int] | None
     ) -> None:
-        ends = list(accumulate(sizes))
+        ends = list(accumulate(costs))
         block_size = self._settings.block_size_bytes
         start = 0
         while start < len(events):
-            size_before = ends[start] - sizes[start]
-            end = max(start + 1, bisect_left(ends, size_before + block_size) + 1)
+            taken = ends[start] - costs[start]
+            end = min(len(events), bisect_left(ends, taken + block_size) + 1)
             outbox = self._keyless or self._draw_outbox()
             batch = outbox.gathering
             if timestamps_ms is not None:
                 batch.pad_timestamps()
                 batch.timestamps_ms.extend(timestamps_ms[start:end])
             batch.events.extend(events[start:end])
-            count = min(end, len(events)) - start
-            batch.cost += sum(sizes[start:end]) + EVENT_OVERHEAD_BYTES * count
+            batch.cost += ends[end - 1] - taken
             if batch.cost >= block_size:
                 outbox.close_batch()
                 self._keyless = None
