@@ -1,8 +1,10 @@
-# Every target sets up what it needs; `make` prints them.
+# Every target sets up what it needs; `make` alone prints them.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BUDGET ?= 60
+WORKERS ?= 2
 MEMBERS := libs/common libs/client libs/cli services/controller services/segstore
 
 .PHONY: help
@@ -13,8 +15,12 @@ help:
 .PHONY: setup
 setup: $(STAMP)
 
-$(STAMP): requirements.lock $(MEMBERS:%=%/pyproject.toml)
+# An editable install lists the packages that exist at that moment, so new ones renew it.
+PACKAGES := $(wildcard $(MEMBERS:%=%/src/anabranch/*/__init__.py))
+
+$(STAMP): requirements.lock $(MEMBERS:%=%/pyproject.toml) $(PACKAGES)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation $(MEMBERS:%=-e %)
 	@touch $@
@@ -24,3 +30,37 @@ $(STAMP): requirements.lock $(MEMBERS:%=%/pyproject.toml)
 lock:
 	uv export -q --all-packages --all-extras --all-groups --no-emit-workspace --no-header \
 		--format requirements-txt -o requirements.lock
+
+## make demo      a cluster in one command: replays real flights, reads them back, checks all of it
+.PHONY: demo
+demo: setup
+	$(BIN)/anabranch demo $(ARGS)
+
+## make crash-demo  the same, while the segment store is killed three times
+.PHONY: crash-demo
+crash-demo: setup
+	$(BIN)/anabranch demo --crash $(ARGS)
+
+## make up        a cluster on this machine until Ctrl-C
+.PHONY: up
+up: setup
+	$(BIN)/anabranch up $(ARGS)
+
+## make test      every test that needs no Docker, with the rules of the project
+.PHONY: test
+test: setup
+	$(BIN)/pytest -n $(WORKERS) $(ARGS)
+
+## make check     linters, types, import rules, project rules, drift of the lock
+.PHONY: check
+check: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --cache-dir .cache/import-linter
+	$(BIN)/pytest tests/tidy
+
+## make sim       the simulation for BUDGET seconds (60)
+.PHONY: sim
+sim: setup
+	PYTHONPATH=tests $(BIN)/python -m kit.simulate --budget $(BUDGET) $(ARGS)

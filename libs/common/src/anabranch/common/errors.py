@@ -115,6 +115,13 @@ class Busy(Retry):
     code = "busy"
 
 
+class DeadlinePassed(Retry):
+    """Nobody waited any more when the request came up; it was refused and nothing was done."""
+
+    code = "deadline-passed"
+    default_remedy = "send it again with a later deadline"
+
+
 class ConnectionLost(Retry):
     """The connection to a server broke."""
 

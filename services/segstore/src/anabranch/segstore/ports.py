@@ -38,6 +38,11 @@ class DiskFile(Protocol):
         """Make all earlier writes to this file durable (fdatasync)."""
         ...
 
+    def forget_cached(self) -> None:
+        """Read what is clean from the disk again: after a failed sync the page cache may show
+        what the disk does not hold. To be called after a successful `sync`."""
+        ...
+
     def read(self, offset: int, length: int) -> bytes:
         """Up to `length` bytes; shorter only at the end of the file."""
         ...
@@ -204,6 +209,10 @@ class ChunkStorage(Protocol):
         """Exactly `length` bytes at `offset`. Raises ObjectNotFound, CorruptChunk if shorter."""
         ...
 
+    async def size(self, name: str) -> int:
+        """The size of an object in bytes. Raises ObjectNotFound."""
+        ...
+
     async def list(self, prefix: str) -> Sequence[str]:
         """Names that start with `prefix`, sorted."""
         ...
@@ -249,10 +258,14 @@ class TieredExtents:
 class OpenTierTwo(Protocol):
     """How a container opens its tier 2."""
 
-    async def __call__(self, container: int, container_epoch: int, log_id: str) -> TierTwo:
+    async def __call__(
+        self, container: int, container_epoch: int, log_id: str, *, new_log: bool = False
+    ) -> TierTwo:
         """List, write the fence manifest of this epoch, load the catalog.
 
-        Raises Deposed (a manifest of this epoch or a higher one exists), TierTwoNotHere,
-        CorruptManifest, FormatTooNew.
+        `new_log`: the placement names no log yet, so that tier 2 may be empty; the first
+        manifest is created then. Raises Deposed (a manifest of this epoch or a higher one
+        exists), TierTwoNotHere (empty, and not `new_log`), LogNotHere (the manifests name
+        another log), CorruptManifest, FormatTooNew.
         """
         ...

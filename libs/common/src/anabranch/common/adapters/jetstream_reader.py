@@ -17,7 +17,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
-from anabranch.common.adapters.nats_connection import as_unavailable
+from anabranch.common.adapters.nats_connection import as_unavailable, keeping_cancellation
 from anabranch.common.errors import Corrupt, Unavailable
 from anabranch.common.runtime.clock import Clock
 
@@ -187,7 +187,8 @@ class _Consumer:
 
     async def _next(self, subscription: Subscription) -> Msg:
         try:
-            received = await subscription.next_msg(timeout=SILENCE_S_MAX)
+            with keeping_cancellation():
+                received = await subscription.next_msg(timeout=SILENCE_S_MAX)
         except (nats.errors.Error, TimeoutError) as error:
             raise _ConsumerLost from error
         if self._client.stats["reconnects"] != self._reconnects:

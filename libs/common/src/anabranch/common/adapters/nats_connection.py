@@ -4,6 +4,7 @@ The connection reconnects for ever; what is published meanwhile is buffered up t
 then refused. Every request made over it still needs a deadline of its own.
 """
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -60,10 +61,25 @@ async def _report_return() -> None:
 
 
 @contextmanager
+def keeping_cancellation() -> Iterator[None]:
+    """Raises CancelledError at the end of a block that swallowed a cancellation.
+
+    The NATS client waits by `asyncio.wait_for`, which before Python 3.12 returns the result and
+    drops the cancellation when both come in the same turn of the loop. A task that loops over
+    such calls would never end.
+    """
+    yield
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+@contextmanager
 def as_unavailable(action: str, **fields: FieldValue) -> Iterator[None]:
     """Turns what the NATS client raises inside into Unavailable: `action` was not done."""
     try:
-        yield
+        with keeping_cancellation():
+            yield
     except (nats.errors.Error, OSError, TimeoutError) as error:
         raise Unavailable(
             f"NATS did not {action}", remedy=_REMEDY, cause=str(error) or repr(error), **fields

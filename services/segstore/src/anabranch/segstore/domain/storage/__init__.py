@@ -1,1 +1,1 @@
-"""Formats and plans of tier 2: chunks, manifests, pages, flushes."""
+"""Tier 2 as values: names, chunks, manifests, snapshot pages, the catalog, flush plans (pure)."""

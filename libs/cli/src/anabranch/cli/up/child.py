@@ -1,0 +1,119 @@
+"""One child process: started so that it cannot outlive us, its log bounded.
+
+The kernel kills a child when the thread that started it ends (PR_SET_PDEATHSIG), so even a killed
+parent leaves nothing behind that would hold ports and locks. A child is the leader of its own
+session: a Ctrl-C in the terminal reaches the parent alone, which then stops the parts in order.
+Output goes straight to a file opened for appending; a file that has grown past its limit is
+copied aside and emptied, so a log takes at most twice the limit.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+from pathlib import Path
+
+from anabranch.cli.up.parts import HealthProbe, PartSpec
+from anabranch.common.errors import BinaryNotFound
+from anabranch.common.runtime.health import PORT_FILE_VARIABLE
+
+LOG_SIZE_MAX = 8 * 1024 * 1024
+LAST_LINE_SIZE_MAX = 2000
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Child:
+    """A running child process, or one that has ended and is still to be noticed."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def end(self) -> str | None:
+        """How the process ended; None while it runs."""
+        code = self._process.returncode
+        return None if code is None else describe_exit(code)
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM. Nothing happens if the process has ended."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):  # it ends at this very moment
+                self._process.terminate()
+
+    def kill(self) -> None:
+        """SIGKILL to the process and what it started. Nothing happens if it has ended."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):  # it ends at this very moment
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def wait(self) -> None:
+        """Return when the process has ended; bounded only after `kill`."""
+        await self._process.wait()
+
+
+async def spawn(spec: PartSpec) -> Child:
+    """Start a part's program. Raises BinaryNotFound."""
+    if isinstance(spec.probe, HealthProbe):
+        spec.probe.port_file.unlink(missing_ok=True)
+    environment = {
+        name: value for name, value in os.environ.items() if name != PORT_FILE_VARIABLE
+    } | dict(spec.environment)
+    parent = os.getpid()
+
+    def die_with_parent() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the call above took effect
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with spec.log_file.open("ab") as log:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *spec.command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        except OSError as error:
+            raise BinaryNotFound(
+                "program of a part cannot be started",
+                remedy="install it again, or name another one",
+                part=spec.name,
+                program=spec.command[0],
+                cause=error.strerror or str(error),
+            ) from error
+    return Child(process)
+
+
+def describe_exit(code: int) -> str:
+    """A return code in words; negative is the signal that ended the process."""
+    if code >= 0:
+        return f"exit code {code}"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"ended by {names.get(-code, f'signal {-code}')}"
+
+
+def bound_log(path: Path, size_max: int = LOG_SIZE_MAX) -> None:
+    """Copy a log aside and empty it if it is larger than `size_max` bytes."""
+    if path.exists() and path.stat().st_size > size_max:
+        shutil.copyfile(path, path.with_name(path.name + ".1"))
+        os.truncate(path, 0)
+
+
+def last_line(path: Path) -> str:
+    """The last line of a log, cut to a readable size; empty if there is none."""
+    if not path.exists():
+        return ""
+    with path.open("rb") as log:
+        log.seek(max(0, path.stat().st_size - LAST_LINE_SIZE_MAX))
+        lines = log.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""

@@ -1,0 +1,167 @@
+"""An embedded cluster for as long as an `async with` lasts: NATS, a controller, a segment store.
+
+    async with embedded_cluster(UpSettings(data_dir=Path("out/anabranch"))) as cluster:
+        await cluster.wait_ready()
+        ... cluster.endpoints ...
+
+Leaving the block stops the parts in order. A part that dies is started again on the same port; a
+part that cannot be kept up ends the block with `Unavailable`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.cli.up import plan
+from anabranch.cli.up.binaries import find_nats_server
+from anabranch.cli.up.directory import DataDirectory, Endpoints, claim
+from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
+from anabranch.cli.up.ports import choose_port
+from anabranch.cli.up.supervisor import States, Supervisor
+from anabranch.common.errors import InvalidSetting, Unavailable
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.ids import Rng, system_rng
+
+READY_SECONDS_MAX = 90.0
+CONTAINER_COUNT_MAX = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class UpSettings:
+    """What may be chosen about an embedded cluster. Port 0 = any free one."""
+
+    data_dir: Path
+    nats_port: int = 0
+    segstore_port: int = 0
+    container_count: int = 4
+
+
+class EmbeddedCluster:
+    """A running embedded cluster. Built by `embedded_cluster` alone."""
+
+    def __init__(
+        self, directory: DataDirectory, endpoints: Endpoints, watch: Callable[[States], None]
+    ) -> None:
+        self._directory = directory
+        self._endpoints = endpoints
+        self._watch = watch
+        self._ready = asyncio.Event()
+        self._supervisor: Supervisor | None = None
+
+    @property
+    def endpoints(self) -> dict[str, str | list[str]]:
+        """The content of endpoints.json: {"nats": url, "segstores": ["host:port"]}."""
+        return self._endpoints.as_dict()
+
+    @property
+    def data_dir(self) -> Path:
+        return self._directory.root
+
+    def segstore_pids(self) -> list[int]:
+        """Process ids of the segment stores that run now."""
+        return self.pids("segstore")
+
+    def pids(self, part: str) -> list[int]:
+        """Process ids of one part (`nats`, `controller`, `segstore`); empty while it is down."""
+        assert self._supervisor is not None, "the cluster is not supervised yet"
+        return self._supervisor.pids(part)
+
+    async def wait_ready(self, seconds_max: float = READY_SECONDS_MAX) -> None:
+        """Return when every part has been ready at once. Raises Unavailable after the deadline."""
+        try:
+            async with asyncio.timeout(seconds_max):
+                await self._ready.wait()
+        except TimeoutError as error:
+            raise Unavailable(
+                "cluster is not ready in time",
+                remedy=f"read the logs in {self._directory.root / 'logs'}",
+                seconds=seconds_max,
+            ) from error
+
+    def supervise(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    def changed(self, states: States) -> None:
+        """Publish the endpoints the first time everything is ready, and tell the watcher."""
+        if plan.is_cluster_ready(states) and not self._ready.is_set():
+            self._directory.publish(self._endpoints)
+            self._ready.set()
+        self._watch(states)
+
+
+@contextlib.asynccontextmanager
+async def embedded_cluster(
+    settings: UpSettings,
+    *,
+    watch: Callable[[States], None] = lambda _states: None,
+    parts: Callable[[ClusterPlan], Sequence[PartSpec]] = cluster_parts,
+) -> AsyncIterator[EmbeddedCluster]:
+    """Run a cluster in `settings.data_dir`; `watch` is called with every change of a part.
+
+    Raises DirectoryInUse, DirectoryUnusable, FormatTooNew, PortInUse, BinaryNotFound before
+    anything runs; Unavailable if a part cannot be kept up.
+    """
+    _check(settings)
+    with claim(settings.data_dir) as directory:
+        drawn = await _plan(settings, directory, system_rng())
+        endpoints = Endpoints(drawn.nats_url, (drawn.segstore_endpoint,))
+        cluster = EmbeddedCluster(directory, endpoints, watch)
+        supervisor = Supervisor(parts(drawn), SystemClock(), cluster.changed)
+        cluster.supervise(supervisor)
+        try:
+            async with _supervised(supervisor):
+                yield cluster
+        finally:
+            directory.withdraw()
+
+
+@contextlib.asynccontextmanager
+async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
+    """Run the supervisor beside the block and stop it in order after the block."""
+    down = asyncio.Event()
+
+    async def run() -> None:
+        try:
+            await supervisor.run()
+        finally:
+            down.set()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run())
+            try:
+                yield
+            finally:
+                supervisor.request_stop()
+                await down.wait()
+    except BaseExceptionGroup as failures:
+        if len(failures.exceptions) == 1:
+            raise failures.exceptions[0] from None
+        raise
+
+
+async def _plan(settings: UpSettings, directory: DataDirectory, rng: Rng) -> ClusterPlan:
+    nats_port = choose_port(settings.nats_port, rng)
+    segstore_port = choose_port(settings.segstore_port, rng, taken=frozenset({nats_port}))
+    return ClusterPlan(
+        directory=directory,
+        nats_program=await find_nats_server(),
+        nats_port=nats_port,
+        segstore_port=segstore_port,
+        container_count=settings.container_count,
+    )
+
+
+def _check(settings: UpSettings) -> None:
+    for name, port in (
+        ("nats-port", settings.nats_port),
+        ("segstore-port", settings.segstore_port),
+    ):
+        if not 0 <= port <= 65535:
+            raise InvalidSetting("port is out of range", setting=name, port=port)
+    if not 1 <= settings.container_count <= CONTAINER_COUNT_MAX:
+        raise InvalidSetting(
+            f"container count must be 1 to {CONTAINER_COUNT_MAX}", count=settings.container_count
+        )

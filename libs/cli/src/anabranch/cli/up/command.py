@@ -1,0 +1,64 @@
+"""The command `anabranch up`: an embedded cluster until it is told to stop."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import cyclopts
+from cyclopts import Parameter
+from rich.console import Console
+
+from anabranch.cli.up.cluster import UpSettings, embedded_cluster
+from anabranch.cli.up.progress import Progress
+
+DATA_DIR_DEFAULT = Path("out/anabranch")
+
+
+def register(app: cyclopts.App) -> None:
+    """Add `up` to an application. Errors of the project pass through to its caller."""
+    app.command(up)
+
+
+def up(
+    *,
+    data_dir: Annotated[Path, Parameter(env_var="ANABRANCH_DATA_DIR")] = DATA_DIR_DEFAULT,
+    nats_port: int = 0,
+    segstore_port: int = 0,
+    container_count: int = 4,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Start a cluster on this machine and keep it running until Ctrl-C.
+
+    Parameters
+    ----------
+    data_dir
+        Where everything is kept; created if needed. One cluster at a time.
+    nats_port
+        Port of the NATS server on 127.0.0.1; 0 takes any free one.
+    segstore_port
+        Port of the segment store on 127.0.0.1; 0 takes any free one.
+    container_count
+        Segment containers; chosen once, at the first start of a data directory.
+    json
+        Show progress as JSON lines.
+    """
+    settings = UpSettings(
+        data_dir=data_dir,
+        nats_port=nats_port,
+        segstore_port=segstore_port,
+        container_count=container_count,
+    )
+    asyncio.run(_run(settings, json))
+
+
+async def _run(settings: UpSettings, as_json: bool) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    with Progress(Console(), as_json) as progress:
+        async with embedded_cluster(settings, watch=progress.changed) as cluster:
+            progress.will_serve(cluster.endpoints, str(cluster.data_dir / "endpoints.json"))
+            await stop.wait()
+        progress.stopped()

@@ -1,0 +1,131 @@
+"""The parts of an embedded cluster as data: which program, which environment, how to ask it.
+
+Services are configured only by their environment, exactly as they are in production; nothing here
+imports them.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.cli.up.directory import DataDirectory, write_whole
+from anabranch.cli.up.ports import LOOPBACK
+from anabranch.common.runtime.health import PORT_FILE_VARIABLE
+
+NATS_PAYLOAD_SIZE_MAX = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class NatsProbe:
+    """Ready when the port greets like a NATS server."""
+
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class HealthProbe:
+    """Ready when `/readyz` answers 200 on the port that the service wrote to `port_file`."""
+
+    port_file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class PartSpec:
+    """One child process. `environment` is added to the parent's; `needs` must be ready first."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    probe: NatsProbe | HealthProbe
+    log_file: Path
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """What an embedded cluster is made of, once its ports and its NATS program are known."""
+
+    directory: DataDirectory
+    nats_program: Path
+    nats_port: int
+    segstore_port: int
+    container_count: int
+
+    @property
+    def nats_url(self) -> str:
+        return f"nats://{LOOPBACK}:{self.nats_port}"
+
+    @property
+    def segstore_endpoint(self) -> str:
+        return f"{LOOPBACK}:{self.segstore_port}"
+
+
+def cluster_parts(plan: ClusterPlan) -> tuple[PartSpec, ...]:
+    """The parts in start order: nats, controller, segstore. They stop in reverse."""
+    return (_nats(plan), _controller(plan), _segstore(plan))
+
+
+def nats_config(port: int, store: Path) -> str:
+    """The configuration of the embedded NATS server: loopback only, every write synced."""
+    return "\n".join(
+        [
+            f"listen: {json.dumps(f'{LOOPBACK}:{port}')}",
+            f"max_payload: {NATS_PAYLOAD_SIZE_MAX}",
+            "jetstream {",
+            f"  store_dir: {json.dumps(str(store))}",
+            "  sync_interval: always",
+            "}",
+            "",
+        ]
+    )
+
+
+def _nats(plan: ClusterPlan) -> PartSpec:
+    config = plan.directory.run_file("nats.conf")
+    write_whole(config, nats_config(plan.nats_port, plan.directory.folder("nats")))
+    return PartSpec(
+        name="nats",
+        command=(str(plan.nats_program), "--config", str(config)),
+        environment={},
+        probe=NatsProbe(plan.nats_port),
+        log_file=plan.directory.log_file("nats"),
+    )
+
+
+def _controller(plan: ClusterPlan) -> PartSpec:
+    return _service(
+        plan,
+        "controller",
+        {
+            "ANABRANCH_CONTROLLER_NATS_URL": plan.nats_url,
+            "ANABRANCH_CONTROLLER_HEALTH_BIND": f"{LOOPBACK}:0",
+            "ANABRANCH_CONTROLLER_CONTAINER_COUNT": str(plan.container_count),
+        },
+    )
+
+
+def _segstore(plan: ClusterPlan) -> PartSpec:
+    return _service(
+        plan,
+        "segstore",
+        {
+            "ANABRANCH_SEGSTORE_DATA_DIR": str(plan.directory.folder("segstore")),
+            "ANABRANCH_SEGSTORE_NATS_URL": plan.nats_url,
+            "ANABRANCH_SEGSTORE_BIND": plan.segstore_endpoint,
+            "ANABRANCH_SEGSTORE_HEALTH_BIND": f"{LOOPBACK}:0",
+        },
+    )
+
+
+def _service(plan: ClusterPlan, name: str, environment: Mapping[str, str]) -> PartSpec:
+    port_file = plan.directory.run_file(f"{name}.port")
+    return PartSpec(
+        name=name,
+        command=(sys.executable, "-m", f"anabranch.{name}"),
+        environment={**environment, PORT_FILE_VARIABLE: str(port_file)},
+        probe=HealthProbe(port_file),
+        log_file=plan.directory.log_file(name),
+        needs=("nats",),
+    )

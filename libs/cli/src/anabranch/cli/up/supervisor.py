@@ -1,0 +1,158 @@
+"""Performs what `plan` decides: one loop that observes the parts, asks, and acts.
+
+The loop is the only writer of the parts' states. Each turn: which processes ended, what do the
+probes say, what follows from that. It ends when every part is down, and leaves no process behind
+however it ends.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import assert_never
+
+from anabranch.cli.up import plan
+from anabranch.cli.up.child import Child, bound_log, last_line, spawn
+from anabranch.cli.up.parts import PartSpec
+from anabranch.cli.up.probe import ask
+from anabranch.common.errors import AnabranchError, Unavailable
+from anabranch.common.runtime.clock import Clock
+
+TURN_SECONDS = 0.05
+CALM_PROBE_SECONDS = 1.0
+LOG_CHECK_SECONDS = 1.0
+
+States = Mapping[str, plan.PartState]
+
+
+class Supervisor:
+    """Keeps parts alive from `run` until `request_stop`; `on_change` sees every change."""
+
+    def __init__(
+        self, specs: Sequence[PartSpec], clock: Clock, on_change: Callable[[States], None]
+    ) -> None:
+        self._specs = {spec.name: spec for spec in specs}
+        self._needs = {spec.name: spec.needs for spec in specs}
+        self._clock = clock
+        self._on_change = on_change
+        self._states = {spec.name: plan.PartState() for spec in specs}
+        self._children: dict[str, Child] = {}
+        self._probe_due = dict.fromkeys(self._specs, 0.0)
+        self._log_check_due = 0.0
+        self._stopping = False
+        self._failure: AnabranchError | None = None
+        self._turn = asyncio.Event()
+
+    @property
+    def states(self) -> States:
+        return MappingProxyType(self._states)
+
+    def pids(self, part: str) -> list[int]:
+        """Process ids of a part that runs: one, or none."""
+        child = self._children.get(part)
+        return [child.pid] if child is not None and child.end is None else []
+
+    def request_stop(self) -> None:
+        """Stop the parts in order. Idempotent."""
+        self._stopping = True
+        self._turn.set()
+
+    async def run(self) -> None:
+        """Supervise until everything is down. Raises what made it give up."""
+        try:
+            while not plan.is_cluster_down(self._states):
+                await self._take_turn()
+                await self._rest()
+        finally:
+            await self._leave_nothing()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _take_turn(self) -> None:
+        before = dict(self._states)
+        self._notice_ends()
+        await self._ask_due()
+        self._check_logs()
+        actions = plan.next_actions(
+            self._needs, self._states, stopping=self._stopping, now=self._clock.monotonic()
+        )
+        for action in actions:
+            await self._perform(action)
+        if self._states != before:
+            self._on_change(self.states)
+
+    async def _rest(self) -> None:
+        """Until the next turn is due; a request to stop makes it due, once."""
+        try:
+            async with asyncio.timeout(TURN_SECONDS):
+                await self._turn.wait()
+        except TimeoutError:
+            return
+        self._turn.clear()
+
+    def _notice_ends(self) -> None:
+        for part, child in list(self._children.items()):
+            how = child.end
+            if how is not None:
+                del self._children[part]
+                now = self._clock.monotonic()
+                self._states[part] = plan.ended(self._states[part], now, how)
+
+    async def _ask_due(self) -> None:
+        now = self._clock.monotonic()
+        due = [
+            part
+            for part, state in self._states.items()
+            if state.phase is plan.Phase.RUNNING and now >= self._probe_due[part]
+        ]
+        async with asyncio.TaskGroup() as group:
+            answers = {part: group.create_task(ask(self._specs[part].probe)) for part in due}
+        for part, answer in answers.items():
+            ready, reason = answer.result()
+            self._states[part] = plan.probed(self._states[part], ready, reason)
+            self._probe_due[part] = now + (CALM_PROBE_SECONDS if ready else TURN_SECONDS)
+
+    def _check_logs(self) -> None:
+        now = self._clock.monotonic()
+        if now >= self._log_check_due:
+            self._log_check_due = now + LOG_CHECK_SECONDS
+            for spec in self._specs.values():
+                bound_log(spec.log_file)
+
+    async def _perform(self, action: plan.Action) -> None:
+        now = self._clock.monotonic()
+        state = self._states[action.part]
+        match action:
+            case plan.Start(part):
+                self._children[part] = await spawn(self._specs[part])
+                self._probe_due[part] = 0.0
+                self._states[part] = plan.started(state, now)
+            case plan.Stop(part):
+                self._children[part].ask_to_stop()
+                self._states[part] = plan.asked_to_stop(state, now)
+            case plan.Kill(part, reason):
+                self._children[part].kill()
+                self._states[part] = plan.being_killed(state, reason)
+            case plan.Forget(part):
+                self._states[part] = plan.forgotten(state, now)
+            case plan.GiveUp(part):
+                self._failure = self._why_given_up(part)
+                self._stopping = True
+            case _:
+                assert_never(action)
+
+    def _why_given_up(self, part: str) -> Unavailable:
+        spec, state = self._specs[part], self._states[part]
+        return Unavailable(
+            "part of the cluster does not stay up",
+            remedy=f"read {spec.log_file}, correct the cause and start again",
+            part=part,
+            tries=state.failures,
+            reason=state.reason,
+            last_log_line=last_line(spec.log_file),
+        )
+
+    async def _leave_nothing(self) -> None:
+        for child in self._children.values():
+            child.kill()
+        for child in self._children.values():
+            await child.wait()

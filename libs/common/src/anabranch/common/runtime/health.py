@@ -1,0 +1,160 @@
+"""Health over HTTP: `/healthz` (the process lives) and `/readyz` (every part is ready).
+
+A deliberately small HTTP/1.1 responder: one request per connection, GET only, head of at most
+4 KiB, answered or dropped within five seconds, at most 32 connections at a time. It needs no
+framework, so every service has it, and a full service can still say that it is full.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from anabranch.common.errors import InvalidSetting, PortInUse
+from anabranch.common.runtime.settings import parse_bind
+
+REQUEST_SIZE_MAX = 4096
+REQUEST_SECONDS_MAX = 5.0
+CONNECTIONS_MAX = 32
+PORT_FILE_VARIABLE = "ANABRANCH_PORT_FILE"
+
+_REASONS: Mapping[int, str] = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartHealth:
+    """Whether one part of a service is ready and, if not, why."""
+
+    ready: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReply:
+    """An HTTP status and a JSON body."""
+
+    status: int
+    body: Mapping[str, object]
+
+    def encode(self) -> bytes:
+        payload = json.dumps(self.body).encode() + b"\n"
+        head = (
+            f"HTTP/1.1 {self.status} {_REASONS[self.status]}\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(payload)}\r\n"
+            "connection: close\r\n\r\n"
+        )
+        return head.encode() + payload
+
+
+def is_ready(parts: Mapping[str, PartHealth]) -> bool:
+    """Ready when at least one part has reported and every one of them is ready."""
+    return bool(parts) and all(part.ready for part in parts.values())
+
+
+def answer(head: bytes, parts: Mapping[str, PartHealth]) -> HealthReply:
+    """The reply to a request's head (request line and headers)."""
+    line = head.split(b"\r\n", 1)[0].split(b" ")
+    if len(line) != 3 or not line[2].startswith(b"HTTP/1."):
+        return HealthReply(400, {"error": "not an HTTP/1 request"})
+    if line[0] != b"GET":
+        return HealthReply(405, {"error": "only GET is served here"})
+    match line[1].split(b"?", 1)[0]:
+        case b"/healthz":
+            return HealthReply(200, {"alive": True})
+        case b"/readyz":
+            ready = is_ready(parts)
+            shown = {
+                name: {"ready": part.ready, "reason": part.reason} for name, part in parts.items()
+            }
+            return HealthReply(200 if ready else 503, {"ready": ready, "parts": shown})
+        case _:
+            return HealthReply(404, {"error": "only /healthz and /readyz are here"})
+
+
+def write_port_file(path: Path, port: int) -> None:
+    """Write the port as decimal text, whole or not at all. Raises InvalidSetting."""
+    draft = path.with_name(path.name + ".new")
+    try:
+        draft.write_text(f"{port}\n")
+        draft.replace(path)
+    except OSError as error:
+        raise InvalidSetting(
+            "port file cannot be written", variable=PORT_FILE_VARIABLE, path=str(path)
+        ) from error
+
+
+class HealthServer:
+    """Serves `answer` over the parts that `parts` returns, from `async with` to its end."""
+
+    def __init__(self, bind: str, parts: Callable[[], Mapping[str, PartHealth]]) -> None:
+        self._host, self._port = parse_bind(bind)
+        self._parts = parts
+        self._server: asyncio.Server | None = None
+        self._open = 0
+
+    @property
+    def port(self) -> int:
+        """The port really bound."""
+        assert self._server is not None, "the server has not started"
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._server = await asyncio.start_server(
+                self._serve, self._host, self._port, limit=REQUEST_SIZE_MAX
+            )
+        except OSError as error:
+            raise PortInUse(
+                "cannot listen for health requests",
+                host=self._host,
+                port=self._port,
+                cause=error.strerror or str(error),
+            ) from error
+        structlog.get_logger().info("health is served", host=self._host, port=self.port)
+        port_file = os.environ.get(PORT_FILE_VARIABLE)
+        if port_file:
+            try:
+                write_port_file(Path(port_file), self.port)
+            except InvalidSetting:
+                self._server.close()
+                raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._server is not None, "the server has not started"
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._open >= CONNECTIONS_MAX:
+            writer.close()
+            return
+        self._open += 1
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS_MAX):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(answer(head, self._parts()).encode())
+                await writer.drain()
+        except asyncio.LimitOverrunError:
+            writer.write(HealthReply(400, {"error": "request too large"}).encode())
+        except (TimeoutError, asyncio.IncompleteReadError, ConnectionError):
+            return  # the caller went away or was too slow: it gets no answer
+        finally:
+            self._open -= 1
+            writer.close()

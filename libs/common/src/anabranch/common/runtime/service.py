@@ -1,0 +1,174 @@
+"""The lifetime of a service process: start, readiness, signals, grace, exit code.
+
+    starting ──main runs──▶ running ──SIGTERM, SIGINT──▶ stopping ──main returns──▶ exit 0
+                               │                            └── grace over ────────▶ exit 1
+                               └── main raises ─────────────────────────────────────▶ exit 1
+
+`run_service` owns the event loop, the signal handlers, the logs and the health port; the
+service's `main` owns everything else and gets a `Lifetime`. An error that the project raises on
+purpose ends the process with one log line that says what to do; anything else is a defect and
+shows its traceback. A second signal ends the grace at once.
+"""
+
+import asyncio
+import importlib.util
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import TypeVar
+
+import structlog
+
+from anabranch.common.errors import AnabranchError
+from anabranch.common.runtime.health import HealthServer, PartHealth, is_ready
+from anabranch.common.runtime.logs import configure_logs, error_fields
+
+Settings = TypeVar("Settings")
+
+GRACE_SECONDS = 20.0
+EXIT_STOPPED = 0
+EXIT_FAILED = 1
+
+
+class Lifetime:
+    """What a service knows about its own life: whether it must stop, which parts are ready."""
+
+    def __init__(self) -> None:
+        self._stop = asyncio.Event()
+        self._parts: dict[str, PartHealth] = {}
+
+    async def wait_for_stop(self) -> None:
+        """Return once the service has been asked to stop. Bounded by the process's life."""
+        await self._stop.wait()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    @property
+    def ready(self) -> bool:
+        """True when at least one part has reported and every one of them is ready."""
+        return is_ready(self.parts)
+
+    @property
+    def parts(self) -> Mapping[str, PartHealth]:
+        """The parts as last reported, and the process itself while it is stopping."""
+        if self.stopping:
+            return {**self._parts, "process": PartHealth(False, "stopping")}
+        return MappingProxyType(self._parts)
+
+    def set_ready(self, part: str, ready: bool, reason: str = "") -> None:
+        """Report a part. The service is ready when every part reported so far is."""
+        now = PartHealth(ready, reason)
+        if self._parts.get(part) != now:
+            structlog.get_logger().info("part changed", part=part, ready=ready, reason=reason)
+        self._parts[part] = now
+
+    def request_stop(self) -> None:
+        """Ask the service to stop. Idempotent."""
+        self._stop.set()
+
+
+def run_service(
+    name: str,
+    main: Callable[[Lifetime], Awaitable[None]],
+    *,
+    health_bind: str,
+    log_level: str,
+) -> int:
+    """Run `main` until it returns, fails or is told to stop; the result is the exit code.
+
+    `health_bind` is ``host:port`` (0 = any free port). After SIGTERM or SIGINT `main` has
+    GRACE_SECONDS to return; then it is cancelled and the exit code is 1. Call it from the main
+    thread, once per process.
+    """
+    try:
+        configure_logs(name, log_level)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_serve(main, health_bind))
+    except AnabranchError as error:
+        _log_failure(error)
+    except ExceptionGroup as group:
+        expected = expected_errors(group)
+        if not expected:
+            raise
+        for leaf in expected:
+            _log_failure(leaf)
+    return EXIT_FAILED
+
+
+def settings_or_exit(name: str, load: Callable[[], Settings]) -> Settings:
+    """What `load` returns; a wrong setting becomes one log line and SystemExit(1)."""
+    try:
+        return load()
+    except AnabranchError as error:
+        configure_logs(name, "info")
+        _log_failure(error)
+        raise SystemExit(EXIT_FAILED) from None
+
+
+def expected_errors(error: BaseException) -> list[AnabranchError]:
+    """The errors raised on purpose in `error` (perhaps a group); empty if any other is in it."""
+    if isinstance(error, AnabranchError):
+        return [error]
+    if not isinstance(error, BaseExceptionGroup):
+        return []
+    found = [expected_errors(inner) for inner in error.exceptions]
+    return [leaf for leaves in found for leaf in leaves] if all(found) else []
+
+
+async def stop_within(
+    main: Callable[[Lifetime], Awaitable[None]],
+    lifetime: Lifetime,
+    on_deadline: Callable[[asyncio.Timeout], None],
+) -> int:
+    """Run `main` under a deadline that is set only when the service is asked to stop.
+
+    `on_deadline` receives the (open) deadline once, before `main` starts.
+    """
+    deadline = asyncio.timeout(None)
+    try:
+        async with deadline:
+            on_deadline(deadline)
+            await main(lifetime)
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        structlog.get_logger().error("service did not stop in time", grace_seconds=GRACE_SECONDS)
+        return EXIT_FAILED
+    structlog.get_logger().info("service stopped", asked=lifetime.stopping)
+    return EXIT_STOPPED
+
+
+async def _serve(main: Callable[[Lifetime], Awaitable[None]], health_bind: str) -> int:
+    lifetime = Lifetime()
+    async with HealthServer(health_bind, lambda: lifetime.parts):
+        return await stop_within(main, lifetime, lambda deadline: _obey_signals(lifetime, deadline))
+
+
+def _obey_signals(lifetime: Lifetime, deadline: asyncio.Timeout) -> None:
+    loop = asyncio.get_running_loop()
+
+    def stop(number: int) -> None:
+        grace = 0.0 if lifetime.stopping else GRACE_SECONDS
+        structlog.get_logger().info(
+            "asked to stop", signal=signal.Signals(number).name, grace_seconds=grace
+        )
+        lifetime.request_stop()
+        if not deadline.expired():
+            deadline.reschedule(loop.time() + grace)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    if importlib.util.find_spec("uvloop") is None:
+        return asyncio.new_event_loop
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+def _log_failure(error: AnabranchError) -> None:
+    structlog.get_logger().error("service failed", **error_fields(error))

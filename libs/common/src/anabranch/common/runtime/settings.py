@@ -1,0 +1,99 @@
+"""Settings of a service: frozen, from the environment, printable without secrets.
+
+Defaults live only in the services' own `Settings` classes. A variable with the service's prefix
+that names no setting is refused, because a misspelt setting that is silently ignored is worse
+than a service that does not start.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Self
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from anabranch.common.errors import InvalidSetting
+
+MASK = "**********"
+
+
+class ServiceSettings(BaseSettings):
+    """What all services' settings share. A subclass sets `env_prefix` and its fields."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_nested_delimiter="__")
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """The settings that the process's environment describes.
+
+        Raises InvalidSetting that names the first variable that is wrong, missing or unknown.
+        """
+        unknown = unknown_variables(cls, os.environ)
+        if unknown:
+            raise InvalidSetting(
+                "environment variable names no setting",
+                remedy="correct its name or unset it",
+                variable=unknown[0],
+            )
+        try:
+            return cls()
+        except ValidationError as error:
+            raise _first_mistake(cls, error) from error
+
+    def describe(self) -> dict[str, object]:
+        """The settings as plain data for the log; secrets and passwords in URLs are masked."""
+        plain: dict[str, object] = self.model_dump(mode="json")
+        return {name: _without_secrets(value) for name, value in plain.items()}
+
+
+def unknown_variables(settings: type[ServiceSettings], environment: Mapping[str, str]) -> list[str]:
+    """Names with the prefix of `settings` that match none of its fields, sorted."""
+    prefix = str(settings.model_config.get("env_prefix") or "").upper()
+    if not prefix:
+        return []
+    known = {name.upper() for name in settings.model_fields}
+    return sorted(
+        name
+        for name in environment
+        if name.upper().startswith(prefix)
+        and name.upper().removeprefix(prefix).split("__", 1)[0] not in known
+    )
+
+
+def parse_bind(bind: str) -> tuple[str, int]:
+    """``host:port`` (``[v6]:port``) as host and port, port 0 = any. Raises InvalidSetting."""
+    host, colon, port = bind.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise InvalidSetting(
+            "not an address to listen on", remedy="write it as host:port", bind=bind
+        )
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _first_mistake(settings: type[ServiceSettings], error: ValidationError) -> InvalidSetting:
+    first = error.errors(include_url=False, include_input=False)[0]
+    prefix = str(settings.model_config.get("env_prefix") or "")
+    variable = (prefix + "__".join(str(part) for part in first["loc"])).upper()
+    return InvalidSetting(f"setting is wrong: {first['msg'].lower()}", variable=variable)
+
+
+def _without_secrets(value: object) -> object:
+    match value:
+        case str():
+            return _without_password(value)
+        case list():
+            return [_without_secrets(item) for item in value]
+        case dict():
+            return {name: _without_secrets(item) for name, item in value.items()}
+        case _:
+            return value
+
+
+def _without_password(text: str) -> str:
+    """A URL's user and password masked; other text unchanged."""
+    if "://" not in text or "@" not in text:
+        return text
+    parts = urlsplit(text)
+    _credentials, at, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{MASK}@{host}")) if at else text

@@ -1,0 +1,1 @@
+"""The controller: decides what the streams are and has it performed."""

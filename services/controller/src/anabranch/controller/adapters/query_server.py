@@ -1,0 +1,85 @@
+"""Queries over NATS: bounded, several at a time, one answer each.
+
+A query that finds the queue full is answered `Overloaded` at once. Controllers share the
+subjects by a queue group.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+import nats.errors
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from anabranch.common.adapters.nats_connection import as_unavailable
+from anabranch.common.contracts.base import ErrorBody
+from anabranch.common.contracts.queries import QueryFailed
+from anabranch.common.contracts.subjects import QUERY_GROUP, query
+from anabranch.common.errors import Overloaded
+
+CONCURRENT_MAX = 32
+WAITING_MAX = 1024
+
+_log = structlog.get_logger(__name__)
+
+
+class QueryServer:
+    """Answers the named queries by `answer(name, body)`."""
+
+    def __init__(
+        self, client: Client, names: Iterable[str], answer: Callable[[str, bytes], Awaitable[bytes]]
+    ) -> None:
+        self._client = client
+        self._names = tuple(names)
+        self._answer = answer
+        self._waiting: asyncio.Queue[tuple[str, Msg]] = asyncio.Queue(WAITING_MAX)
+
+    async def serve(self) -> None:
+        """Answer until cancelled; what was taken by then stays unanswered."""
+        subscriptions = []
+        try:
+            for name in self._names:
+                with as_unavailable("subscribe to queries", query=name):
+                    subscriptions.append(
+                        await self._client.subscribe(
+                            query(name), queue=QUERY_GROUP, cb=self._receiver(name)
+                        )
+                    )
+            async with asyncio.TaskGroup() as group:
+                for _ in range(CONCURRENT_MAX):
+                    group.create_task(self._work())
+        finally:
+            for subscription in subscriptions:
+                await _unsubscribe(subscription.unsubscribe)
+
+    def _receiver(self, name: str) -> Callable[[Msg], Awaitable[None]]:
+        async def receive(message: Msg) -> None:
+            try:
+                self._waiting.put_nowait((name, message))
+            except asyncio.QueueFull:
+                full = Overloaded("too many queries wait", waiting=WAITING_MAX)
+                refusal = QueryFailed(error=ErrorBody.of(full))
+                await self._respond(message, refusal.model_dump_json().encode())
+
+        return receive
+
+    async def _work(self) -> None:
+        while True:
+            name, message = await self._waiting.get()
+            await self._respond(message, await self._answer(name, message.data))
+
+    async def _respond(self, message: Msg, answer: bytes) -> None:
+        if not message.reply:
+            return
+        try:
+            await self._client.publish(message.reply, answer)
+        except nats.errors.Error as error:
+            _log.warning("an answer could not be sent", error=repr(error))
+
+
+async def _unsubscribe(unsubscribe: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await unsubscribe()
+    except nats.errors.Error:
+        return  # the connection is closed, and the subscription with it

@@ -1,0 +1,89 @@
+"""`SegmentStores` over NATS: one wire packet to the container's subject, one packet back."""
+
+from itertools import count
+from typing import TypeVar
+
+import nats.errors
+from nats.aio.client import Client
+
+from anabranch.common.adapters.nats_connection import as_unavailable
+from anabranch.common.contracts.subjects import segment_request
+from anabranch.common.errors import BadPacket, Unavailable
+from anabranch.common.model.hashing import container_of
+from anabranch.common.wire.messages import (
+    CreateSegment,
+    DeleteSegment,
+    Done,
+    Failed,
+    Message,
+    Sealed,
+    SealSegment,
+    Stamp,
+    decode_message,
+    encode_message,
+    error_of,
+)
+from anabranch.common.wire.packet import PacketParser
+
+REQUEST_DEADLINE_S = 5.0
+
+M = TypeVar("M", bound=Message)
+
+
+class NatsSegmentStores:
+    """See `SegmentStores`."""
+
+    def __init__(self, client: Client, container_count: int) -> None:
+        self._client = client
+        self._container_count = container_count
+        self._request_ids = count(1)
+
+    async def create_segment(self, segment: str, stamp: Stamp) -> None:
+        """See `SegmentStores.create_segment`."""
+        reply = await self._ask("create", segment, CreateSegment(segment=segment, stamp=stamp))
+        _expect(reply, Done)
+
+    async def seal_segment(self, segment: str, stamp: Stamp) -> int:
+        """See `SegmentStores.seal_segment`."""
+        reply = await self._ask("seal", segment, SealSegment(segment=segment, stamp=stamp))
+        return _expect(reply, Sealed).length
+
+    async def delete_segment(self, segment: str, stamp: Stamp) -> None:
+        """See `SegmentStores.delete_segment`."""
+        reply = await self._ask("delete", segment, DeleteSegment(segment=segment, stamp=stamp))
+        _expect(reply, Done)
+
+    async def _ask(self, verb: str, segment: str, request: Message) -> Message:
+        container = container_of(segment, self._container_count)
+        request_id = next(self._request_ids)
+        packet = b"".join(encode_message(request, request_id))
+        with as_unavailable("bring an answer of the segment store", container=container):
+            try:
+                answer = await self._client.request(
+                    segment_request(container, verb), packet, timeout=REQUEST_DEADLINE_S
+                )
+            except nats.errors.NoRespondersError as error:
+                raise Unavailable(
+                    "no segment store serves the container",
+                    remedy="start the store that owns it; the request is repeated meanwhile",
+                    container=container,
+                    segment=segment,
+                ) from error
+        return _decoded(answer.data, request_id)
+
+
+def _decoded(data: bytes, request_id: int) -> Message:
+    """The one message in `data`. Raises BadPacket, or the error that the store answered with."""
+    packets = list(PacketParser().feed(data))
+    if len(packets) != 1 or packets[0].request_id != request_id:
+        raise BadPacket("a segment store's reply is not one packet that answers the request")
+    reply = decode_message(packets[0])
+    if isinstance(reply, Failed):
+        raise error_of(reply)
+    return reply
+
+
+def _expect(reply: Message, kind: type[M]) -> M:
+    if not isinstance(reply, kind):
+        raise BadPacket("a segment store's reply is of another kind", kind=type(reply).__name__)
+    return reply

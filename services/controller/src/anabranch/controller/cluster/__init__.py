@@ -1,0 +1,1 @@
+"""Nodes, placements and the constants of the cluster."""

@@ -1,0 +1,1 @@
+"""Decisions as pure functions: scopes, streams, placement."""

@@ -1,0 +1,95 @@
+"""The commands that an aggregate has accepted, and what became of them.
+
+An accepted command's id is its operation's id. An aggregate remembers the last
+`OPERATION_COUNT_MAX` of them, also beyond its deletion, so that a repeated command gets the
+answer of the first one. Only finished operations are forgotten.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from anabranch.common.contracts.base import ErrorBody
+from anabranch.common.contracts.commands import CommandBase, OperationState
+from anabranch.common.errors import Busy, DeadlinePassed
+
+OPERATION_COUNT_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An accepted command. `error` only when it failed."""
+
+    operation: str
+    state: OperationState = OperationState.RUNNING
+    error: ErrorBody | None = None
+
+
+Operations = tuple[Operation, ...]
+"""Oldest first."""
+
+
+def find(operations: Operations, operation: str) -> Operation | None:
+    """The operation of that id, if it is remembered."""
+    return next((o for o in operations if o.operation == operation), None)
+
+
+def with_started(operations: Operations, operation: str) -> Operations:
+    """One more, running; the oldest finished ones are forgotten."""
+    return _bounded((*operations, Operation(operation)))
+
+
+def with_satisfied(operations: Operations, operation: str) -> Operations:
+    """One more that had nothing to do and succeeded."""
+    return _bounded((*operations, Operation(operation, OperationState.SUCCEEDED)))
+
+
+def with_finished(
+    operations: Operations, finished: Iterable[str], error: ErrorBody | None = None
+) -> Operations:
+    """The named ones ended: well, or with `error`."""
+    ended = frozenset(finished)
+    state = OperationState.SUCCEEDED if error is None else OperationState.FAILED
+    return tuple(Operation(o.operation, state, error) if o.operation in ended else o
+                 for o in operations)  # fmt: skip
+
+
+def finished_between(before: Operations, after: Operations) -> list[Operation]:
+    """The operations that ended on the way from `before` to `after`."""
+    running = {o.operation for o in before if o.state is OperationState.RUNNING}
+    known = {o.operation for o in before}
+    return [
+        o
+        for o in after
+        if o.state is not OperationState.RUNNING
+        and (o.operation in running or o.operation not in known)
+    ]
+
+
+def check_room(operations: Operations) -> None:
+    """Raises Busy when one more could not be remembered."""
+    running = sum(1 for o in operations if o.state is OperationState.RUNNING)
+    if running >= OPERATION_COUNT_MAX:
+        raise Busy("too many commands wait for the same operation", waiting=running)
+
+
+def refuse_late(command: CommandBase, now_ms: int) -> None:
+    """Raises DeadlinePassed when nobody waits for the command any more."""
+    if command.deadline_ms and now_ms > command.deadline_ms:
+        raise DeadlinePassed(
+            "the command's deadline passed before it was decided",
+            deadline_ms=command.deadline_ms,
+            now_ms=now_ms,
+        )
+
+
+def _bounded(operations: Operations) -> Operations:
+    excess = len(operations) - OPERATION_COUNT_MAX
+    if excess <= 0:
+        return operations
+    kept = []
+    for operation in operations:
+        if excess > 0 and operation.state is not OperationState.RUNNING:
+            excess -= 1
+            continue
+        kept.append(operation)
+    return tuple(kept)

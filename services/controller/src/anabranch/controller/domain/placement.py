@@ -1,0 +1,43 @@
+"""Which store shall own which container. Pure.
+
+Every container without a placement goes to the registered store that has the fewest; a
+container that has a placement is never moved, whatever becomes of its store, because its log
+is there.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from anabranch.common.model.cluster import Endpoint, NodeRecord, Placement, PlacementState
+
+
+def assign(
+    container_count: int, placements: Mapping[int, Placement], nodes: Collection[str]
+) -> Sequence[Placement]:
+    """The placements to be created, in container order; none while no store is registered."""
+    if not nodes:
+        return ()
+    load = dict.fromkeys(sorted(nodes), 0)
+    for placement in placements.values():
+        for node in placement.replicas[:1]:
+            if node in load:
+                load[node] += 1
+    created = []
+    for container in range(container_count):
+        if container in placements:
+            continue
+        chosen = min(load, key=lambda node: (load[node], node))
+        load[chosen] += 1
+        created.append(Placement(container=container, replicas=(chosen,)))
+    return created
+
+
+def serving(
+    placement: Placement | None, nodes: Mapping[str, NodeRecord]
+) -> tuple[int, Endpoint | None]:
+    """(container epoch, endpoint) of the store that serves the container; (0, None) if none."""
+    if placement is None or placement.state is not PlacementState.OPEN:
+        return 0, None
+    owner = nodes.get(placement.replicas[0]) if placement.replicas else None
+    if owner is None:
+        return 0, None
+    return placement.container_epoch, owner.endpoint

@@ -1,0 +1,1 @@
+"""The scope aggregate: a name space for streams."""

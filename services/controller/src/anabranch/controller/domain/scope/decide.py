@@ -1,0 +1,57 @@
+"""What a command does to a scope: the events that follow from it, or a rejection."""
+
+from collections.abc import Sequence
+
+from anabranch.common.contracts.commands import CreateScope, DeleteScope
+from anabranch.common.errors import Busy, ScopeExists, ScopeNotFound
+from anabranch.common.model.names import scope_name
+from anabranch.controller.domain import operations
+from anabranch.controller.domain.scope.state import (
+    Scope,
+    ScopeCreated,
+    ScopeDeleting,
+    ScopeEvent,
+    ScopeIntentJoined,
+    ScopeStatus,
+)
+
+
+def decide(
+    scope: Scope, command: CreateScope | DeleteScope, *, now_ms: int
+) -> Sequence[ScopeEvent]:
+    """The events of `command`; none for a command that was accepted before.
+
+    Raises InvalidName, ScopeExists, ScopeNotFound, Busy, DeadlinePassed.
+    """
+    if operations.find(scope.operations, command.command_id) is not None:
+        return ()
+    operations.refuse_late(command, now_ms)
+    if isinstance(command, CreateScope):
+        return _create(scope, command, now_ms)
+    return _delete(scope, command)
+
+
+def _create(scope: Scope, command: CreateScope, now_ms: int) -> Sequence[ScopeEvent]:
+    name = scope_name(command.scope)
+    if scope.status is ScopeStatus.DELETING:
+        raise Busy("the scope is being deleted", scope=name)
+    if scope.is_live:
+        raise ScopeExists("the scope exists", scope=name, incarnation=scope.incarnation)
+    return (
+        ScopeCreated(
+            command_id=command.command_id,
+            scope=name,
+            incarnation=scope.incarnation + 1,
+            at_ms=now_ms,
+        ),
+    )
+
+
+def _delete(scope: Scope, command: DeleteScope) -> Sequence[ScopeEvent]:
+    meant = command.incarnation
+    if not scope.is_live or (meant is not None and meant != scope.incarnation):
+        raise ScopeNotFound("no such scope", scope=command.scope, incarnation=meant)
+    operations.check_room(scope.operations)
+    if scope.status is ScopeStatus.DELETING:
+        return (ScopeIntentJoined(command_id=command.command_id),)
+    return (ScopeDeleting(command_id=command.command_id),)

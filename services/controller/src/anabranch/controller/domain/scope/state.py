@@ -1,0 +1,173 @@
+"""A scope's state, its events and how they change it.
+
+    ┌──────────┬─────────────────────────────┬──────────┐
+    │ from     │ event                       │ to       │
+    ├──────────┼─────────────────────────────┼──────────┤
+    │ (none)   │ ScopeCreated                │ ACTIVE   │
+    │ DELETED  │ ScopeCreated (incarnation+1)│ ACTIVE   │
+    │ ACTIVE   │ ScopeDeleting               │ DELETING │
+    │ DELETING │ ScopeReopened (not empty)   │ ACTIVE   │
+    │ DELETING │ ScopeDeleted                │ DELETED  │
+    └──────────┴─────────────────────────────┴──────────┘
+
+`ScopeIntentJoined` adds a command to the pending deletion; the state stays. DELETING is closed:
+no stream may be created in it. DELETED is the tombstone: it keeps the incarnation and the
+operations, and creating the name again is a compare-and-set on it.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Annotated, Literal, assert_never
+
+from pydantic import Field, TypeAdapter
+
+from anabranch.common.contracts.base import Contract, ErrorBody
+from anabranch.common.eventsourcing.aggregate import Aggregate
+from anabranch.controller.domain import operations
+from anabranch.controller.domain.operations import Operations
+
+
+class ScopeStatus(StrEnum):
+    ACTIVE = "active"
+    DELETING = "deleting"
+    DELETED = "deleted"
+
+
+class ScopeStep(StrEnum):
+    """What the workflow of a scope may have to do."""
+
+    DELETE_IF_EMPTY = "delete_if_empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A scope. `status` None: the name was never used. `pending`: commands of the intent."""
+
+    name: str = ""
+    incarnation: int = 0
+    status: ScopeStatus | None = None
+    created_ms: int = 0
+    pending: tuple[str, ...] = ()
+    operations: Operations = ()
+
+    @property
+    def is_live(self) -> bool:
+        """It exists, though it may be closing."""
+        return self.status in (ScopeStatus.ACTIVE, ScopeStatus.DELETING)
+
+    @property
+    def is_open(self) -> bool:
+        """Streams may be created in it."""
+        return self.status is ScopeStatus.ACTIVE
+
+
+class ScopeCreated(Contract):
+    kind: Literal["scope_created"] = "scope_created"
+    schema_number: Literal[1] = 1
+    command_id: str
+    scope: str
+    incarnation: int
+    at_ms: int
+
+
+class ScopeDeleting(Contract):
+    kind: Literal["scope_deleting"] = "scope_deleting"
+    schema_number: Literal[1] = 1
+    command_id: str
+
+
+class ScopeIntentJoined(Contract):
+    kind: Literal["scope_intent_joined"] = "scope_intent_joined"
+    schema_number: Literal[1] = 1
+    command_id: str
+
+
+class ScopeReopened(Contract):
+    kind: Literal["scope_reopened"] = "scope_reopened"
+    schema_number: Literal[1] = 1
+    error: ErrorBody
+
+
+class ScopeDeleted(Contract):
+    kind: Literal["scope_deleted"] = "scope_deleted"
+    schema_number: Literal[1] = 1
+
+
+ScopeEvent = Annotated[
+    ScopeCreated | ScopeDeleting | ScopeIntentJoined | ScopeReopened | ScopeDeleted,
+    Field(discriminator="kind"),
+]
+
+
+def evolve(scope: Scope, event: ScopeEvent) -> Scope:
+    """The scope after the event."""
+    match event:
+        case ScopeCreated():
+            return Scope(
+                name=event.scope,
+                incarnation=event.incarnation,
+                status=ScopeStatus.ACTIVE,
+                created_ms=event.at_ms,
+                operations=operations.with_satisfied(scope.operations, event.command_id),
+            )
+        case ScopeDeleting():
+            return replace(
+                scope,
+                status=ScopeStatus.DELETING,
+                pending=(event.command_id,),
+                operations=operations.with_started(scope.operations, event.command_id),
+            )
+        case ScopeIntentJoined():
+            return replace(
+                scope,
+                pending=(*scope.pending, event.command_id),
+                operations=operations.with_started(scope.operations, event.command_id),
+            )
+        case ScopeReopened():
+            return _rested(scope, ScopeStatus.ACTIVE, event.error)
+        case ScopeDeleted():
+            return _rested(scope, ScopeStatus.DELETED)
+        case _:
+            assert_never(event)
+
+
+def _rested(scope: Scope, status: ScopeStatus, error: ErrorBody | None = None) -> Scope:
+    ended = operations.with_finished(scope.operations, scope.pending, error)
+    return replace(scope, status=status, pending=(), operations=ended)
+
+
+def next_step(scope: Scope) -> ScopeStep | None:
+    """What must be done next, if anything."""
+    return ScopeStep.DELETE_IF_EMPTY if scope.status is ScopeStatus.DELETING else None
+
+
+_MOVES: frozenset[tuple[ScopeStatus | None, ScopeStatus | None]] = frozenset(
+    {
+        (None, ScopeStatus.ACTIVE),
+        (ScopeStatus.DELETED, ScopeStatus.ACTIVE),
+        (ScopeStatus.ACTIVE, ScopeStatus.DELETING),
+        (ScopeStatus.DELETING, ScopeStatus.DELETING),
+        (ScopeStatus.DELETING, ScopeStatus.ACTIVE),
+        (ScopeStatus.DELETING, ScopeStatus.DELETED),
+    }
+)
+
+
+def check(before: Scope, after: Scope) -> None:
+    """Assert the invariants of one decision."""
+    assert (before.status, after.status) in _MOVES, "a scope moves only as its table says"
+    is_new = before.status in (None, ScopeStatus.DELETED)
+    expected = before.incarnation + 1 if is_new else before.incarnation
+    assert after.incarnation == expected, "an incarnation begins only by creation, and by one"
+    assert bool(after.pending) == (after.status is ScopeStatus.DELETING), "pending = closing"
+    assert len(after.operations) <= operations.OPERATION_COUNT_MAX, "operations are bounded"
+
+
+SCOPE: Aggregate[Scope, ScopeEvent] = Aggregate(
+    kind="scope",
+    initial=Scope(),
+    evolve=evolve,
+    check=check,
+    events=TypeAdapter(list[ScopeEvent]),
+    states=TypeAdapter(Scope),
+)

@@ -1,0 +1,1 @@
+"""The stream aggregate: which segments a stream consists of, and its life."""

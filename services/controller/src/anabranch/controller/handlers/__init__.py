@@ -1,0 +1,1 @@
+"""What comes from outside: commands and queries."""

@@ -1,0 +1,155 @@
+"""Commands from the work queue: load at the head, decide, append the intent, answer.
+
+A command is done with as soon as its decision is durable; the work that follows from it is the
+runner's. The same command may arrive twice (its acknowledgement was lost): its id is found in
+the aggregate and it gets the same answer. Three ends are possible:
+
+* `Accepted` or `Rejected` was answered: the message is finished.
+* it is not a command at all: answered `Rejected` where somebody can be answered, and finished.
+* the stores do not answer: `TryAgain`; the message stays at the head of its bucket's queue.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from anabranch.common.contracts.base import ErrorBody, ReadToken
+from anabranch.common.contracts.commands import (
+    COMMANDS,
+    Accepted,
+    Command,
+    CommandBase,
+    CreateScope,
+    CreateStream,
+    DeleteScope,
+    DeleteStream,
+    Rejected,
+    SealStream,
+)
+from anabranch.common.contracts.subjects import scope_events, shard_of_subject, stream_events
+from anabranch.common.errors import (
+    AnabranchError,
+    FormatTooNew,
+    InvalidRequest,
+    Unavailable,
+    Unknown,
+)
+from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.model.names import StreamRef, scope_name, stream_name
+from anabranch.common.runtime.clock import Clock
+from anabranch.controller.domain.scope import decide as scope_decide
+from anabranch.controller.domain.scope.state import Scope, ScopeEvent
+from anabranch.controller.domain.stream import decide as stream_decide
+from anabranch.controller.domain.stream.events import StreamEvent
+from anabranch.controller.domain.stream.state import Stream
+
+SCHEMA_SUPPORTED = 1
+
+Reply = Callable[[str, bytes], Awaitable[None]]
+"""Sends bytes to an inbox; best effort, since nobody may listen."""
+
+
+class TryAgain(Exception):
+    """The command could not be decided now; it must be delivered again."""
+
+    def __init__(self, cause: AnabranchError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+@dataclass(frozen=True, slots=True)
+class CommandDesk:
+    """What deciding a command needs."""
+
+    scopes: Repository[Scope, ScopeEvent]
+    streams: Repository[Stream, StreamEvent]
+    clock: Clock
+    reply: Reply
+
+
+async def handle_command(desk: CommandDesk, body: bytes) -> None:
+    """Decide and answer one message of the work queue. Raises TryAgain."""
+    try:
+        command = parse_command(body)
+    except AnabranchError as error:
+        await _answer(desk, _reply_inbox(body), Rejected(error=ErrorBody.of(error)))
+        return
+    try:
+        answer: Accepted | Rejected = await _decide(desk, command)
+    except (Unavailable, Unknown) as error:
+        raise TryAgain(error) from error
+    except AnabranchError as error:
+        answer = Rejected(error=ErrorBody.of(error))
+    await _answer(desk, command.reply_to, answer)
+
+
+def parse_command(body: bytes) -> Command:
+    """The command in `body`. Raises InvalidRequest, FormatTooNew."""
+    try:
+        found = json.loads(body)
+        number = found.get("schema_number", 1)
+        if isinstance(number, int) and number > SCHEMA_SUPPORTED:
+            raise FormatTooNew(
+                "the command is of a newer release", found=number, supported=SCHEMA_SUPPORTED
+            )
+        return COMMANDS.validate_python(found)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InvalidRequest("the command is malformed", where=where, why=first["msg"]) from error
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise InvalidRequest("the command is not a JSON object") from error
+
+
+async def _decide(desk: CommandDesk, command: Command) -> Accepted:
+    match command:
+        case CreateScope() | DeleteScope():
+            return _accepted(command, await _decide_scope(desk, command))
+        case CreateStream() | SealStream() | DeleteStream():
+            return _accepted(command, await _decide_stream(desk, command))
+
+
+async def _decide_scope(desk: CommandDesk, command: CreateScope | DeleteScope) -> Loaded[Scope]:
+    subject = scope_events(scope_name(command.scope))
+    now_ms = desk.clock.now_ms()
+    return await desk.scopes.transact(
+        subject, lambda scope: scope_decide.decide(scope, command, now_ms=now_ms)
+    )
+
+
+async def _decide_stream(
+    desk: CommandDesk, command: CreateStream | SealStream | DeleteStream
+) -> Loaded[Stream]:
+    ref = StreamRef(scope_name(command.scope), stream_name(command.stream))
+    scope = (await desk.scopes.load(scope_events(ref.scope))).state
+    incarnation = scope.incarnation if scope.is_open else None
+    now_ms = desk.clock.now_ms()
+    return await desk.streams.transact(
+        stream_events(ref),
+        lambda stream: stream_decide.decide(
+            stream, command, open_scope_incarnation=incarnation, now_ms=now_ms
+        ),
+    )
+
+
+def _accepted(command: CommandBase, loaded: Loaded[Scope] | Loaded[Stream]) -> Accepted:
+    token = ReadToken(shard=shard_of_subject(loaded.subject), sequence=loaded.sequence)
+    return Accepted(operation=command.command_id, read_token=token)
+
+
+async def _answer(desk: CommandDesk, inbox: str, answer: Accepted | Rejected) -> None:
+    if inbox:
+        await desk.reply(inbox, answer.model_dump_json().encode())
+
+
+def _reply_inbox(body: bytes) -> str:
+    """The inbox named in what is otherwise no command, or ""."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    inbox = found.get("reply_to", "") if isinstance(found, dict) else ""
+    is_usable = isinstance(inbox, str) and inbox.isprintable() and " " not in inbox
+    return inbox if is_usable else ""

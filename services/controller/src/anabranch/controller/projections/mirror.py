@@ -1,0 +1,248 @@
+"""The mirror: every aggregate folded into memory, to answer queries from.
+
+Owns: the state of every scope and stream as of the shard sequences it has reached. Fed by one
+follower per shard; never written to by anything else. A reader who needs more than "some recent
+state" waits for a point: `at_least` for a token, `reach_heads` for everything stored before the
+call. Answers that say "no" are given only after the latter for the subject's shard.
+
+An aggregate whose messages are damaged or too new is marked as such and answers with that
+error; the others go on. Names are kept sorted, so a page token is simply the last name given
+and pages stay right while names come and go.
+"""
+
+import asyncio
+import bisect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from anabranch.common.contracts.base import ReadToken
+from anabranch.common.contracts.subjects import (
+    scope_events,
+    shard_of_subject,
+    stream_events,
+    token,
+)
+from anabranch.common.errors import AnabranchError, Corrupt, Unavailable
+from anabranch.common.eventsourcing.ports import EventMessage, EventStore
+from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.model.hashing import SHARD_COUNT
+from anabranch.common.model.names import ScopeName, StreamName, StreamRef
+from anabranch.controller.domain.operations import Operation, finished_between
+from anabranch.controller.domain.scope.state import Scope, ScopeEvent
+from anabranch.controller.domain.scope.state import next_step as scope_next_step
+from anabranch.controller.domain.stream.events import StreamEvent
+from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.stream.state import next_step as stream_next_step
+
+CATCH_UP_DEADLINE_S = 5.0
+
+S = TypeVar("S", Scope, Stream)
+E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """One message that was folded: which aggregate, and where in its shard.
+
+    `finished`: the operations that it ended; `has_work`: the aggregate has a next step now.
+    """
+
+    subject: str
+    point: ReadToken
+    finished: Sequence[Operation] = ()
+    has_work: bool = False
+
+
+class _Family(Generic[S]):
+    """All aggregates of one kind, by subject."""
+
+    def __init__(self) -> None:
+        self.loaded: dict[str, Loaded[S]] = {}
+        self.damaged: dict[str, AnabranchError] = {}
+
+    def get(self, subject: str) -> Loaded[S] | None:
+        if subject in self.damaged:
+            raise self.damaged[subject]
+        return self.loaded.get(subject)
+
+
+class Mirror:
+    """The read model of scopes and streams. `on_fold` is called after each folded message."""
+
+    def __init__(
+        self,
+        store: EventStore,
+        scopes: Repository[Scope, ScopeEvent],
+        streams: Repository[Stream, StreamEvent],
+        on_fold: Callable[[Fold], None],
+    ) -> None:
+        self._store = store
+        self._scope_repository = scopes
+        self._stream_repository = streams
+        self._on_fold = on_fold
+        self._scopes: _Family[Scope] = _Family()
+        self._streams: _Family[Stream] = _Family()
+        self._names: dict[str, list[str]] = {}
+        self._scope_names: list[str] = []
+        self._reached = [0] * SHARD_COUNT
+        self._moved = [asyncio.Event() for _ in range(SHARD_COUNT)]
+
+    # --- feeding ------------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Follow every shard until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for shard in range(SHARD_COUNT):
+                group.create_task(self._follow(shard))
+
+    async def _follow(self, shard: int) -> None:
+        async for message in self._store.follow(shard, self._reached[shard]):
+            fold = self._fold(message, ReadToken(shard=shard, sequence=message.sequence))
+            self._reached[shard] = message.sequence
+            self._moved[shard].set()
+            self._moved[shard] = asyncio.Event()
+            self._on_fold(fold)
+
+    def _fold(self, message: EventMessage, point: ReadToken) -> Fold:
+        match message.subject.split(".")[3]:
+            case "scope":
+                return self._fold_scope(message, point)
+            case "stream":
+                return self._fold_stream(message, point)
+            case _:
+                return Fold(message.subject, point)
+
+    def _fold_scope(self, message: EventMessage, point: ReadToken) -> Fold:
+        change = _fold_into(self._scopes, self._scope_repository, message)
+        if change is None:
+            return Fold(message.subject, point)
+        before, after = change
+        _keep_listed(self._scope_names, after.name, listed=after.is_live)
+        finished = finished_between(before.operations, after.operations)
+        return Fold(message.subject, point, finished, scope_next_step(after) is not None)
+
+    def _fold_stream(self, message: EventMessage, point: ReadToken) -> Fold:
+        change = _fold_into(self._streams, self._stream_repository, message)
+        if change is None:
+            return Fold(message.subject, point)
+        before, after = change
+        assert after.ref is not None
+        names = self._names.setdefault(after.ref.scope, [])
+        _keep_listed(names, after.ref.stream, listed=after.is_live)
+        finished = finished_between(before.operations, after.operations)
+        return Fold(message.subject, point, finished, stream_next_step(after) is not None)
+
+    # --- reaching a point ---------------------------------------------------------------------
+
+    async def at_least(self, point: ReadToken) -> None:
+        """Wait until that point is folded. Raises Unavailable when it takes too long."""
+        if not 0 <= point.shard < SHARD_COUNT:
+            return
+        try:
+            async with asyncio.timeout(CATCH_UP_DEADLINE_S):
+                while self._reached[point.shard] < point.sequence:
+                    await self._moved[point.shard].wait()
+        except TimeoutError as error:
+            raise Unavailable(
+                "the controller has not caught up with the event store yet",
+                shard=point.shard,
+                reached=self._reached[point.shard],
+                asked=point.sequence,
+            ) from error
+
+    async def reach_head(self, shard: int) -> None:
+        """Fold everything that the shard's leader has stored by now. Raises Unavailable."""
+        head = await self._store.last_sequence(shard)
+        await self.at_least(ReadToken(shard=shard, sequence=head))
+
+    async def reach_heads(self) -> None:
+        """`reach_head` of every shard."""
+        for shard in range(SHARD_COUNT):
+            await self.reach_head(shard)
+
+    # --- looking ------------------------------------------------------------------------------
+
+    def scope(self, scope: ScopeName) -> Loaded[Scope] | None:
+        """The scope as folded so far. Raises Corrupt for one that cannot be read."""
+        return self._scopes.get(scope_events(scope))
+
+    def stream(self, ref: StreamRef) -> Loaded[Stream] | None:
+        """The stream as folded so far. Raises Corrupt for one that cannot be read."""
+        return self._streams.get(stream_events(ref))
+
+    async def scope_at_head(self, scope: ScopeName) -> Loaded[Scope] | None:
+        """The scope with everything stored by now. Raises Corrupt, Unavailable."""
+        await self.reach_head(shard_of_subject(scope_events(scope)))
+        return self.scope(scope)
+
+    async def stream_at_head(self, ref: StreamRef) -> Loaded[Stream] | None:
+        """The stream with everything stored by now. Raises Corrupt, Unavailable."""
+        await self.reach_head(shard_of_subject(stream_events(ref)))
+        return self.stream(ref)
+
+    def scope_names(self, after: str, count: int) -> list[str]:
+        """Up to `count` names of live scopes that sort after `after`."""
+        return _page(self._scope_names, after, count)
+
+    def stream_names(self, scope: ScopeName, after: str) -> list[StreamName]:
+        """The names of the scope's live streams that sort after `after`."""
+        names = self._names.get(scope, [])
+        return [StreamName(name) for name in _page(names, after, len(names))]
+
+    async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
+        """See `StreamListing`. Raises Corrupt if a stream that may count cannot be read."""
+        await self.reach_heads()
+        for subject, error in self._streams.damaged.items():
+            if subject.split(".")[4] == token(scope):
+                raise error
+        found = []
+        for name in self.stream_names(scope, ""):
+            loaded = self.stream(StreamRef(scope, name))
+            if loaded is not None and loaded.state.scope_incarnation == incarnation:
+                found.append(name)
+        return found
+
+    def scopes_with_work(self) -> list[str]:
+        """Subjects of the scopes that have a next step."""
+        found = self._scopes.loaded.values()
+        return [loaded.subject for loaded in found if scope_next_step(loaded.state) is not None]
+
+    def streams_with_work(self) -> list[str]:
+        """Subjects of the streams that have a next step."""
+        found = self._streams.loaded.values()
+        return [loaded.subject for loaded in found if stream_next_step(loaded.state) is not None]
+
+    def damaged(self) -> dict[str, AnabranchError]:
+        """What cannot be read, by subject."""
+        return self._scopes.damaged | self._streams.damaged
+
+
+def _fold_into(
+    family: _Family[S], repository: Repository[S, E], message: EventMessage
+) -> tuple[S, S] | None:
+    subject = message.subject
+    if subject in family.damaged:
+        return None
+    before = family.loaded.get(subject, Loaded(subject, repository.aggregate.initial))
+    try:
+        after = repository.fold(before, message)
+    except Corrupt as error:
+        family.damaged[subject] = error
+        return None
+    family.loaded[subject] = after
+    return before.state, after.state
+
+
+def _keep_listed(names: list[str], name: str, *, listed: bool) -> None:
+    at = bisect.bisect_left(names, name)
+    present = at < len(names) and names[at] == name
+    if listed and not present:
+        names.insert(at, name)
+    elif present and not listed:
+        del names[at]
+
+
+def _page(names: list[str], after: str, count: int) -> list[str]:
+    start = bisect.bisect_right(names, after) if after else 0
+    return names[start : start + count]

@@ -1,0 +1,54 @@
+"""What follows from each folded message: work to wake up for, operations to announce.
+
+Silent until the mirror has caught up with the past, so that a start does not announce every
+operation that ever ended; what has work by then is found by the sweep.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from anabranch.common.contracts.base import ReadToken
+from anabranch.common.contracts.commands import OperationStatus
+from anabranch.controller.projections.mirror import Fold
+
+NOTICES_WAITING_MAX = 10_000
+
+_log = structlog.get_logger(__name__)
+
+
+class FoldListener:
+    """Passed to the mirror as `on_fold`."""
+
+    def __init__(self, wake: Callable[[str], None]) -> None:
+        self._wake = wake
+        self._live = False
+        self._notices: asyncio.Queue[OperationStatus] = asyncio.Queue(NOTICES_WAITING_MAX)
+
+    def go_live(self) -> None:
+        """From now on, folded messages are news."""
+        self._live = True
+
+    def __call__(self, fold: Fold) -> None:
+        """Take note of a folded message. Never waits."""
+        if not self._live:
+            return
+        if fold.has_work:
+            self._wake(fold.subject)
+        for operation in fold.finished:
+            notice = OperationStatus(
+                operation=operation.operation,
+                state=operation.state,
+                read_token=ReadToken(shard=fold.point.shard, sequence=fold.point.sequence),
+                error=operation.error,
+            )
+            try:
+                self._notices.put_nowait(notice)
+            except asyncio.QueueFull:
+                # Whoever waits for it asks for the operation instead.
+                _log.warning("a notice was dropped", operation=notice.operation)
+
+    async def next_notice(self) -> OperationStatus:
+        """The next operation to announce."""
+        return await self._notices.get()

@@ -1,0 +1,22 @@
+"""The controller's settings, from the environment: ``ANABRANCH_CONTROLLER_…``."""
+
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from anabranch.common.runtime.settings import ServiceSettings
+
+CONTAINER_COUNT_MAX = 1024
+
+
+class Settings(ServiceSettings):
+    """What can be set. None of it is secret."""
+
+    model_config = SettingsConfigDict(env_prefix="ANABRANCH_CONTROLLER_")
+
+    nats_url: str = "nats://127.0.0.1:4222"
+    container_count: int = Field(default=4, ge=1, le=CONTAINER_COUNT_MAX)
+    """Written once at the cluster's first start; another number refuses to start."""
+    health_bind: str = "127.0.0.1:0"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"

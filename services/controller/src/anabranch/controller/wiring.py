@@ -1,0 +1,207 @@
+"""Builds the controller from its settings and runs its parts until it is asked to stop."""
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+
+import nats.errors
+import structlog
+from faststream.nats import NatsBroker
+from nats.aio.client import Client
+
+from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
+from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
+from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.contracts import subjects
+from anabranch.common.errors import Unavailable
+from anabranch.common.eventsourcing.repository import Repository
+from anabranch.common.runtime.clock import Clock, SystemClock
+from anabranch.common.runtime.ids import IdSource, Rng, SystemIds, system_rng
+from anabranch.common.runtime.service import Lifetime
+from anabranch.common.workflow.runner import Runner, Workflow
+from anabranch.controller.adapters.command_broker import command_broker
+from anabranch.controller.adapters.query_server import QueryServer
+from anabranch.controller.adapters.segment_requests import NatsSegmentStores
+from anabranch.controller.cluster.constants import settle_constants
+from anabranch.controller.cluster.placements import Placements
+from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
+from anabranch.controller.domain.scope.state import next_step as scope_next_step
+from anabranch.controller.domain.stream.events import StreamEvent
+from anabranch.controller.domain.stream.state import STREAM, Stream, StreamStep
+from anabranch.controller.domain.stream.state import next_step as stream_next_step
+from anabranch.controller.handlers.commands import CommandDesk, handle_command
+from anabranch.controller.handlers.queries import QUERIES, QueryDesk, answer_query
+from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.projections.notices import FoldListener
+from anabranch.controller.settings import Settings
+from anabranch.controller.workflows import create_stream, delete_scope, delete_stream, seal_stream
+from anabranch.controller.workflows.context import WorkContext
+
+SWEEP_S = 5.0
+CATCH_UP_PAUSE_S = 0.2
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """The parts of a running controller."""
+
+    client: Client
+    clock: Clock
+    mirror: Mirror
+    listener: FoldListener
+    scope_runner: Runner[Scope, ScopeEvent, ScopeStep]
+    stream_runner: Runner[Stream, StreamEvent, StreamStep]
+    placements: Placements
+    queries: QueryServer
+    commands: NatsBroker
+
+    def sweep(self) -> None:
+        """Wake the runners for everything that has work."""
+        for subject in self.mirror.scopes_with_work():
+            self.scope_runner.wake(subject)
+        for subject in self.mirror.streams_with_work():
+            self.stream_runner.wake(subject)
+
+
+async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
+    """Run until asked to stop. Raises Unavailable (no NATS), InvalidSetting (other constants)."""
+    clock, ids, rng = SystemClock(), SystemIds(), system_rng()
+    client = await connect_nats(settings.nats_url, "controller")
+    try:
+        await create_streams(client)
+        for bucket in (subjects.NODES_BUCKET, subjects.PLACEMENTS_BUCKET, subjects.CLUSTER_BUCKET):
+            await create_bucket(client, bucket)
+        constants = JetStreamObjectStore(client, clock, subjects.CLUSTER_BUCKET)
+        await settle_constants(constants, settings.container_count)
+        await _serve(build(settings, client, clock, ids, rng), lifetime)
+    finally:
+        await client.close()
+
+
+def build(settings: Settings, client: Client, clock: Clock, ids: IdSource, rng: Rng) -> Controller:
+    """The controller's parts, connected but not started."""
+    store = JetStreamEventStore(client, clock)
+    scopes = Repository(store, SCOPE, ids)
+    streams = Repository(store, STREAM, ids)
+    listener = FoldListener(lambda subject: _wake(controller, subject))
+    mirror = Mirror(store, scopes, streams, listener)
+    context = WorkContext(NatsSegmentStores(client, settings.container_count), scopes, mirror)
+    placements = Placements(
+        JetStreamObjectStore(client, clock, subjects.NODES_BUCKET),
+        JetStreamObjectStore(client, clock, subjects.PLACEMENTS_BUCKET),
+        settings.container_count,
+        clock,
+    )
+    command_desk = CommandDesk(scopes, streams, clock, partial(_reply, client))
+    query_desk = QueryDesk(mirror, placements.locate)
+    controller = Controller(
+        client=client,
+        clock=clock,
+        mirror=mirror,
+        listener=listener,
+        scope_runner=Runner(_scope_workflow(scopes, context), clock, rng),
+        stream_runner=Runner(_stream_workflow(streams, context), clock, rng),
+        placements=placements,
+        queries=QueryServer(client, QUERIES, partial(answer_query, query_desk)),
+        commands=command_broker(settings.nats_url, partial(handle_command, command_desk)),
+    )
+    return controller
+
+
+def _scope_workflow(
+    scopes: Repository[Scope, ScopeEvent], context: WorkContext
+) -> Workflow[Scope, ScopeEvent, ScopeStep]:
+    steps = {step: partial(perform, context) for step, perform in delete_scope.STEPS.items()}
+    return Workflow(scopes, scope_next_step, steps)
+
+
+def _stream_workflow(
+    streams: Repository[Stream, StreamEvent], context: WorkContext
+) -> Workflow[Stream, StreamEvent, StreamStep]:
+    table = {**create_stream.STEPS, **seal_stream.STEPS, **delete_stream.STEPS}
+    steps = {step: partial(perform, context) for step, perform in table.items()}
+    return Workflow(streams, stream_next_step, steps)
+
+
+def _wake(controller: Controller, subject: str) -> None:
+    if subject.split(".")[3] == "scope":
+        controller.scope_runner.wake(subject)
+    else:
+        controller.stream_runner.wake(subject)
+
+
+async def _reply(client: Client, inbox: str, answer: bytes) -> None:
+    try:
+        await client.publish(inbox, answer)
+    except nats.errors.Error as error:
+        # The decision is durable; the caller asks again with the same command id.
+        _log.warning("an answer could not be sent", error=repr(error))
+
+
+async def _serve(controller: Controller, lifetime: Lifetime) -> None:
+    for part in ("mirror", "commands", "queries"):
+        lifetime.set_ready(part, False, "starting")
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(controller.mirror.serve()),
+            group.create_task(controller.placements.serve()),
+            group.create_task(controller.scope_runner.serve()),
+            group.create_task(controller.stream_runner.serve()),
+        ]
+        await _catch_up(controller)
+        controller.listener.go_live()
+        lifetime.set_ready("mirror", True)
+        tasks.append(group.create_task(controller.queries.serve()))
+        tasks.append(group.create_task(_announce(controller)))
+        tasks.append(group.create_task(_sweep(controller, lifetime)))
+        lifetime.set_ready("queries", True)
+        await _start_commands(controller)
+        try:
+            lifetime.set_ready("commands", True)
+            await lifetime.wait_for_stop()
+        finally:
+            await controller.commands.stop()
+        for task in tasks:
+            task.cancel()
+
+
+async def _start_commands(controller: Controller) -> None:
+    try:
+        await controller.commands.start()
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        raise Unavailable("the command queue cannot be read", cause=repr(error)) from error
+
+
+async def _catch_up(controller: Controller) -> None:
+    while True:
+        try:
+            await controller.mirror.reach_heads()
+            return
+        except Unavailable as error:
+            _log.info("catching up with the event store", state=str(error))
+            await controller.clock.sleep(CATCH_UP_PAUSE_S)
+
+
+async def _announce(controller: Controller) -> None:
+    while True:
+        notice = await controller.listener.next_notice()
+        try:
+            await controller.commands.publish(
+                notice.model_dump_json().encode(), subjects.operation_notice(notice.operation)
+            )
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            # Notices are a courtesy: whoever misses one asks for the operation.
+            _log.warning("a notice was not sent", error=repr(error))
+
+
+async def _sweep(controller: Controller, lifetime: Lifetime) -> None:
+    while True:
+        controller.sweep()
+        connected = controller.client.is_connected
+        lifetime.set_ready("nats", connected, "" if connected else "reconnecting")
+        failing = controller.scope_runner.failures() + controller.stream_runner.failures()
+        reason = f"{len(failing)} failing, first: {failing[0].subject}" if failing else ""
+        lifetime.set_ready("workflows", True, reason)
+        await controller.clock.sleep(SWEEP_S)

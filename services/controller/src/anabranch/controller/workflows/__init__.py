@@ -1,0 +1,1 @@
+"""One file per workflow: what it wakes on, why in this order, why it is safe to repeat."""

@@ -1,0 +1,30 @@
+"""What workflow steps work with, and what they share."""
+
+from dataclasses import dataclass
+
+from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.wire.messages import Stamp
+from anabranch.controller.domain.scope.state import Scope, ScopeEvent
+from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.ports import SegmentStores, StreamListing
+
+SEGMENT_REQUESTS_MAX = 32
+"""Requests to segment stores that one step has under way at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkContext:
+    """The outside world of the steps."""
+
+    stores: SegmentStores
+    scopes: Repository[Scope, ScopeEvent]
+    streams: StreamListing
+
+
+def stamp_of(loaded: Loaded[Stream]) -> Stamp:
+    """The stamp of requests that perform the decision last made on the stream.
+
+    It repeats with the step, so a repeated request is recognised; every later decision's is
+    higher, so a request of a step that another controller has overtaken is refused.
+    """
+    return Stamp(loaded.state.incarnation, loaded.revision)

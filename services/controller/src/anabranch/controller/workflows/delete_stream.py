@@ -1,0 +1,34 @@
+"""Deleting a stream: delete its segments, then leave the tombstone.
+
+Wakes on: a stream in DELETING.
+
+Why in this order: the tombstone frees the name. Every segment ever planned is deleted first
+(and leaves a tombstone in its container, even where it was never made), so that no request of
+this life that is still under way can meet the next one.
+
+Why safe to repeat: deleting an unknown or deleted segment is success.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from anabranch.common.eventsourcing.repository import Loaded
+from anabranch.common.workflow.bounded import for_each
+from anabranch.controller.domain.stream.events import StreamDeleted, StreamEvent
+from anabranch.controller.domain.stream.state import Stream, StreamStep
+from anabranch.controller.workflows.context import SEGMENT_REQUESTS_MAX, WorkContext, stamp_of
+
+
+async def delete_segments(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
+    """Delete every segment, several at a time."""
+    stamp = stamp_of(loaded)
+
+    async def delete(segment: str) -> None:
+        await context.stores.delete_segment(segment, stamp)
+
+    await for_each(loaded.state.segment_names(), SEGMENT_REQUESTS_MAX, delete)
+    return StreamDeleted()
+
+
+STEPS: Mapping[StreamStep, Callable[[WorkContext, Loaded[Stream]], Awaitable[StreamEvent]]] = {
+    StreamStep.DELETE_SEGMENTS: delete_segments,
+}

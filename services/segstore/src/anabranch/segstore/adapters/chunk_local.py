@@ -1,0 +1,243 @@
+"""Tier 2 in a local directory, over the `Disk` port.
+
+    format            what this directory is and in which format; never changed
+    tmp/<owner>/…     objects being written by the store `owner`; removed when it starts
+    c3/….obj          objects, under their names and a suffix that no directory has
+
+An object is written to a temporary file, synced, linked to its name (which fails if the name
+is taken), and the directories that hold the name are synced, all of them the first time that
+this process uses them: an earlier process may have made them and died before it synced them.
+For the same reason they are synced even if the name is taken: then that object is durable.
+After a failed sync nothing is created any more, because a sync that succeeds later proves
+nothing. State owned: the directories known to be durable, the counter of temporaries.
+"""
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from anabranch.common.errors import (
+    CorruptChunk,
+    DirectoryUnusable,
+    DiskFailed,
+    FormatTooNew,
+    InvalidName,
+    ObjectExists,
+    ObjectNotFound,
+)
+from anabranch.common.runtime.ids import IdSource
+from anabranch.segstore.ports import Buffer, Disk
+
+FORMAT = 1
+FORMAT_FILE = "format"
+_FORMAT_WORDS = b"anabranch tier 2 format "
+_SUFFIX = ".obj"
+_TEMPORARY = "tmp"
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789/-.")
+
+T = TypeVar("T")
+
+
+class LocalChunkStorage:
+    """Implements `ports.ChunkStorage`. Blocking calls run in threads if `in_threads`."""
+
+    def __init__(self, disk: Disk, ids: IdSource, owner: str, *, in_threads: bool) -> None:
+        self._disk = disk
+        self._in_threads = in_threads
+        self._temporary = f"{_TEMPORARY}/{owner}"
+        self._temporary_prefix = f"{self._temporary}/{ids.new_id()}"
+        self._temporary_count = 0
+        self._durable_directories: set[str] = set()
+        self._sync_failed = False
+        self._counter_lock = threading.Lock()
+
+    def open(self) -> None:
+        """Check the format, remove leftovers, see that the directory can be written; blocks.
+
+        Raises FormatTooNew (before anything is touched), DirectoryUnusable.
+        """
+        try:
+            if self._disk.exists(FORMAT_FILE):
+                _check_format(self._read(FORMAT_FILE))
+            self._disk.make_directory(self._temporary)
+            for name in self._disk.list(self._temporary):
+                self._disk.unlink(f"{self._temporary}/{name}")
+            self._create_format()
+        except (OSError, DiskFailed) as error:
+            raise DirectoryUnusable(
+                "the directory of tier 2 cannot be written",
+                remedy="choose a writable directory with free space for tier 2",
+                cause=str(error),
+            ) from error
+
+    def _create_format(self) -> None:
+        """Written anew at each start and refused if there: so the directory was writable."""
+        try:
+            self._create_durably(FORMAT_FILE, [_FORMAT_WORDS + b"%d\n" % FORMAT])
+        except ObjectExists:
+            _check_format(self._read(FORMAT_FILE))
+
+    # --- the port -----------------------------------------------------------------------------
+
+    async def put_new(self, name: str, parts: Sequence[Buffer]) -> None:
+        await self._call(functools.partial(self._put_new, _path(name), parts))
+
+    async def get(self, name: str) -> bytes:
+        return await self._call(functools.partial(self._read, _path(name)))
+
+    async def get_range(self, name: str, offset: int, length: int) -> bytes:
+        return await self._call(
+            functools.partial(self._read_range, _path(name), offset, length, name)
+        )
+
+    async def size(self, name: str) -> int:
+        return await self._call(functools.partial(self._size, _path(name)))
+
+    async def list(self, prefix: str) -> Sequence[str]:
+        return await self._call(functools.partial(self._list, prefix))
+
+    async def delete(self, name: str) -> None:
+        await self._call(functools.partial(self._remove, _path(name)))
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        return await asyncio.to_thread(work) if self._in_threads else work()
+
+    # --- blocking work ------------------------------------------------------------------------
+
+    def _put_new(self, path: str, parts: Sequence[Buffer]) -> None:
+        try:
+            self._create_durably(path, parts)
+        except (OSError, ObjectNotFound) as error:
+            raise DiskFailed(
+                "an object of tier 2 could not be created", path=path, cause=str(error)
+            ) from error
+
+    def _create_durably(self, path: str, parts: Sequence[Buffer]) -> None:
+        """The object and its name, durable. Raises ObjectExists; then the other one is."""
+        if self._sync_failed:
+            raise DiskFailed("an earlier sync of tier 2 failed", path=path)
+        with self._counter_lock:
+            self._temporary_count += 1
+            temporary = f"{self._temporary_prefix}-{self._temporary_count}"
+        directory = path.rpartition("/")[0]
+        try:
+            self._write_temporary(temporary, parts)
+            self._link(temporary, path, directory)
+        finally:
+            self._remove(temporary)
+
+    def _write_temporary(self, path: str, parts: Sequence[Buffer]) -> None:
+        file = self._disk.create(path)
+        try:
+            file.write(parts, 0)
+            self._synced(file.sync)
+        finally:
+            file.close()
+
+    def _link(self, temporary: str, path: str, directory: str) -> None:
+        if directory not in self._durable_directories:
+            self._disk.make_directory(directory)
+        try:
+            self._disk.link(temporary, path)
+        finally:
+            self._sync_names(directory)
+
+    def _sync_names(self, directory: str) -> None:
+        if directory in self._durable_directories:
+            self._synced(functools.partial(self._disk.sync_directory, directory))
+            return
+        for parent in _with_parents(directory):
+            self._synced(functools.partial(self._disk.sync_directory, parent))
+        self._durable_directories.add(directory)
+
+    def _synced(self, sync: Callable[[], None]) -> None:
+        try:
+            sync()
+        except (OSError, DiskFailed):
+            self._sync_failed = True
+            raise
+
+    def _read(self, path: str) -> bytes:
+        file = self._disk.open(path)
+        try:
+            return file.read(0, file.size())
+        finally:
+            file.close()
+
+    def _read_range(self, path: str, offset: int, length: int, name: str) -> bytes:
+        file = self._disk.open(path)
+        try:
+            data = file.read(offset, length)
+        finally:
+            file.close()
+        if len(data) != length:
+            raise CorruptChunk("the object is too short", name=name, offset=offset, length=length)
+        return data
+
+    def _size(self, path: str) -> int:
+        file = self._disk.open(path)
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def _list(self, prefix: str) -> Sequence[str]:
+        found: list[str] = []
+        pending = [prefix.rpartition("/")[0]]
+        while pending:
+            directory = pending.pop()
+            for name in self._names_in(directory):
+                path = f"{directory}/{name}" if directory else name
+                if name.endswith(_SUFFIX):
+                    found.append(path.removesuffix(_SUFFIX))
+                elif path not in (FORMAT_FILE, _TEMPORARY):
+                    pending.append(path)
+        return sorted(name for name in found if name.startswith(prefix))
+
+    def _names_in(self, directory: str) -> Sequence[str]:
+        """Empty for what is no directory: a file that somebody else put here."""
+        try:
+            return self._disk.list(directory)
+        except NotADirectoryError:
+            return ()
+
+    def _remove(self, path: str) -> None:
+        try:
+            self._disk.unlink(path)
+        except (FileNotFoundError, ObjectNotFound):
+            return
+
+
+def _path(name: str) -> str:
+    """The file of an object. Raises InvalidName."""
+    parts = name.split("/")
+    if not _NAME_CHARACTERS.issuperset(name) or any(part in ("", ".", "..") for part in parts):
+        raise InvalidName("a tier-2 name has letters, digits, '-', '.' and '/' only", name=name)
+    if parts[0] in (_TEMPORARY, FORMAT_FILE) or any(part.endswith(_SUFFIX) for part in parts):
+        raise InvalidName("a tier-2 name is one of those kept for the store", name=name)
+    return name + _SUFFIX
+
+
+def _with_parents(directory: str) -> Iterator[str]:
+    """The directory, then each that holds it, up to the root."""
+    yield directory
+    while directory:
+        directory = directory.rpartition("/")[0]
+        yield directory
+
+
+def _check_format(data: bytes) -> None:
+    """Raises FormatTooNew, DirectoryUnusable if it is not a format file."""
+    digits = data.removeprefix(_FORMAT_WORDS).strip()
+    if not data.startswith(_FORMAT_WORDS) or not digits.isdigit():
+        raise DirectoryUnusable(
+            "the directory's format file is not one of tier 2",
+            remedy="choose another directory for tier 2, or restore its format file",
+        )
+    if int(digits) > FORMAT:
+        raise FormatTooNew(
+            "the directory of tier 2 was written by a newer release",
+            found=int(digits), supported=FORMAT,
+        )  # fmt: skip

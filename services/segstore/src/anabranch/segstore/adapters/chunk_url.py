@@ -1,0 +1,55 @@
+"""From a tier-2 URL to a chunk storage that is checked and ready."""
+
+import asyncio
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from anabranch.segstore.adapters.local_disk import LocalDisk
+
+from anabranch.common.errors import DirectoryUnusable, InvalidSetting
+from anabranch.common.runtime.ids import IdSource
+from anabranch.segstore.adapters.chunk_local import LocalChunkStorage
+from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
+from anabranch.segstore.ports import ChunkStorage
+from anabranch.segstore.shell.tier2_probe import probe_create_only
+
+_SUPPORTED = "file:///absolute/directory and memory:"
+
+
+async def open_chunk_storage(url: str, ids: IdSource, owner: str) -> ChunkStorage:
+    """The storage that a URL names, opened and probed. `owner`: the store's own id.
+
+    A directory that does not exist is created. Raises InvalidSetting (which names what is
+    supported), DirectoryUnusable, FormatTooNew.
+    """
+    storage: ChunkStorage
+    if url == "memory:":
+        storage = MemoryChunkStorage()
+    else:
+        root = directory_of(url)
+        storage = await asyncio.to_thread(_open_directory, root, ids, owner)
+    await probe_create_only(storage, ids)
+    return storage
+
+
+def directory_of(url: str) -> Path:
+    """The directory of a ``file:`` URL. Raises InvalidSetting."""
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not path.startswith("/"):
+        raise InvalidSetting(
+            "the URL of tier 2 is not supported", remedy=f"use {_SUPPORTED}", url=url
+        )
+    return Path(path)
+
+
+def _open_directory(root: Path, ids: IdSource, owner: str) -> LocalChunkStorage:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DirectoryUnusable(
+            "the directory of tier 2 cannot be created", path=str(root), cause=str(error)
+        ) from error
+    storage = LocalChunkStorage(LocalDisk(root), ids, owner, in_threads=True)
+    storage.open()
+    return storage

@@ -1,0 +1,196 @@
+"""What lies in the journal's directory, and how its small files are written.
+
+    format            format number and journal id; made last when a directory is initialised
+    fences/<epoch>    one per journal epoch, create-only; the highest is the owner's
+    logs/<container>  the container's log id, create-only
+    journal-<file>    a file of the log; its header was durable before it got this name
+    spare-<file>      the next file in the making; worthless to anyone but its maker
+    torn-<file>-<at>  what was left out at the end of a file
+    orphan-<file>     a file written by an owner after it was deposed
+    <name>.new-…      a small file in the making
+
+Small files are written beside, synced, and then linked under their name, so that a name never
+shows half of them and two processes never share one. The fence is held while the owner's fence
+file exists and the next epoch's does not: a successor removes old fences lowest first, so one
+of the two always tells.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from crc32c import crc32c
+
+from anabranch.common.errors import CorruptJournal, FormatTooNew, ObjectExists, ObjectNotFound
+from anabranch.segstore.ports import Disk
+
+LAYOUT_FORMAT = 1
+FORMAT_FILE = "format"
+FENCES = "fences"
+LOGS = "logs"
+JOURNAL = "journal-"
+SPARE = "spare-"
+ORPHAN = "orphan-"
+_MAKING = ".new-"
+_TITLE = "anabranch journal"
+
+
+def journal_file(file_id: int) -> str:
+    return f"{JOURNAL}{file_id:016x}"
+
+
+def spare_file(file_id: int) -> str:
+    return f"{SPARE}{file_id:016x}"
+
+
+def torn_file(file_id: int, position: int) -> str:
+    return f"torn-{file_id:016x}-{position}"
+
+
+def orphan_file(file_id: int) -> str:
+    return f"{ORPHAN}{file_id:016x}"
+
+
+def fence_file(journal_epoch: int) -> str:
+    return f"{FENCES}/{journal_epoch:08x}"
+
+
+def files_named(names: Iterable[str], prefix: str) -> list[int]:
+    """The file ids of names that begin with the prefix, ascending. Raises CorruptJournal."""
+    return sorted(_number(name.removeprefix(prefix)) for name in names if name.startswith(prefix))
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text, 16)
+    except ValueError:
+        raise CorruptJournal("a file's name is not of the journal", name=text) from None
+
+
+def read_small(disk: Disk, path: str) -> list[str]:
+    """The lines of a small file, checksum verified. Raises CorruptJournal, ObjectNotFound."""
+    file = disk.open(path)
+    try:
+        data = file.read(0, file.size())
+    finally:
+        file.close()
+    body, _, tail = data.rpartition(b"crc ")
+    if tail != b"%08x\n" % crc32c(body):
+        raise CorruptJournal("a small file of the journal is damaged", path=path)
+    return body.decode("ascii").splitlines()
+
+
+def create_small(disk: Disk, path: str, lines: Iterable[str], nonce: str) -> None:
+    """Create a small file whole, durable with its name. Raises ObjectExists."""
+    body = "".join(f"{line}\n" for line in lines).encode("ascii")
+    making = f"{path}{_MAKING}{nonce}"
+    file = disk.create(making)
+    try:
+        file.write_synced([body, b"crc %08x\n" % crc32c(body)], 0)
+    finally:
+        file.close()
+    try:
+        disk.link(making, path)
+    finally:
+        disk.unlink(making)
+    disk.sync_directory(path.rpartition("/")[0])
+
+
+def check_format(disk: Disk) -> str | None:
+    """The journal's id, None for a directory that holds no journal yet. Changes nothing.
+
+    Raises FormatTooNew; CorruptJournal if the format file is damaged or lost.
+    """
+    if not disk.exists(FORMAT_FILE):
+        if any(name.startswith(JOURNAL) for name in disk.list()) or _named(disk, LOGS):
+            raise CorruptJournal("the journal's format file is missing", path=FORMAT_FILE)
+        return None
+    file = disk.open(FORMAT_FILE)
+    try:
+        start = file.read(0, 64).split(b"\n")
+    finally:
+        file.close()
+    if start[0] != _TITLE.encode() or len(start) < 2 or not start[1].startswith(b"format "):
+        raise CorruptJournal("the journal's format file is damaged", path=FORMAT_FILE)
+    number = start[1].removeprefix(b"format ")
+    if number.isdigit() and int(number) > LAYOUT_FORMAT:
+        raise FormatTooNew(
+            "the journal's directory is of a newer format",
+            found=int(number), supported=LAYOUT_FORMAT,
+        )  # fmt: skip
+    lines = read_small(disk, FORMAT_FILE)
+    if lines[1] != f"format {LAYOUT_FORMAT}" or not lines[2].startswith("journal "):
+        raise CorruptJournal("the journal's format file is damaged", path=FORMAT_FILE)
+    return lines[2].removeprefix("journal ")
+
+
+def initialise(disk: Disk, journal_id: str) -> str:
+    """Make the directory a journal's, durably; the id that it has then (another's, if faster)."""
+    disk.make_directory(FENCES)
+    disk.make_directory(LOGS)
+    disk.sync_directory()
+    lines = [_TITLE, f"format {LAYOUT_FORMAT}", f"journal {journal_id}"]
+    try:
+        create_small(disk, FORMAT_FILE, lines, journal_id)
+    except ObjectExists:
+        found = check_format(disk)
+        assert found is not None
+        return found
+    return journal_id
+
+
+def raise_fence(disk: Disk, epoch_least: int) -> int:
+    """Take the next free journal epoch, at least `epoch_least`; durable on return."""
+    epoch = max([epoch_least, *(number + 1 for number in fences(disk))])
+    while True:
+        try:
+            disk.create(fence_file(epoch)).close()
+        except ObjectExists:
+            epoch += 1
+            continue
+        disk.sync_directory(FENCES)
+        return epoch
+
+
+def fences(disk: Disk) -> list[int]:
+    """The journal epochs that have a fence, ascending."""
+    return sorted(map(_number, _named(disk, FENCES)))
+
+
+def fence_held(disk: Disk, journal_epoch: int) -> bool:
+    """Whether no later owner has raised its fence."""
+    return not disk.exists(fence_file(journal_epoch + 1)) and disk.exists(fence_file(journal_epoch))
+
+
+def remove_old_fences(disk: Disk, journal_epoch: int) -> None:
+    """Remove the fences below one's own, lowest first. Another opener may have been faster."""
+    for epoch in fences(disk):
+        if epoch < journal_epoch:
+            remove_if_there(disk, fence_file(epoch))
+
+
+def remove_if_there(disk: Disk, path: str) -> None:
+    """Unlink; that it is gone already is success."""
+    try:
+        disk.unlink(path)
+    except ObjectNotFound:
+        return
+
+
+def read_logs(disk: Disk) -> Mapping[int, str]:
+    """The list of logs: container → log id. Raises CorruptJournal."""
+    return {int(name): read_small(disk, f"{LOGS}/{name}")[0] for name in _named(disk, LOGS)}
+
+
+def create_log(disk: Disk, container: int, log_id: str, nonce: str) -> None:
+    """Add a log to the list; durable on return. Raises ObjectExists."""
+    create_small(disk, f"{LOGS}/{container}", [log_id], nonce)
+
+
+def remove_unfinished(disk: Disk, directory: str) -> None:
+    """Remove small files that were never linked."""
+    for name in disk.list(directory):
+        if _MAKING in name:
+            remove_if_there(disk, f"{directory}/{name}" if directory else name)
+
+
+def _named(disk: Disk, directory: str) -> list[str]:
+    return [name for name in disk.list(directory) if _MAKING not in name]

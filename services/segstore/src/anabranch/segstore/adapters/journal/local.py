@@ -1,0 +1,97 @@
+"""Opening the journal in a directory of this machine, and measuring how fast it syncs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.common.errors import DirectoryUnusable
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import IdSource
+from anabranch.segstore.adapters.group import Schedule
+from anabranch.segstore.adapters.journal import layout
+from anabranch.segstore.adapters.journal.journal import (
+    FILE_SIZE_BYTES_DEFAULT,
+    Journal,
+    open_journal,
+)
+from anabranch.segstore.adapters.local_disk import (
+    DirectoryLock,
+    lock_directory,
+    prepare_directory,
+)
+from anabranch.segstore.ports import Disk
+
+_PROBE_FILE = "probe"
+_PROBE_WRITE = bytes(4096)
+_PROBE_COUNT = 100
+_PROBE_SECONDS_MAX = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class LocalJournal:
+    """A journal with the lock on its directory."""
+
+    journal: Journal
+    disk: Disk
+    lock: DirectoryLock
+
+    def close(self) -> None:
+        """Close the journal, then let others in."""
+        self.journal.close()
+        self.lock.release()
+
+
+def open_local_journal(
+    directory: Path,
+    *,
+    ids: IdSource,
+    schedule: Schedule,
+    file_size: int = FILE_SIZE_BYTES_DEFAULT,
+    take_over: bool = False,
+) -> LocalJournal:
+    """Open (or initialise) the journal in a local directory, as its only owner.
+
+    `take_over`: do not wait for the lock of another process; the fence deposes it. Raises
+    DirectoryUnusable, DirectoryInUse, and what `open_journal` raises. A directory of a newer
+    format is refused before anything in it is touched.
+    """
+    disk = prepare_directory(directory)
+    try:
+        layout.check_format(disk)
+        lock = lock_directory(disk.root, take_over=take_over)
+        try:
+            journal = open_journal(disk, ids=ids, schedule=schedule, file_size=file_size)
+        except BaseException:
+            lock.release()
+            raise
+    except PermissionError as error:
+        raise DirectoryUnusable(
+            "a file in the directory may not be opened", path=str(error.filename or disk.root)
+        ) from error
+    return LocalJournal(journal, disk, lock)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncProbe:
+    """How long a synced write of 4 KiB takes on a disk."""
+
+    p50_ms: float
+    p99_ms: float
+
+
+def probe_sync(disk: Disk, clock: Clock) -> SyncProbe:
+    """Measure synced writes in a file of its own, for at most about two seconds."""
+    layout.remove_if_there(disk, _PROBE_FILE)
+    file = disk.create(_PROBE_FILE, len(_PROBE_WRITE))
+    try:
+        file.write_synced([_PROBE_WRITE], 0)
+        took_ms: list[float] = []
+        begun = clock.monotonic()
+        while len(took_ms) < _PROBE_COUNT and clock.monotonic() - begun < _PROBE_SECONDS_MAX:
+            start = clock.monotonic()
+            file.write_synced([_PROBE_WRITE], 0)
+            took_ms.append((clock.monotonic() - start) * 1000)
+    finally:
+        file.close()
+        layout.remove_if_there(disk, _PROBE_FILE)
+    took_ms.sort()
+    return SyncProbe(took_ms[len(took_ms) // 2], took_ms[len(took_ms) * 99 // 100])

@@ -1,0 +1,178 @@
+"""Opening a journal: fence, make durable, scan, and only then serve.
+
+Order, and why: the fence comes before the scan, so what an older owner acknowledges later does
+not exist, because it looks at the fence after each sync and before each acknowledgement. Every
+file is synced, and read from the disk instead of the cache, before anything is concluded from
+it: the cache may show what the disk does not hold, after a kill or a failed sync. The torn tail
+is copied aside before a new file's header cuts it off for good. Every step may be repeated by
+the next opener after a crash at any point.
+"""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from anabranch.common.errors import CorruptJournal, Deposed, ObjectExists
+from anabranch.segstore.adapters.journal import layout
+from anabranch.segstore.adapters.journal.files import LiveFile
+from anabranch.segstore.domain.log.chain import Chain, chain_files
+from anabranch.segstore.domain.log.formats import (
+    FILE_HEADER_SIZE_BYTES,
+    NO_FILE,
+    FileEnd,
+    FileHeader,
+    epoch_of,
+    parse_file_header,
+)
+from anabranch.segstore.domain.log.replay import FrameEntry, resolve
+from anabranch.segstore.domain.log.scan import ScannedFile, TornTail, scan_file
+from anabranch.segstore.ports import Disk, DiskFile
+
+
+@dataclass(frozen=True, slots=True)
+class OpenReport:
+    """What an open found, to be logged. `orphans`: files of deposed owners, set aside."""
+
+    journal_epoch: int
+    file_count: int
+    frame_count: int
+    torn: tuple[TornTail, ...]
+    orphans: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A journal fenced, scanned and durable; `files` oldest first, `entries` per container."""
+
+    journal_id: str
+    journal_epoch: int
+    logs: Mapping[int, str]
+    files: tuple[LiveFile, ...]
+    entries: Mapping[int, list[FrameEntry]]
+    highest_epochs: Mapping[int, int]
+    end: FileEnd
+    report: OpenReport
+
+
+def recover(disk: Disk, new_journal_id: str) -> Recovered:
+    """Fence and scan the journal in `disk`, initialising an empty directory.
+
+    Raises FormatTooNew (before anything is changed), CorruptJournal, Deposed, DiskFailed.
+    """
+    journal_id = layout.check_format(disk) or layout.initialise(disk, new_journal_id)
+    epoch_least = max([0, *map(epoch_of, layout.files_named(disk.list(), layout.JOURNAL))]) + 1
+    journal_epoch = layout.raise_fence(disk, epoch_least)
+    for directory in (layout.FENCES, layout.LOGS, ""):
+        disk.sync_directory(directory)
+    with ExitStack() as cleanup:
+        opened: dict[int, DiskFile] = {}
+        for file_id in layout.files_named(disk.list(), layout.JOURNAL):
+            opened[file_id] = disk.open(layout.journal_file(file_id))
+            cleanup.callback(opened[file_id].close)
+        recovered = _recover_fenced(disk, journal_id, journal_epoch, opened)
+        cleanup.pop_all()
+    return recovered
+
+
+def _recover_fenced(
+    disk: Disk, journal_id: str, journal_epoch: int, opened: Mapping[int, DiskFile]
+) -> Recovered:
+    logs = layout.read_logs(disk)
+    chain = chain_files((_read_header(file_id, f) for file_id, f in opened.items()), journal_id)
+    scanned = [
+        scan_file(_read_whole(opened[header.file_id]), header, end) for header, end in chain.files
+    ]
+    _copy_torn(disk, scanned, opened)
+    _set_aside_orphans(disk, chain)
+    _clean(disk, journal_epoch)
+    if not layout.fence_held(disk, journal_epoch):
+        raise Deposed("another process opened the journal", journal_epoch=journal_epoch)
+    return _recovered(journal_id, journal_epoch, logs, scanned, opened, chain)
+
+
+def _read_header(file_id: int, file: DiskFile) -> FileHeader:
+    file.sync()
+    file.forget_cached()
+    name = layout.journal_file(file_id)
+    header = parse_file_header(file.read(0, FILE_HEADER_SIZE_BYTES), name)
+    if header.file_id != file_id:
+        raise CorruptJournal("a journal file bears another file's name", file=name)
+    return header
+
+
+def _read_whole(file: DiskFile) -> bytes:
+    return file.read(0, file.size())
+
+
+def _copy_torn(disk: Disk, scanned: list[ScannedFile], opened: Mapping[int, DiskFile]) -> None:
+    for torn in (file.torn for file in scanned if file.torn is not None):
+        try:
+            copy = disk.create(layout.torn_file(torn.file_id, torn.position))
+        except ObjectExists:
+            copy = disk.open(layout.torn_file(torn.file_id, torn.position))
+        copy.write_synced([opened[torn.file_id].read(torn.position, torn.size)], 0)
+        copy.close()
+
+
+def _set_aside_orphans(disk: Disk, chain: Chain) -> None:
+    for header in chain.orphans:
+        disk.rename(layout.journal_file(header.file_id), layout.orphan_file(header.file_id))
+
+
+def _clean(disk: Disk, journal_epoch: int) -> None:
+    """Remove what earlier owners left half-made; all names are durable afterwards."""
+    for file_id in layout.files_named(disk.list(), layout.SPARE):
+        if epoch_of(file_id) < journal_epoch:
+            layout.remove_if_there(disk, layout.spare_file(file_id))
+    layout.remove_unfinished(disk, layout.LOGS)
+    layout.remove_unfinished(disk, "")
+    layout.remove_old_fences(disk, journal_epoch)
+    disk.sync_directory()
+
+
+def _recovered(
+    journal_id: str,
+    journal_epoch: int,
+    logs: Mapping[int, str],
+    scanned: list[ScannedFile],
+    opened: Mapping[int, DiskFile],
+    chain: Chain,
+) -> Recovered:
+    for header in chain.orphans:
+        opened[header.file_id].close()
+    found, highest = _entries(scanned)
+    entries = {container: resolve(found[container]) for container in sorted(found)}
+    files = {
+        file.header.file_id: LiveFile(file.header.file_id, opened[file.header.file_id])
+        for file in scanned
+    }
+    for container, kept in entries.items():
+        for entry in kept:
+            files[entry.file_id].last_sequences[container] = entry.last_sequence
+    report = OpenReport(
+        journal_epoch,
+        len(scanned),
+        sum(len(file.frames) for file in scanned),
+        tuple(file.torn for file in scanned if file.torn is not None),
+        tuple(layout.orphan_file(header.file_id) for header in chain.orphans),
+    )
+    end = scanned[-1].end if scanned else NO_FILE
+    return Recovered(
+        journal_id, journal_epoch, logs, tuple(files.values()), entries, highest, end, report
+    )
+
+
+def _entries(scanned: list[ScannedFile]) -> tuple[dict[int, list[FrameEntry]], dict[int, int]]:
+    found: dict[int, list[FrameEntry]] = {}
+    highest: dict[int, int] = {}
+    for file in scanned:
+        file_id = file.header.file_id
+        for frame in file.frames:
+            container = frame.container
+            entry = FrameEntry(
+                frame.container_epoch, frame.first_sequence, frame.last_sequence, file_id,
+                frame.position, frame.payload_size,
+            )  # fmt: skip
+            found.setdefault(container, []).append(entry)
+            highest[container] = max(highest.get(container, 0), frame.container_epoch)
+    return found, highest

@@ -1,0 +1,279 @@
+"""The machine's file system as `ports.Disk`, and what makes a directory fit to hold a journal.
+
+Writes go through `pwritev` in batches of at most 1,024 buffers. A synced write is one call with
+`RWF_DSYNC` where the file system knows it, else a write and an fdatasync. A full disk or an I/O
+error is `DiskFailed`: what reached the disk is then unknown, and nobody may try again in place.
+"""
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from anabranch.common.errors import (
+    DirectoryInUse,
+    DirectoryUnusable,
+    DiskFailed,
+    ObjectExists,
+    ObjectNotFound,
+)
+from anabranch.segstore.ports import Buffer
+
+BUFFERS_PER_CALL_MAX = 1024
+LOCK_FILE = "lock"
+_DISK_ERRORS = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
+NETWORK_FILE_SYSTEMS = frozenset({
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "fuse.cephfs", "glusterfs",
+    "fuse.glusterfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "lustre", "beegfs", "gpfs",
+    "ocfs2", "gfs2", "orangefs", "davfs", "fuse.davfs",
+})  # fmt: skip
+
+
+@contextmanager
+def _disk_errors(verb: str, path: Path) -> Iterator[None]:
+    """Turns the operating system's refusals into the project's errors."""
+    try:
+        yield
+    except FileExistsError as error:
+        raise ObjectExists("the name is taken", path=str(path)) from error
+    except FileNotFoundError as error:
+        raise ObjectNotFound("no such file or directory", path=str(path)) from error
+    except OSError as error:
+        if error.errno not in _DISK_ERRORS:
+            raise
+        raise DiskFailed(
+            f"{verb} failed: {os.strerror(error.errno or 0)}", path=str(path)
+        ) from error
+
+
+class LocalFile:
+    """An open file. Blocking; used by one thread at a time."""
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self._fd = fd
+        self._path = path
+        self._sync_flag = getattr(os, "RWF_DSYNC", 0)
+
+    def write(self, buffers: Sequence[Buffer], offset: int) -> None:
+        with _disk_errors("write", self._path):
+            self._write(buffers, offset, 0)
+
+    def write_synced(self, buffers: Sequence[Buffer], offset: int) -> None:
+        with _disk_errors("synced write", self._path):
+            if self._sync_flag and len(buffers) <= BUFFERS_PER_CALL_MAX:
+                try:
+                    self._write(buffers, offset, self._sync_flag)
+                except OSError as error:
+                    if error.errno != errno.EOPNOTSUPP:
+                        raise
+                    self._sync_flag = 0
+                else:
+                    return
+            self._write(buffers, offset, 0)
+            os.fdatasync(self._fd)
+
+    def _write(self, buffers: Sequence[Buffer], offset: int, flags: int) -> None:
+        for first in range(0, len(buffers), BUFFERS_PER_CALL_MAX):
+            batch = buffers[first : first + BUFFERS_PER_CALL_MAX]
+            size = sum(memoryview(part).nbytes for part in batch)
+            written = os.pwritev(self._fd, batch, offset, flags)
+            while written < size:
+                rest = _without_start(batch, written)
+                written += os.pwritev(self._fd, rest, offset + written, flags)
+            offset += size
+
+    def sync(self) -> None:
+        with _disk_errors("sync", self._path):
+            os.fdatasync(self._fd)
+
+    def forget_cached(self) -> None:
+        with _disk_errors("forget", self._path):
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def read(self, offset: int, length: int) -> bytes:
+        with _disk_errors("read", self._path):
+            data = os.pread(self._fd, length, offset)
+            if len(data) == length:
+                return data
+            parts = [data]
+            have = len(data)
+            while parts[-1] and have < length:
+                parts.append(os.pread(self._fd, length - have, offset + have))
+                have += len(parts[-1])
+            return b"".join(parts)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _without_start(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
+    """The buffers without their first `size` bytes."""
+    rest: list[Buffer] = []
+    for part in buffers:
+        view = memoryview(part).cast("B")
+        if size < view.nbytes:
+            rest.append(view[size:])
+        size = max(0, size - view.nbytes)
+    return rest
+
+
+class LocalDisk:
+    """A directory of the machine's file system; paths are relative to it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def _at(self, path: str) -> Path:
+        assert ".." not in path.split("/"), path
+        assert not path.startswith("/"), path
+        return self.root / path
+
+    def create(self, path: str, size: int = 0) -> LocalFile:
+        full = self._at(path)
+        with _disk_errors("create", full):
+            fd = os.open(full, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            try:
+                if size:
+                    _allocate(fd, size)
+            except OSError:
+                os.close(fd)
+                raise
+        return LocalFile(fd, full)
+
+    def open(self, path: str) -> LocalFile:
+        full = self._at(path)
+        with _disk_errors("open", full):
+            return LocalFile(os.open(full, os.O_RDWR | os.O_CLOEXEC), full)
+
+    def exists(self, path: str) -> bool:
+        try:
+            self._at(path).stat()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def list(self, path: str = "") -> Sequence[str]:
+        try:
+            return sorted(child.name for child in self._at(path).iterdir())
+        except FileNotFoundError:
+            return []
+
+    def make_directory(self, path: str) -> None:
+        full = self._at(path)
+        with _disk_errors("make directory", full):
+            full.mkdir(parents=True, exist_ok=True)
+
+    def link(self, source: str, target: str) -> None:
+        with _disk_errors("link", self._at(target)):
+            os.link(self._at(source), self._at(target))
+
+    def rename(self, source: str, target: str) -> None:
+        with _disk_errors("rename", self._at(target)):
+            self._at(source).rename(self._at(target))
+
+    def unlink(self, path: str) -> None:
+        with _disk_errors("unlink", self._at(path)):
+            self._at(path).unlink()
+
+    def sync_directory(self, path: str = "") -> None:
+        full = self._at(path)
+        with _disk_errors("sync directory", full):
+            _sync_directory(full)
+
+
+def _allocate(fd: int, size: int) -> None:
+    try:
+        os.posix_fallocate(fd, 0, size)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+            raise
+        os.ftruncate(fd, size)
+
+
+def _sync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def prepare_directory(path: Path) -> LocalDisk:
+    """The directory as a disk; made, with its parents, durably, if it does not exist.
+
+    Raises DirectoryUnusable: not a directory, not writable, on a network file system.
+    """
+    full = path.expanduser().resolve()
+    missing = [part for part in (full, *full.parents) if not part.exists()]
+    try:
+        full.mkdir(parents=True, exist_ok=True)
+        for made in missing:
+            _sync_directory(made.parent)
+    except OSError as error:
+        raise DirectoryUnusable(
+            f"the directory cannot be made: {error.strerror}", path=str(full)
+        ) from error
+    if not os.access(full, os.W_OK | os.X_OK | os.R_OK):
+        raise DirectoryUnusable("the directory is not writable", path=str(full))
+    kind = mount_type(Path("/proc/self/mounts").read_text(), str(full))
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise DirectoryUnusable(
+            "the directory lies on a network file system", path=str(full), file_system=kind
+        )
+    return LocalDisk(full)
+
+
+def mount_type(mounts: str, path: str) -> str:
+    """The file system type that `path` lies on, by the text of /proc/self/mounts."""
+    best = ("", "unknown")
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = fields[1].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best[0]):
+            best = (point, fields[2])
+    return best[1]
+
+
+class DirectoryLock:
+    """An advisory lock on a directory: one owner among processes that ask for it."""
+
+    def __init__(self, fd: int | None) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        """Let others in; repeated is success. The operating system does it at a crash."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def lock_directory(root: Path, *, take_over: bool = False) -> DirectoryLock:
+    """Lock the directory for this process.
+
+    `take_over`: go on if another process holds it; the journal's fence then decides. Raises
+    DirectoryInUse, naming the holder.
+    """
+    path = root / LOCK_FILE
+    with _disk_errors("lock", path):
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+            os.close(fd)
+            if take_over:
+                return DirectoryLock(None)
+            raise DirectoryInUse(
+                "another process uses the directory", path=str(root), pid=holder
+            ) from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return DirectoryLock(fd)

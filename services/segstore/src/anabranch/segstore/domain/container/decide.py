@@ -1,0 +1,238 @@
+"""What a container answers to a request, decided from values alone.
+
+Every function takes what is known of one segment *including what is pending* and returns the
+operation to log, or a value that says nothing is to be logged (`NoChange`, `Duplicate`), or
+raises the rejection.
+
+    control request's stamp against the highest one seen
+        lower            StaleRequest
+        equal            a repeat: done (sealing what is not sealed yet is still performed)
+        higher           performed, and remembered as the highest
+
+    append: first event number against the writer's last stored one
+        all ≤ last       Duplicate
+        first ≤ last     PartialDuplicate(last)
+        first = last + 1 accepted
+        first > last + 1 EventGap(last), or WriterExpired when the writer is unknown
+"""
+
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from anabranch.common.errors import (
+    CorruptBlock,
+    EventGap,
+    EventTooLarge,
+    InvalidName,
+    InvalidRequest,
+    OutcomeUnknown,
+    PartialDuplicate,
+    SegmentExists,
+    SegmentNotFound,
+    SegmentSealed,
+    StaleRequest,
+    WriterExpired,
+)
+from anabranch.common.model.names import parse_segment_name
+from anabranch.common.wire.block import BLOCK_SIZE_BYTES_MAX, verify_block
+from anabranch.common.wire.messages import Append, Stamp
+from anabranch.segstore.domain.container.operations import (
+    WRITER_ID_SIZE_BYTES,
+    AppendOperation,
+    CreateOperation,
+    DeleteOperation,
+    SealOperation,
+)
+from anabranch.segstore.domain.container.state import SegmentState, Tombstone
+
+SEGMENT_NAME_SIZE_BYTES_MAX = 1024
+LENGTH_BYTES_MAX = 2**62
+
+Known = SegmentState | Tombstone | None
+"""What a container knows under a segment's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoChange:
+    """The request is a repeat; nothing is to be logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """All events of the append are stored already."""
+
+
+NO_CHANGE = NoChange()
+DUPLICATE = Duplicate()
+
+
+def decide_create(
+    known: Known, segment: str, stamp: Stamp, now_ms: int
+) -> CreateOperation | NoChange:
+    """Raises InvalidName, StaleRequest, SegmentExists (alive, and created at a lower stamp)."""
+    check_segment_name(segment)
+    if isinstance(known, Tombstone) and stamp <= known.stamp:
+        raise _stale(segment, stamp, known.stamp)
+    if isinstance(known, SegmentState):
+        if stamp < known.stamp:
+            raise _stale(segment, stamp, known.stamp)
+        if stamp > known.stamp:
+            raise SegmentExists("the segment exists already", segment=segment)
+        return NO_CHANGE
+    return CreateOperation(segment, stamp, now_ms)
+
+
+def decide_seal(known: Known, segment: str, stamp: Stamp, now_ms: int) -> SealOperation | NoChange:
+    """Raises StaleRequest, SegmentNotFound."""
+    if known is not None and stamp < known.stamp:
+        raise _stale(segment, stamp, known.stamp)
+    if not isinstance(known, SegmentState):
+        raise not_found(segment)
+    if known.sealed and stamp == known.stamp:
+        return NO_CHANGE
+    return SealOperation(segment, stamp, now_ms)
+
+
+def decide_delete(
+    known: Known, segment: str, stamp: Stamp, now_ms: int
+) -> DeleteOperation | NoChange:
+    """An unknown segment is deleted too: the tombstone keeps it from being made later.
+
+    Raises InvalidName, StaleRequest.
+    """
+    check_segment_name(segment)
+    if known is not None and stamp < known.stamp:
+        raise _stale(segment, stamp, known.stamp)
+    if isinstance(known, Tombstone) and stamp == known.stamp:
+        return NO_CHANGE
+    return DeleteOperation(segment, stamp, now_ms)
+
+
+def decide_setup(known: Known, segment: str, writer_id: bytes) -> SegmentState:
+    """The segment to append to, sealed or not: a sealed one tells what to resend elsewhere.
+
+    Raises InvalidRequest, SegmentNotFound, OutcomeUnknown (deleted: what the writer had in
+    flight may have been stored before).
+    """
+    if len(writer_id) != WRITER_ID_SIZE_BYTES:
+        raise InvalidRequest("a writer id has 16 bytes", size=len(writer_id))
+    if isinstance(known, Tombstone):
+        raise OutcomeUnknown(
+            "the segment was deleted; what was in flight may have been stored before",
+            segment=segment,
+        )
+    if known is None:
+        raise not_found(segment)
+    return known
+
+
+def decide_append(
+    state: SegmentState,
+    last: int,
+    writer_id: bytes,
+    request: Append,
+    payload: bytes,
+    *,
+    now_ms: int,
+) -> AppendOperation | Duplicate:
+    """`last` is the writer's last stored event number in this segment, 0 if it is unknown.
+
+    Raises SegmentSealed, PartialDuplicate, EventGap, WriterExpired, and what `check_append`
+    raises.
+    """
+    check_append(writer_id, request, payload)
+    first = request.first_event_number
+    end = first + request.count - 1
+    if end <= last:
+        return DUPLICATE
+    if state.sealed:
+        raise SegmentSealed("the segment is sealed", segment=state.name, length=state.length)
+    if first <= last:
+        raise PartialDuplicate(
+            "a part of the block is stored already",
+            remedy="rebuild the block from the event after the last stored one",
+            segment=state.name,
+            last=last,
+        )
+    if first > last + 1:
+        if last == 0:
+            raise WriterExpired(
+                "the writer is unknown to the segment and does not start at event number 1",
+                segment=state.name,
+                first=first,
+            )
+        raise EventGap("events are missing before the block", segment=state.name, last=last)
+    if state.length + len(payload) > LENGTH_BYTES_MAX:
+        raise InvalidRequest("the segment is full", segment=state.name, length=state.length)
+    return AppendOperation(
+        state.number, state.length, writer_id, first, request.count, now_ms,
+        crc32c(payload), payload,
+    )  # fmt: skip
+
+
+def check_append(writer_id: bytes, request: Append, payload: bytes) -> None:
+    """The request agrees with itself and with its block.
+
+    Raises InvalidRequest, EventTooLarge, CorruptBlock, FormatTooNew.
+    """
+    if not payload or request.count < 1 or request.first_event_number < 1:
+        raise InvalidRequest(
+            "an append needs bytes and at least one event, numbered from 1",
+            size=len(payload),
+            count=request.count,
+            first=request.first_event_number,
+        )
+    if request.count > len(payload) and not request.is_block:
+        raise InvalidRequest("an append holds more events than bytes", count=request.count)
+    if len(payload) > BLOCK_SIZE_BYTES_MAX:
+        raise EventTooLarge(
+            "the append is over the limit",
+            remedy="send smaller blocks; an event may have 8 MiB",
+            size=len(payload),
+            limit=BLOCK_SIZE_BYTES_MAX,
+        )
+    if request.is_block:
+        _check_block(writer_id, request, payload)
+
+
+def _check_block(writer_id: bytes, request: Append, payload: bytes) -> None:
+    header = verify_block(payload)
+    if header.size != len(payload):
+        raise CorruptBlock("an append is not one whole block", size=len(payload), block=header.size)
+    agrees = (
+        header.event_count == request.count
+        and header.first_event_number == request.first_event_number
+        and header.writer_id == writer_id
+    )
+    if not agrees:
+        raise InvalidRequest(
+            "the block and the request disagree on writer or event numbers",
+            count=request.count,
+            block_count=header.event_count,
+            first=request.first_event_number,
+            block_first=header.first_event_number,
+        )
+
+
+def check_segment_name(segment: str) -> None:
+    """Raises InvalidName."""
+    if len(segment.encode()) > SEGMENT_NAME_SIZE_BYTES_MAX:
+        raise InvalidName("the segment's name is too long", limit=SEGMENT_NAME_SIZE_BYTES_MAX)
+    parse_segment_name(segment)
+
+
+def not_found(segment: str) -> SegmentNotFound:
+    """The refusal of requests about a segment that does not exist."""
+    return SegmentNotFound("the segment does not exist", segment=segment)
+
+
+def _stale(segment: str, stamp: Stamp, seen: Stamp) -> StaleRequest:
+    return StaleRequest(
+        "the segment has seen a newer decision",
+        segment=segment,
+        incarnation=stamp.incarnation,
+        revision=stamp.revision,
+        seen_incarnation=seen.incarnation,
+        seen_revision=seen.revision,
+    )

@@ -1,0 +1,48 @@
+"""What is true of a container's state at every moment; checked in tests and simulation.
+
+SEG-1  a segment's length never falls, and grows only while it is not sealed
+SEG-2  a sealed segment stays sealed
+SEG-3  a segment's number never changes; a new segment under the name has a higher one
+SEG-4  the stamp of a name never falls
+SEG-5  a writer's last event number never falls
+SEG-6  0 ≤ start ≤ length, and every living segment is found by its number
+"""
+
+from anabranch.segstore.domain.container.evolve import SegmentMap
+from anabranch.segstore.domain.container.state import SegmentState, Tombstone
+
+
+def check_state(state: SegmentMap) -> None:
+    """SEG-6. Raises AssertionError."""
+    living = {}
+    for name, known in state.segments.items():
+        assert known.name == name, f"SEG-6: {known.name} is filed under {name}"
+        if isinstance(known, SegmentState):
+            living[known.number] = name
+            assert 0 <= known.start <= known.length, f"SEG-6: {known}"
+            assert known.number <= state.sequence, f"SEG-6: {known}"
+    assert living == state.names, "SEG-6: numbers and names disagree"
+    assert state.writers.keys() <= living.keys(), "SEG-6: writers of a segment that is gone"
+
+
+def check_step(before: SegmentMap, after: SegmentMap) -> None:
+    """SEG-1 … SEG-5 between two moments of one container. Raises AssertionError."""
+    assert after.sequence >= before.sequence, "SEG-3: the sequence number fell"
+    for name, old in before.segments.items():
+        _check_segment(old, after.segments[name])
+    for number, writers in before.writers.items():
+        if number in after.names:
+            for writer_id, last in writers.items():
+                now = after.last_event_number(number, writer_id)
+                assert now >= last, f"SEG-5: a writer's number fell from {last} to {now}"
+
+
+def _check_segment(old: SegmentState | Tombstone, new: SegmentState | Tombstone) -> None:
+    assert new.stamp >= old.stamp, f"SEG-4: {old} → {new}"
+    if isinstance(old, SegmentState) and isinstance(new, SegmentState):
+        if new.number != old.number:
+            assert new.number > old.number, f"SEG-3: {old} → {new}"
+            return
+        assert new.length >= old.length, f"SEG-1: {old} → {new}"
+        assert new.length == old.length or not old.sealed, f"SEG-1: {old} → {new}"
+        assert new.sealed or not old.sealed, f"SEG-2: {old} → {new}"

@@ -1,0 +1,62 @@
+"""Which journal files belong together: from the newest back, by what each names as previous.
+
+Files are removed oldest first, one at a time, so the oldest file may name one that is gone; a
+missing file with older ones still there is damage. A file that no other names was made by an
+owner that had been deposed already: it holds nothing acknowledged (an *orphan*).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from anabranch.common.errors import CorruptJournal
+from anabranch.segstore.domain.log.formats import FileEnd, FileHeader, epoch_of, number_of
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """`files` oldest first, each with the end that its successor names (None for the newest)."""
+
+    files: tuple[tuple[FileHeader, FileEnd | None], ...]
+    orphans: tuple[FileHeader, ...]
+
+
+def chain_files(headers: Iterable[FileHeader], journal_id: str) -> Chain:
+    """Order the files of a journal. Raises CorruptJournal."""
+    unused = {header.file_id: header for header in headers}
+    for header in unused.values():
+        if header.journal_id != journal_id:
+            raise CorruptJournal(
+                "a file of another journal lies in the directory",
+                file=f"{header.file_id:016x}", journal=header.journal_id,
+            )  # fmt: skip
+    files: list[tuple[FileHeader, FileEnd | None]] = []
+    following = None
+    current = unused.pop(max(unused)) if unused else None
+    while current is not None:
+        _check_link(current)
+        files.append((current, following))
+        following = current.previous
+        current = unused.pop(following.file_id, None)
+    files.reverse()
+    _check_orphans(unused, files)
+    return Chain(tuple(files), tuple(unused[file_id] for file_id in sorted(unused)))
+
+
+def _check_link(header: FileHeader) -> None:
+    same_epoch = epoch_of(header.previous.file_id) == epoch_of(header.file_id)
+    expected = number_of(header.previous.file_id) + 1 if same_epoch else 1
+    if number_of(header.file_id) != expected:
+        raise CorruptJournal(
+            "a journal file names an impossible predecessor",
+            file=f"{header.file_id:016x}", previous=f"{header.previous.file_id:016x}",
+        )  # fmt: skip
+
+
+def _check_orphans(
+    unused: dict[int, FileHeader], files: list[tuple[FileHeader, FileEnd | None]]
+) -> None:
+    if unused and min(unused) < files[0][0].previous.file_id:
+        raise CorruptJournal(
+            "a journal file is missing",
+            file=f"{files[0][0].previous.file_id:016x}", older=f"{min(unused):016x}",
+        )  # fmt: skip

@@ -1,0 +1,198 @@
+"""The journal's bytes: file header and frame. Frozen by golden files; format 1.
+
+File header, one sector of 512 bytes (little-endian)::
+
+    magic "ANBJ", format u16, reserved u16, journal id (16 bytes), file id u64,
+    journal epoch u64, size u64 (bytes allocated and zero-filled before the file got its name),
+    previous file's id u64 (0 = none), its end offset u64, CRC u32 of its last frame,
+    zeros, CRC32C u32 of all before
+
+Frame::
+
+    magic "ANBF", container u32, container epoch u64, first sequence u64, count u32,
+    payload size u32, distance u32 from the start of the write that carried it,
+    previous frame's CRC u32, reserved u32, CRC32C u32, payload
+
+A frame's checksum is seeded by (file id, journal epoch), so a frame proves by itself that it
+belongs where it is. Its predecessor's checksum chains it, across files too. One write may carry
+several frames and may be torn at any sector; the distance tells which frames shared a write.
+
+A file id is (journal epoch << 32 | number from 1): owners never compete for a file's name.
+"""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from anabranch.common.errors import CorruptJournal, FormatTooNew
+
+FORMAT = 1
+FILE_MAGIC = b"ANBJ"
+FRAME_MAGIC = b"ANBF"
+FILE_HEADER_SIZE_BYTES = 512
+PAYLOAD_SIZE_BYTES_MAX = 16 * 1024 * 1024
+
+_FILE_HEADER = struct.Struct("<4sHH16sQQQQQI")
+_FRAME = struct.Struct("<4sIQQIIIIII")
+_FRAME_START = struct.Struct("<4sIQQIIIII")
+_CRC = struct.Struct("<I")
+FRAME_HEADER_SIZE_BYTES = _FRAME.size
+_FILE_CRC_AT = FILE_HEADER_SIZE_BYTES - _CRC.size
+
+Buffer = bytes | bytearray | memoryview
+
+
+def file_id_of(journal_epoch: int, number: int) -> int:
+    """The id of the epoch's file `number` (from 1)."""
+    assert 0 < journal_epoch < 2**31
+    assert 0 < number < 2**32
+    return journal_epoch << 32 | number
+
+
+def epoch_of(file_id: int) -> int:
+    """The journal epoch whose owner made the file."""
+    return file_id >> 32
+
+
+def number_of(file_id: int) -> int:
+    """The file's number within its epoch."""
+    return file_id & 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class FileEnd:
+    """Where a file ends and the checksum of its last frame, as its successor names them."""
+
+    file_id: int
+    offset: int
+    crc: int
+
+
+NO_FILE = FileEnd(0, 0, 0)
+"""What the very first file names as its predecessor."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileHeader:
+    """A file's first sector. `journal_id` is 32 hexadecimal digits, `size` in bytes."""
+
+    journal_id: str
+    file_id: int
+    size: int
+    previous: FileEnd
+
+
+def encode_file_header(header: FileHeader) -> bytes:
+    """The header's 512 bytes."""
+    start = _FILE_HEADER.pack(
+        FILE_MAGIC, FORMAT, 0, bytes.fromhex(header.journal_id), header.file_id,
+        epoch_of(header.file_id), header.size, header.previous.file_id,
+        header.previous.offset, header.previous.crc,
+    ).ljust(_FILE_CRC_AT, b"\0")  # fmt: skip
+    return start + _CRC.pack(crc32c(start))
+
+
+def parse_file_header(data: Buffer, name: str) -> FileHeader:
+    """The header at the start of `data`; `name` is the file's, for the error.
+
+    Raises CorruptJournal, FormatTooNew.
+    """
+    sector = bytes(data[:FILE_HEADER_SIZE_BYTES])
+    if len(sector) < FILE_HEADER_SIZE_BYTES or sector[:4] != FILE_MAGIC:
+        raise CorruptJournal("a journal file has no header", file=name)
+    _, found, _, journal_id, file_id, epoch, size, before_id, before_end, before_crc = (
+        _FILE_HEADER.unpack_from(sector)
+    )
+    if found > FORMAT:
+        raise FormatTooNew("a journal file's format is newer", found=found, supported=FORMAT)
+    if found != FORMAT or _CRC.unpack_from(sector, _FILE_CRC_AT)[0] != crc32c(
+        sector[:_FILE_CRC_AT]
+    ):
+        raise CorruptJournal("a journal file's header is damaged", file=name)
+    if epoch != epoch_of(file_id) or before_id >= file_id:
+        raise CorruptJournal("a journal file's header contradicts itself", file=name)
+    return FileHeader(journal_id.hex(), file_id, size, FileEnd(before_id, before_end, before_crc))
+
+
+def frame_seed(file_id: int) -> int:
+    """What the checksums of a file's frames start from."""
+    return crc32c(struct.pack("<QQ", file_id, epoch_of(file_id)))
+
+
+def checksum(head: Buffer, payload: Iterable[Buffer], seed: int) -> int:
+    """CRC32C of a frame: its header without the checksum, then its payload."""
+    crc = crc32c(head, seed)
+    for part in payload:
+        crc = crc32c(part, crc)
+    return crc
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame's header as found at `position`, checksum verified. Sizes in bytes."""
+
+    container: int
+    container_epoch: int
+    first_sequence: int
+    count: int
+    payload_size: int
+    distance: int
+    previous_crc: int
+    crc: int
+    position: int
+
+    @property
+    def last_sequence(self) -> int:
+        return self.first_sequence + self.count - 1
+
+    @property
+    def end(self) -> int:
+        return self.position + FRAME_HEADER_SIZE_BYTES + self.payload_size
+
+
+@dataclass(frozen=True, slots=True)
+class FrameContent:
+    """What a frame to be written shall say; the payload is not copied."""
+
+    container: int
+    container_epoch: int
+    first_sequence: int
+    count: int
+    payload: Iterable[Buffer]
+    payload_size: int
+
+
+def encode_frame_header(
+    content: FrameContent, distance: int, previous_crc: int, seed: int
+) -> tuple[bytes, int]:
+    """The frame's header, and its checksum, which the next frame names."""
+    assert content.payload_size <= PAYLOAD_SIZE_BYTES_MAX
+    start = _FRAME_START.pack(
+        FRAME_MAGIC, content.container, content.container_epoch, content.first_sequence,
+        content.count, content.payload_size, distance, previous_crc, 0,
+    )  # fmt: skip
+    crc = checksum(start, content.payload, seed)
+    return start + _CRC.pack(crc), crc
+
+
+def parse_frame(data: Buffer, position: int, end: int, seed: int) -> Frame | None:
+    """The frame at `position` of a file's bytes, if a valid one lies there before `end`."""
+    body_at = position + FRAME_HEADER_SIZE_BYTES
+    if body_at > end:
+        return None
+    (
+        magic, container, container_epoch, first_sequence, count, payload_size, distance,
+        previous_crc, reserved, crc,
+    ) = _FRAME.unpack_from(data, position)  # fmt: skip
+    body_end = body_at + payload_size
+    if magic != FRAME_MAGIC or count == 0 or reserved or body_end > end:
+        return None
+    view = memoryview(data)
+    if checksum(view[position : body_at - _CRC.size], (view[body_at:body_end],), seed) != crc:
+        return None
+    return Frame(
+        container, container_epoch, first_sequence, count, payload_size, distance,
+        previous_crc, crc, position,
+    )  # fmt: skip

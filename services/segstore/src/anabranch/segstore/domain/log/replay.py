@@ -1,0 +1,62 @@
+"""A container's log as a sequence of frames: overlaps resolved, continuity checked."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from anabranch.common.errors import CorruptJournal
+
+
+@dataclass(frozen=True, slots=True)
+class FrameEntry:
+    """Where a container's frame is, and the operations that it holds."""
+
+    container_epoch: int
+    first_sequence: int
+    last_sequence: int
+    file_id: int
+    position: int
+    payload_size: int
+
+
+def resolve(entries: Iterable[FrameEntry]) -> list[FrameEntry]:
+    """The frames that count, of one container, in journal order.
+
+    The higher container epoch wins from its first sequence number on, whichever was written
+    first. Raises CorruptJournal if it would have to cut a frame in two.
+    """
+    kept: list[FrameEntry] = []
+    for entry in entries:
+        if kept and entry.container_epoch < kept[-1].container_epoch:
+            continue
+        while kept and _gives_way(kept[-1], entry):
+            kept.pop()
+        if kept and kept[-1].last_sequence >= entry.first_sequence:
+            raise CorruptJournal(
+                "two frames hold the same operations",
+                file=f"{entry.file_id:016x}", position=entry.position,
+                first_sequence=entry.first_sequence, last_sequence=kept[-1].last_sequence,
+            )  # fmt: skip
+        kept.append(entry)
+    return kept
+
+
+def _gives_way(older: FrameEntry, newer: FrameEntry) -> bool:
+    return (
+        older.container_epoch < newer.container_epoch
+        and older.first_sequence >= newer.first_sequence
+    )
+
+
+def continuous(entries: Iterable[FrameEntry], after_sequence: int) -> Iterator[FrameEntry]:
+    """The frames that hold operations after `after_sequence`. Raises CorruptJournal on a gap."""
+    reached = after_sequence
+    for entry in entries:
+        if entry.last_sequence <= after_sequence:
+            continue
+        if entry.first_sequence > reached + 1:
+            raise CorruptJournal(
+                "operations are missing from the log",
+                after=reached, found=entry.first_sequence, file=f"{entry.file_id:016x}",
+            )  # fmt: skip
+        reached = entry.last_sequence
+        yield entry

@@ -1,0 +1,99 @@
+"""What a journal file's bytes mean: which frames count, and where the file ends.
+
+A file whose successor names its end must hold valid, chained frames exactly up to there; what
+lies behind was written by a deposed owner and does not exist. The newest file ends where the
+zeros begin. What is neither a frame nor zeros behind the last good frame is one of two things:
+
+    torn       the last write did not reach the disk whole; it was never acknowledged. It is
+               left out, and reported so that it can be copied aside.
+    corrupt    a valid frame of a *later write* follows. A later write begins only after the
+               earlier one was synced, so something durable was damaged. Nothing is served.
+"""
+
+from dataclasses import dataclass
+
+from anabranch.common.errors import CorruptJournal
+from anabranch.segstore.domain.log.formats import (
+    FILE_HEADER_SIZE_BYTES,
+    FRAME_MAGIC,
+    FileEnd,
+    FileHeader,
+    Frame,
+    frame_seed,
+    parse_frame,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TornTail:
+    """`size` bytes at `position` of a file that are left out; all behind them is zero."""
+
+    file_id: int
+    position: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedFile:
+    """A file's frames in order, its end, and what was left out."""
+
+    header: FileHeader
+    frames: tuple[Frame, ...]
+    end: FileEnd
+    torn: TornTail | None = None
+
+
+def scan_file(data: bytes, header: FileHeader, named_end: FileEnd | None = None) -> ScannedFile:
+    """Scan a whole file; `named_end` is what its successor's header says of it.
+
+    Raises CorruptJournal (damaged, or shorter than it was made).
+    """
+    if len(data) < header.size:
+        raise CorruptJournal(
+            "a journal file is shorter than it was made",
+            file=f"{header.file_id:016x}", size=len(data), expected=header.size,
+        )  # fmt: skip
+    frames, end = _read_frames(data, header, named_end.offset if named_end else len(data))
+    if named_end is None:
+        return ScannedFile(header, frames, end, _torn_tail(data, header.file_id, end.offset))
+    if end != named_end:
+        raise CorruptJournal(
+            "a journal file does not end as its successor says",
+            file=f"{header.file_id:016x}", position=end.offset, expected=named_end.offset,
+        )  # fmt: skip
+    return ScannedFile(header, frames, end)
+
+
+def _read_frames(data: bytes, header: FileHeader, limit: int) -> tuple[tuple[Frame, ...], FileEnd]:
+    seed = frame_seed(header.file_id)
+    frames = []
+    position = FILE_HEADER_SIZE_BYTES
+    crc = header.previous.crc
+    limit = min(limit, len(data))
+    while (frame := parse_frame(data, position, limit, seed)) is not None:
+        if frame.previous_crc != crc:
+            raise CorruptJournal(
+                "a frame does not follow the one before it",
+                file=f"{header.file_id:016x}", position=position,
+            )  # fmt: skip
+        frames.append(frame)
+        position = frame.end
+        crc = frame.crc
+    return tuple(frames), FileEnd(header.file_id, position, crc)
+
+
+def _torn_tail(data: bytes, file_id: int, position: int) -> TornTail | None:
+    rest_size = len(data[position:].rstrip(b"\0"))
+    if rest_size == 0:
+        return None
+    seed = frame_seed(file_id)
+    at = data.find(FRAME_MAGIC, position + 1)
+    while at >= 0:
+        frame = parse_frame(data, at, len(data), seed)
+        if frame is not None and at - frame.distance > position:
+            raise CorruptJournal(
+                "a damaged frame is followed by a valid one",
+                file=f"{file_id:016x}", position=position, next_valid=at,
+            )  # fmt: skip
+        at = data.find(FRAME_MAGIC, at + 1)
+    return TornTail(file_id, position, rest_size)

@@ -1,0 +1,264 @@
+"""The chunk: a tier-2 object that holds pieces of one or many segments.
+
+    data     the pieces, one after another
+    footer   MessagePack: the object's own name; per piece {segment name, number, start in the
+             segment, offset in the object, length, CRC32C, sparse entries}; one CRC32C per
+             64 KiB of the data
+    trailer  16 bytes, little-endian: footer length, format, reserved, CRC32C, magic
+
+A chunk is read from its end. The trailer keeps its shape in every format; its CRC covers the
+footer and the trailer's own first half. A sparse entry stands at an append boundary and says,
+relative to its piece, how many bytes and events lie before it, and when it was appended.
+"""
+
+import struct
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from crc32c import crc32c
+
+from anabranch.common.errors import CorruptChunk, FormatTooNew
+from anabranch.segstore.domain.container.state import ChunkRef
+
+Buffer = bytes | bytearray | memoryview
+
+MAGIC = b"ANCH"
+FORMAT = 1
+CRC_BLOCK_BYTES = 64 * 1024
+TRAILER = struct.Struct("<IHHI4s")
+TRAILER_SIZE_BYTES = TRAILER.size
+_UNCHECKED = struct.Struct("<IHH")
+
+
+@dataclass(frozen=True, slots=True)
+class SparseEntry:
+    """An append boundary, relative to its piece: bytes and events before it, time appended."""
+
+    offset: int
+    event_count: int
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`length` bytes of a segment from `start` on, at `offset` of the object."""
+
+    segment_name: str
+    segment_number: int
+    start: int
+    offset: int
+    length: int
+    crc: int
+    entries: tuple[SparseEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFooter:
+    """What a chunk says of itself. Pieces are adjacent, in the order of their offsets."""
+
+    name: str
+    data_length: int
+    pieces: tuple[Piece, ...]
+    block_crcs: tuple[int, ...]
+
+
+class _EntryWire(msgspec.Struct, array_like=True, frozen=True):
+    offset: int
+    event_count: int
+    time_ms: int
+
+
+class _PieceWire(msgspec.Struct, array_like=True, frozen=True):
+    segment_name: str
+    segment_number: int
+    start: int
+    offset: int
+    length: int
+    crc: int
+    entries: tuple[_EntryWire, ...]
+
+
+class _FooterWire(msgspec.Struct, frozen=True):
+    name: str
+    data_length: int
+    block_size: int
+    block_crcs: bytes
+    pieces: tuple[_PieceWire, ...]
+
+
+_decoder = msgspec.msgpack.Decoder(_FooterWire)
+
+
+def crc_of(parts: Sequence[Buffer]) -> int:
+    """CRC32C of the parts joined."""
+    crc = 0
+    for part in parts:
+        crc = crc32c(part, crc)
+    return crc
+
+
+def block_crcs_of(parts: Sequence[Buffer]) -> tuple[int, ...]:
+    """CRC32C of each 64 KiB of the parts joined; the last block may be shorter."""
+    crcs: list[int] = []
+    crc, room = 0, CRC_BLOCK_BYTES
+    for piece in _split(parts):
+        crc, room = crc32c(piece, crc), room - len(piece)
+        if room == 0:
+            crcs.append(crc)
+            crc, room = 0, CRC_BLOCK_BYTES
+    if room < CRC_BLOCK_BYTES:
+        crcs.append(crc)
+    return tuple(crcs)
+
+
+def _split(parts: Sequence[Buffer]) -> Iterator[memoryview]:
+    """The parts, cut so that no slice crosses a block's end."""
+    position = 0
+    for part in parts:
+        view = memoryview(part)
+        while view:
+            take = min(len(view), CRC_BLOCK_BYTES - position % CRC_BLOCK_BYTES)
+            yield view[:take]
+            view, position = view[take:], position + take
+
+
+def encode_footer(footer: ChunkFooter) -> bytes:
+    """Footer and trailer: what follows the data in the object."""
+    wire = _FooterWire(
+        name=footer.name,
+        data_length=footer.data_length,
+        block_size=CRC_BLOCK_BYTES,
+        block_crcs=struct.pack(f"<{len(footer.block_crcs)}I", *footer.block_crcs),
+        pieces=tuple(_piece_to_wire(piece) for piece in footer.pieces),
+    )
+    body = msgspec.msgpack.encode(wire)
+    head = _UNCHECKED.pack(len(body), FORMAT, 0)
+    crc = crc32c(head, crc32c(body))
+    return body + TRAILER.pack(len(body), FORMAT, 0, crc, MAGIC)
+
+
+def _piece_to_wire(piece: Piece) -> _PieceWire:
+    return _PieceWire(
+        segment_name=piece.segment_name,
+        segment_number=piece.segment_number,
+        start=piece.start,
+        offset=piece.offset,
+        length=piece.length,
+        crc=piece.crc,
+        entries=tuple(
+            _EntryWire(entry.offset, entry.event_count, entry.time_ms) for entry in piece.entries
+        ),
+    )
+
+
+def footer_size(tail: bytes, name: str, object_size: int) -> int:
+    """Bytes of footer and trailer together, read from the object's end (≥ 16 bytes).
+
+    Raises CorruptChunk; what it returns is not verified, `decode_footer` does that.
+    """
+    if len(tail) < TRAILER_SIZE_BYTES:
+        raise CorruptChunk("the chunk is too short", name=name, size=object_size)
+    length, _, _, _, magic = TRAILER.unpack(tail[-TRAILER_SIZE_BYTES:])
+    if magic != MAGIC:
+        raise CorruptChunk("the chunk does not end as a chunk does", name=name, size=object_size)
+    size = int(length) + TRAILER_SIZE_BYTES
+    if size > object_size:
+        raise CorruptChunk("the chunk is shorter than its footer", name=name, size=object_size)
+    return size
+
+
+def decode_footer(tail: bytes, name: str, object_size: int) -> ChunkFooter:
+    """The footer in the last bytes of the object `name` of `object_size` bytes, verified.
+
+    `tail` holds at least footer and trailer. Raises CorruptChunk, FormatTooNew.
+    """
+    size = footer_size(tail, name, object_size)
+    if len(tail) < size:
+        raise CorruptChunk("the chunk's footer is cut", name=name, size=object_size)
+    body = tail[-size:-TRAILER_SIZE_BYTES]
+    _, format_number, _, crc, _ = TRAILER.unpack(tail[-TRAILER_SIZE_BYTES:])
+    head = tail[-TRAILER_SIZE_BYTES:][: _UNCHECKED.size]
+    if crc32c(head, crc32c(body)) != crc:
+        raise CorruptChunk("the checksum of the chunk's footer does not match", name=name)
+    if format_number > FORMAT:
+        raise FormatTooNew(
+            "the chunk was written by a newer release",
+            name=name, found=format_number, supported=FORMAT,
+        )  # fmt: skip
+    try:
+        wire = _decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise CorruptChunk("the chunk's footer has no sense", name=name) from error
+    footer = _footer_from_wire(wire)
+    _check_footer(footer, wire.block_size, name, object_size - size)
+    return footer
+
+
+def _footer_from_wire(wire: _FooterWire) -> ChunkFooter:
+    crcs = array("I", wire.block_crcs[: len(wire.block_crcs) // 4 * 4])
+    return ChunkFooter(
+        name=wire.name,
+        data_length=wire.data_length,
+        pieces=tuple(
+            Piece(
+                segment_name=piece.segment_name,
+                segment_number=piece.segment_number,
+                start=piece.start,
+                offset=piece.offset,
+                length=piece.length,
+                crc=piece.crc,
+                entries=tuple(
+                    SparseEntry(entry.offset, entry.event_count, entry.time_ms)
+                    for entry in piece.entries
+                ),
+            )
+            for piece in wire.pieces
+        ),
+        block_crcs=tuple(crcs),
+    )
+
+
+def _check_footer(footer: ChunkFooter, block_size: int, name: str, data_length: int) -> None:
+    """What a right checksum does not say: that this is the object asked for, and whole."""
+    if footer.name != name:
+        raise CorruptChunk("the chunk says it is another", name=name, found=footer.name)
+    blocks = -(-data_length // CRC_BLOCK_BYTES)
+    if footer.data_length != data_length or block_size != CRC_BLOCK_BYTES:
+        raise CorruptChunk("the chunk has another size than its footer says", name=name)
+    if len(footer.block_crcs) != blocks:
+        raise CorruptChunk("the chunk's footer lacks checksums", name=name)
+    offset = 0
+    for piece in footer.pieces:
+        if piece.offset != offset:
+            raise CorruptChunk("the chunk's pieces are not adjacent", name=name)
+        offset += piece.length
+    if offset != data_length:
+        raise CorruptChunk("the chunk's pieces do not cover it", name=name)
+
+
+def check_reference(footer: ChunkFooter, ref: ChunkRef) -> None:
+    """The reference is one of the chunk's pieces, exactly. Raises CorruptChunk."""
+    for piece in footer.pieces:
+        if (piece.offset, piece.length, piece.crc) == (ref.offset, ref.length, ref.crc):
+            return
+    raise CorruptChunk("the chunk holds no such piece", name=ref.name, offset=ref.offset)
+
+
+def block_span(footer: ChunkFooter, offset: int, length: int) -> tuple[int, int]:
+    """The half-open byte range of whole blocks that cover `length` bytes at `offset`."""
+    first = offset // CRC_BLOCK_BYTES * CRC_BLOCK_BYTES
+    last = -(-(offset + length) // CRC_BLOCK_BYTES) * CRC_BLOCK_BYTES
+    return first, min(last, footer.data_length)
+
+
+def check_blocks(footer: ChunkFooter, first: int, data: bytes) -> None:
+    """The bytes from `first` (a block's start) on, whole blocks, match. Raises CorruptChunk."""
+    assert first % CRC_BLOCK_BYTES == 0
+    index = first // CRC_BLOCK_BYTES
+    found = block_crcs_of([data])
+    if found != footer.block_crcs[index : index + len(found)]:
+        raise CorruptChunk(
+            "the checksum of a chunk's block does not match", name=footer.name, offset=first
+        )

@@ -1,0 +1,49 @@
+"""The envelope of manifests, pages and page indexes: a fixed head, then the body.
+
+    head  16 bytes, little-endian: magic, format, reserved, body length, CRC32C
+    body  MessagePack
+
+The CRC covers everything but itself. The head keeps its shape in every format, so a checksum
+can be verified before the format is believed: damage never passes for a newer release.
+"""
+
+import struct
+
+from crc32c import crc32c
+
+from anabranch.common.errors import Corrupt, FormatTooNew
+
+HEAD = struct.Struct("<4sHHII")
+_UNCHECKED = struct.Struct("<4sHHI")
+
+
+def seal_envelope(magic: bytes, format_number: int, body: bytes) -> bytes:
+    """The body in its envelope."""
+    head = _UNCHECKED.pack(magic, format_number, 0, len(body))
+    crc = crc32c(body, crc32c(head))
+    return HEAD.pack(magic, format_number, 0, len(body), crc) + body
+
+
+def open_envelope(
+    data: bytes, magic: bytes, format_newest: int, *, name: str, damaged: type[Corrupt]
+) -> bytes:
+    """The body, verified. `name` is what the data was read from, for the error.
+
+    Raises `damaged` for anything but a whole envelope of this magic, FormatTooNew.
+    """
+    if len(data) < HEAD.size:
+        raise damaged("the object is too short", name=name, size=len(data))
+    found, format_number, _, length, crc = HEAD.unpack_from(data)
+    if found != magic:
+        raise damaged("the object has another magic", name=name, found=found.hex())
+    if len(data) != HEAD.size + length:
+        raise damaged("the object has another size than its head says", name=name, size=len(data))
+    body = data[HEAD.size :]
+    if crc32c(body, crc32c(data[: _UNCHECKED.size])) != crc:
+        raise damaged("the object's checksum does not match", name=name)
+    if format_number > format_newest:
+        raise FormatTooNew(
+            "the object was written by a newer release",
+            name=name, found=format_number, supported=format_newest,
+        )  # fmt: skip
+    return body

@@ -1,0 +1,204 @@
+"""The manifest: one numbered step of a container's catalog, create-only.
+
+The manifests up to n, applied in order (or the snapshot that n names and the manifests after
+it), are the exact state of the container at n's `applied_sequence`. A manifest's first purpose
+may be its mere existence: the fence manifest of a container epoch changes nothing and takes
+the number that a deposed owner would write next.
+
+    envelope  `envelope.py`, magic ANMF
+    body      MessagePack map; a reader of this format ignores fields that it does not know
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from anabranch.common.errors import CorruptManifest
+from anabranch.segstore.domain.container.state import (
+    ChunkRef,
+    SegmentState,
+    TieredExtent,
+    Tombstone,
+    WriterKey,
+)
+from anabranch.segstore.domain.storage import wire as w
+from anabranch.segstore.domain.storage.envelope import open_envelope, seal_envelope
+from anabranch.segstore.domain.storage.names import manifest_name
+
+MAGIC = b"ANMF"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogBinding:
+    """The log that holds what follows the manifest; `closed`: nothing follows, log empty."""
+
+    log_id: str
+    closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRef:
+    """A snapshot of the state after manifest `through`: where its page index is."""
+
+    through: int
+    index: ChunkRef
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentChange:
+    """A segment as it is now, and how its extents differ from those before."""
+
+    state: SegmentState
+    added: tuple[TieredExtent, ...] = ()
+    dropped: tuple[TieredExtent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What differs from the state of the previous manifest.
+
+    A tombstone deletes the segment of its name with its extents and writer numbers. A segment
+    that comes with a new number replaces the one of its name. No name is in both.
+    """
+
+    segments: tuple[SegmentChange, ...] = ()
+    tombstones: tuple[Tombstone, ...] = ()
+    tombstones_dropped: tuple[str, ...] = ()
+    writers: Mapping[WriterKey, int] = field(default_factory=dict)
+    writers_dropped: tuple[WriterKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Manifest `number` of a container, written under `container_epoch` by the owner `nonce`."""
+
+    container: int
+    number: int
+    container_epoch: int
+    nonce: bytes
+    log: LogBinding
+    applied_sequence: int
+    snapshot: SnapshotRef | None = None
+    changes: Changes = field(default_factory=Changes)
+
+
+class _SegmentChangeWire(w.Entry, frozen=True):
+    state: w.SegmentWire
+    added: tuple[w.ExtentWire, ...]
+    dropped: tuple[w.ExtentWire, ...]
+    attributes: dict[str, bytes] = {}  # noqa: RUF012  reserved, empty in this format
+
+
+class _SnapshotWire(w.Entry, frozen=True):
+    through: int
+    index: w.RefWire
+
+
+class _ManifestWire(msgspec.Struct, frozen=True):
+    container: int
+    number: int
+    epoch: int
+    nonce: bytes
+    log_id: str
+    log_closed: bool
+    applied_sequence: int
+    snapshot: _SnapshotWire | None
+    segments: tuple[_SegmentChangeWire, ...]
+    tombstones: tuple[w.TombstoneWire, ...]
+    tombstones_dropped: tuple[str, ...]
+    writers: tuple[w.WriterWire, ...]
+    writers_dropped: tuple[w.WriterKeyWire, ...]
+
+
+_decoder = msgspec.msgpack.Decoder(_ManifestWire)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The object's bytes; equal manifests give equal bytes."""
+    changes, snapshot = manifest.changes, manifest.snapshot
+    body = _ManifestWire(
+        container=manifest.container,
+        number=manifest.number,
+        epoch=manifest.container_epoch,
+        nonce=manifest.nonce,
+        log_id=manifest.log.log_id,
+        log_closed=manifest.log.closed,
+        applied_sequence=manifest.applied_sequence,
+        snapshot=None if snapshot is None else _snapshot_to_wire(snapshot),
+        segments=tuple(
+            _SegmentChangeWire(
+                w.segment_to_wire(change.state),
+                w.extents_to_wire(change.added),
+                w.extents_to_wire(change.dropped),
+            )
+            for change in changes.segments
+        ),
+        tombstones=tuple(map(w.tombstone_to_wire, changes.tombstones)),
+        tombstones_dropped=changes.tombstones_dropped,
+        writers=tuple(
+            w.writer_to_wire(key, changes.writers[key]) for key in sorted(changes.writers)
+        ),
+        writers_dropped=tuple(w.WriterKeyWire(*key) for key in changes.writers_dropped),
+    )
+    return seal_envelope(MAGIC, FORMAT, msgspec.msgpack.encode(body))
+
+
+def _snapshot_to_wire(snapshot: SnapshotRef) -> _SnapshotWire:
+    return _SnapshotWire(snapshot.through, w.ref_to_wire(snapshot.index))
+
+
+def _snapshot_from_wire(wire: _SnapshotWire) -> SnapshotRef:
+    return SnapshotRef(wire.through, w.ref_from_wire(wire.index))
+
+
+def decode_manifest(data: bytes, container: int, number: int) -> Manifest:
+    """The manifest that was read under this container and number, verified.
+
+    Raises CorruptManifest (also if it says it is another one), FormatTooNew.
+    """
+    name = manifest_name(container, number)
+    body = open_envelope(data, MAGIC, FORMAT, name=name, damaged=CorruptManifest)
+    try:
+        found = _decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise CorruptManifest("the manifest has no sense", name=name) from error
+    if (found.container, found.number) != (container, number):
+        raise CorruptManifest(
+            "the manifest says it is another",
+            name=name, container=found.container, number=found.number,
+        )  # fmt: skip
+    return _from_wire(found)
+
+
+def _from_wire(found: _ManifestWire) -> Manifest:
+    snapshot = found.snapshot
+    return Manifest(
+        container=found.container,
+        number=found.number,
+        container_epoch=found.epoch,
+        nonce=found.nonce,
+        log=LogBinding(found.log_id, found.log_closed),
+        applied_sequence=found.applied_sequence,
+        snapshot=None if snapshot is None else _snapshot_from_wire(snapshot),
+        changes=Changes(
+            segments=tuple(
+                SegmentChange(
+                    w.segment_from_wire(change.state),
+                    w.extents_from_wire(change.added),
+                    w.extents_from_wire(change.dropped),
+                )
+                for change in found.segments
+            ),
+            tombstones=tuple(map(w.tombstone_from_wire, found.tombstones)),
+            tombstones_dropped=found.tombstones_dropped,
+            writers={
+                (entry.segment_number, entry.writer_id): entry.event_number
+                for entry in found.writers
+            },
+            writers_dropped=tuple(
+                (key.segment_number, key.writer_id) for key in found.writers_dropped
+            ),
+        ),
+    )

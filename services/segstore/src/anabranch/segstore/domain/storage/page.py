@@ -1,0 +1,152 @@
+"""Snapshot pages: the whole catalog in immutable pieces, and the index that names them.
+
+A page holds entries of one kind, ascending: segments by name (each with its extents),
+tombstones by name, or writer numbers by (segment number, writer id); writer numbers come and
+go fastest and so have pages of their own. A page is at most 1 MiB; unchanged pages are named
+again by the next index. Both are MessagePack in an envelope (`envelope.py`): ANPG, ANPX.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from anabranch.common.errors import CorruptManifest
+from anabranch.segstore.domain.container.state import (
+    Catalog,
+    ChunkRef,
+    SegmentState,
+    TieredExtent,
+    Tombstone,
+    WriterKey,
+)
+from anabranch.segstore.domain.storage import wire as w
+from anabranch.segstore.domain.storage.envelope import open_envelope, seal_envelope
+
+PAGE_MAGIC = b"ANPG"
+INDEX_MAGIC = b"ANPX"
+FORMAT = 1
+PAGE_SIZE_BYTES_MAX = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Entries of one kind; the other kinds are empty."""
+
+    segments: tuple[tuple[SegmentState, tuple[TieredExtent, ...]], ...] = ()
+    tombstones: tuple[Tombstone, ...] = ()
+    writers: Mapping[WriterKey, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PageIndex:
+    """The pages that together are the state after manifest `through`, at `applied_sequence`."""
+
+    container: int
+    through: int
+    applied_sequence: int
+    pages: tuple[ChunkRef, ...]
+
+
+class _PageSegmentWire(w.Entry, frozen=True):
+    state: w.SegmentWire
+    extents: tuple[w.ExtentWire, ...]
+    attributes: dict[str, bytes] = {}  # noqa: RUF012  reserved, empty in this format
+
+
+class _PageWire(msgspec.Struct, frozen=True):
+    segments: tuple[_PageSegmentWire, ...]
+    tombstones: tuple[w.TombstoneWire, ...]
+    writers: tuple[w.WriterWire, ...]
+
+
+class _IndexWire(msgspec.Struct, frozen=True):
+    container: int
+    through: int
+    applied_sequence: int
+    pages: tuple[w.RefWire, ...]
+
+
+_page_decoder = msgspec.msgpack.Decoder(_PageWire)
+_index_decoder = msgspec.msgpack.Decoder(_IndexWire)
+
+
+def encode_page(page: Page) -> bytes:
+    """The page's bytes, entries sorted. The caller keeps it within `PAGE_SIZE_BYTES_MAX`."""
+    body = _PageWire(
+        segments=tuple(
+            _PageSegmentWire(w.segment_to_wire(state), w.extents_to_wire(extents))
+            for state, extents in sorted(page.segments, key=lambda entry: entry[0].name)
+        ),
+        tombstones=tuple(
+            w.tombstone_to_wire(tombstone)
+            for tombstone in sorted(page.tombstones, key=lambda entry: entry.name)
+        ),
+        writers=tuple(w.writer_to_wire(key, page.writers[key]) for key in sorted(page.writers)),
+    )
+    data = seal_envelope(PAGE_MAGIC, FORMAT, msgspec.msgpack.encode(body))
+    assert len(data) <= PAGE_SIZE_BYTES_MAX
+    return data
+
+
+def decode_page(data: bytes, name: str) -> Page:
+    """A page read from the object `name`, verified. Raises CorruptManifest, FormatTooNew."""
+    body = open_envelope(data, PAGE_MAGIC, FORMAT, name=name, damaged=CorruptManifest)
+    try:
+        found = _page_decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise CorruptManifest("the page has no sense", name=name) from error
+    return Page(
+        segments=tuple(
+            (w.segment_from_wire(entry.state), w.extents_from_wire(entry.extents))
+            for entry in found.segments
+        ),
+        tombstones=tuple(map(w.tombstone_from_wire, found.tombstones)),
+        writers={
+            (entry.segment_number, entry.writer_id): entry.event_number for entry in found.writers
+        },
+    )
+
+
+def encode_index(index: PageIndex) -> bytes:
+    body = _IndexWire(
+        container=index.container,
+        through=index.through,
+        applied_sequence=index.applied_sequence,
+        pages=tuple(map(w.ref_to_wire, index.pages)),
+    )
+    return seal_envelope(INDEX_MAGIC, FORMAT, msgspec.msgpack.encode(body))
+
+
+def decode_index(data: bytes, name: str) -> PageIndex:
+    """A page index read from the object `name`, verified. Raises CorruptManifest, FormatTooNew."""
+    body = open_envelope(data, INDEX_MAGIC, FORMAT, name=name, damaged=CorruptManifest)
+    try:
+        found = _index_decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise CorruptManifest("the page index has no sense", name=name) from error
+    return PageIndex(
+        container=found.container,
+        through=found.through,
+        applied_sequence=found.applied_sequence,
+        pages=tuple(map(w.ref_from_wire, found.pages)),
+    )
+
+
+def catalog_of_pages(index: PageIndex, pages: Iterable[Page]) -> Catalog:
+    """The catalog that the pages of an index make up. Raises CorruptManifest on a repeated key."""
+    segments: dict[str, SegmentState] = {}
+    extents: dict[int, tuple[TieredExtent, ...]] = {}
+    tombstones: dict[str, Tombstone] = {}
+    writers: dict[WriterKey, int] = {}
+    count = 0
+    for page in pages:
+        count += len(page.segments) + len(page.tombstones) + len(page.writers)
+        for state, held in page.segments:
+            segments[state.name] = state
+            extents[state.number] = held
+        tombstones |= {tombstone.name: tombstone for tombstone in page.tombstones}
+        writers |= page.writers
+    if count != len(segments) + len(tombstones) + len(writers):
+        raise CorruptManifest("two pages of a snapshot hold the same key", through=index.through)
+    return Catalog(index.applied_sequence, segments, tombstones, writers, extents)

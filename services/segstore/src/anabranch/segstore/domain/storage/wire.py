@@ -1,0 +1,126 @@
+"""Shapes that manifests and pages share, as MessagePack arrays.
+
+Entries are arrays: compact, and a reader of this format ignores elements added at the end.
+Each has a pair of functions to and from the container's own values.
+"""
+
+import msgspec
+
+from anabranch.common.wire.messages import Stamp
+from anabranch.segstore.domain.container.state import (
+    ChunkRef,
+    SegmentState,
+    TieredExtent,
+    Tombstone,
+    WriterKey,
+)
+
+
+class Entry(msgspec.Struct, array_like=True, frozen=True):
+    """Base of all entries."""
+
+
+class RefWire(Entry, frozen=True):
+    name: str
+    offset: int
+    length: int
+    crc: int
+
+
+class ExtentWire(Entry, frozen=True):
+    start: int
+    ref: RefWire
+
+
+class SegmentWire(Entry, frozen=True):
+    name: str
+    number: int
+    incarnation: int
+    revision: int
+    start: int
+    length: int
+    event_count: int
+    sealed: bool
+
+
+class TombstoneWire(Entry, frozen=True):
+    name: str
+    incarnation: int
+    revision: int
+    sequence: int
+    deleted_ms: int
+
+
+class WriterWire(Entry, frozen=True):
+    segment_number: int
+    writer_id: bytes
+    event_number: int
+
+
+class WriterKeyWire(Entry, frozen=True):
+    segment_number: int
+    writer_id: bytes
+
+
+def ref_to_wire(ref: ChunkRef) -> RefWire:
+    return RefWire(ref.name, ref.offset, ref.length, ref.crc)
+
+
+def ref_from_wire(wire: RefWire) -> ChunkRef:
+    return ChunkRef(wire.name, wire.offset, wire.length, wire.crc)
+
+
+def extents_to_wire(extents: tuple[TieredExtent, ...]) -> tuple[ExtentWire, ...]:
+    return tuple(ExtentWire(extent.start, ref_to_wire(extent.ref)) for extent in extents)
+
+
+def extents_from_wire(wires: tuple[ExtentWire, ...]) -> tuple[TieredExtent, ...]:
+    return tuple(TieredExtent(wire.start, ref_from_wire(wire.ref)) for wire in wires)
+
+
+def segment_to_wire(state: SegmentState) -> SegmentWire:
+    return SegmentWire(
+        name=state.name,
+        number=state.number,
+        incarnation=state.stamp.incarnation,
+        revision=state.stamp.revision,
+        start=state.start,
+        length=state.length,
+        event_count=state.event_count,
+        sealed=state.sealed,
+    )
+
+
+def segment_from_wire(wire: SegmentWire) -> SegmentState:
+    return SegmentState(
+        name=wire.name,
+        number=wire.number,
+        stamp=Stamp(wire.incarnation, wire.revision),
+        start=wire.start,
+        length=wire.length,
+        event_count=wire.event_count,
+        sealed=wire.sealed,
+    )
+
+
+def tombstone_to_wire(tombstone: Tombstone) -> TombstoneWire:
+    return TombstoneWire(
+        name=tombstone.name,
+        incarnation=tombstone.stamp.incarnation,
+        revision=tombstone.stamp.revision,
+        sequence=tombstone.sequence,
+        deleted_ms=tombstone.deleted_ms,
+    )
+
+
+def tombstone_from_wire(wire: TombstoneWire) -> Tombstone:
+    return Tombstone(
+        name=wire.name,
+        stamp=Stamp(wire.incarnation, wire.revision),
+        sequence=wire.sequence,
+        deleted_ms=wire.deleted_ms,
+    )
+
+
+def writer_to_wire(key: WriterKey, event_number: int) -> WriterWire:
+    return WriterWire(key[0], key[1], event_number)

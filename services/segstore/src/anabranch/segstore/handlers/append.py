@@ -1,0 +1,59 @@
+"""Setups and appends of one connection.
+
+`AppendDesk` knows the connection's sessions by the numbers that the client chose. An append is
+a dictionary look-up and a call of the container; nothing waits here.
+"""
+
+from anabranch.common.errors import AnabranchError, Overloaded, SessionEnded
+from anabranch.common.wire.messages import Append, SetupAppend, failed
+from anabranch.segstore.shell.container import Container
+from anabranch.segstore.shell.sessions import AppendSession, Send
+from anabranch.segstore.shell.store import Store
+
+SESSIONS_MAX = 10_000
+
+
+class AppendDesk:
+    """The append sessions of one connection. `send` writes to it."""
+
+    def __init__(self, store: Store, send: Send) -> None:
+        self._store = store
+        self._send = send
+        self._sessions: dict[int, tuple[Container, AppendSession]] = {}
+
+    def setup(self, request_id: int, request: SetupAppend) -> None:
+        """SetupAppend → AppendSetup. A session that had the number is over in any case."""
+        self._end(request.session)
+        try:
+            if len(self._sessions) >= SESSIONS_MAX:
+                raise Overloaded("the connection has too many append sessions", limit=SESSIONS_MAX)
+            container = self._store.find(request.segment, request.container_epoch).container
+            session = container.setup(request, request_id, self._send)
+        except AnabranchError as error:
+            self._send(failed(error, request.session), request_id)
+            return
+        if session is not None:
+            self._sessions[request.session] = (container, session)
+
+    def append(self, request_id: int, request: Append, payload: bytes) -> None:
+        """Append → Appended."""
+        found = self._sessions.get(request.session)
+        try:
+            if found is None:
+                raise SessionEnded("the connection has no such append session")
+            container, session = found
+            container.append(session, request_id, request, payload)
+        except AnabranchError as error:
+            self._end(request.session)
+            self._send(failed(error, request.session), request_id)
+
+    def _end(self, number: int) -> None:
+        found = self._sessions.pop(number, None)
+        if found is not None:
+            container, session = found
+            container.end_session(session)
+
+    def close(self) -> None:
+        """The connection is gone."""
+        for number in tuple(self._sessions):
+            self._end(number)

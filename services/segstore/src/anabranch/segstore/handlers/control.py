@@ -1,0 +1,118 @@
+"""Control requests on segments: one function per message, the same for every door.
+
+Each finds the container and hands the request over; the answer comes through `deliver`, once
+everything it depended on is durable. What keeps a request from being decided at all (wrong
+store, container not open) is raised.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+
+from anabranch.common.errors import AnabranchError, DiskFailed, Unavailable
+from anabranch.common.wire.messages import (
+    CreateSegment,
+    DeleteSegment,
+    FlushContainer,
+    GetSegmentInfo,
+    LocateOffset,
+    Message,
+    SealSegment,
+    failed,
+)
+from anabranch.segstore.shell.read_index import InTierTwo
+from anabranch.segstore.shell.reader import locate_now, locate_tiered
+from anabranch.segstore.shell.replies import Deliver
+from anabranch.segstore.shell.store import OpenContainer, Store
+
+Spawn = Callable[[Coroutine[None, None, None]], None]
+"""Run work that must wait, in a task group that outlives the request."""
+
+TIER_TWO_DEADLINE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ControlDesk:
+    """What control requests need of the door they come through."""
+
+    store: Store
+    spawn: Spawn
+
+
+Handler = Callable[[ControlDesk, Message, Deliver], None]
+
+
+def handle_create(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
+    """CreateSegment → Done."""
+    assert isinstance(request, CreateSegment)
+    found = desk.store.find(request.segment, request.container_epoch)
+    found.container.create(request, deliver)
+
+
+def handle_seal(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
+    """SealSegment → Sealed."""
+    assert isinstance(request, SealSegment)
+    found = desk.store.find(request.segment, request.container_epoch)
+    found.container.seal(request, deliver)
+
+
+def handle_delete(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
+    """DeleteSegment → Done."""
+    assert isinstance(request, DeleteSegment)
+    found = desk.store.find(request.segment, request.container_epoch)
+    found.container.delete(request, deliver)
+
+
+def handle_info(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
+    """GetSegmentInfo → SegmentInfo."""
+    assert isinstance(request, GetSegmentInfo)
+    found = desk.store.find(request.segment, request.container_epoch)
+    found.container.info(request, deliver)
+
+
+def handle_locate(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
+    """LocateOffset → OffsetLocated."""
+    assert isinstance(request, LocateOffset)
+    found = desk.store.find(request.segment, request.container_epoch)
+    place = locate_now(found.container, request)
+    if isinstance(place, InTierTwo):
+        desk.spawn(_locate_tiered(found, request, place, deliver))
+    else:
+        deliver(place)
+
+
+async def _locate_tiered(
+    found: OpenContainer, request: LocateOffset, place: InTierTwo, deliver: Deliver
+) -> None:
+    try:
+        async with asyncio.timeout(TIER_TWO_DEADLINE_S):
+            deliver(await locate_tiered(found.tier_two, request, place))
+    except (AnabranchError, OSError, TimeoutError) as error:
+        deliver(failed(tier_two_error(error)))
+
+
+def handle_flush(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
+    """FlushContainer → Done."""
+    assert isinstance(request, FlushContainer)
+    found = desk.store.by_number(request.container)
+    found.container.check_serving()
+    found.flusher.request(deliver)
+
+
+def tier_two_error(error: AnabranchError | OSError | TimeoutError) -> AnabranchError:
+    """What to tell someone whose request failed in tier 2."""
+    if isinstance(error, AnabranchError):
+        return error
+    if isinstance(error, TimeoutError):
+        return Unavailable("tier 2 did not answer in time", seconds=TIER_TWO_DEADLINE_S)
+    return DiskFailed("reading stored bytes failed", cause=str(error))
+
+
+CONTROL: Mapping[type[Message], Handler] = {
+    CreateSegment: handle_create,
+    SealSegment: handle_seal,
+    DeleteSegment: handle_delete,
+    GetSegmentInfo: handle_info,
+    LocateOffset: handle_locate,
+    FlushContainer: handle_flush,
+}

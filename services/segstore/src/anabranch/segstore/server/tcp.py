@@ -1,0 +1,273 @@
+"""The TCP door: packets in, packets out, one protocol object per connection.
+
+    connected ──Hello──► serving ──► closed      (bad packet, idle, limit, client gone)
+
+Requests are handled as they are parsed, synchronously; answers are written when the containers
+deliver them. Reading from a client stops while the store is over its limits or the client does
+not take its answers. What cannot be trusted or served is told by a Failed packet before the
+connection is closed, so that no client waits in vain.
+"""
+
+import asyncio
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from anabranch.common.errors import (
+    AnabranchError,
+    BadPacket,
+    Invalid,
+    InvalidSetting,
+    Overloaded,
+    PortInUse,
+    Unavailable,
+    UnsupportedProtocol,
+)
+from anabranch.common.model.cluster import Endpoint
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.wire.messages import (
+    Append,
+    Hello,
+    KeepAlive,
+    Message,
+    ReadSegment,
+    SetupAppend,
+    decode_message,
+    encode_message,
+    failed,
+)
+from anabranch.common.wire.packet import (
+    PROTOCOL_VERSION,
+    PROTOCOL_VERSION_OLDEST,
+    Packet,
+    PacketParser,
+)
+from anabranch.segstore.handlers.append import AppendDesk
+from anabranch.segstore.handlers.control import CONTROL, ControlDesk, Spawn
+from anabranch.segstore.handlers.read import ReadDesk
+from anabranch.segstore.shell.store import Store
+from anabranch.segstore.shell.tail import CallLater
+from anabranch.segstore.shell.throttle import Throttle
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TcpLimits:
+    """Times in seconds, the write buffer in bytes."""
+
+    connections_max: int = 1000
+    hello_s: float = 10.0
+    idle_s: float = 90.0
+    keep_alive_s: float = 30.0
+    tick_s: float = 5.0
+    write_buffer_max: int = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the connections of a server share."""
+
+    store: Store
+    throttle: Throttle
+    clock: Clock
+    call_later: CallLater
+    spawn: Spawn
+    node_id: str
+    limits: TcpLimits
+
+
+class Connection(asyncio.Protocol):
+    """One client. All calls come from the event loop's thread."""
+
+    def __init__(self, served: Served, connections: "set[Connection]") -> None:
+        self._served = served
+        self._connections = connections
+        self._transport: asyncio.Transport | None = None
+        self._parser = PacketParser()
+        self._greeted = False
+        self._writing_paused = False
+        self._reading_paused = False
+        self._waits_for_store = False
+        now = served.clock.monotonic()
+        self._connected_at = self._received_at = self._sent_at = now
+        self._cancel_tick: Callable[[], None] | None = None
+        self._appends = AppendDesk(served.store, self.send)
+        self._reads = ReadDesk(served.store, self.send, served.spawn)
+        self._control = ControlDesk(served.store, served.spawn)
+
+    # --- the transport's calls ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        limits = self._served.limits
+        transport.set_write_buffer_limits(high=limits.write_buffer_max)
+        if len(self._connections) >= limits.connections_max:
+            error = Overloaded("the store has too many connections", limit=limits.connections_max)
+            self.refuse(error)
+            return
+        self._connections.add(self)
+        self.send(Hello(node_id=self._served.node_id), 0)
+        self._cancel_tick = self._served.call_later(limits.tick_s, self._tick)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._transport = None
+        self._connections.discard(self)
+        if self._cancel_tick is not None:
+            self._cancel_tick()
+        self._appends.close()
+        self._reads.close()
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        self._received_at = self._served.clock.monotonic()
+        try:
+            for packet in self._parser.feed(data):
+                if self._transport is None or self._transport.is_closing():
+                    return
+                self._handle(packet)
+        except Invalid as error:
+            self.refuse(error)
+        self._adjust_reading()
+
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`: the client does not take its answers."""
+        self._writing_paused = True
+        self._reads.pause()
+        self._adjust_reading()
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self._writing_paused = False
+        self._reads.resume()
+        self._adjust_reading()
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def _handle(self, packet: Packet) -> None:
+        message = decode_message(packet)
+        if not self._greeted:
+            self._greet(message)
+        elif isinstance(message, Append):
+            self._appends.append(packet.request_id, message, packet.payload)
+        elif isinstance(message, SetupAppend):
+            self._appends.setup(packet.request_id, message)
+        elif not isinstance(message, KeepAlive):
+            self._handle_request(packet.request_id, message)
+
+    def _handle_request(self, request_id: int, message: Message) -> None:
+        handler = CONTROL.get(type(message))
+        try:
+            if isinstance(message, ReadSegment):
+                self._reads.submit(request_id, message)
+            elif handler is not None:
+                handler(self._control, message, lambda reply: self.send(reply, request_id))
+            else:
+                raise BadPacket("a packet is no request", kind=type(message).__name__)
+        except BadPacket:
+            raise
+        except AnabranchError as error:
+            self.send(failed(error), request_id)
+
+    def _greet(self, message: Message) -> None:
+        if not isinstance(message, Hello):
+            raise BadPacket("the first packet is not a hello", kind=type(message).__name__)
+        if message.low > PROTOCOL_VERSION or message.high < PROTOCOL_VERSION_OLDEST:
+            raise UnsupportedProtocol(
+                "client and store share no protocol version",
+                client_low=message.low,
+                client_high=message.high,
+                store_low=PROTOCOL_VERSION_OLDEST,
+                store_high=PROTOCOL_VERSION,
+            )
+        self._greeted = True
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def send(self, message: Message, request_id: int, payload: bytes = b"") -> None:
+        """Write a packet; nothing happens once the connection is gone."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._sent_at = self._served.clock.monotonic()
+        transport.writelines(encode_message(message, request_id, payload))
+
+    def refuse(self, error: AnabranchError) -> None:
+        """Tell the client why, and close."""
+        self.send(failed(error), 0)
+        if self._transport is not None:
+            self._transport.close()
+
+    def _adjust_reading(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        throttle = self._served.throttle
+        if throttle.paused and not self._waits_for_store:
+            self._waits_for_store = True
+            throttle.when_open(self._store_is_open)
+        pause = self._writing_paused or self._waits_for_store
+        if pause and not self._reading_paused:
+            transport.pause_reading()
+        elif self._reading_paused and not pause:
+            transport.resume_reading()
+        self._reading_paused = pause
+
+    def _store_is_open(self) -> None:
+        self._waits_for_store = False
+        self._received_at = self._served.clock.monotonic()
+        self._adjust_reading()
+
+    def _tick(self) -> None:
+        if self._transport is None:
+            return
+        limits, now = self._served.limits, self._served.clock.monotonic()
+        self._cancel_tick = self._served.call_later(limits.tick_s, self._tick)
+        if not self._greeted and now - self._connected_at > limits.hello_s:
+            self.refuse(BadPacket("no hello came in time", seconds=limits.hello_s))
+        elif now - self._received_at > limits.idle_s and not self._waits_for_store:
+            _log.info("an idle connection is closed", seconds=limits.idle_s)
+            self._transport.abort()
+        elif now - self._sent_at > limits.keep_alive_s:
+            self.send(KeepAlive(), 0)
+
+
+class TcpServer:
+    """Listens, and ends what it accepted."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._connections: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> Endpoint:
+        """Listen; port 0 takes any free one. Raises PortInUse, InvalidSetting."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: Connection(self._served, self._connections), host, port
+            )
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise PortInUse("the port is taken", host=host, port=port) from error
+            raise InvalidSetting(
+                "the store cannot listen there", host=host, port=port, cause=str(error)
+            ) from error
+        bound = self._server.sockets[0].getsockname()
+        return Endpoint(host, bound[1])
+
+    def stop_accepting(self) -> None:
+        """No new connections; those that are open go on."""
+        if self._server is not None:
+            self._server.close()
+
+    def close(self) -> None:
+        """Tell every client that the store stops, and close."""
+        self.stop_accepting()
+        for connection in tuple(self._connections):
+            connection.refuse(Unavailable("the store stops"))

@@ -1,0 +1,152 @@
+"""A container's applied state: what is durable, where its bytes are, what tier 2 lacks.
+
+Moves by `apply`, one durable operation after another, whether they come back from the journal
+while serving or from its replay at open. Remembers what changed since the last flush, which is
+what a `ContainerCut` is made of.
+"""
+
+from collections.abc import Sequence
+
+from anabranch.segstore.domain.container.evolve import SegmentMap, map_of_catalog
+from anabranch.segstore.domain.container.operations import (
+    APPEND_OVERHEAD_SIZE_BYTES,
+    AppendOperation,
+    CreateOperation,
+    DeleteOperation,
+    Operation,
+)
+from anabranch.segstore.domain.container.state import (
+    Catalog,
+    ContainerCut,
+    SegmentCut,
+    SegmentState,
+    Tombstone,
+    WriterKey,
+)
+from anabranch.segstore.ports import LogAddress, TieredExtents
+from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.read_index import ReadIndex
+
+
+class Changes:
+    """What changed since a flush."""
+
+    __slots__ = ("names", "numbers", "writers")
+
+    def __init__(self) -> None:
+        self.numbers: set[int] = set()
+        self.names: set[str] = set()
+        self.writers: set[WriterKey] = set()
+
+    def add(self, other: "Changes") -> None:
+        """Take over another's changes."""
+        self.numbers |= other.numbers
+        self.names |= other.names
+        self.writers |= other.writers
+
+
+class Applied:
+    """State, index and changes of one container."""
+
+    def __init__(self, catalog: Catalog, cache: Cache) -> None:
+        self.state: SegmentMap = map_of_catalog(catalog)
+        self.index = ReadIndex(cache)
+        self.flushed_sequence = catalog.applied_sequence
+        self.untiered = 0
+        """Bytes that only the journal holds."""
+        self._changes = Changes()
+        self._flushing: Changes | None = None
+        self._touched: set[int] = set()
+        for state in catalog.segments.values():
+            self.index.open_segment(state.number, catalog.extents.get(state.number, ()))
+
+    def apply(
+        self, sequence: int, operation: Operation, address: LogAddress, frame_offset: int
+    ) -> None:
+        """One operation is durable, at `frame_offset` of the frame at `address`."""
+        before = self._number_before(operation)
+        after = self.state.apply(sequence, operation)
+        if isinstance(operation, AppendOperation):
+            assert isinstance(after, SegmentState)
+            payload_at = frame_offset + APPEND_OVERHEAD_SIZE_BYTES
+            self.index.add_append(operation, after.event_count, address, payload_at)
+            self.untiered += len(operation.payload)
+            self._changes.numbers.add(operation.number)
+            self._changes.writers.add((operation.number, operation.writer_id))
+        elif isinstance(operation, CreateOperation):
+            self.index.open_segment(sequence)
+            self._changes.numbers.add(sequence)
+        elif isinstance(operation, DeleteOperation):
+            self._changes.names.add(operation.segment)
+            if before is not None:
+                flushing = self._flushing is not None
+                self.untiered -= self.index.remove(before, keep_for_flush=flushing)
+        elif before is not None:
+            self._changes.numbers.add(before)
+        if before is not None:
+            self._touched.add(before)
+
+    def _number_before(self, operation: Operation) -> int | None:
+        if isinstance(operation, AppendOperation):
+            return operation.number
+        known = self.state.known(operation.segment)
+        return known.number if isinstance(known, SegmentState) else None
+
+    def end_frame(self) -> set[int]:
+        """A frame's operations are all applied. Returns the numbers of the segments touched."""
+        self.index.end_frame()
+        touched, self._touched = self._touched, set()
+        return touched
+
+    # --- flushing -----------------------------------------------------------------------------
+
+    @property
+    def changed(self) -> bool:
+        """Whether a flush would have anything to record."""
+        return self.state.sequence > self.flushed_sequence
+
+    def begin_flush(self) -> ContainerCut:
+        """The cut at the present sequence; `end_flush` follows, with its outcome."""
+        assert self._flushing is None
+        changes = self._flushing = self._changes
+        self._changes = Changes()
+        living = (self.state.living(number) for number in sorted(changes.numbers))
+        known = (self.state.known(name) for name in sorted(changes.names))
+        return ContainerCut(
+            after_sequence=self.flushed_sequence,
+            sequence=self.state.sequence,
+            segments=tuple(self._cut(state) for state in living if state is not None),
+            tombstones=tuple(found for found in known if isinstance(found, Tombstone)),
+            writers={
+                (number, writer_id): self.state.last_event_number(number, writer_id)
+                for number, writer_id in sorted(changes.writers)
+                if number in self.state.names
+            },
+        )
+
+    def _cut(self, state: SegmentState) -> SegmentCut:
+        index = self.index.get(state.number)
+        assert index is not None
+        return SegmentCut(state, index.tiered_length, index.marks())
+
+    def end_flush(self, cut: ContainerCut, tiered: Sequence[TieredExtents] | None) -> int:
+        """The flush of `cut` ended: with these extents, or None if it failed.
+
+        Returns how many bytes are no longer un-tiered.
+        """
+        changes, self._flushing = self._flushing, None
+        assert changes is not None
+        moved = 0
+        if tiered is None:
+            self._changes.add(changes)
+        else:
+            self.flushed_sequence = cut.sequence
+            for found in tiered:
+                index = self.index.get(found.segment_number)
+                if index is not None:
+                    before = index.tiered_length
+                    index.add_tiered(found.extents)
+                    moved += index.tiered_length - before
+        self.untiered -= moved
+        self.index.end_flush()
+        return moved

@@ -1,0 +1,351 @@
+"""A segment container under one container epoch: a state machine over one durable log.
+
+    request ──decide──► operation ──► pending state, queue ──take_frame──► journal
+                                                                              │ synced
+    replies ◄── reply gate ◄── wake tails ◄── index ◄── evolve ◄── frame_durable
+
+`decide` runs against the *pending* state, so pipelined requests see each other; `applied` holds
+only what is durable, and reads see nothing else. Between a request and its answer there are no
+tasks or futures, only these calls on the event loop's thread. When the log fails or a newer
+owner shows up, the container ends: everyone waiting is told, nothing more is acknowledged.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anabranch.common.errors import AnabranchError, SessionEnded, Unavailable
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.wire.messages import (
+    Append,
+    AppendSetup,
+    CreateSegment,
+    DeleteSegment,
+    Done,
+    GetSegmentInfo,
+    Message,
+    Sealed,
+    SealSegment,
+    SegmentInfo,
+    SetupAppend,
+    failed,
+)
+from anabranch.segstore.domain.container.decide import (
+    Duplicate,
+    NoChange,
+    decide_append,
+    decide_create,
+    decide_delete,
+    decide_seal,
+    decide_setup,
+    not_found,
+)
+from anabranch.segstore.domain.container.operations import (
+    ControlOperation,
+    Operation,
+    decode_operations,
+    encode_operation,
+)
+from anabranch.segstore.domain.container.state import Catalog, SegmentState
+from anabranch.segstore.ports import Buffer, ContainerLog, FrameContents, LogAddress, ReplayedFrame
+from anabranch.segstore.shell.applied import Applied
+from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.replies import Deliver, HeldAck, HeldReply, ReplyGate
+from anabranch.segstore.shell.sessions import AppendSession, LiveSessions, Send
+from anabranch.segstore.shell.tail import CallLater, TailWaiters
+from anabranch.segstore.shell.throttle import Throttle
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the containers of one store share."""
+
+    clock: Clock
+    cache: Cache
+    throttle: Throttle
+    call_later: CallLater
+
+
+class _Pending:
+    """An operation between its decision and its sync."""
+
+    __slots__ = ("buffers", "operation", "sequence", "size")
+
+    def __init__(self, sequence: int, operation: Operation) -> None:
+        self.sequence = sequence
+        self.operation = operation
+        self.buffers = encode_operation(sequence, operation)
+        self.size = sum(map(len, self.buffers))
+
+
+class Container:
+    """Implements `ports.FrameSource`. Serves from `serve` until `fail`."""
+
+    def __init__(
+        self, container: int, container_epoch: int, catalog: Catalog, around: Surroundings
+    ) -> None:
+        self.container = container
+        self.container_epoch = container_epoch
+        self.applied = Applied(catalog, around.cache)
+        self.failure: AnabranchError | None = None
+        self.log_failure = False
+        """Whether it was the log that ended the container."""
+        self.on_ended: Callable[[], None] = _nothing
+        self.on_applied: Callable[[], None] = _nothing
+        self._around = around
+        self._throttle = around.throttle
+        self._pending = self.applied.state
+        self._queue: deque[_Pending] = deque()
+        self._taken: deque[list[_Pending]] = deque()
+        self._gate = ReplyGate(around.throttle)
+        self._sessions = LiveSessions()
+        self.tails = TailWaiters(around.call_later)
+        self._log: ContainerLog | None = None
+        self._closing = False
+
+    # --- opening and ending -------------------------------------------------------------------
+
+    def replay(self, frame: ReplayedFrame) -> None:
+        """Apply a frame found in the log; what the catalog holds already is passed over.
+
+        Raises CorruptJournal, FormatTooNew.
+        """
+        untiered = self.applied.untiered
+        for found in decode_operations(frame.payload, frame.first_sequence):
+            if found.sequence > self.applied.state.sequence:
+                self.applied.apply(found.sequence, found.operation, frame.address, found.at)
+        self.applied.end_frame()
+        self._throttle.add_untiered(self.applied.untiered - untiered)
+
+    def serve(self, log: ContainerLog) -> None:
+        """Recovery is complete: requests may come."""
+        self._log = log
+        self._pending = self.applied.state.copy()
+        self._gate.start(self._pending.sequence)
+
+    @property
+    def log(self) -> ContainerLog:
+        assert self._log is not None
+        return self._log
+
+    def check_serving(self) -> None:
+        """Raises Unavailable unless requests may come."""
+        if self.failure is not None or self._closing or self._log is None:
+            raise Unavailable("the container does not serve", container=self.container)
+
+    def stop_accepting(self) -> None:
+        """Refuse new requests; what was accepted goes on to the journal."""
+        self._closing = True
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits for the journal."""
+        return not self._queue and not self._taken
+
+    def fail(self, error: AnabranchError) -> None:
+        """End the container: everyone waiting is told, nothing more is acknowledged.
+
+        What was pending may or may not be durable; all requests are safe to repeat.
+        """
+        if self.failure is not None:
+            return
+        self.failure = error
+        if self._log is not None:
+            self._log.close()
+        told = Unavailable(
+            "the container stopped before the request was known to be durable",
+            remedy="locate the segment again and repeat the request; repeating is safe",
+            container=self.container,
+            reason=error.code,
+        )
+        waiting = sum(item.size for item in self._queue)
+        waiting += sum(item.size for frame in self._taken for item in frame)
+        self._queue.clear()
+        self._taken.clear()
+        self._sessions.end_all()
+        self._gate.fail(told)
+        self._throttle.forget_pending(waiting)
+        self._throttle.add_untiered(-self.applied.untiered)
+        self._throttle.tier_two_failing(self.container, failing=False)
+        self.tails.wake_all()
+        self.applied.index.clear()
+        self.on_ended()
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def create(self, request: CreateSegment, deliver: Deliver) -> None:
+        """→ Done."""
+        self._control(deliver, lambda: self._create(request))
+
+    def seal(self, request: SealSegment, deliver: Deliver) -> None:
+        """→ Sealed."""
+        self._control(deliver, lambda: self._seal(request))
+
+    def delete(self, request: DeleteSegment, deliver: Deliver) -> None:
+        """→ Done."""
+        self._control(deliver, lambda: self._delete(request))
+
+    def info(self, request: GetSegmentInfo, deliver: Deliver) -> None:
+        """→ SegmentInfo, of the pending state, held until that is durable."""
+        self._control(deliver, lambda: self._info(request.segment))
+
+    def _control(self, deliver: Deliver, perform: Callable[[], Message]) -> None:
+        """Answer with what `perform` returns or raises, once that is durable."""
+        self.check_serving()
+        try:
+            message = perform()
+        except AnabranchError as error:
+            message = failed(error)
+        self._gate.hold(HeldReply(self._pending.sequence, deliver, message))
+
+    def _create(self, request: CreateSegment) -> Message:
+        known = self._pending.known(request.segment)
+        now_ms = self._around.clock.now_ms()
+        self._perform(decide_create(known, request.segment, request.stamp, now_ms))
+        return Done()
+
+    def _seal(self, request: SealSegment) -> Message:
+        known = self._pending.known(request.segment)
+        now_ms = self._around.clock.now_ms()
+        self._perform(decide_seal(known, request.segment, request.stamp, now_ms))
+        assert isinstance(known, SegmentState)
+        return Sealed(length=known.length)
+
+    def _delete(self, request: DeleteSegment) -> Message:
+        known = self._pending.known(request.segment)
+        now_ms = self._around.clock.now_ms()
+        self._perform(decide_delete(known, request.segment, request.stamp, now_ms))
+        return Done()
+
+    def _info(self, segment: str) -> Message:
+        state = self._pending.known(segment)
+        if not isinstance(state, SegmentState):
+            raise not_found(segment)
+        index = self.applied.index.get(state.number)
+        return SegmentInfo(
+            segment=segment,
+            start=state.start,
+            length=state.length,
+            tiered_length=index.tiered_length if index is not None else 0,
+            sealed=state.sealed,
+            event_count=state.event_count,
+            container=self.container,
+            container_epoch=self.container_epoch,
+        )
+
+    def _perform(self, decision: ControlOperation | NoChange) -> None:
+        if not isinstance(decision, NoChange):
+            self._enqueue(decision)
+
+    def setup(self, request: SetupAppend, request_id: int, send: Send) -> AppendSession | None:
+        """Open an append session → AppendSetup, or None and a Failed reply.
+
+        An older session of the same writer and segment is over from now on.
+        """
+        self.check_serving()
+        known = self._pending.known(request.segment)
+        try:
+            state = decide_setup(known, request.segment, request.writer_id)
+        except AnabranchError as error:
+            self._answer(failed(error, request.session), request_id, send)
+            return None
+        session = AppendSession(
+            request.session, request.segment, state.number, request.writer_id, send
+        )
+        self._sessions.begin(session)
+        last = self._pending.last_event_number(state.number, request.writer_id)
+        reply = AppendSetup(session=request.session, last_event_number=last, sealed=state.sealed)
+        self._answer(reply, request_id, send)
+        return session
+
+    def _answer(self, message: Message, request_id: int, send: Send) -> None:
+        barrier = self._pending.sequence
+        self._gate.hold(HeldReply(barrier, lambda told: send(told, request_id), message))
+
+    def append(
+        self, session: AppendSession, request_id: int, request: Append, payload: bytes
+    ) -> None:
+        """→ Appended, cumulative; a refusal ends the session."""
+        self.check_serving()
+        try:
+            length = self._append(session, request, payload)
+        except AnabranchError as error:
+            self._sessions.end(session)
+            self._answer(failed(error, session.session), request_id, session.send)
+            return
+        last = request.first_event_number + request.count - 1
+        self._gate.hold(HeldAck(self._pending.sequence, session, request_id, last, length))
+
+    def _append(self, session: AppendSession, request: Append, payload: bytes) -> int:
+        """Returns the segment's length after the append."""
+        if not session.alive:
+            raise SessionEnded("the append session is over", segment=session.segment)
+        state = self._pending.living(session.number)
+        if state is None:
+            raise not_found(session.segment)
+        last = self._pending.last_event_number(session.number, session.writer_id)
+        decision = decide_append(
+            state, last, session.writer_id, request, payload,
+            now_ms=self._around.clock.now_ms(),
+        )  # fmt: skip
+        if isinstance(decision, Duplicate):
+            return state.length
+        self._enqueue(decision)
+        return state.length + len(payload)
+
+    def end_session(self, session: AppendSession) -> None:
+        """The session's connection is gone."""
+        self._sessions.end(session)
+
+    def _enqueue(self, operation: Operation) -> None:
+        """Give the operation its sequence number. Raises Overloaded; then nothing happened."""
+        pending = _Pending(self._pending.sequence + 1, operation)
+        self._throttle.admit(pending.size)
+        self._pending.apply(pending.sequence, operation)
+        self._queue.append(pending)
+        self.log.ready()
+
+    # --- the log ------------------------------------------------------------------------------
+
+    def take_frame(self, size_max: int) -> FrameContents | None:
+        """See `ports.FrameSource`."""
+        if not self._queue:
+            return None
+        items: list[_Pending] = []
+        payload: list[Buffer] = []
+        size = 0
+        while self._queue and (not items or size + self._queue[0].size <= size_max):
+            item = self._queue.popleft()
+            items.append(item)
+            payload += item.buffers
+            size += item.size
+        self._taken.append(items)
+        return FrameContents(items[0].sequence, len(items), payload, size)
+
+    def frame_durable(self, contents: FrameContents, address: LogAddress) -> None:
+        """See `ports.FrameSource`: evolve, index, wake, answer, in this order."""
+        if self.failure is not None:
+            return
+        items = self._taken.popleft()
+        assert items[0].sequence == contents.first_sequence
+        untiered = self.applied.untiered
+        at = 0
+        for item in items:
+            self.applied.apply(item.sequence, item.operation, address, at)
+            at += item.size
+        touched = self.applied.end_frame()
+        self._throttle.add_untiered(self.applied.untiered - untiered)
+        self._throttle.forget_pending(contents.size)
+        self._gate.release(items[-1].sequence)
+        for number in touched:
+            self.tails.wake(number)
+        self.on_applied()
+
+    def log_failed(self, error: AnabranchError) -> None:
+        """See `ports.FrameSource`."""
+        self.log_failure = True
+        self.fail(error)
+
+
+def _nothing() -> None:
+    return

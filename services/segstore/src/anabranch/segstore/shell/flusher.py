@@ -1,0 +1,212 @@
+"""When and how a container moves its tail to tier 2.
+
+Wakes when enough bytes are un-tiered, when the oldest unrecorded change is old enough, or on
+request; at most once a second. A flush cuts at the applied sequence S, lets tier 2 make
+everything up to S durable, then moves the extents in the index and releases the log, in this
+order: the journal is not let go before the manifest is durable and no successor was seen.
+
+Safe to repeat: a flush that failed in between leaves only unreferenced objects, and its changes
+are part of the next cut. A failing tier 2 costs nothing but journal space until the store's
+un-tiered limit; a newer owner ends the container.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+
+from anabranch.common.errors import AnabranchError, DiskFailed, Unavailable
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.wire.messages import Done, failed
+from anabranch.segstore.ports import TierTwo
+from anabranch.segstore.shell.container import Container
+from anabranch.segstore.shell.replies import Deliver
+from anabranch.segstore.shell.tail import CallLater
+from anabranch.segstore.shell.throttle import Throttle
+
+BACK_OFF_S_MIN = 0.5
+BACK_OFF_S_MAX = 30.0
+REQUEST_DEADLINE_S = 60.0
+_SLICE_SIZE_BYTES = 4 * 1024 * 1024
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushLimits:
+    """`bytes_max` un-tiered bytes or `age_s_max` seconds, whichever comes first."""
+
+    bytes_max: int = 64 * 1024 * 1024
+    age_s_max: float = 30.0
+    interval_s_min: float = 1.0
+
+
+class FlushRequest:
+    """Someone waits for everything up to `sequence`."""
+
+    __slots__ = ("cancel_timer", "deliver", "sequence")
+
+    def __init__(self, sequence: int, deliver: Deliver) -> None:
+        self.sequence = sequence
+        self.deliver = deliver
+        self.cancel_timer = _nothing
+
+
+def back_off_s(failures: int) -> float:
+    """Seconds to wait after the `failures`-th failure in a row (from 1)."""
+    return min(BACK_OFF_S_MAX, BACK_OFF_S_MIN * 2.0 ** min(failures - 1, 16))
+
+
+class Flusher:
+    """The flush loop of one open container."""
+
+    def __init__(
+        self,
+        container: Container,
+        tier_two: TierTwo,
+        *,
+        clock: Clock,
+        throttle: Throttle,
+        call_later: CallLater,
+        limits: FlushLimits,
+    ) -> None:
+        self._container = container
+        self._tier_two = tier_two
+        self._clock = clock
+        self._throttle = throttle
+        self._call_later = call_later
+        self._limits = limits
+        self._requests: list[FlushRequest] = []
+        self._wanted = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._cancel_age = _nothing
+        self._aging = False
+        container.on_applied = self.notice_applied
+
+    # --- being told ---------------------------------------------------------------------------
+
+    def notice_applied(self) -> None:
+        """The container applied a frame."""
+        if not self._aging:
+            self._aging = True
+            self._cancel_age = self._call_later(self._limits.age_s_max, self._wanted.set)
+        untiered = self._container.applied.untiered
+        if untiered >= self._limits.bytes_max or (untiered and self._throttle.flush_wanted):
+            self._wanted.set()
+
+    def request(self, deliver: Deliver) -> None:
+        """Flush everything acknowledged so far → Done, or Unavailable after a deadline."""
+        request = FlushRequest(self._container.applied.state.sequence, deliver)
+        request.cancel_timer = self._call_later(REQUEST_DEADLINE_S, lambda: self._give_up(request))
+        self._requests.append(request)
+        self._wanted.set()
+
+    def _give_up(self, request: FlushRequest) -> None:
+        self._requests.remove(request)
+        error = Unavailable("the flush did not end in time; it goes on", seconds=REQUEST_DEADLINE_S)
+        request.deliver(failed(error))
+
+    def stop(self) -> None:
+        """The container ended: who waits is told, and `run` ends."""
+        self._cancel_age()
+        self._ended.set()
+        self._wanted.set()
+        requests, self._requests = self._requests, []
+        for request in requests:
+            request.cancel_timer()
+            request.deliver(failed(Unavailable("the container ended before the flush did")))
+
+    # --- flushing -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Flush whenever it is due, until the container ends: what ended it is raised."""
+        failures = 0
+        if self._container.applied.changed:
+            self.notice_applied()
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            self._check_alive()
+            pause_s = self._limits.interval_s_min
+            try:
+                await self.flush()
+                failures = 0
+            except (DiskFailed, Unavailable) as error:
+                self._check_alive()
+                failures += 1
+                self._report(error, failures)
+                pause_s = back_off_s(failures)
+                self._wanted.set()
+            await self._pause(pause_s)
+
+    def _check_alive(self) -> None:
+        if self._container.failure is not None:
+            raise self._container.failure
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, unless the container ends meanwhile."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
+
+    def _report(self, error: AnabranchError, failures: int) -> None:
+        self._throttle.tier_two_failing(self._container.container, failing=True)
+        _log.warning(
+            "flushing to tier 2 failed, trying again",
+            container=self._container.container,
+            failures=failures,
+            error=str(error),
+            remedy=error.remedy,
+        )
+
+    async def flush(self) -> None:
+        """Move everything applied so far; nothing changed is success at once.
+
+        Raises Deposed, DiskFailed and what else `TierTwo.flush` raises; the changes are then
+        part of the next flush.
+        """
+        container = self._container
+        applied = container.applied
+        if applied.changed:
+            self._cancel_age()
+            self._aging = False
+            cut = applied.begin_flush()
+            tiered = None
+            try:
+                tiered = await self._tier_two.flush(cut, self._fetch)
+            finally:
+                if container.failure is None:
+                    self._throttle.add_untiered(-applied.end_flush(cut, tiered))
+            self._check_alive()
+            container.log.release(cut.sequence)
+            if applied.changed:
+                self.notice_applied()
+        self._throttle.tier_two_failing(container.container, failing=False)
+        self._answer()
+
+    async def _fetch(self, number: int, offset: int, length: int) -> bytes:
+        """See `ports.FetchRange`; lets other work run every few megabytes."""
+        parts: list[bytes] = []
+        end = offset + length
+        while offset < end:
+            self._check_alive()
+            index = self._container.applied.index.for_flush(number)
+            upto = min(end, offset + _SLICE_SIZE_BYTES)
+            parts.append(index.fetch(offset, upto, self._container.log.read))
+            offset = upto
+            if offset < end:
+                await self._clock.sleep(0)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _answer(self) -> None:
+        flushed = self._container.applied.flushed_sequence
+        ready = [request for request in self._requests if request.sequence <= flushed]
+        self._requests = [request for request in self._requests if request.sequence > flushed]
+        for request in ready:
+            request.cancel_timer()
+            request.deliver(Done())
+
+
+def _nothing() -> None:
+    return

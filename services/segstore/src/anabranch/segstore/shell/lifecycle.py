@@ -1,0 +1,223 @@
+"""From an assignment to an open container, and back again when it fails.
+
+Opening, in this order, because each step fences or proves what the next relies on:
+
+    1. take the next container epoch on the placement (compare-and-set, at every open)
+    2. create the log in the journal's list, if the placement and the journal know none
+    3. open tier 2: its fence manifest deposes older owners, its catalog is the state
+    4. open the log under the epoch and replay what came after the catalog
+    5. report OPEN with the log id, then serve
+
+    assigned ──open──► open ──failure──► restart after a pause ──► open …
+        │                                       │ after five in a row
+        └──corruption, log or tier 2 not here───┴──► offline, reported by name
+
+A failure of the journal ends the whole store: what it did with unsynced bytes is not known.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from anabranch.common.errors import (
+    AnabranchError,
+    Corrupt,
+    Deposed,
+    LogNotHere,
+    OutcomeUnknown,
+    TierTwoNotHere,
+    Unavailable,
+    WrongHost,
+)
+from anabranch.common.model.cluster import Placement
+from anabranch.common.runtime.ids import IdSource
+from anabranch.segstore.ports import DurableDataLog, OpenTierTwo
+from anabranch.segstore.shell.container import Container, Surroundings
+from anabranch.segstore.shell.flusher import Flusher, FlushLimits, back_off_s
+from anabranch.segstore.shell.placements import Placements
+from anabranch.segstore.shell.store import OpenContainer, Store
+
+RESTARTS_MAX = 5
+SERVED_WELL_S = 60.0
+"""A container that served this long starts counting its failures anew."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Open again after a pause; `restarts` failures in a row so far."""
+
+    restarts: int
+    pause_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """Stay closed until an operator or a new start of the process."""
+
+    restarts: int
+
+
+def after_failure(error: AnabranchError, restarts: int, served_s: float) -> Restart | Offline:
+    """What follows the end of a container that had failed `restarts` times in a row before."""
+    if isinstance(error, Corrupt | LogNotHere | TierTwoNotHere):
+        return Offline(restarts)
+    failures = 1 if served_s >= SERVED_WELL_S else restarts + 1
+    if failures > RESTARTS_MAX:
+        return Offline(restarts)
+    return Restart(failures, back_off_s(failures))
+
+
+@dataclass(frozen=True, slots=True)
+class Tiers:
+    """Where a container's state of record is."""
+
+    log: DurableDataLog
+    open_tier_two: OpenTierTwo
+    placements: Placements
+    ids: IdSource
+
+
+async def open_container(
+    placement: Placement, tiers: Tiers, around: Surroundings, limits: FlushLimits
+) -> OpenContainer:
+    """Steps 2 to 4, under the epoch of `placement`; the container does not serve yet.
+
+    Raises LogNotHere, TierTwoNotHere, Deposed, Corrupt errors, DiskFailed, Unavailable.
+    """
+    container = placement.container
+    log_id = placement.log_id or tiers.log.logs().get(container) or tiers.ids.new_id()
+    if not placement.log_id:
+        tiers.log.create_log(container, log_id)
+    elif tiers.log.logs().get(container) != log_id:
+        raise LogNotHere(
+            "the container's log is not in this store's journal",
+            container=container,
+            log_id=log_id,
+        )
+    tier_two = await tiers.open_tier_two(
+        container, placement.container_epoch, log_id, new_log=not placement.log_id
+    )
+    opened = Container(container, placement.container_epoch, tier_two.catalog, around)
+    try:
+        log = tiers.log.open_log(container, log_id, placement.container_epoch, opened)
+        for frame in log.replay(tier_two.catalog.applied_sequence):
+            opened.replay(frame)
+            await around.clock.sleep(0)
+        opened.serve(log)
+    except AnabranchError as error:
+        opened.fail(error)
+        raise
+    flusher = Flusher(
+        opened,
+        tier_two,
+        clock=around.clock,
+        throttle=around.throttle,
+        call_later=around.call_later,
+        limits=limits,
+    )
+    return OpenContainer(opened, tier_two, flusher)
+
+
+class ContainerKeeper:
+    """Keeps one container open for as long as it is assigned here."""
+
+    def __init__(
+        self,
+        container: int,
+        *,
+        store: Store,
+        tiers: Tiers,
+        around: Surroundings,
+        limits: FlushLimits,
+        store_failed: Callable[[AnabranchError], None],
+    ) -> None:
+        self._container = container
+        self._store = store
+        self._tiers = tiers
+        self._around = around
+        self._limits = limits
+        self._store_failed = store_failed
+        self._restarts = 0
+        self._taken: Placement | None = None
+
+    async def run(self) -> None:
+        """Open, serve, restart. Returns when the container is offline or another store's."""
+        clock = self._around.clock
+        unreachable = 0
+        self._store.assign(self._container)
+        while not self._store.stopping:
+            began = clock.monotonic()
+            self._taken = None
+            try:
+                await self._open_and_serve()
+            except WrongHost:
+                self._store.unassign(self._container)
+                return
+            except AnabranchError as error:
+                if self._taken is None:
+                    unreachable += 1
+                    self._log_failure("the placement cannot be taken, trying again", error)
+                    await clock.sleep(back_off_s(unreachable))
+                    continue
+                unreachable = 0
+                pause_s = await self._after(error, clock.monotonic() - began)
+                if pause_s is None:
+                    return
+                await clock.sleep(pause_s)
+
+    async def _open_and_serve(self) -> None:
+        """Serve until the container ends; the error that ended it is raised."""
+        taken = self._taken = await self._tiers.placements.take_epoch(self._container)
+        opened = await open_container(taken, self._tiers, self._around, self._limits)
+        container = opened.container
+
+        def ended() -> None:
+            self._store.closed(opened)
+            opened.flusher.stop()
+            if container.log_failure and container.failure is not None:
+                self._store_failed(container.failure)
+
+        container.on_ended = ended
+        try:
+            await self._tiers.placements.report_open(taken, container.log.log_id)
+            self._store.opened(opened)
+            _log.info(
+                "container open", container=self._container, container_epoch=taken.container_epoch
+            )
+            await opened.flusher.run()
+        except AnabranchError as error:
+            container.fail(error)
+            raise
+        finally:
+            container.fail(Unavailable("the container is closing", container=self._container))
+
+    async def _after(self, error: AnabranchError, served_s: float) -> float | None:
+        """Decide, report, and return the pause before the next try (None: no next try)."""
+        taken = self._taken
+        assert taken is not None
+        next_move = after_failure(error, self._restarts, served_s)
+        self._restarts = next_move.restarts
+        self._log_failure("the container failed", error)
+        try:
+            await self._tiers.placements.report_failed(
+                taken,
+                restarts=next_move.restarts,
+                reason=f"{error.code}: {error}",
+                disabled=isinstance(next_move, Offline),
+            )
+        except (Deposed, WrongHost, Unavailable, OutcomeUnknown) as failure:
+            self._log_failure("the container's failure could not be reported", failure)
+        return next_move.pause_s if isinstance(next_move, Restart) else None
+
+    def _log_failure(self, event: str, error: AnabranchError) -> None:
+        _log.warning(
+            event,
+            container=self._container,
+            code=error.code,
+            error=str(error),
+            remedy=error.remedy,
+            restarts=self._restarts,
+        )

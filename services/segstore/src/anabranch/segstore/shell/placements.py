@@ -1,0 +1,92 @@
+"""A store's view of the placements: taking a container's epoch, and reporting what became of it.
+
+Every change is a compare-and-set on the placement. The container epoch is taken before anything
+else is opened and only grows, so of two stores that open one container exactly one goes on.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from anabranch.common.contracts.cluster import (
+    placement_from_bytes,
+    placement_key,
+    placement_to_bytes,
+)
+from anabranch.common.errors import Deposed, RevisionConflict, Unavailable, WrongHost
+from anabranch.common.eventsourcing.ports import ObjectStore
+from anabranch.common.model.cluster import Placement, PlacementState
+
+ATTEMPTS_MAX = 8
+
+
+class Placements:
+    """The placements of this node's containers."""
+
+    def __init__(self, objects: ObjectStore, node_id: str) -> None:
+        self._objects = objects
+        self._node_id = node_id
+
+    def is_mine(self, placement: Placement) -> bool:
+        """Whether this node is the one to open the container."""
+        return bool(placement.replicas) and placement.replicas[0] == self._node_id
+
+    async def take_epoch(self, container: int) -> Placement:
+        """The placement with the next container epoch, taken by this call.
+
+        Raises WrongHost (not assigned to this node), Unavailable, OutcomeUnknown (call again:
+        an epoch that nobody uses is harmless).
+        """
+        return await self._change(
+            container,
+            lambda found: replace(
+                found,
+                container_epoch=found.container_epoch + 1,
+                state=PlacementState.ASSIGNED,
+            ),
+        )
+
+    async def report_open(self, taken: Placement, log_id: str) -> None:
+        """The container serves under the epoch of `taken`. Raises as `report` does."""
+        await self._report(taken, lambda found: replace(
+            found, log_id=log_id, state=PlacementState.OPEN, reason="",
+        ))  # fmt: skip
+
+    async def report_failed(
+        self, taken: Placement, *, restarts: int, reason: str, disabled: bool
+    ) -> None:
+        """The container ended under the epoch of `taken`.
+
+        Raises Deposed (another epoch was taken since), WrongHost, Unavailable, OutcomeUnknown.
+        """
+        state = PlacementState.FAILED if disabled else PlacementState.ASSIGNED
+        await self._report(taken, lambda found: replace(
+            found, state=state, restarts=restarts, reason=reason,
+        ))  # fmt: skip
+
+    async def _report(self, taken: Placement, change: Callable[[Placement], Placement]) -> None:
+        def checked(found: Placement) -> Placement:
+            if found.container_epoch != taken.container_epoch:
+                raise Deposed(
+                    "the container was opened under another epoch",
+                    container=found.container,
+                    mine=taken.container_epoch,
+                    found=found.container_epoch,
+                )
+            return change(found)
+
+        await self._change(taken.container, checked)
+
+    async def _change(self, container: int, change: Callable[[Placement], Placement]) -> Placement:
+        key = placement_key(container)
+        for _ in range(ATTEMPTS_MAX):
+            stored = await self._objects.get(key)
+            found = placement_from_bytes(stored.value) if stored is not None else None
+            if stored is None or found is None or not self.is_mine(found):
+                raise WrongHost("the container is not assigned to this store", container=container)
+            changed = change(found)
+            try:
+                await self._objects.update(key, placement_to_bytes(changed), stored.revision)
+            except RevisionConflict:
+                continue
+            return changed
+        raise Unavailable("the placement changes too often", container=container)

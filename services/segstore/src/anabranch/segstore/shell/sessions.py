@@ -1,0 +1,59 @@
+"""Append sessions: a writer's claim on a segment, over one connection.
+
+    setup ──► alive ──► over      by any refusal, by a newer setup of the same writer and segment
+                                  (on whatever connection), or by the end of the connection or
+                                  the container
+
+A session that is over answers every further append with SessionEnded, until the next setup.
+"""
+
+from collections.abc import Callable
+
+from anabranch.common.wire.messages import Message
+
+Send = Callable[[Message, int], None]
+"""(message, request id)."""
+
+
+class AppendSession:
+    """One session; compared by identity."""
+
+    __slots__ = ("alive", "number", "segment", "send", "session", "writer_id")
+
+    def __init__(
+        self, session: int, segment: str, number: int, writer_id: bytes, send: Send
+    ) -> None:
+        self.session = session
+        self.segment = segment
+        self.number = number
+        self.writer_id = writer_id
+        self.send = send
+        self.alive = True
+
+
+class LiveSessions:
+    """The one live session per (segment, writer id) of a container."""
+
+    def __init__(self) -> None:
+        self._live: dict[tuple[int, bytes], AppendSession] = {}
+
+    def begin(self, session: AppendSession) -> None:
+        """The session is the one of its writer and segment; an older one is over."""
+        key = (session.number, session.writer_id)
+        older = self._live.get(key)
+        if older is not None:
+            older.alive = False
+        self._live[key] = session
+
+    def end(self, session: AppendSession) -> None:
+        """The session is over; ending it again is harmless."""
+        session.alive = False
+        key = (session.number, session.writer_id)
+        if self._live.get(key) is session:
+            del self._live[key]
+
+    def end_all(self) -> None:
+        """The container ends."""
+        for session in self._live.values():
+            session.alive = False
+        self._live.clear()

@@ -1,0 +1,88 @@
+"""The containers that a process serves, found by segment.
+
+A container is in one of three places: open here, being opened here, or not here at all. The
+doors ask for every request anew, so a container that ends is out of reach at once.
+"""
+
+from dataclasses import dataclass
+
+from anabranch.common.errors import Unavailable, WrongHost
+from anabranch.common.model.hashing import container_of
+from anabranch.segstore.ports import TierTwo
+from anabranch.segstore.shell.container import Container
+from anabranch.segstore.shell.flusher import Flusher
+
+
+@dataclass(frozen=True, slots=True)
+class OpenContainer:
+    """A container that serves, with its tier 2 and its flush loop."""
+
+    container: Container
+    tier_two: TierTwo
+    flusher: Flusher
+
+
+class Store:
+    """The containers of one process. `container_count` is the cluster's."""
+
+    def __init__(self, container_count: int) -> None:
+        self.container_count = container_count
+        self._open: dict[int, OpenContainer] = {}
+        self._assigned: set[int] = set()
+        self.stopping = False
+
+    def assign(self, container: int) -> None:
+        """The container is to be opened here: Unavailable until it is."""
+        self._assigned.add(container)
+
+    def unassign(self, container: int) -> None:
+        """The container is another store's."""
+        self._assigned.discard(container)
+
+    def opened(self, opened: OpenContainer) -> None:
+        """The container serves from now on."""
+        self._open[opened.container.container] = opened
+
+    def closed(self, opened: OpenContainer) -> None:
+        """The container serves no more; repeated is success."""
+        number = opened.container.container
+        if self._open.get(number) is opened:
+            del self._open[number]
+
+    def open_containers(self) -> tuple[OpenContainer, ...]:
+        """All that serve."""
+        return tuple(self._open.values())
+
+    def is_open(self, container: int) -> bool:
+        """Whether the container serves here."""
+        return container in self._open
+
+    @property
+    def assigned(self) -> frozenset[int]:
+        """All that are to be served here."""
+        return frozenset(self._assigned)
+
+    def find(self, segment: str, container_epoch: int) -> OpenContainer:
+        """The container of a segment; `container_epoch` 0 accepts any.
+
+        Raises WrongHost, Unavailable.
+        """
+        found = self.by_number(container_of(segment, self.container_count))
+        served = found.container.container_epoch
+        if container_epoch not in (0, served):
+            raise WrongHost(
+                "the container is served under another epoch",
+                segment=segment,
+                asked=container_epoch,
+                served=served,
+            )
+        return found
+
+    def by_number(self, container: int) -> OpenContainer:
+        """Raises WrongHost, Unavailable."""
+        found = self._open.get(container)
+        if found is not None and not self.stopping:
+            return found
+        if self.stopping or container in self._assigned:
+            raise Unavailable("the container is not open at the moment", container=container)
+        raise WrongHost("the container is not assigned to this store", container=container)

@@ -1,0 +1,71 @@
+"""Readers that wait at the tail of a segment, until it grows, ends or their time is up."""
+
+from collections.abc import Callable
+
+from anabranch.common.errors import Overloaded
+
+CallLater = Callable[[float, Callable[[], None]], Callable[[], None]]
+"""(seconds, callback) → a function that cancels the call."""
+
+WAITERS_MAX = 100_000
+
+
+class TailWaiter:
+    """One waiting read; `callback(timed_out)` is called once, unless it is cancelled."""
+
+    __slots__ = ("callback", "cancel_timer", "number")
+
+    def __init__(self, number: int, callback: Callable[[bool], None]) -> None:
+        self.number = number
+        self.callback = callback
+        self.cancel_timer: Callable[[], None] | None = None
+
+
+class TailWaiters:
+    """The waiting reads of a container, by segment number."""
+
+    def __init__(self, call_later: CallLater) -> None:
+        self._call_later = call_later
+        self._waiting: dict[int, set[TailWaiter]] = {}
+        self._count = 0
+
+    def wait(
+        self, number: int, seconds: float, callback: Callable[[bool], None]
+    ) -> Callable[[], None]:
+        """Call back when the segment changes or after `seconds`. Returns a cancel function.
+
+        Raises Overloaded.
+        """
+        if self._count >= WAITERS_MAX:
+            raise Overloaded("too many reads wait at the tail", limit=WAITERS_MAX)
+        waiter = TailWaiter(number, callback)
+        self._waiting.setdefault(number, set()).add(waiter)
+        self._count += 1
+        waiter.cancel_timer = self._call_later(seconds, lambda: self._time_up(waiter))
+        return lambda: self._forget(waiter)
+
+    def wake(self, number: int) -> None:
+        """The segment grew, was sealed or is gone."""
+        for waiter in tuple(self._waiting.get(number, ())):
+            self._forget(waiter)
+            waiter.callback(False)
+
+    def wake_all(self) -> None:
+        """The container ends."""
+        for number in tuple(self._waiting):
+            self.wake(number)
+
+    def _time_up(self, waiter: TailWaiter) -> None:
+        self._forget(waiter)
+        waiter.callback(True)
+
+    def _forget(self, waiter: TailWaiter) -> None:
+        waiting = self._waiting.get(waiter.number)
+        if waiting is None or waiter not in waiting:
+            return
+        waiting.remove(waiter)
+        self._count -= 1
+        if not waiting:
+            del self._waiting[waiter.number]
+        if waiter.cancel_timer is not None:
+            waiter.cancel_timer()

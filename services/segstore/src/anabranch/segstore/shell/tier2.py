@@ -1,0 +1,262 @@
+"""A container's tier 2: flushing cuts into it and reading from it.
+
+State owned: the catalog, the number of the last manifest, the counter of chunk names, and a
+small cache of chunk footers. Flush, in this order and for these reasons:
+
+1. the chunks, one after another: what a manifest refers to must be durable before it exists;
+2. the next manifest, create-only: from here on the state at the cut is the state of record;
+3. the list of manifests: a higher one means that a successor fenced us, perhaps long ago and
+   with our number collected since; then nothing further may be done;
+4. only then the catalog moves, and the caller may release its log.
+
+If 2 or 3 ends without a known outcome, this object refuses to flush again: what is in tier 2
+is then learnt by opening again under a new container epoch. `fetch` is asked for at most
+4 MiB at a time, and one chunk's bytes are held at a time.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from anabranch.common.errors import (
+    Busy,
+    Corrupt,
+    CorruptChunk,
+    Deposed,
+    ObjectExists,
+    ObjectNotFound,
+    OutcomeUnknown,
+)
+from anabranch.segstore.domain.container.state import (
+    Catalog,
+    ChunkRef,
+    ContainerCut,
+    TieredExtent,
+)
+from anabranch.segstore.domain.storage import chunk as chunks
+from anabranch.segstore.domain.storage.catalog import apply_manifest, changes_of_cut
+from anabranch.segstore.domain.storage.fence import deposed_by
+from anabranch.segstore.domain.storage.manifest import Changes, Manifest
+from anabranch.segstore.domain.storage.names import chunk_name
+from anabranch.segstore.domain.storage.plan import (
+    ChunkLimits,
+    PlannedChunk,
+    PlannedPiece,
+    plan_flush,
+)
+from anabranch.segstore.ports import ChunkStorage, FetchRange, TieredExtents
+from anabranch.segstore.shell.tier2_objects import create_manifest, highest_manifest
+
+FETCH_BYTES_MAX = 4 * 1024 * 1024
+FOOTER_GUESS_BYTES = 32 * 1024
+FOOTERS_CACHED_MAX = 64
+CHUNK_ATTEMPTS_MAX = 3
+
+
+class ContainerTierTwo:
+    """Implements `ports.TierTwo`; made by `OpenContainerTierTwo`, one flush at a time."""
+
+    def __init__(
+        self, storage: ChunkStorage, fence: Manifest, catalog: Catalog, limits: ChunkLimits
+    ) -> None:
+        self._storage = storage
+        self._last = fence
+        self._catalog = catalog
+        self._limits = limits
+        self._chunk_counter = 0
+        self._flushing = False
+        self._in_doubt = False
+        self._footers: OrderedDict[str, chunks.ChunkFooter] = OrderedDict()
+
+    @property
+    def catalog(self) -> Catalog:
+        """The state at open, moved on by each flush that returned."""
+        return self._catalog
+
+    # --- flush --------------------------------------------------------------------------------
+
+    async def flush(self, cut: ContainerCut, fetch: FetchRange) -> Sequence[TieredExtents]:
+        """See `ports.TierTwo.flush`. A cut in which nothing happened writes nothing.
+
+        The cut begins at the catalog's applied sequence. After a failure in the chunks the same
+        or a later cut may be flushed again; after Deposed, or a failure from the manifest on
+        (OutcomeUnknown at the next call), open again. Raises Busy while another flush runs.
+        """
+        assert cut.after_sequence == self._catalog.applied_sequence
+        assert cut.sequence >= cut.after_sequence
+        if self._in_doubt:
+            raise OutcomeUnknown(
+                "an earlier flush may or may not have reached tier 2",
+                remedy="open the container again under a new epoch",
+                container=self._last.container,
+            )
+        if self._flushing:
+            raise Busy("another flush of the container is running", container=self._last.container)
+        self._flushing = True
+        try:
+            return await self._flush(cut, fetch)
+        finally:
+            self._flushing = False
+
+    async def _flush(self, cut: ContainerCut, fetch: FetchRange) -> Sequence[TieredExtents]:
+        if cut.sequence == cut.after_sequence:
+            return ()
+        added: dict[int, tuple[TieredExtent, ...]] = {}
+        for planned in plan_flush(self._catalog, cut, self._limits):
+            for number, extent in await self._write_chunk(planned, fetch):
+                added[number] = (*added.get(number, ()), extent)
+        added = {number: _ascending(extents) for number, extents in added.items()}
+        await self._commit(changes_of_cut(self._catalog, cut, added), cut.sequence)
+        return tuple(TieredExtents(number, extents) for number, extents in added.items())
+
+    async def _commit(self, changes: Changes, applied_sequence: int) -> None:
+        """The next manifest, then the look for a successor, then the catalog."""
+        last = self._last
+        manifest = Manifest(
+            container=last.container,
+            number=last.number + 1,
+            container_epoch=last.container_epoch,
+            nonce=last.nonce,
+            log=last.log,
+            applied_sequence=applied_sequence,
+            snapshot=last.snapshot,
+            changes=changes,
+        )
+        catalog = apply_manifest(self._catalog, manifest)
+        self._in_doubt = True
+        taken = await create_manifest(self._storage, manifest)
+        if taken is not None:
+            raise deposed_by(taken, last.container_epoch)
+        await self._look_for_successor(manifest)
+        self._last, self._catalog = manifest, catalog
+        self._in_doubt = False
+
+    async def _look_for_successor(self, manifest: Manifest) -> None:
+        highest = await highest_manifest(self._storage, manifest.container)
+        if highest > manifest.number:
+            raise Deposed(
+                "a newer owner has written to tier 2",
+                container=manifest.container,
+                container_epoch=manifest.container_epoch,
+                manifest=highest,
+            )
+
+    async def _write_chunk(
+        self, planned: PlannedChunk, fetch: FetchRange
+    ) -> list[tuple[int, TieredExtent]]:
+        """Create one chunk; the extents by segment number, in the plan's order."""
+        parts: list[bytes] = []
+        pieces: list[chunks.Piece] = []
+        offset = 0
+        for plan in planned:
+            fetched = await _fetch_piece(plan, fetch)
+            pieces.append(_piece(plan, offset, chunks.crc_of(fetched)))
+            parts += fetched
+            offset += plan.size
+        name = await self._put_chunk(tuple(pieces), parts, offset)
+        return [
+            (
+                piece.segment_number,
+                TieredExtent(piece.start, ChunkRef(name, piece.offset, piece.length, piece.crc)),
+            )
+            for piece in pieces
+        ]
+
+    async def _put_chunk(
+        self, pieces: tuple[chunks.Piece, ...], parts: list[bytes], data_length: int
+    ) -> str:
+        """Create the object; after a put of unknown outcome, again under a new name."""
+        crcs = chunks.block_crcs_of(parts)
+        for attempt in range(1, CHUNK_ATTEMPTS_MAX + 1):
+            name = self._next_chunk_name()
+            footer = chunks.ChunkFooter(name, data_length, pieces, crcs)
+            try:
+                await self._storage.put_new(name, [*parts, chunks.encode_footer(footer)])
+            except (ObjectExists, OutcomeUnknown):
+                if attempt == CHUNK_ATTEMPTS_MAX:
+                    raise
+            else:
+                return name
+        raise AssertionError("the last attempt returns or raises")
+
+    def _next_chunk_name(self) -> str:
+        self._chunk_counter += 1
+        return chunk_name(self._last.container, self._last.container_epoch, self._chunk_counter)
+
+    # --- read ---------------------------------------------------------------------------------
+
+    async def read(self, ref: ChunkRef, offset: int, length: int) -> bytes:
+        """See `ports.TierTwo.read`. A missing chunk is CorruptChunk too: a manifest named it."""
+        assert offset >= 0
+        assert length >= 0
+        assert offset + length <= ref.length
+        if length == 0:
+            return b""
+        try:
+            if length == ref.length:
+                return await self._read_whole(ref)
+            return await self._read_part(ref, ref.offset + offset, length)
+        except ObjectNotFound as error:
+            raise CorruptChunk("a chunk that is in use is missing", name=ref.name) from error
+        except Corrupt:
+            self._footers.pop(ref.name, None)
+            raise
+
+    async def _read_whole(self, ref: ChunkRef) -> bytes:
+        data = await self._storage.get_range(ref.name, ref.offset, ref.length)
+        if chunks.crc_of([data]) != ref.crc:
+            raise CorruptChunk(
+                "the checksum of a chunk's piece does not match", name=ref.name, offset=ref.offset
+            )
+        return data
+
+    async def _read_part(self, ref: ChunkRef, position: int, length: int) -> bytes:
+        """Whole 64 KiB blocks around the range, each verified, then the range."""
+        footer = await self._footer(ref.name)
+        chunks.check_reference(footer, ref)
+        first, end = chunks.block_span(footer, position, length)
+        data = await self._storage.get_range(ref.name, first, end - first)
+        chunks.check_blocks(footer, first, data)
+        return data[position - first : position - first + length]
+
+    async def _footer(self, name: str) -> chunks.ChunkFooter:
+        known = self._footers.get(name)
+        if known is not None:
+            self._footers.move_to_end(name)
+            return known
+        size = await self._storage.size(name)
+        guess = min(size, FOOTER_GUESS_BYTES)
+        tail = await self._storage.get_range(name, size - guess, guess)
+        needed = chunks.footer_size(tail, name, size)
+        if needed > len(tail):
+            tail = await self._storage.get_range(name, size - needed, needed)
+        footer = chunks.decode_footer(tail, name, size)
+        self._footers[name] = footer
+        while len(self._footers) > FOOTERS_CACHED_MAX:
+            self._footers.popitem(last=False)
+        return footer
+
+
+async def _fetch_piece(plan: PlannedPiece, fetch: FetchRange) -> list[bytes]:
+    parts: list[bytes] = []
+    for start in range(plan.start, plan.end, FETCH_BYTES_MAX):
+        length = min(FETCH_BYTES_MAX, plan.end - start)
+        part = await fetch(plan.segment_number, start, length)
+        assert len(part) == length
+        parts.append(part)
+    return parts
+
+
+def _piece(plan: PlannedPiece, offset: int, crc: int) -> chunks.Piece:
+    return chunks.Piece(
+        segment_name=plan.segment_name,
+        segment_number=plan.segment_number,
+        start=plan.start,
+        offset=offset,
+        length=plan.size,
+        crc=crc,
+        entries=plan.entries,
+    )
+
+
+def _ascending(extents: tuple[TieredExtent, ...]) -> tuple[TieredExtent, ...]:
+    return tuple(sorted(extents, key=lambda extent: extent.start))

@@ -1,0 +1,61 @@
+"""A controller on a real NATS server, with a store that answers from memory."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from nats.aio.client import Client
+
+from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.runtime.service import Lifetime
+from anabranch.controller.settings import Settings
+from anabranch.controller.wiring import run_controller
+from kit.controller_caller import Caller, StartController, until
+from kit.fake_stores import FakeSegmentStores, FakeStoreOnNats
+from kit.nats_server import NatsServer
+
+
+@pytest.fixture
+def nats_server(tmp_path: Path) -> Iterator[NatsServer]:
+    server = NatsServer(tmp_path)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
+    connected = await connect_nats(nats_server.url, "test")
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+async def stores(client: Client) -> FakeSegmentStores:
+    fake = FakeSegmentStores()
+    await FakeStoreOnNats(client, fake).start()
+    return fake
+
+
+@pytest.fixture
+def controller(nats_server: NatsServer) -> StartController:
+    @asynccontextmanager
+    async def run(container_count: int = 4) -> AsyncIterator[None]:
+        lifetime = Lifetime()
+        settings = Settings(nats_url=nats_server.url, container_count=container_count)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run_controller(settings, lifetime))
+            await until(lambda: lifetime.ready)
+            try:
+                yield
+            finally:
+                lifetime.request_stop()
+
+    return run
+
+
+@pytest.fixture
+def caller(client: Client) -> Caller:
+    return Caller(client)

@@ -1,0 +1,67 @@
+"""A service as a process: signals, exit codes, and what a user sees in its log."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.request import urlopen
+
+PROGRAM = """
+import sys
+from anabranch.common.errors import DiskFailed
+from anabranch.common.runtime.service import Lifetime, run_service
+
+async def main(life: Lifetime) -> None:
+    if "fail" in sys.argv:
+        raise DiskFailed("sync failed", path="journal-1")
+    life.set_ready("demo", True)
+    print("up", flush=True)
+    await life.wait_for_stop()
+
+sys.exit(run_service("demo", main, health_bind="127.0.0.1:0", log_level="info"))
+"""
+SECONDS_MAX = 20
+
+
+def start(*arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(environment or {})},
+    )
+
+
+def test_a_service_serves_its_readiness_and_stops_on_sigterm(tmp_path: Path) -> None:
+    with start(environment={"ANABRANCH_PORT_FILE": str(tmp_path / "port")}) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        port = int((tmp_path / "port").read_text())
+
+        with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as reply:
+            assert json.load(reply)["ready"] is True
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=SECONDS_MAX)
+
+    assert process.returncode == 0
+    assert [json.loads(line)["event"] for line in log.splitlines()][-2:] == [
+        "asked to stop",
+        "service stopped",
+    ]
+
+
+def test_a_named_error_ends_a_service_with_one_line_and_no_traceback() -> None:
+    with start("fail") as process:
+        _, log = process.communicate(timeout=SECONDS_MAX)
+
+    last = json.loads(log.splitlines()[-1])
+    assert process.returncode == 1
+    assert "Traceback" not in log
+    assert last["event"] == "service failed"
+    assert last["code"] == "disk-failed"
+    assert last["fields"] == {"path": "journal-1"}
+    assert last["remedy"]

@@ -1,0 +1,176 @@
+"""An embedded cluster of a real NATS server and stand-in services: start, crash, refuse, stop.
+
+The stand-ins are programs of a few lines that use the services' own lifetime and health, so the
+supervisor is tested with real processes, signals and ports without what the services do.
+"""
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from anabranch.cli.up import UpSettings, embedded_cluster
+from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
+from anabranch.cli.up.supervisor import States
+from anabranch.common.errors import DirectoryInUse, PortInUse, Unavailable
+
+SERVICE = """
+import sys
+from anabranch.common.runtime.service import Lifetime, run_service
+
+async def main(life: Lifetime) -> None:
+    life.set_ready("stand-in", True)
+    await life.wait_for_stop()
+
+sys.exit(run_service(sys.argv[1], main, health_bind="127.0.0.1:0", log_level="info"))
+"""
+BROKEN = "import sys; sys.exit('the disk is on fire')"
+PARENT = f"""
+import asyncio, sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_up import stand_ins
+from anabranch.cli.up import UpSettings, embedded_cluster
+
+async def main() -> None:
+    async with embedded_cluster(UpSettings(Path(sys.argv[1])), parts=stand_ins) as cluster:
+        await cluster.wait_ready()
+        print(*cluster.pids("nats"), *cluster.pids("controller"), *cluster.pids("segstore"))
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+SECONDS_MAX = 20.0
+
+
+def stand_ins(plan: ClusterPlan) -> Sequence[PartSpec]:
+    nats, *services = cluster_parts(plan)
+    return (
+        nats,
+        *(replace(part, command=(sys.executable, "-c", SERVICE, part.name)) for part in services),
+    )
+
+
+def with_broken_segstore(plan: ClusterPlan) -> Sequence[PartSpec]:
+    nats, controller, segstore = stand_ins(plan)
+    return (nats, controller, replace(segstore, command=(sys.executable, "-c", BROKEN)))
+
+
+class Watch:
+    """Remembers the latest states and lets a test wait for a condition on them."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, str]] = []
+        self.restarts: dict[str, int] = {}
+        self._changed = asyncio.Event()
+
+    def __call__(self, states: States) -> None:
+        self.seen.append({part: state.phase.value for part, state in states.items()})
+        self.restarts = {
+            part: state.restarts for part, state in states.items() if state.ready or state.restarts
+        }
+        self.all_ready = all(state.ready for state in states.values())
+        self._changed.set()
+
+    async def wait_for_restart(self, part: str) -> None:
+        async with asyncio.timeout(SECONDS_MAX):
+            while not (self.all_ready and self.restarts.get(part, 0) > 0):
+                self._changed.clear()
+                await self._changed.wait()
+
+
+async def test_a_cluster_comes_up_publishes_its_endpoints_and_stops_in_order(
+    tmp_path: Path,
+) -> None:
+    watch = Watch()
+    async with embedded_cluster(UpSettings(tmp_path), watch=watch, parts=stand_ins) as cluster:
+        await cluster.wait_ready()
+        published = (tmp_path / "endpoints.json").read_text()
+        assert str(cluster.endpoints["nats"]) in published
+
+    downs = [[part for part, phase in row.items() if phase == "down"] for row in watch.seen]
+    assert downs[-1] == ["nats", "controller", "segstore"]
+    assert ["segstore"] in downs
+    assert ["controller", "segstore"] in downs
+    assert not (tmp_path / "endpoints.json").exists()
+
+
+async def test_a_killed_segment_store_is_started_again_with_the_same_endpoints(
+    tmp_path: Path,
+) -> None:
+    watch = Watch()
+    async with embedded_cluster(UpSettings(tmp_path), watch=watch, parts=stand_ins) as cluster:
+        await cluster.wait_ready()
+        before, (pid,) = cluster.endpoints, cluster.segstore_pids()
+
+        os.kill(pid, signal.SIGKILL)
+        await watch.wait_for_restart("segstore")
+
+        assert cluster.endpoints == before
+        assert cluster.segstore_pids() not in ([], [pid])
+
+
+async def test_a_second_cluster_in_the_directory_is_refused(tmp_path: Path) -> None:
+    async with embedded_cluster(UpSettings(tmp_path), parts=stand_ins):
+        with pytest.raises(DirectoryInUse):
+            async with embedded_cluster(UpSettings(tmp_path), parts=stand_ins):
+                raise AssertionError("must not start")
+
+
+async def test_a_taken_port_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    server = await asyncio.start_server(lambda _r, w: w.close(), "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(PortInUse):
+            async with embedded_cluster(UpSettings(tmp_path, nats_port=port), parts=stand_ins):
+                raise AssertionError("must not start")
+
+
+async def test_a_part_that_never_comes_up_ends_the_cluster_with_its_last_words(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(Unavailable) as failed:
+        async with embedded_cluster(UpSettings(tmp_path), parts=with_broken_segstore) as cluster:
+            await cluster.wait_ready()
+
+    assert failed.value.fields["part"] == "segstore"
+    assert failed.value.fields["last_log_line"] == "the disk is on fire"
+
+
+async def test_an_error_of_the_caller_stops_the_cluster_and_comes_through(tmp_path: Path) -> None:
+    watch = Watch()
+    with pytest.raises(KeyError, match="mine"):
+        async with embedded_cluster(UpSettings(tmp_path), watch=watch, parts=stand_ins):
+            raise KeyError("mine")
+
+    assert set(watch.seen[-1].values()) == {"down"}
+
+
+def test_children_die_with_a_killed_parent(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        children = [int(pid) for pid in parent.stdout.readline().split()]
+        handles = [os.pidfd_open(pid) for pid in children]
+        parent.kill()
+        parent.wait(SECONDS_MAX)
+
+    assert len(children) == 3
+    for handle in handles:
+        assert has_ended(handle)
+        os.close(handle)
+
+
+def has_ended(pidfd: int) -> bool:
+    """Whether the process ends within the deadline: its descriptor becomes readable."""
+    readable, _, _ = select.select([pidfd], [], [], SECONDS_MAX)
+    return bool(readable)

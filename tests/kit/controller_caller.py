@@ -1,0 +1,92 @@
+"""Talks to a controller as a client would: commands, operations, queries."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from itertools import count
+from typing import Protocol, TypeVar
+
+from nats.aio.client import Client
+
+from anabranch.common.contracts import commands, queries, subjects
+from anabranch.common.contracts.base import Contract
+from anabranch.common.model.hashing import shard_of
+
+DEADLINE_S = 15.0
+
+A = TypeVar("A", bound=Contract)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that another process or task brings about."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.01)
+
+
+class StartController(Protocol):
+    def __call__(self, container_count: int = 4) -> AbstractAsyncContextManager[None]: ...
+
+
+class Caller:
+    """Sends commands and queries as a client would."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._js = client.jetstream()
+        self._numbers = count(1)
+
+    def new_id(self) -> str:
+        return f"command-{next(self._numbers)}"
+
+    async def send(self, command: commands.Command) -> commands.Answer:
+        """Publish a command and wait for the controller's answer."""
+        inbox = self._client.new_inbox()
+        subscription = await self._client.subscribe(inbox, max_msgs=1)
+        stream = getattr(command, "stream", None)
+        name = f"{command.scope}/{stream}" if stream else command.scope
+        subject = subjects.command(shard_of(name), command.kind, command.scope, stream)
+        body = command.model_copy(update={"reply_to": inbox}).model_dump_json().encode()
+        await self._js.publish(subject, body)
+        reply = await subscription.next_msg(timeout=DEADLINE_S)
+        return commands.ANSWERS.validate_json(reply.data)
+
+    async def perform(self, command: commands.Command) -> None:
+        """Send a command and wait until its operation succeeded. Raises what it failed with."""
+        answer = await self.send(command)
+        if isinstance(answer, commands.Rejected):
+            raise answer.error.to_error()
+        await self.outcome(command, answer)
+
+    async def outcome(self, command: commands.Command, answer: commands.Accepted) -> None:
+        """Poll the operation until it ended. Raises what it failed with."""
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                found = await self.ask(
+                    "operation",
+                    queries.GetOperation(
+                        operation=answer.operation,
+                        scope=command.scope,
+                        stream=getattr(command, "stream", None),
+                        at_least=answer.read_token,
+                    ),
+                    queries.OperationFound,
+                )
+                if found.state == "succeeded":
+                    return
+                if found.state == "failed":
+                    assert found.error is not None
+                    raise found.error.to_error()
+                await asyncio.sleep(0.02)
+
+    async def ask(self, name: str, query: queries.Query, kind: type[A]) -> A:
+        """The answer to a query. Raises the error of a `QueryFailed`."""
+        reply = await self._client.request(
+            subjects.query(name), query.model_dump_json().encode(), timeout=DEADLINE_S
+        )
+        if not json.loads(reply.data)["ok"]:
+            raise queries.QueryFailed.model_validate_json(reply.data).error.to_error()
+        return kind.model_validate_json(reply.data)

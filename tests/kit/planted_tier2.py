@@ -1,0 +1,63 @@
+"""Bugs planted in tier 2, to show that the tests which look for them can fail."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from anabranch.segstore.adapters.chunk_local import LocalChunkStorage
+from anabranch.segstore.domain.container.state import ChunkRef
+from anabranch.segstore.domain.storage import chunk
+from anabranch.segstore.domain.storage.manifest import Manifest
+from anabranch.segstore.shell.tier2 import ContainerTierTwo
+
+
+def _accept_any_blocks(footer: chunk.ChunkFooter, first: int, data: bytes) -> None:
+    """In place of `chunk.check_blocks`."""
+
+
+async def _read_unverified(tier_two: ContainerTierTwo, ref: ChunkRef) -> bytes:
+    """In place of `ContainerTierTwo._read_whole`."""
+    return await tier_two._storage.get_range(ref.name, ref.offset, ref.length)
+
+
+def _leave_names_unsynced(storage: LocalChunkStorage, directory: str) -> None:
+    """In place of `LocalChunkStorage._sync_names`."""
+
+
+def _sync_the_last_directory_only(storage: LocalChunkStorage, directory: str) -> None:
+    """In place of `LocalChunkStorage._sync_names`: new parents are forgotten."""
+    storage._disk.sync_directory(directory)
+
+
+async def _look_away(tier_two: ContainerTierTwo, manifest: Manifest) -> None:
+    """In place of `ContainerTierTwo._look_for_successor`."""
+
+
+@contextmanager
+def skipped_crc() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunk, "check_blocks", _accept_any_blocks)
+        patch.setattr(ContainerTierTwo, "_read_whole", _read_unverified)
+        yield
+
+
+@contextmanager
+def no_directory_sync() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalChunkStorage, "_sync_names", _leave_names_unsynced)
+        yield
+
+
+@contextmanager
+def no_parent_directory_sync() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalChunkStorage, "_sync_names", _sync_the_last_directory_only)
+        yield
+
+
+@contextmanager
+def no_list_after_manifest() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ContainerTierTwo, "_look_for_successor", _look_away)
+        yield

@@ -1,0 +1,445 @@
+"""A disk in memory that forgets what was not synced.
+
+What a program sees (`visible`) and what the platters hold (`durable`) are kept apart, for
+contents and for names:
+
+    write            visible at once; durable after a sync of the file
+    create, link,    visible at once; durable after a sync of the directory that holds the
+    rename, unlink   name, independently of the contents
+    failed sync      the dirty pages are dropped but stay readable, as on Linux
+
+`power_loss` lets a `Survival` decide for every unsynced sector and name whether it reached the
+platters. `kill` ends the process only: everything written stays visible, and still unsynced.
+Every call is counted and traced; a crash or an error can be planned at any call.
+"""
+
+import errno
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from anabranch.common.errors import DiskFailed, ObjectExists, ObjectNotFound
+from anabranch.common.runtime.ids import Rng
+from anabranch.segstore.ports import Buffer
+
+SECTOR_SIZE_BYTES = 512
+When = Literal["before", "during", "after"]
+
+
+class Crashed(BaseException):
+    """The simulated process is dead; nothing may catch this but the test."""
+
+
+class Survival(Protocol):
+    """What happens to the unsynced at a power loss."""
+
+    def keeps_name(self) -> bool: ...
+
+    def keeps_sectors(self, count: int) -> Sequence[bool]:
+        """For one write of `count` sectors: which of them reached the platters."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """All names and all sectors share one fate each."""
+
+    names: bool
+    contents: bool
+
+    def keeps_name(self) -> bool:
+        return self.names
+
+    def keeps_sectors(self, count: int) -> Sequence[bool]:
+        return [self.contents] * count
+
+
+LOSE_ALL = Fixed(names=False, contents=False)
+KEEP_ALL = Fixed(names=True, contents=True)
+KEEP_NAMES = Fixed(names=True, contents=False)
+KEEP_CONTENTS = Fixed(names=False, contents=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomSurvival:
+    """Each name by a coin; each write lost, kept, cut to a prefix, or any subset of sectors."""
+
+    rng: Rng
+
+    def keeps_name(self) -> bool:
+        return self.rng.random() < 0.5
+
+    def keeps_sectors(self, count: int) -> Sequence[bool]:
+        fate = int(self.rng.random() * 4)
+        if fate == 0:
+            return [False] * count
+        if fate == 1:
+            return [True] * count
+        if fate == 2:
+            cut = int(self.rng.random() * count)
+            return [index < cut for index in range(count)]
+        return [self.rng.random() < 0.5 for _ in range(count)]
+
+
+@dataclass(frozen=True, slots=True)
+class DiskCall:
+    """One call, as the trace keeps it; numbered from 1."""
+
+    number: int
+    verb: str
+    path: str
+
+
+@dataclass(slots=True)
+class _Inode:
+    visible: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    dirty: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def write(self, offset: int, data: bytes) -> None:
+        _put(self.visible, offset, data)
+        self.dirty.append((offset, data))
+
+    def sync(self) -> None:
+        for offset, data in self.dirty:
+            _put(self.durable, offset, data)
+        self.dirty.clear()
+
+    def forget_cached(self) -> None:
+        """Clean pages are read again from the platters; dirty ones stay."""
+        self.visible = bytearray(self.durable)
+        for offset, data in self.dirty:
+            _put(self.visible, offset, data)
+
+    def lose_power(self, survival: Survival) -> None:
+        for offset, data in self.dirty:
+            for start, piece in _surviving(offset, data, survival):
+                _put(self.durable, start, piece)
+        self.dirty.clear()
+        self.visible = bytearray(self.durable)
+
+
+def _put(image: bytearray, offset: int, data: bytes) -> None:
+    if len(image) < offset:
+        image.extend(bytes(offset - len(image)))
+    image[offset : offset + len(data)] = data
+
+
+def _surviving(offset: int, data: bytes, survival: Survival) -> list[tuple[int, bytes]]:
+    first = offset // SECTOR_SIZE_BYTES
+    last = (offset + len(data) - 1) // SECTOR_SIZE_BYTES
+    kept = survival.keeps_sectors(last - first + 1) if data else []
+    if all(kept):
+        return [(offset, data)]
+    pieces = []
+    for index, keep in enumerate(kept):
+        start = max(offset, (first + index) * SECTOR_SIZE_BYTES)
+        end = min(offset + len(data), (first + index + 1) * SECTOR_SIZE_BYTES)
+        if keep:
+            pieces.append((start, data[start - offset : end - offset]))
+    return pieces
+
+
+_Names = dict[str, _Inode | None]
+"""Path → inode, or None for a directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NameChange:
+    """One atomic change of a directory's names."""
+
+    directories: frozenset[str]
+    added: Mapping[str, _Inode | None]
+    removed: tuple[str, ...] = ()
+
+    def apply(self, names: _Names) -> None:
+        for path in self.removed:
+            names.pop(path, None)
+        names.update(self.added)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+class SimFile:
+    """A file opened on a `SimDisk`; dead after the next `kill` or `power_loss`."""
+
+    def __init__(self, disk: "SimDisk", path: str, inode: _Inode) -> None:
+        self._disk = disk
+        self._path = path
+        self._inode = inode
+        self._boot = disk.boot
+
+    def write(self, buffers: Sequence[Buffer], offset: int) -> None:
+        data = b"".join(buffers)
+        with self._call("write") as call:
+            if call.error:
+                self._inode.write(offset, data[: len(data) // 2])
+                raise call.failure()
+            self._inode.write(offset, data)
+
+    def write_synced(self, buffers: Sequence[Buffer], offset: int) -> None:
+        data = b"".join(buffers)
+        with self._call("write_synced") as call:
+            if call.error == errno.ENOSPC:
+                self._inode.write(offset, data[: len(data) // 2])
+                raise call.failure()
+            self._inode.write(offset, data)
+            call.halfway()
+            self._sync(call)
+
+    def sync(self) -> None:
+        with self._call("sync") as call:
+            self._sync(call)
+
+    def _sync(self, call: "_Call") -> None:
+        if call.error:
+            self._inode.dirty.clear()
+            raise call.failure()
+        self._inode.sync()
+
+    def forget_cached(self) -> None:
+        with self._call("forget_cached"):
+            self._inode.forget_cached()
+
+    def read(self, offset: int, length: int) -> bytes:
+        self._alive()
+        return bytes(self._inode.visible[offset : offset + length])
+
+    def size(self) -> int:
+        self._alive()
+        return len(self._inode.visible)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _alive(self) -> None:
+        if self._boot != self._disk.boot:
+            raise Crashed(f"{self._path} was opened before the crash")
+
+    def _call(self, verb: str) -> "_Call":
+        self._alive()
+        return self._disk.begin(verb, self._path)
+
+
+@dataclass(slots=True)
+class _Call:
+    """One counted call: raises Crashed before, during or after it if that was planned."""
+
+    disk: "SimDisk"
+    record: DiskCall
+    crash: When | None
+    error: int
+
+    def failure(self) -> DiskFailed:
+        return DiskFailed(
+            f"{self.record.verb} failed: {os.strerror(self.error)}", path=self.record.path
+        )
+
+    def halfway(self) -> None:
+        if self.crash == "during":
+            self.disk.die()
+
+    def __enter__(self) -> "_Call":
+        if self.crash == "before":
+            self.disk.die()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.crash is not None and kind is None:
+            self.disk.die()
+
+
+class SimDisk:
+    """`ports.Disk` in memory. One instance is one machine; processes come and go by `kill`."""
+
+    def __init__(self) -> None:
+        self.boot = 0
+        self.trace: list[DiskCall] = []
+        self.before_call: list[tuple[int, When]] = []
+        self._visible: _Names = {"": None}
+        self._durable: _Names = {"": None}
+        self._changes: list[_NameChange] = []
+        self._errors: dict[int, int] = {}
+        self._dead = False
+
+    # --- the plan -----------------------------------------------------------------------------
+
+    @property
+    def calls(self) -> int:
+        """How many changing calls were made so far."""
+        return len(self.trace)
+
+    def crash_at(self, number: int, when: When) -> None:
+        """Die at call `number` (counted from 1 over the disk's life), before, during or after.
+
+        "during" is between the write and the sync of `write_synced`, else the same as after.
+        """
+        self.before_call.append((number, when))
+
+    def fail_at(self, number: int, error: int = errno.EIO) -> None:
+        """Let call `number` fail with an errno, if its verb can fail."""
+        self._errors[number] = error
+
+    def kill(self) -> None:
+        """End the process: open files die; what was written stays visible and unsynced."""
+        self.boot += 1
+        self._dead = False
+        self.before_call.clear()
+        self._errors.clear()
+
+    def power_loss(self, survival: Survival) -> None:
+        """End the machine: the survival decides what of the unsynced is there afterwards."""
+        self.kill()
+        for change in self._changes:
+            if survival.keeps_name():
+                change.apply(self._durable)
+        self._changes.clear()
+        for inode in self._inodes():
+            inode.lose_power(survival)
+        self._durable = _reachable(self._durable)
+        self._visible = dict(self._durable)
+
+    def fork(self) -> "SimDisk":
+        """An independent copy of the disk, without plans or open files."""
+        copies: dict[int, _Inode] = {}
+        for inode in self._inodes():
+            copies[id(inode)] = _Inode(
+                bytearray(inode.visible), bytearray(inode.durable), list(inode.dirty)
+            )
+
+        def copied(names: Mapping[str, _Inode | None]) -> _Names:
+            return {path: node and copies[id(node)] for path, node in names.items()}
+
+        twin = SimDisk()
+        twin.trace = list(self.trace)
+        twin._visible = copied(self._visible)
+        twin._durable = copied(self._durable)
+        twin._changes = [
+            _NameChange(change.directories, copied(change.added), change.removed)
+            for change in self._changes
+        ]
+        return twin
+
+    def _inodes(self) -> list[_Inode]:
+        found: dict[int, _Inode] = {}
+        for names in (self._durable, self._visible, *(change.added for change in self._changes)):
+            found |= {id(node): node for node in names.values() if node is not None}
+        return list(found.values())
+
+    def die(self) -> None:
+        """The process is dead from here on, until `kill` or `power_loss`."""
+        self._dead = True
+        raise Crashed(f"after {self.calls} disk calls")
+
+    def begin(self, verb: str, path: str) -> _Call:
+        """Count a call and find what was planned for it."""
+        self._alive()
+        record = DiskCall(self.calls + 1, verb, path)
+        self.trace.append(record)
+        crash = next((when for number, when in self.before_call if number == record.number), None)
+        return _Call(self, record, crash, self._errors.get(record.number, 0))
+
+    def _alive(self) -> None:
+        if self._dead:
+            raise Crashed("the process is dead already")
+
+    # --- ports.Disk ---------------------------------------------------------------------------
+
+    def create(self, path: str, size: int = 0) -> SimFile:
+        with self.begin("create", path) as call:
+            if path in self._visible:
+                raise ObjectExists("the file exists", path=path)
+            self._parent_of(path)
+            if call.error:
+                raise call.failure()
+            inode = _Inode()
+            if size:
+                inode.write(0, bytes(size))
+            self._change(path, added={path: inode})
+        return SimFile(self, path, inode)
+
+    def open(self, path: str) -> SimFile:
+        self._alive()
+        return SimFile(self, path, self._file(path))
+
+    def exists(self, path: str) -> bool:
+        self._alive()
+        return path in self._visible
+
+    def list(self, path: str = "") -> Sequence[str]:
+        self._alive()
+        start = f"{path}/" if path else ""
+        return sorted(
+            name[len(start) :]
+            for name in self._visible
+            if name and _parent(name) == path and name.startswith(start)
+        )
+
+    def make_directory(self, path: str) -> None:
+        with self.begin("make_directory", path):
+            parts = path.split("/")
+            for depth in range(1, len(parts) + 1):
+                directory = "/".join(parts[:depth])
+                if directory not in self._visible:
+                    self._change(directory, added={directory: None})
+
+    def link(self, source: str, target: str) -> None:
+        with self.begin("link", target):
+            inode = self._file(source)
+            if target in self._visible:
+                raise ObjectExists("the name is taken", path=target)
+            self._parent_of(target)
+            self._change(target, added={target: inode})
+
+    def rename(self, source: str, target: str) -> None:
+        with self.begin("rename", target):
+            inode = self._file(source)
+            self._parent_of(target)
+            self._change(source, target, added={target: inode}, removed=(source,))
+
+    def unlink(self, path: str) -> None:
+        with self.begin("unlink", path):
+            self._file(path)
+            self._change(path, added={}, removed=(path,))
+
+    def sync_directory(self, path: str = "") -> None:
+        with self.begin("sync_directory", path) as call:
+            if path not in self._visible:
+                raise ObjectNotFound("the directory does not exist", path=path)
+            if call.error:
+                raise call.failure()
+            for change in self._changes:
+                if path in change.directories:
+                    change.apply(self._durable)
+            self._changes = [c for c in self._changes if path not in c.directories]
+
+    def _change(
+        self, *paths: str, added: Mapping[str, _Inode | None], removed: tuple[str, ...] = ()
+    ) -> None:
+        change = _NameChange(frozenset(map(_parent, paths)), added, removed)
+        change.apply(self._visible)
+        self._changes.append(change)
+
+    def _file(self, path: str) -> _Inode:
+        inode = self._visible.get(path)
+        if inode is None:
+            raise ObjectNotFound("the file does not exist", path=path)
+        return inode
+
+    def _parent_of(self, path: str) -> None:
+        parent = _parent(path)
+        if parent not in self._visible or self._visible[parent] is not None:
+            raise ObjectNotFound("the directory does not exist", path=parent)
+
+
+def _reachable(names: _Names) -> _Names:
+    """Without the names whose directory was lost."""
+    kept: _Names = {"": None}
+    for path in sorted(names, key=lambda name: name.count("/")):
+        parent = _parent(path)
+        if parent in kept and kept[parent] is None:
+            kept[path] = names[path]
+    return kept

@@ -1,0 +1,109 @@
+"""The life of a container's tier 2 on a simulated disk, crashed anywhere, and what must hold.
+
+One life = start the store on the directory, open under epoch 1, flush, append, flush again,
+restart, open under epoch 2, flush. The model stands for the journal: it survives. After a
+crash the directory is opened twice more, by new epochs, and must show a state that was cut,
+not older than the last flush that returned, exactly and with every byte.
+"""
+
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from kit.simdisk import Crashed, SimDisk
+from kit.tier2_model import ModelContainer, expected_contents, read_back, small_container
+
+from anabranch.common.runtime.ids import SeededIds
+from anabranch.segstore.adapters.chunk_local import LocalChunkStorage
+from anabranch.segstore.shell.tier2 import ContainerTierTwo
+from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+
+SEGMENT = "s/a/0.#epoch.0"
+CONTAINER = 3
+
+
+@dataclass
+class Witness:
+    """What the world knows when the process dies.
+
+    `cuts` are the states handed to a flush, oldest first, the empty one before them;
+    `flushed` is the index of the last whose flush returned; `opened`: an open returned, so the
+    placement names the log from then on.
+    """
+
+    cuts: list[ModelContainer] = field(default_factory=lambda: [ModelContainer()])
+    flushed: int = 0
+    opened: bool = False
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Drive a coroutine that never waits; `Crashed` passes through."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("the coroutine waits for something")
+
+
+async def open_on(disk: SimDisk, epoch: int, *, new_log: bool) -> ContainerTierTwo:
+    """A new process: start the store on the directory, open the container."""
+    storage = LocalChunkStorage(disk, SeededIds(epoch), "node-1", in_threads=False)
+    storage.open()
+    return await OpenContainerTierTwo(storage, SeededIds(epoch))(
+        CONTAINER, epoch, "log", new_log=new_log
+    )
+
+
+async def live(disk: SimDisk, witness: Witness) -> None:
+    model = small_container()
+    for epoch in (1, 2):
+        tier_two = await open_on(disk, epoch, new_log=not witness.opened)
+        witness.opened = True
+        for flush in range(3 - epoch):
+            model.append(SEGMENT, b"epoch %d flush %d" % (epoch, flush))
+            if flush:
+                model.delete("s/a/1.#epoch.0")
+            witness.cuts.append(deepcopy(model))
+            await tier_two.flush(model.cut(tier_two.catalog), model.fetch)
+            witness.flushed = len(witness.cuts) - 1
+
+
+def live_until_crash(disk: SimDisk) -> Witness:
+    witness = Witness()
+    with suppress(Crashed):
+        run(live(disk, witness))
+    return witness
+
+
+def recover_until_crash(disk: SimDisk, witness: Witness) -> Witness:
+    """Open under epoch 10 on a disk that will crash; what is known after it."""
+    after = Witness(witness.cuts, witness.flushed, witness.opened)
+
+    async def recover() -> None:
+        await open_on(disk, 10, new_log=not witness.opened)
+        after.opened = True
+
+    with suppress(Crashed):
+        run(recover())
+    return after
+
+
+def check_after_crash(disk: SimDisk, witness: Witness, between: Callable[[], None]) -> None:
+    """Opened twice by new epochs, with `between` (another crash) in between."""
+    found: list[int] = []
+
+    async def look(epoch: int) -> None:
+        tier_two = await open_on(disk, epoch, new_log=not witness.opened)
+        matching = [at for at, model in enumerate(witness.cuts) if model.matches(tier_two.catalog)]
+        assert matching, "the catalog is no state that was ever cut"
+        assert matching[-1] >= witness.flushed, "a flush that returned is lost"
+        assert await read_back(tier_two) == expected_contents(witness.cuts[matching[-1]])
+        found.append(matching[-1])
+
+    run(look(11))
+    witness.opened = True
+    between()
+    run(look(12))
+    assert found[0] == found[1], "the second open shows another state than the first"

@@ -1,0 +1,78 @@
+"""An event loop whose time is a number: it jumps to the next timer when nothing is ready.
+
+Runs are deterministic: no sockets, no threads, no clock. When nothing is ready and no timer is
+left, the program waits for something that can never happen; the loop then raises `Deadlock`.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_RESOLUTION_S = 1e-9
+START_MS = 1_700_000_000_000
+
+
+class Deadlock(Exception):
+    """Every task waits and no timer is set."""
+
+
+class _Idle:
+    """Stands where a selector stands: waiting means moving the time."""
+
+    def __init__(self, loop: "VirtualTimeLoop") -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise Deadlock("every task waits and no timer is set")
+        self._loop.advance(timeout)
+        return []
+
+
+class VirtualTimeLoop(asyncio.BaseEventLoop):
+    """An asyncio loop with virtual time. Files, sockets, signals and threads do not exist in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._clock_resolution = _RESOLUTION_S
+        self._selector = _Idle(self)
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Move the time forward."""
+        self._now += max(0.0, seconds)
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        assert not event_list, "a virtual loop has no sources of events"
+
+    def _write_to_self(self) -> None:
+        """Nothing to wake: whoever calls is on the loop's own thread."""
+
+
+class VirtualClock:
+    """A `runtime.clock.Clock` on a virtual loop (or on any loop's own time)."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, start_ms: int = START_MS) -> None:
+        self._loop = loop
+        self._start_ms = start_ms
+
+    def now_ms(self) -> int:
+        return self._start_ms + int(self._loop.time() * 1000)
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def run_virtual(main: Coroutine[Any, Any, T]) -> T:
+    """Run `main` to its end on a fresh virtual loop. Raises Deadlock."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main)

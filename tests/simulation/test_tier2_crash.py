@@ -1,0 +1,130 @@
+"""Kill and power loss at every disk call of start, open and flush: nothing flushed is lost."""
+
+import errno
+import random  # noqa: TID251  seeds the survivals
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+from kit.planted_tier2 import no_directory_sync, no_parent_directory_sync
+from kit.simdisk import (
+    KEEP_ALL,
+    KEEP_CONTENTS,
+    KEEP_NAMES,
+    LOSE_ALL,
+    RandomSurvival,
+    SimDisk,
+    Survival,
+    When,
+)
+from kit.tier2_crash import (
+    Witness,
+    check_after_crash,
+    live,
+    live_until_crash,
+    recover_until_crash,
+    run,
+)
+
+from anabranch.common.errors import Corrupt, DirectoryUnusable, DiskFailed, TierTwoNotHere
+
+WHENS: tuple[When, ...] = ("before", "after")
+STATES_MIN = 500
+CALLS_OF_RECOVERY = 20
+FOUND_OUT = (AssertionError, Corrupt, TierTwoNotHere)
+"""How a lost name shows itself: a lost flush, a manifest without its chunk, no manifest."""
+
+
+def _survivals() -> list[Survival]:
+    random_ones = [RandomSurvival(random.Random(seed)) for seed in range(4)]
+    return [LOSE_ALL, KEEP_ALL, KEEP_NAMES, KEEP_CONTENTS, *random_ones]
+
+
+def _calls_of_a_whole_life() -> int:
+    disk = SimDisk()
+    witness = Witness()
+    run(live(disk, witness))
+    assert witness.flushed == 3
+    return disk.calls
+
+
+def _crashes() -> Iterator[tuple[int, When]]:
+    for number in range(1, _calls_of_a_whole_life() + 1):
+        for when in WHENS:
+            yield number, when
+
+
+def _check_every_crash() -> int:
+    """How many states were checked."""
+    states = 0
+    for number, when in _crashes():
+        disk = SimDisk()
+        disk.crash_at(number, when)
+        witness = live_until_crash(disk)
+        for power_loss in _power_losses():
+            twin = disk.fork()
+            power_loss(twin)
+            check_after_crash(twin, _copy(witness), partial(twin.power_loss, LOSE_ALL))
+            states += 1
+    return states
+
+
+def _power_losses() -> list[Callable[[SimDisk], None]]:
+    """A kill alone, and a loss of power with each survival."""
+    losses: list[Callable[[SimDisk], None]] = [SimDisk.kill]
+    losses += [partial(SimDisk.power_loss, survival=survival) for survival in _survivals()]
+    return losses
+
+
+def _copy(witness: Witness) -> Witness:
+    return Witness(witness.cuts, witness.flushed, witness.opened)
+
+
+def test_a_crash_at_any_disk_call_leaves_the_state_before_or_after_the_flush() -> None:
+    assert _check_every_crash() >= STATES_MIN
+
+
+@pytest.mark.parametrize("survival", [LOSE_ALL, KEEP_ALL], ids=["lose all", "keep all"])
+def test_a_second_crash_at_any_disk_call_of_the_recovery_loses_nothing(survival: Survival) -> None:
+    states = 0
+    for number, when in _crashes():
+        disk = SimDisk()
+        disk.crash_at(number, when)
+        witness = live_until_crash(disk)
+        disk.kill()
+        for later in range(1, CALLS_OF_RECOVERY + 1):
+            twin = disk.fork()
+            twin.crash_at(twin.calls + later, "after")
+            opened = recover_until_crash(twin, witness)
+            twin.power_loss(survival)
+            check_after_crash(twin, opened, twin.kill)
+            states += 1
+    assert states >= STATES_MIN
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["failing", "full"])
+def test_a_failing_or_full_disk_at_any_call_never_becomes_a_flush(error: int) -> None:
+    refused = 0
+    for number in range(1, _calls_of_a_whole_life() + 1):
+        disk = SimDisk()
+        disk.fail_at(number, error)
+        witness = Witness()
+        try:
+            run(live(disk, witness))
+        except (DiskFailed, DirectoryUnusable):
+            refused += 1
+        for power_loss in _power_losses():
+            twin = disk.fork()
+            power_loss(twin)
+            check_after_crash(twin, _copy(witness), twin.kill)
+    assert refused >= 20
+
+
+def test_a_directory_that_is_never_synced_is_found_out() -> None:
+    with no_directory_sync(), pytest.raises(FOUND_OUT):
+        _check_every_crash()
+
+
+def test_new_parent_directories_that_are_never_synced_are_found_out() -> None:
+    with no_parent_directory_sync(), pytest.raises(FOUND_OUT):
+        _check_every_crash()

@@ -1,0 +1,96 @@
+"""Sizes, parameters and names of Python code. What is over a limit today may only shrink."""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from tidy.source import SourceFile
+
+FUNCTION_LINES_MAX = 60
+FILE_LINES_MAX = 500
+POSITIONAL_MAX = 5
+BANNED_MODULES = {"utils", "util", "helpers", "helper", "manager", "impl", "factory", "misc"}
+BANNED_CLASS = re.compile(r"(Manager|Impl|Factory|Helpers?|Utils?)$|^Base[A-Z]|Base$")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(file: SourceFile) -> Iterator[tuple[str, Function]]:
+    """Every function with its dotted name inside the file, inner ones included."""
+    yield from _functions_in(file.tree(), "")
+
+
+def oversizes(files: Iterable[SourceFile]) -> dict[str, int]:
+    """Lines of every file and function that is over its limit, by ``path`` or ``path::name``."""
+    found: dict[str, int] = {}
+    for file in files:
+        if file.line_count > FILE_LINES_MAX:
+            found[file.path] = file.line_count
+        for name, node in functions(file):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > FUNCTION_LINES_MAX:
+                found[f"{file.path}::{name}"] = lines
+    return found
+
+
+def ratchet(found: Mapping[str, int], allowed: Mapping[str, int]) -> list[str]:
+    """What is wrong: growth, new exceptions, and exceptions that are larger than needed."""
+    wrong = []
+    for name, lines in found.items():
+        if lines > allowed.get(name, 0):
+            wrong.append(f"{name} has {lines} lines: split it")
+    for name, lines in allowed.items():
+        if found.get(name, 0) < lines:
+            wrong.append(f"{name} has shrunk: lower its exception")
+    return sorted(wrong)
+
+
+def unlisted_or_unneeded(found: Iterable[str], listed: Iterable[str]) -> list[str]:
+    """Findings that are no listed exception, and exceptions that nothing needs any more."""
+    there, allowed = set(found), set(listed)
+    return sorted(there - allowed) + [f"{name}: drop its exception" for name in allowed - there]
+
+
+def long_parameter_lists(files: Iterable[SourceFile]) -> list[str]:
+    """Functions that take more than five positional parameters, `self` and `cls` not counted."""
+    return [
+        f"{file.path}::{name}"
+        for file in files
+        for name, node in functions(file)
+        if _positional_count(node) > POSITIONAL_MAX
+    ]
+
+
+def banned_names(files: Iterable[SourceFile]) -> list[str]:
+    """Modules and classes with names that say nothing."""
+    wrong = []
+    for file in files:
+        words = file.path.removesuffix(".py").split("/")
+        wrong += [f"{file.path}: {word}" for word in words if word in BANNED_MODULES]
+        wrong += [
+            f"{file.path}: {node.name}"
+            for node in ast.walk(file.tree())
+            if isinstance(node, ast.ClassDef) and BANNED_CLASS.search(node.name)
+        ]
+    return wrong
+
+
+def modules_without_docstring(files: Iterable[SourceFile]) -> list[str]:
+    """Modules that hold code and do not say what for."""
+    return [file.path for file in files if file.text.strip() and not ast.get_docstring(file.tree())]
+
+
+def _positional_count(node: Function) -> int:
+    names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+    return len(names[1:] if names[:1] in (["self"], ["cls"]) else names)
+
+
+def _functions_in(node: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield prefix + child.name, child
+            yield from _functions_in(child, f"{prefix}{child.name}.")
+        elif isinstance(child, ast.ClassDef):
+            yield from _functions_in(child, f"{prefix}{child.name}.")
+        else:
+            yield from _functions_in(child, prefix)

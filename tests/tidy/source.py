@@ -1,0 +1,46 @@
+"""What the project's own rules look at: its files, without what tools leave behind."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("libs", "services", "tests", "docs", "deploy", "bench", ".ci")
+_LEFT_BEHIND = {"__pycache__", ".cache", ".hypothesis", ".pytest_cache", "out"}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A text file; `path` is relative to the root, with forward slashes."""
+
+    path: str
+    text: str
+
+    @property
+    def line_count(self) -> int:
+        return self.text.count("\n")
+
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, self.path)
+
+
+def project_files(root: Path = ROOT) -> Iterator[SourceFile]:
+    """Every text file of the project, sorted by path."""
+    paths = [path for path in root.iterdir() if path.is_file()]
+    for folder in FOLDERS:
+        paths += [path for path in (root / folder).rglob("*") if path.is_file()]
+    for path in sorted(paths):
+        if _LEFT_BEHIND.isdisjoint(path.relative_to(root).parts):
+            try:
+                yield SourceFile(path.relative_to(root).as_posix(), path.read_text())
+            except UnicodeDecodeError:
+                continue  # a binary golden file is not source text
+
+
+def python_files() -> list[SourceFile]:
+    return [file for file in project_files() if file.path.endswith(".py")]
+
+
+def documents() -> list[SourceFile]:
+    return [file for file in project_files() if file.path.endswith(".md")]

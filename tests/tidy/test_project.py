@@ -1,0 +1,70 @@
+"""The rules, applied to the project as it is."""
+
+import json
+
+from anabranch.cli.app import app
+
+from tidy import lock, shape, texts
+from tidy.commands import command_names
+from tidy.source import ROOT, documents, project_files, python_files
+
+EXCEPTIONS = json.loads((ROOT / "tests/tidy/exceptions.json").read_text())
+"""What is over a limit today; every entry must still be needed, and none may grow."""
+
+
+def test_no_file_or_function_outgrows_its_limit() -> None:
+    assert shape.ratchet(shape.oversizes(python_files()), EXCEPTIONS["lines"]) == []
+
+
+def test_no_function_takes_more_than_five_positional_parameters() -> None:
+    found = shape.long_parameter_lists(python_files())
+
+    assert shape.unlisted_or_unneeded(found, EXCEPTIONS["parameters"]) == []
+
+
+def test_no_module_or_class_has_a_name_that_says_nothing() -> None:
+    found = shape.banned_names(python_files())
+
+    assert shape.unlisted_or_unneeded(found, EXCEPTIONS["names"]) == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    assert shape.modules_without_docstring(python_files()) == []
+
+
+def test_every_link_and_path_in_the_documents_leads_somewhere() -> None:
+    assert [wrong for file in documents() for wrong in texts.broken_links(file, ROOT)] == []
+
+
+def test_every_make_target_in_the_documents_exists() -> None:
+    targets = texts.makefile_targets((ROOT / "Makefile").read_text())
+
+    assert [wrong for file in documents() for wrong in texts.unknown_targets(file, targets)] == []
+
+
+def test_every_command_in_the_documents_exists() -> None:
+    commands = command_names(app)
+
+    assert [wrong for file in documents() for wrong in texts.unknown_commands(file, commands)] == []
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    assert [wrong for file in project_files() for wrong in texts.machine_paths(file)] == []
+
+
+def test_no_file_names_a_package_registry() -> None:
+    assert [wrong for file in project_files() for wrong in texts.registry_names(file)] == []
+
+
+def test_the_documents_avoid_the_words_that_the_glossary_avoids() -> None:
+    avoided = texts.avoided_words((ROOT / "GLOSSARY.md").read_text())
+    others = [file for file in documents() if file.path != "GLOSSARY.md"]
+
+    assert avoided
+    assert [wrong for file in others for wrong in texts.uses_of_avoided_words(file, avoided)] == []
+
+
+def test_the_lock_holds_what_the_parts_declare() -> None:
+    locked = lock.locked_versions((ROOT / "requirements.lock").read_text())
+
+    assert lock.drift(lock.declared_requirements(ROOT), locked) == []

@@ -1,0 +1,150 @@
+"""The codecs of manifests, pages and page indexes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from anabranch.common.errors import CorruptManifest, FormatTooNew
+from anabranch.common.wire.messages import Stamp
+from anabranch.segstore.domain.container.state import (
+    Catalog,
+    ChunkRef,
+    SegmentState,
+    TieredExtent,
+    Tombstone,
+)
+from anabranch.segstore.domain.storage import manifest as m
+from anabranch.segstore.domain.storage import page as p
+from anabranch.segstore.domain.storage.envelope import HEAD, open_envelope, seal_envelope
+from kit.golden import assert_golden, read_golden
+
+STATE = SegmentState("s/a/0.#epoch.0", 9, Stamp(2, 5), 3, 40, 12, sealed=True)
+EXTENT = TieredExtent(0, ChunkRef("c3/0000000007-0000000001", 16, 40, 0xDEADBEEF))
+TOMBSTONE = Tombstone("s/a/1.#epoch.0", Stamp(1, 7), 11, 1_700_000_000_000)
+WRITERS = {(9, bytes(range(16))): 12, (4, bytes(16)): 3}
+MANIFEST = m.Manifest(
+    container=3,
+    number=42,
+    container_epoch=7,
+    nonce=bytes(range(16, 32)),
+    log=m.LogBinding("0123456789abcdef", closed=True),
+    applied_sequence=1234,
+    snapshot=m.SnapshotRef(40, ChunkRef("c3/0000000006-0000000009", 0, 77, 5)),
+    changes=m.Changes(
+        segments=(m.SegmentChange(STATE, (EXTENT,), (EXTENT,)),),
+        tombstones=(TOMBSTONE,),
+        tombstones_dropped=("s/a/2.#epoch.0",),
+        writers=WRITERS,
+        writers_dropped=((4, bytes(range(16))),),
+    ),
+)
+PAGE = p.Page(((STATE, (EXTENT,)),), (TOMBSTONE,), WRITERS)
+INDEX = p.PageIndex(3, 40, 1200, (EXTENT.ref,))
+
+CODECS: list[tuple[str, bytes, Callable[[bytes], object], object]] = [
+    (
+        "manifest_format_1",
+        m.encode_manifest(MANIFEST),
+        lambda data: m.decode_manifest(data, 3, 42),
+        MANIFEST,
+    ),
+    ("page_format_1", p.encode_page(PAGE), lambda data: p.decode_page(data, "page"), PAGE),
+    ("page_index_format_1", p.encode_index(INDEX), lambda data: p.decode_index(data, "i"), INDEX),
+]
+each_codec = pytest.mark.parametrize(("name", "data", "decode", "value"), CODECS)
+
+
+@each_codec
+def test_the_format_is_frozen_and_read_back(
+    name: str, data: bytes, decode: Callable[[bytes], object], value: object
+) -> None:
+    assert_golden(name, data)
+    assert decode(read_golden(name)) == value
+
+
+@each_codec
+def test_every_flipped_bit_is_detected(
+    name: str, data: bytes, decode: Callable[[bytes], object], value: object
+) -> None:
+    for position in range(len(data)):
+        for bit in range(8):
+            damaged = bytearray(data)
+            damaged[position] ^= 1 << bit
+            with pytest.raises(CorruptManifest):
+                decode(bytes(damaged))
+
+
+@each_codec
+def test_every_truncation_and_anything_appended_is_detected(
+    name: str, data: bytes, decode: Callable[[bytes], object], value: object
+) -> None:
+    for wrong in (*(data[:size] for size in range(len(data))), data + b"\0"):
+        with pytest.raises(CorruptManifest):
+            decode(wrong)
+
+
+@each_codec
+def test_a_newer_format_is_named_as_such(
+    name: str, data: bytes, decode: Callable[[bytes], object], value: object
+) -> None:
+    newer = seal_envelope(data[:4], 2, data[HEAD.size :])
+    with pytest.raises(FormatTooNew):
+        decode(newer)
+
+
+@each_codec
+def test_fields_that_are_not_known_are_ignored(
+    name: str, data: bytes, decode: Callable[[bytes], object], value: object
+) -> None:
+    body = open_envelope(data, data[:4], 1, name=name, damaged=CorruptManifest)
+    fields = msgspec.msgpack.decode(body) | {"later": [1, 2]}
+    assert decode(seal_envelope(data[:4], 1, msgspec.msgpack.encode(fields))) == value
+
+
+def test_elements_added_at_the_end_of_an_entry_are_ignored() -> None:
+    body = m.encode_manifest(MANIFEST)[HEAD.size :]
+    fields = msgspec.msgpack.decode(body)
+    fields["tombstones"][0].append("later")
+    data = seal_envelope(m.MAGIC, 1, msgspec.msgpack.encode(fields))
+    assert m.decode_manifest(data, 3, 42) == MANIFEST
+
+
+def test_a_body_without_sense_is_corrupt_even_with_a_right_checksum() -> None:
+    with pytest.raises(CorruptManifest, match="no sense"):
+        m.decode_manifest(seal_envelope(m.MAGIC, 1, b"\x80"), 3, 42)
+
+
+def test_a_manifest_under_anothers_name_is_refused() -> None:
+    for container, number in ((3, 43), (4, 42)):
+        with pytest.raises(CorruptManifest, match="another"):
+            m.decode_manifest(m.encode_manifest(MANIFEST), container, number)
+
+
+def test_equal_manifests_have_equal_bytes_whatever_the_order_of_their_writers() -> None:
+    other = m.Changes(
+        MANIFEST.changes.segments,
+        MANIFEST.changes.tombstones,
+        MANIFEST.changes.tombstones_dropped,
+        dict(reversed(WRITERS.items())),
+        MANIFEST.changes.writers_dropped,
+    )
+    assert m.encode_manifest(replace(MANIFEST, changes=other)) == m.encode_manifest(MANIFEST)
+
+
+def test_pages_make_up_the_catalog() -> None:
+    pages = [
+        p.Page(((STATE, (EXTENT,)),)),
+        p.Page(tombstones=(TOMBSTONE,)),
+        p.Page(writers=WRITERS),
+    ]
+    assert p.catalog_of_pages(INDEX, pages) == Catalog(
+        1200, {STATE.name: STATE}, {TOMBSTONE.name: TOMBSTONE}, WRITERS, {9: (EXTENT,)}
+    )
+
+
+def test_two_pages_with_the_same_key_are_refused() -> None:
+    page = p.Page(((STATE, (EXTENT,)),))
+    with pytest.raises(CorruptManifest, match="same key"):
+        p.catalog_of_pages(INDEX, [page, page])

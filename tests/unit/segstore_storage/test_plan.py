@@ -1,0 +1,91 @@
+"""Flush plans: which bytes go into which chunks."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.segstore.domain.container.state import Catalog
+from anabranch.segstore.domain.storage.chunk import SparseEntry
+from anabranch.segstore.domain.storage.plan import ChunkLimits, PlannedChunk, plan_flush
+from kit.tier2_model import ModelContainer
+
+LIMITS = ChunkLimits(chunk_max=100, own_chunk_min=40, sparse_interval=30)
+
+
+def _container(appends: dict[str, list[int]]) -> ModelContainer:
+    model = ModelContainer()
+    for name, sizes in appends.items():
+        model.create(name)
+        for size in sizes:
+            model.append(name, bytes(size))
+    return model
+
+
+def _plan(model: ModelContainer, before: Catalog | None = None) -> tuple[PlannedChunk, ...]:
+    catalog = before or Catalog()
+    return plan_flush(catalog, model.cut(catalog), LIMITS)
+
+
+def _ranges(plan: tuple[PlannedChunk, ...]) -> list[list[tuple[str, int, int]]]:
+    return [[(piece.segment_name, piece.start, piece.end) for piece in chunk] for chunk in plan]
+
+
+def test_small_segments_share_a_chunk() -> None:
+    plan = _plan(_container({"a": [10], "b": [20], "c": [], "d": [30]}))
+    assert _ranges(plan) == [[("a", 0, 10), ("b", 0, 20), ("d", 0, 30)]]
+
+
+def test_a_hot_segment_has_chunks_of_its_own_and_its_rest_is_shared() -> None:
+    plan = _plan(_container({"hot": [30] * 7, "b": [5]}))
+    assert _ranges(plan) == [[("hot", 0, 90)], [("hot", 90, 180)], [("hot", 180, 210), ("b", 0, 5)]]
+
+
+def test_shared_chunks_are_filled_to_their_limit_only() -> None:
+    plan = _plan(_container({"a": [39], "b": [39], "c": [39]}))
+    assert _ranges(plan) == [[("a", 0, 39), ("b", 0, 39)], [("c", 0, 39)]]
+
+
+def test_an_append_larger_than_a_chunk_is_one_piece() -> None:
+    plan = _plan(_container({"a": [10, 150, 10]}))
+    assert _ranges(plan) == [[("a", 10, 160)], [("a", 0, 10), ("a", 160, 170)]]
+
+
+def test_entries_are_sparse_relative_to_the_piece_and_end_with_it() -> None:
+    model = _container({"a": [20, 20, 20, 5]})
+    (chunk,) = _plan(model)
+    times = [mark.time_ms for mark in model.marks[1]]
+    assert chunk[0].entries == (SparseEntry(40, 2, times[1]), SparseEntry(65, 4, times[3]))
+
+
+def test_entries_of_a_later_piece_count_from_its_own_start() -> None:
+    model = _container({"a": [60, 60]})
+    pieces = [chunk[0] for chunk in _plan(model)]
+    assert [[(e.offset, e.event_count) for e in piece.entries] for piece in pieces] == [
+        [(60, 1)],
+        [(60, 1)],
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from("abcdef"), st.lists(st.integers(1, 160), max_size=12), max_size=6
+    )
+)
+def test_every_byte_is_planned_once_in_order_and_cut_at_append_marks(
+    appends: dict[str, list[int]],
+) -> None:
+    model = _container(appends)
+    plan = _plan(model)
+    for chunk in plan:
+        assert len(chunk) == 1 or sum(piece.size for piece in chunk) <= LIMITS.chunk_max
+    for name, state in model.segments.items():
+        pieces = [piece for chunk in plan for piece in chunk if piece.segment_name == name]
+        pieces.sort(key=lambda piece: piece.start)
+        starts = [piece.start for piece in pieces]
+        ends = [piece.end for piece in pieces]
+        assert [0, *ends] == [*starts, state.length]
+        boundaries = {mark.offset for mark in model.marks[state.number]}
+        assert boundaries.issuperset(ends)
+        for piece in pieces:
+            assert piece.entries[-1].offset == piece.size
+            assert all(piece.start + entry.offset in boundaries for entry in piece.entries)

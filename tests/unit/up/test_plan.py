@@ -1,0 +1,113 @@
+"""The supervisor's decision, as a table: given states, then these actions."""
+
+import pytest
+
+from anabranch.cli.up import plan
+from anabranch.cli.up.plan import (
+    FAILURE_COUNT_MAX,
+    START_SECONDS_MAX,
+    STOP_SECONDS_MAX,
+    Action,
+    Forget,
+    GiveUp,
+    Kill,
+    PartState,
+    Phase,
+    Start,
+    Stop,
+    back_off_seconds,
+    next_actions,
+)
+
+NEEDS = {"nats": (), "controller": ("nats",), "segstore": ("nats",)}
+NOW = 1000.0
+
+IDLE = PartState()
+STARTING = PartState(Phase.RUNNING, since=NOW)
+READY = PartState(Phase.RUNNING, since=NOW, ready=True, was_ready=True)
+UNREADY = PartState(Phase.RUNNING, since=0.0, ready=False, was_ready=True)
+OVERDUE = PartState(Phase.RUNNING, since=NOW - START_SECONDS_MAX)
+OVERDUE_KILLED = PartState(Phase.RUNNING, since=NOW - START_SECONDS_MAX, killed=True)
+JUST_DIED = PartState(Phase.BACKING_OFF, since=NOW, failures=1)
+RESTED = PartState(Phase.BACKING_OFF, since=NOW - 10, failures=1)
+HOPELESS = PartState(Phase.BACKING_OFF, since=NOW, failures=FAILURE_COUNT_MAX)
+STOPPING = PartState(Phase.STOPPING, since=NOW)
+STUCK = PartState(Phase.STOPPING, since=NOW - STOP_SECONDS_MAX)
+STUCK_KILLED = PartState(Phase.STOPPING, since=NOW - STOP_SECONDS_MAX, killed=True)
+DOWN = PartState(Phase.DOWN)
+
+
+@pytest.mark.parametrize(
+    ("given", "then"),
+    [
+        pytest.param((IDLE, IDLE, IDLE), [Start("nats")], id="first, the part without needs"),
+        pytest.param((STARTING, IDLE, IDLE), [], id="others wait until it is ready"),
+        pytest.param(
+            (READY, IDLE, IDLE), [Start("controller"), Start("segstore")], id="then those it held"
+        ),
+        pytest.param((READY, READY, READY), [], id="nothing to do"),
+        pytest.param((READY, UNREADY, READY), [], id="lost readiness alone is no reason to act"),
+        pytest.param((READY, READY, JUST_DIED), [], id="a dead part rests first"),
+        pytest.param((READY, READY, RESTED), [Start("segstore")], id="then it starts again"),
+        pytest.param((RESTED, READY, RESTED), [Start("nats")], id="needs come back first"),
+        pytest.param((READY, OVERDUE, READY), [Kill("controller", "not ready in time")], id="late"),
+        pytest.param((READY, OVERDUE_KILLED, READY), [], id="a killed part is killed once"),
+        pytest.param((READY, READY, HOPELESS), [GiveUp("segstore")], id="hopeless"),
+    ],
+)
+def test_a_running_cluster_takes_the_next_step(
+    given: tuple[PartState, ...], then: list[Action]
+) -> None:
+    states = dict(zip(NEEDS, given, strict=True))
+
+    assert next_actions(NEEDS, states, stopping=False, now=NOW) == then
+
+
+@pytest.mark.parametrize(
+    ("given", "then"),
+    [
+        pytest.param((READY, READY, READY), [Stop("segstore")], id="the last part goes first"),
+        pytest.param((READY, READY, STOPPING), [], id="the others wait for it"),
+        pytest.param((READY, READY, STUCK), [Kill("segstore", "did not stop in time")], id="stuck"),
+        pytest.param((READY, READY, STUCK_KILLED), [], id="killed once"),
+        pytest.param((READY, READY, DOWN), [Stop("controller")], id="then the one before"),
+        pytest.param((READY, RESTED, DOWN), [Forget("controller")], id="a dead part stays dead"),
+        pytest.param((READY, DOWN, DOWN), [Stop("nats")], id="the first part goes last"),
+        pytest.param((IDLE, IDLE, IDLE), [Forget("segstore")], id="what never ran is forgotten"),
+        pytest.param((DOWN, DOWN, DOWN), [], id="all down"),
+    ],
+)
+def test_a_stopping_cluster_takes_the_next_step(
+    given: tuple[PartState, ...], then: list[Action]
+) -> None:
+    states = dict(zip(NEEDS, given, strict=True))
+
+    assert next_actions(NEEDS, states, stopping=True, now=NOW) == then
+
+
+def test_the_back_off_doubles_up_to_its_maximum() -> None:
+    pauses = [back_off_seconds(count) for count in range(12)]
+
+    assert pauses[:3] == [0.1, 0.2, 0.4]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == plan.BACK_OFF_SECONDS_MAX
+
+
+def test_readiness_forgives_earlier_failures() -> None:
+    state = plan.started(PartState(Phase.BACKING_OFF, failures=3, restarts=3), NOW)
+
+    state = plan.ended(plan.probed(state, True, ""), NOW, "ended by SIGKILL")
+
+    assert (state.failures, state.restarts) == (0, 4)
+
+
+def test_an_end_before_readiness_counts_as_a_failure() -> None:
+    state = plan.ended(plan.probed(plan.started(IDLE, NOW), False, "starting"), NOW, "exit code 1")
+
+    assert (state.failures, state.restarts, state.reason) == (1, 1, "exit code 1")
+
+
+def test_an_end_that_was_asked_for_is_no_restart() -> None:
+    state = plan.ended(plan.asked_to_stop(READY, NOW), NOW, "exit code 0")
+
+    assert (state.phase, state.restarts) == (Phase.DOWN, 0)
