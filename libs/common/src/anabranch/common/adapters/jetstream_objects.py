@@ -20,13 +20,13 @@ from anabranch.common.adapters.jetstream_events import (
 from anabranch.common.adapters.jetstream_reader import (
     StreamMessage,
     StreamReader,
-    StreamRewound,
 )
 from anabranch.common.adapters.nats_connection import as_unavailable, keeping_cancellation
 from anabranch.common.errors import (
     ObjectExists,
     OutcomeUnknown,
     RevisionConflict,
+    StreamRewound,
     Unavailable,
 )
 from anabranch.common.eventsourcing.ports import StoredObject

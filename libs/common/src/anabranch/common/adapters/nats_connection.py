@@ -65,13 +65,16 @@ def keeping_cancellation() -> Iterator[None]:
     """Raises CancelledError at the end of a block that swallowed a cancellation.
 
     The NATS client waits by `asyncio.wait_for`, which before Python 3.12 returns the result and
-    drops the cancellation when both come in the same turn of the loop. A task that loops over
-    such calls would never end.
+    drops the cancellation when both come in the same turn of the loop, and it turns a
+    cancellation on a closed connection into an error. A task that loops over such calls would
+    never end.
     """
-    yield
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
+    try:
+        yield
+    finally:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
 
 
 @contextmanager

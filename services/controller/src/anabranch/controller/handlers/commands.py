@@ -115,7 +115,7 @@ async def _decide_scope(desk: CommandDesk, command: CreateScope | DeleteScope) -
     subject = scope_events(scope_name(command.scope))
     now_ms = desk.clock.now_ms()
     return await desk.scopes.transact(
-        subject, lambda scope: scope_decide.decide(scope, command, now_ms=now_ms)
+        subject, lambda loaded: scope_decide.decide(loaded.state, command, now_ms=now_ms)
     )
 
 
@@ -128,8 +128,12 @@ async def _decide_stream(
     now_ms = desk.clock.now_ms()
     return await desk.streams.transact(
         stream_events(ref),
-        lambda stream: stream_decide.decide(
-            stream, command, open_scope_incarnation=incarnation, now_ms=now_ms
+        lambda loaded: stream_decide.decide(
+            loaded.state,
+            command,
+            revision=loaded.revision + 1,
+            open_scope_incarnation=incarnation,
+            now_ms=now_ms,
         ),
     )
 

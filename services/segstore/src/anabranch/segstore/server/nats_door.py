@@ -77,16 +77,21 @@ class NatsDoor:
         self._desk = desk
         self._subscriptions: dict[int, Subscription] = {}
 
-    async def serve(self, containers: frozenset[int]) -> None:
-        """Answer for exactly these containers."""
-        for container in containers - self._subscriptions.keys():
-            subject = subjects.segment_request(container, "*")
-            self._subscriptions[container] = await self._client.subscribe(
-                subject, cb=self._callback()
-            )
-        for container in self._subscriptions.keys() - containers:
-            subscription = self._subscriptions.pop(container)
-            await subscription.unsubscribe()
+    async def serve(self, containers: frozenset[int]) -> bool:
+        """Answer for exactly these containers. False: NATS did not take it, call again."""
+        try:
+            for container in containers - self._subscriptions.keys():
+                subject = subjects.segment_request(container, "*")
+                self._subscriptions[container] = await self._client.subscribe(
+                    subject, cb=self._callback()
+                )
+            for container in self._subscriptions.keys() - containers:
+                await self._subscriptions[container].unsubscribe()
+                del self._subscriptions[container]
+        except (nats.errors.Error, OSError) as error:
+            _log.warning("the NATS door cannot follow the containers", error=repr(error))
+            return False
+        return True
 
     def _callback(self) -> Callable[[Msg], Awaitable[None]]:
         async def received(message: Msg) -> None:

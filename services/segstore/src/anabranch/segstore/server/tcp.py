@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
         self.send(Hello(node_id=self._served.node_id), 0)
         self._cancel_tick = self._served.call_later(limits.tick_s, self._tick)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _: Exception | None) -> None:
         """See `asyncio.Protocol`."""
         self._transport = None
         self._connections.discard(self)

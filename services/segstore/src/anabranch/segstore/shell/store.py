@@ -4,6 +4,7 @@ A container is in one of three places: open here, being opened here, or not here
 doors ask for every request anew, so a container that ends is out of reach at once.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from anabranch.common.errors import Unavailable, WrongHost
@@ -25,8 +26,11 @@ class OpenContainer:
 class Store:
     """The containers of one process. `container_count` is the cluster's."""
 
-    def __init__(self, container_count: int) -> None:
+    def __init__(
+        self, container_count: int, on_changed: Callable[[], object] = lambda: None
+    ) -> None:
         self.container_count = container_count
+        self._on_changed = on_changed
         self._open: dict[int, OpenContainer] = {}
         self._assigned: set[int] = set()
         self.stopping = False
@@ -34,28 +38,33 @@ class Store:
     def assign(self, container: int) -> None:
         """The container is to be opened here: Unavailable until it is."""
         self._assigned.add(container)
+        self._on_changed()
 
     def unassign(self, container: int) -> None:
         """The container is another store's."""
         self._assigned.discard(container)
+        self._on_changed()
 
     def opened(self, opened: OpenContainer) -> None:
         """The container serves from now on."""
         self._open[opened.container.container] = opened
+        self._on_changed()
 
     def closed(self, opened: OpenContainer) -> None:
         """The container serves no more; repeated is success."""
         number = opened.container.container
         if self._open.get(number) is opened:
             del self._open[number]
+            self._on_changed()
 
     def open_containers(self) -> tuple[OpenContainer, ...]:
         """All that serve."""
         return tuple(self._open.values())
 
-    def is_open(self, container: int) -> bool:
-        """Whether the container serves here."""
-        return container in self._open
+    @property
+    def open_numbers(self) -> frozenset[int]:
+        """All containers that serve here."""
+        return frozenset(self._open)
 
     @property
     def assigned(self) -> frozenset[int]:

@@ -1,0 +1,40 @@
+"""Settings of a segment store, from the environment (prefix ``ANABRANCH_SEGSTORE_``)."""
+
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from anabranch.common.runtime.settings import ServiceSettings
+
+_MIB = 1024 * 1024
+
+
+class SegstoreSettings(ServiceSettings):
+    """Sizes in bytes, times in seconds. One process serves one data directory."""
+
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+        **{**ServiceSettings.model_config, "env_prefix": "ANABRANCH_SEGSTORE_"}
+    )
+
+    data_dir: Path
+    nats_url: str
+    tier2_url: str = ""
+    """Empty: the directory ``tier2`` in the data directory."""
+    bind: str = "127.0.0.1:0"
+    advertise: str = ""
+    """host:port that clients shall use; empty: where the store listens."""
+    take_over: bool = False
+    """Do not wait for another process's lock on the data directory; its fence ends it."""
+    flush_bytes: Annotated[int, Field(ge=_MIB)] = 64 * _MIB
+    flush_age_s: Annotated[float, Field(gt=0)] = 30.0
+    cache_bytes: Annotated[int, Field(ge=0)] = 256 * _MIB
+    untiered_bytes_max: Annotated[int, Field(ge=_MIB)] = 1024 * _MIB
+    health_bind: str = "127.0.0.1:0"
+    log_level: str = "info"
+
+    @property
+    def tier2(self) -> str:
+        """The URL of tier 2."""
+        return self.tier2_url or (self.data_dir.expanduser().resolve() / "tier2").as_uri()

@@ -1,0 +1,297 @@
+"""Builds a segment store from its settings and runs it: the only place that knows adapters.
+
+Start: data directory and journal (lock, fence, scan) → tier 2 (probe) → NATS → number of
+containers → listen → announce → follow the placements. Stop: no new requests, what was accepted
+goes to the journal, clients are told, tasks end, the journal is closed. What ends the journal
+ends the store: the process exits with the journal's error and a new one recovers.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from nats.aio.client import Client
+
+from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
+from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.contracts import subjects
+from anabranch.common.errors import AnabranchError, Unavailable
+from anabranch.common.model.cluster import Endpoint, NodeRecord
+from anabranch.common.runtime.clock import Clock, SystemClock
+from anabranch.common.runtime.ids import IdSource, SystemIds
+from anabranch.common.runtime.service import Lifetime
+from anabranch.common.runtime.settings import parse_bind
+from anabranch.segstore.adapters.chunk_url import open_chunk_storage
+from anabranch.segstore.adapters.journal.layout import create_small, read_small
+from anabranch.segstore.adapters.journal.local import (
+    LocalJournal,
+    open_local_journal,
+    probe_sync,
+)
+from anabranch.segstore.adapters.local_disk import prepare_directory
+from anabranch.segstore.handlers.control import ControlDesk
+from anabranch.segstore.ports import ChunkStorage
+from anabranch.segstore.server.nats_door import NatsDoor
+from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
+from anabranch.segstore.settings import SegstoreSettings
+from anabranch.segstore.shell.assignments import Assignments
+from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.container import Surroundings
+from anabranch.segstore.shell.flusher import FlushLimits, back_off_s
+from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
+from anabranch.segstore.shell.placements import Placements
+from anabranch.segstore.shell.registration import container_count, register_node
+from anabranch.segstore.shell.store import Store
+from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.tier2_objects import DeadlineChunkStorage
+from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+
+NODE_ID_FILE = "node-id"
+SLOW_SYNC_MS = 2.0
+TIER_TWO_CALL_S_MAX = 30.0
+DRAIN_S_MAX = 5.0
+_DRAIN_POLL_S = 0.01
+_DOOR_RETRY_S = 1.0
+_BUCKETS = (subjects.NODES_BUCKET, subjects.PLACEMENTS_BUCKET, subjects.CLUSTER_BUCKET)
+
+_log = structlog.get_logger(__name__)
+
+
+async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
+    """Run the store until `lifetime` says stop.
+
+    Raises DirectoryInUse, DirectoryUnusable, FormatTooNew, InvalidSetting, PortInUse, Corrupt
+    errors, and what ended the journal while serving.
+    """
+    clock, ids = SystemClock(), SystemIds()
+    _log.info("settings", **settings.describe())
+    loop = asyncio.get_running_loop()
+    journal = open_local_journal(
+        settings.data_dir / "journal",
+        ids=ids,
+        schedule=loop.call_soon,
+        take_over=settings.take_over,
+    )
+    try:
+        _warn_if_slow(journal, clock)
+        node_id = _node_id(settings.data_dir, ids)
+        storage = await open_chunk_storage(settings.tier2, ids, node_id)
+        client = await _connect(settings.nats_url, clock, lifetime)
+        if client is None:
+            return
+        try:
+            lifetime.set_ready("nats", True)
+            limited = DeadlineChunkStorage(storage, TIER_TWO_CALL_S_MAX)
+            parts = _Parts(settings, lifetime, clock, ids, journal, node_id, client, limited)
+            await _Process(parts).run()
+        finally:
+            await client.close()
+    finally:
+        journal.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What exists before the store serves."""
+
+    settings: SegstoreSettings
+    lifetime: Lifetime
+    clock: Clock
+    ids: IdSource
+    journal: LocalJournal
+    node_id: str
+    client: Client
+    storage: ChunkStorage
+
+    def objects(self, bucket: str) -> JetStreamObjectStore:
+        return JetStreamObjectStore(self.client, self.clock, bucket)
+
+
+class _Process:
+    """The store while it serves: its tasks and how they end."""
+
+    def __init__(self, parts: _Parts) -> None:
+        self._parts = parts
+        self._end = asyncio.Event()
+        self._failure: AnabranchError | None = None
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until asked to stop or until the journal ends; raises what ended it."""
+        parts = self._parts
+        parts.lifetime.set_ready("containers", False, "waiting for the controller")
+        async with asyncio.TaskGroup() as group:
+            stopper = group.create_task(self._wait_for_stop())
+            count = await self._container_count(group)
+            if count is not None:
+                await self._serve(Store(count, on_changed=self._changed.set), group)
+            stopper.cancel()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _wait_for_stop(self) -> None:
+        await self._parts.lifetime.wait_for_stop()
+        self._end.set()
+
+    async def _container_count(self, group: asyncio.TaskGroup) -> int | None:
+        """The number of containers; None if the store is to stop first."""
+        parts = self._parts
+        asking = group.create_task(_learn_count(parts))
+        ending = group.create_task(self._end.wait())
+        await asyncio.wait((asking, ending), return_when=asyncio.FIRST_COMPLETED)
+        ending.cancel()
+        if not asking.done():
+            asking.cancel()
+            return None
+        return asking.result()
+
+    async def _serve(self, store: Store, group: asyncio.TaskGroup) -> None:
+        parts, settings = self._parts, self._parts.settings
+        throttle = Throttle(ThrottleLimits(untiered=settings.untiered_bytes_max))
+
+        def spawn(work: Coroutine[None, None, None]) -> None:
+            group.create_task(work)
+
+        served = Served(
+            store, throttle, parts.clock, _call_later, spawn, parts.node_id, TcpLimits()
+        )
+        server = TcpServer(served)
+        endpoint = _advertised(settings, await server.start(*parse_bind(settings.bind)))
+        node = NodeRecord(parts.node_id, endpoint, parts.journal.journal.journal_id)
+        nodes = parts.objects(subjects.NODES_BUCKET)
+        door = NatsDoor(parts.client, ControlDesk(store, spawn))
+        tasks = [
+            group.create_task(register_node(nodes, node, parts.clock)),
+            group.create_task(self._assignments(store, throttle).run()),
+            group.create_task(self._follow(store, door)),
+        ]
+        _log.info("the store listens", node=parts.node_id, endpoint=str(endpoint))
+        await self._end.wait()
+        await _drain(store, server, parts.clock)
+        for task in tasks:
+            task.cancel()
+
+    def _assignments(self, store: Store, throttle: Throttle) -> Assignments:
+        parts, settings = self._parts, self._parts.settings
+        objects = parts.objects(subjects.PLACEMENTS_BUCKET)
+        placements = Placements(objects, parts.node_id)
+        around = Surroundings(parts.clock, Cache(settings.cache_bytes), throttle, _call_later)
+        open_tier_two = OpenContainerTierTwo(parts.storage, parts.ids)
+        tiers = Tiers(parts.journal.journal, open_tier_two, placements, parts.ids)
+        limits = FlushLimits(bytes_max=settings.flush_bytes, age_s_max=settings.flush_age_s)
+
+        def new_keeper(container: int) -> ContainerKeeper:
+            return ContainerKeeper(
+                container,
+                store=store,
+                tiers=tiers,
+                around=around,
+                limits=limits,
+                store_failed=self._fail,
+            )
+
+        return Assignments(
+            objects=objects,
+            placements=placements,
+            store=store,
+            clock=parts.clock,
+            new_keeper=new_keeper,
+        )
+
+    def _fail(self, error: AnabranchError) -> None:
+        """The journal ended: nothing more can be acknowledged in this process."""
+        if self._failure is None and not self._end.is_set():
+            self._failure = error
+        self._end.set()
+
+    async def _follow(self, store: Store, door: NatsDoor) -> None:
+        """Keep readiness and the NATS door in line with the containers."""
+        lifetime = self._parts.lifetime
+        while not store.stopping:
+            closed = sorted(store.assigned - store.open_numbers)
+            ready = bool(store.assigned) and not closed
+            reason = f"not open: {closed}" if closed else "no container is assigned here"
+            lifetime.set_ready("containers", ready, "" if ready else reason)
+            if not await door.serve(store.assigned):
+                await self._parts.clock.sleep(_DOOR_RETRY_S)
+                continue
+            await self._changed.wait()
+            self._changed.clear()
+
+
+async def _learn_count(parts: _Parts) -> int:
+    for bucket in _BUCKETS:
+        await _create_bucket(parts, bucket)
+    return await container_count(parts.objects(subjects.CLUSTER_BUCKET), parts.clock)
+
+
+async def _create_bucket(parts: _Parts, bucket: str) -> None:
+    failures = 0
+    while True:
+        try:
+            await create_bucket(parts.client, bucket)
+            return
+        except Unavailable as error:
+            failures += 1
+            _log.warning("a bucket cannot be created yet", bucket=bucket, error=str(error))
+            await parts.clock.sleep(back_off_s(failures))
+
+
+async def _drain(store: Store, server: TcpServer, clock: Clock) -> None:
+    """No new requests; wait until what was accepted is in the journal and answered."""
+    store.stopping = True
+    server.stop_accepting()
+    containers = [opened.container for opened in store.open_containers()]
+    for container in containers:
+        container.stop_accepting()
+    deadline = clock.monotonic() + DRAIN_S_MAX
+    while clock.monotonic() < deadline and not all(found.idle for found in containers):
+        await clock.sleep(_DRAIN_POLL_S)
+    server.close()
+
+
+async def _connect(url: str, clock: Clock, lifetime: Lifetime) -> Client | None:
+    """A NATS connection, as soon as a server answers; None if the store is to stop first."""
+    failures = 0
+    while not lifetime.stopping:
+        try:
+            return await connect_nats(url, "segstore")
+        except Unavailable as error:
+            failures += 1
+            _log.warning("NATS does not answer yet", error=str(error), remedy=error.remedy)
+            lifetime.set_ready("nats", False, str(error))
+            await clock.sleep(min(2.0, back_off_s(failures)))
+    return None
+
+
+def _call_later(seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
+    return asyncio.get_running_loop().call_later(seconds, callback).cancel
+
+
+def _node_id(data_dir: Path, ids: IdSource) -> str:
+    """The node's id: drawn at the first start, kept in the data directory."""
+    disk = prepare_directory(data_dir)
+    if not disk.exists(NODE_ID_FILE):
+        create_small(disk, NODE_ID_FILE, [ids.new_id()], ids.new_id())
+    return read_small(disk, NODE_ID_FILE)[0]
+
+
+def _advertised(settings: SegstoreSettings, bound: Endpoint) -> Endpoint:
+    """The endpoint that clients are told; port 0 stands for the one that is listened on."""
+    if not settings.advertise:
+        return bound
+    host, port = parse_bind(settings.advertise)
+    return Endpoint(host, port or bound.port)
+
+
+def _warn_if_slow(journal: LocalJournal, clock: Clock) -> None:
+    probe = probe_sync(journal.disk, clock)
+    if probe.p50_ms > SLOW_SYNC_MS:
+        _log.warning(
+            "synced writes to the data directory are slow, and so will appends be",
+            p50_ms=round(probe.p50_ms, 3),
+            p99_ms=round(probe.p99_ms, 3),
+            remedy="use a local disk with a write cache that is safe against power loss",
+        )

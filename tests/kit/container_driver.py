@@ -1,0 +1,179 @@
+"""A container driven by hand: no sockets, no event loop, no real time.
+
+`commit` is the moment of the sync; until then nothing is durable. `crash` forgets everything in
+memory and opens the container again from the log's frames and a catalog.
+"""
+
+from collections.abc import Callable
+
+from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.messages import (
+    Append,
+    CreateSegment,
+    DeleteSegment,
+    GetSegmentInfo,
+    Message,
+    SealSegment,
+    SetupAppend,
+    Stamp,
+)
+from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
+from anabranch.segstore.domain.container.state import Catalog
+from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.container import Container, Surroundings
+from anabranch.segstore.shell.sessions import AppendSession
+from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
+
+SEGMENT = "scope/stream/0.#epoch.0"
+WRITER = bytes(range(16))
+LOG_ID = "the-log"
+CREATE_STAMP, SEAL_STAMP, DELETE_STAMP = Stamp(1, 1), Stamp(1, 2), Stamp(1, 3)
+
+
+class ManualTime:
+    """A `Clock` and timers that move only by `advance`."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._timers: list[tuple[float, Callable[[], None]]] = []
+
+    def now_ms(self) -> int:
+        return 1_000_000 + int(self.seconds * 1000)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
+        timer = (self.seconds + seconds, callback)
+        self._timers.append(timer)
+
+        def cancel() -> None:
+            if timer in self._timers:
+                self._timers.remove(timer)
+
+        return cancel
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass and call what is due, in order."""
+        self.seconds += seconds
+        due = sorted((t for t in self._timers if t[0] <= self.seconds), key=lambda t: t[0])
+        for timer in due:
+            if timer in self._timers:
+                self._timers.remove(timer)
+                timer[1]()
+
+
+class ContainerDriver:
+    """One container over a memory log. `replies` holds (request id, message) as delivered."""
+
+    def __init__(
+        self,
+        *,
+        container_type: type[Container] = Container,
+        cache_size: int = 1 << 20,
+        limits: ThrottleLimits | None = None,
+    ) -> None:
+        self.time = ManualTime()
+        self.frames = MemoryFrames("a-journal")
+        self.frames.logs[0] = LOG_ID
+        self.replies: list[tuple[int, Message]] = []
+        self.cache = Cache(cache_size)
+        self.throttle = Throttle(limits or ThrottleLimits())
+        self._container_type = container_type
+        self._commits: list[Callable[[], None]] = []
+        self._epoch = 0
+        self._request_id = 0
+        self.open(Catalog())
+
+    def open(self, catalog: Catalog) -> None:
+        """Open under the next container epoch from the catalog and the log."""
+        self._epoch += 1
+        self._commits.clear()
+        self.log = MemoryLog(self.frames, self._commits.append)
+        around = Surroundings(self.time, self.cache, self.throttle, self.time.call_later)
+        self.container = self._container_type(0, self._epoch, catalog, around)
+        view = self.log.open_log(0, LOG_ID, self._epoch, self.container)
+        for frame in view.replay(catalog.applied_sequence):
+            self.container.replay(frame)
+        self.container.serve(view)
+
+    def crash(self, catalog: Catalog | None = None) -> None:
+        """Lose the memory, not the log, and open again."""
+        self.cache = Cache(self.cache.size_max)
+        self.throttle = Throttle(ThrottleLimits())
+        self.open(catalog or Catalog())
+
+    def commit(self) -> None:
+        """Sync what waits."""
+        while self._commits:
+            self._commits.pop(0)()
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def send(self, message: Message, request_id: int) -> None:
+        self.replies.append((request_id, message))
+
+    def _deliver(self) -> Callable[[Message], None]:
+        self._request_id += 1
+        request_id = self._request_id
+        return lambda message: self.send(message, request_id)
+
+    def create(self, segment: str = SEGMENT, stamp: Stamp = CREATE_STAMP) -> None:
+        self.container.create(CreateSegment(segment=segment, stamp=stamp), self._deliver())
+
+    def seal(self, segment: str = SEGMENT, stamp: Stamp = SEAL_STAMP) -> None:
+        self.container.seal(SealSegment(segment=segment, stamp=stamp), self._deliver())
+
+    def delete(self, segment: str = SEGMENT, stamp: Stamp = DELETE_STAMP) -> None:
+        self.container.delete(DeleteSegment(segment=segment, stamp=stamp), self._deliver())
+
+    def info(self, segment: str = SEGMENT) -> None:
+        self.container.info(GetSegmentInfo(segment=segment), self._deliver())
+
+    def setup(
+        self, segment: str = SEGMENT, writer_id: bytes = WRITER, session: int = 1
+    ) -> AppendSession:
+        self._request_id += 1
+        request = SetupAppend(segment=segment, writer_id=writer_id, session=session)
+        found = self.container.setup(request, self._request_id, self.send)
+        assert found is not None
+        return found
+
+    def append(self, session: AppendSession, first: int, events: list[bytes]) -> bytes:
+        """Append a block; returns its bytes."""
+        block = encode_block(
+            events, writer_id=session.writer_id, first_event_number=first, base_timestamp_ms=0
+        )
+        self.append_raw(session, first, len(events), block, is_block=True)
+        return block
+
+    def append_raw(
+        self,
+        session: AppendSession,
+        first: int,
+        count: int,
+        payload: bytes,
+        *,
+        is_block: bool = False,
+    ) -> None:
+        self._request_id += 1
+        request = Append(
+            session=session.session, first_event_number=first, count=count, is_block=is_block
+        )
+        self.container.append(session, self._request_id, request, payload)
+
+    def take_replies(self) -> list[Message]:
+        """The answers since the last call."""
+        taken = [message for _, message in self.replies]
+        self.replies.clear()
+        return taken
+
+    def content(self, segment: str = SEGMENT) -> bytes:
+        """The segment's durable bytes that are in memory or the journal."""
+        state = self.container.applied.state.known(segment)
+        index = self.container.applied.index.get(getattr(state, "number", 0))
+        assert index is not None
+        return index.fetch(index.front, index.length, self.container.log.read)

@@ -1,0 +1,85 @@
+"""A container driven by hand together with its tier 2, in memory and with a flusher."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.wire.messages import ReadSegment
+from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
+from anabranch.segstore.domain.container.state import Catalog
+from anabranch.segstore.ports import ChunkStorage, TierTwo
+from anabranch.segstore.shell.flusher import Flusher, FlushLimits
+from anabranch.segstore.shell.read_index import InTierTwo
+from anabranch.segstore.shell.reader import Found, read_now, read_tiered
+from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from kit.container_driver import LOG_ID, SEGMENT, ContainerDriver
+
+
+class TieredDriver(ContainerDriver):
+    """Opens tier 2 before the log, as a store does. Call `finish` at the end."""
+
+    def __init__(self, *, cache_size: int = 1 << 20, storage: ChunkStorage | None = None) -> None:
+        self.runner = asyncio.Runner()
+        self.storage = storage or MemoryChunkStorage()
+        self._open_tier_two = OpenContainerTierTwo(self.storage, SeededIds(1))
+        self.tier_two: TierTwo
+        self.flusher: Flusher
+        super().__init__(cache_size=cache_size)
+
+    def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run what must wait to its end."""
+        return self.runner.run(work)
+
+    def open(self, catalog: Catalog) -> None:
+        """Open tier 2 under the next epoch; its catalog counts, not the one given."""
+        first = self._epoch == 0
+        opening = self._open_tier_two(0, self._epoch + 1, LOG_ID, new_log=first)
+        self.tier_two = self.wait(opening)
+        super().open(self.tier_two.catalog)
+        self.flusher = Flusher(
+            self.container,
+            self.tier_two,
+            clock=self.time,
+            throttle=self.throttle,
+            call_later=self.time.call_later,
+            limits=FlushLimits(bytes_max=1 << 20),
+        )
+
+    def crash(self, catalog: Catalog | None = None) -> None:
+        """Lose the memory; log and tier 2 stay."""
+        self.cache = type(self.cache)(self.cache.size_max)
+        self.throttle = Throttle(ThrottleLimits())
+        self.open(Catalog())
+
+    def flush(self) -> None:
+        """Move what is applied to tier 2."""
+        self.wait(self.flusher.flush())
+
+    def read(self, offset: int, *, segment: str = SEGMENT, size: int = 1 << 23) -> Found:
+        """One read, wherever the bytes are."""
+        request = ReadSegment(segment=segment, offset=offset, size_max=size)
+        return self.read_as(request)
+
+    def read_as(self, request: ReadSegment) -> Found:
+        found = read_now(self.container, request)
+        if isinstance(found, InTierTwo):
+            reading = read_tiered(self.container, self.tier_two, request, found)
+            tiered = self.wait(reading)
+            assert isinstance(tiered, Found)
+            return tiered
+        return found
+
+    def read_all(self, segment: str = SEGMENT, size: int = 1 << 23) -> bytes:
+        """The whole segment, read as a client reads it."""
+        data = b""
+        while True:
+            found = self.read(len(data), segment=segment, size=size)
+            data += found.data
+            if found.reply.at_tail or found.reply.end_of_segment:
+                return data
+            assert found.data
+
+    def finish(self) -> None:
+        self.runner.close()
