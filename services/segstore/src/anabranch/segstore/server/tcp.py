@@ -12,6 +12,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import structlog
 
@@ -102,10 +103,10 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports have the methods of asyncio.Transport but not its type.
+        self._transport = cast("asyncio.Transport", transport)
         limits = self._served.limits
-        transport.set_write_buffer_limits(high=limits.write_buffer_max)
+        self._transport.set_write_buffer_limits(high=limits.write_buffer_max)
         if len(self._connections) >= limits.connections_max:
             error = Overloaded("the store has too many connections", limit=limits.connections_max)
             self.refuse(error)

@@ -71,7 +71,10 @@ async def read_tiered(
     extent = place.extent
     at = request.offset - extent.start
     left = extent.ref.length - at
-    size = min(left, request.size_max, READ_SIZE_BYTES_MAX)
+    size = min(request.size_max, READ_SIZE_BYTES_MAX)
+    if request.whole_appends:
+        size = max(size, HEADER_SIZE_BYTES)
+    size = min(size, left)
     data = await tier_two.read(extent.ref, at, size)
     if request.whole_appends and size < left:
         whole = _whole_blocks(data)

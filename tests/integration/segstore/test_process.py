@@ -1,0 +1,225 @@
+"""The segment store as a process, with a real message server and a real directory."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from nats.aio.client import Client
+
+from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
+from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.contracts import subjects
+from anabranch.common.contracts.cluster import (
+    CONSTANTS_KEY,
+    ClusterConstants,
+    node_from_bytes,
+    placement_from_bytes,
+    placement_key,
+    placement_to_bytes,
+)
+from anabranch.common.errors import ConnectionLost
+from anabranch.common.model.cluster import NodeRecord, Placement, PlacementState
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.wire.messages import (
+    Appended,
+    CreateSegment,
+    Done,
+    FlushContainer,
+    Stamp,
+    decode_message,
+    encode_message,
+)
+from anabranch.common.wire.packet import PacketParser
+from kit.nats_server import NatsServer
+from kit.wire_client import WireClient
+
+SEGMENT = "scope/stream/0.#epoch.0"
+START_DEADLINE_S = 20.0
+
+
+@pytest.fixture
+def nats_server(tmp_path: Path) -> Iterator[NatsServer]:
+    directory = tmp_path / "nats"
+    directory.mkdir()
+    server = NatsServer(directory)
+    server.start()
+    yield server
+    server.stop()
+
+
+class Cluster:
+    """What the controller would do: constants, and one container on whoever registers."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def objects(self, bucket: str) -> JetStreamObjectStore:
+        return JetStreamObjectStore(self.client, SystemClock(), bucket)
+
+    async def prepare(self) -> None:
+        for bucket in (
+            subjects.NODES_BUCKET,
+            subjects.PLACEMENTS_BUCKET,
+            subjects.CLUSTER_BUCKET,
+        ):
+            await create_bucket(self.client, bucket)
+        constants = ClusterConstants(shards=16, buckets=16, containers=1)
+        await self.objects(subjects.CLUSTER_BUCKET).create(CONSTANTS_KEY, constants.to_bytes())
+
+    async def node(self) -> NodeRecord:
+        """The node that registers first."""
+        async with asyncio.timeout(START_DEADLINE_S):
+            async for stored in self.objects(subjects.NODES_BUCKET).watch():
+                if stored is not None:
+                    return node_from_bytes(stored.value)
+        raise AssertionError
+
+    async def assign(self) -> None:
+        node = await self.node()
+        value = placement_to_bytes(Placement(0, (node.node_id,)))
+        await self.objects(subjects.PLACEMENTS_BUCKET).create(placement_key(0), value)
+
+    async def opened(self, container_epoch: int) -> Placement:
+        """The placement, once it is open under at least this epoch."""
+        async with asyncio.timeout(START_DEADLINE_S):
+            async for stored in self.objects(subjects.PLACEMENTS_BUCKET).watch():
+                if stored is not None:
+                    found = placement_from_bytes(stored.value)
+                    is_open = found.state is PlacementState.OPEN
+                    if is_open and found.container_epoch >= container_epoch:
+                        return found
+        raise AssertionError
+
+
+@pytest.fixture
+async def cluster(nats_server: NatsServer) -> AsyncIterator[Cluster]:
+    client = await connect_nats(nats_server.url, "test")
+    cluster = Cluster(client)
+    await cluster.prepare()
+    yield cluster
+    await client.close()
+
+
+@asynccontextmanager
+async def segment_store(
+    directory: Path, nats_url: str, **settings: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A running process; ended by the block's end if it still runs."""
+    environment = {
+        **os.environ,
+        "ANABRANCH_SEGSTORE_DATA_DIR": str(directory),
+        "ANABRANCH_SEGSTORE_NATS_URL": nats_url,
+        **{f"ANABRANCH_SEGSTORE_{name}": value for name, value in settings.items()},
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "anabranch.segstore",
+        env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def connect(cluster: Cluster) -> WireClient:
+    """Connect to where the node says it listens now."""
+    async with asyncio.timeout(START_DEADLINE_S):
+        while True:
+            node = await cluster.node()
+            try:
+                return await WireClient.connect(node.endpoint.host, node.endpoint.port)
+            except (OSError, ConnectionLost):
+                await asyncio.sleep(0.05)
+
+
+async def test_what_was_acknowledged_survives_kills_and_a_clean_stop(
+    tmp_path: Path, nats_server: NatsServer, cluster: Cluster
+) -> None:
+    directory = tmp_path / "data"
+    expected = b""
+    for round_number in range(1, 4):
+        async with segment_store(directory, nats_server.url, BIND="127.0.0.1:0") as process:
+            if round_number == 1:
+                await cluster.assign()
+            await cluster.opened(round_number)
+            client = await connect(cluster)
+            if round_number == 1:
+                assert await client.create(SEGMENT) == Done()
+            assert await client.read_all(SEGMENT) == expected
+            setup = await client.setup(SEGMENT)
+            assert setup.last_event_number == 10 * (round_number - 1)
+            for number in range(1, 11):
+                first = setup.last_event_number + number
+                expected += client.append(first, [b"%d" % first * 50])
+            reply = None
+            while not isinstance(reply, Appended) or reply.last_event_number < 10 * round_number:
+                reply, _ = await client.receive()
+            if round_number == 2:
+                assert await client.call(FlushContainer(container=0)) == Done()
+            process.send_signal(signal.SIGKILL if round_number < 3 else signal.SIGTERM)
+            await client.close()
+            await process.communicate()
+            assert process.returncode == (-signal.SIGKILL if round_number < 3 else 0)
+
+
+async def test_control_requests_are_served_over_nats_and_serving_outlives_nats(
+    tmp_path: Path, nats_server: NatsServer, cluster: Cluster
+) -> None:
+    async with segment_store(tmp_path / "data", nats_server.url):
+        await cluster.assign()
+        await cluster.opened(1)
+        create = CreateSegment(segment=SEGMENT, stamp=Stamp(1, 1))
+        data = b"".join(encode_message(create, 5))
+        reply = await cluster.client.request(subjects.segment_request(0, "create"), data, timeout=5)
+        (packet,) = PacketParser().feed(reply.data)
+        assert (packet.request_id, decode_message(packet)) == (5, Done())
+        client = await connect(cluster)
+        nats_server.stop()
+        await client.setup(SEGMENT)
+        block = client.append(1, [b"without a message server"])
+        assert isinstance((await client.receive())[0], Appended)
+        assert await client.read_all(SEGMENT) == block
+        await client.close()
+        nats_server.start()
+
+
+@pytest.mark.parametrize(
+    ("setting", "code"),
+    [
+        ({"TIER2_URL": "ftp://nowhere/"}, "invalid-setting"),
+        ({"BIND": "nonsense"}, "invalid-setting"),
+        ({"TIER2_URL": "file:///proc/nowhere"}, "directory-unusable"),
+        ({"FLUSH_BITES": "1"}, "invalid-setting"),
+    ],
+)
+async def test_wrong_settings_end_the_start_with_a_named_error(
+    tmp_path: Path, nats_server: NatsServer, cluster: Cluster, setting: dict[str, str], code: str
+) -> None:
+    async with segment_store(tmp_path / "data", nats_server.url, **setting) as process:
+        async with asyncio.timeout(START_DEADLINE_S):
+            output, _ = await process.communicate()
+        assert process.returncode == 1
+        assert code in output.decode()
+        assert "Traceback" not in output.decode()
+
+
+async def test_a_taken_port_and_a_used_directory_are_named(
+    tmp_path: Path, nats_server: NatsServer, cluster: Cluster
+) -> None:
+    async with segment_store(tmp_path / "data", nats_server.url):
+        node = await cluster.node()
+        bind = str(node.endpoint)
+        for directory, code in (("other", "port-in-use"), ("data", "directory-in-use")):
+            async with segment_store(tmp_path / directory, nats_server.url, BIND=bind) as second:
+                async with asyncio.timeout(START_DEADLINE_S):
+                    output, _ = await second.communicate()
+                assert second.returncode == 1
+                assert code in output.decode()
+                assert "Traceback" not in output.decode()

@@ -1,0 +1,116 @@
+"""A segment store in the test's event loop: real TCP, real keepers, everything else in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
+from anabranch.common.errors import AnabranchError
+from anabranch.common.eventsourcing.memory import InMemoryObjectStore
+from anabranch.common.model.cluster import Endpoint, Placement
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.ids import SeededIds
+from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
+from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
+from anabranch.segstore.handlers.control import ControlDesk
+from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
+from anabranch.segstore.shell.assignments import Assignments
+from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.container import Surroundings
+from anabranch.segstore.shell.flusher import FlushLimits
+from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
+from anabranch.segstore.shell.placements import Placements
+from anabranch.segstore.shell.store import Store
+from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+
+NODE = "node-1"
+
+
+@dataclass
+class World:
+    """What outlives a store: its log, tier 2 and the cluster's placements."""
+
+    containers: int = 1
+    frames: MemoryFrames = field(default_factory=lambda: MemoryFrames("a-journal"))
+    storage: MemoryChunkStorage = field(default_factory=MemoryChunkStorage)
+    placements: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
+
+    async def assign(self, container: int, node: str = NODE) -> None:
+        placement = Placement(container, (node,))
+        await self.placements.create(placement_key(container), placement_to_bytes(placement))
+
+
+@dataclass
+class LiveStore:
+    """A store that serves."""
+
+    endpoint: Endpoint
+    store: Store
+    throttle: Throttle
+    desk: ControlDesk
+    failures: list[AnabranchError]
+
+
+def call_later(seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
+    return asyncio.get_running_loop().call_later(seconds, callback).cancel
+
+
+@asynccontextmanager
+async def live_store(
+    world: World,
+    *,
+    cache_size: int = 1 << 24,
+    tcp: TcpLimits | None = None,
+    throttle_limits: ThrottleLimits | None = None,
+) -> AsyncIterator[LiveStore]:
+    """Open everything that is assigned to `NODE` and serve until the block ends."""
+    clock = SystemClock()
+    failures: list[AnabranchError] = []
+    changed = asyncio.Event()
+    store = Store(world.containers, on_changed=changed.set)
+    throttle = Throttle(throttle_limits or ThrottleLimits())
+    around = Surroundings(clock, Cache(cache_size), throttle, call_later)
+    placements = Placements(world.placements, NODE)
+    log = MemoryLog(world.frames, asyncio.get_running_loop().call_soon)
+    ids = SeededIds(len(world.frames.payloads))
+    tiers = Tiers(log, OpenContainerTierTwo(world.storage, ids), placements, ids)
+
+    def new_keeper(container: int) -> ContainerKeeper:
+        return ContainerKeeper(
+            container,
+            store=store,
+            tiers=tiers,
+            around=around,
+            limits=FlushLimits(),
+            store_failed=failures.append,
+        )
+
+    assignments = Assignments(
+        objects=world.placements,
+        placements=placements,
+        store=store,
+        clock=clock,
+        new_keeper=new_keeper,
+    )
+    async with asyncio.TaskGroup() as group:
+
+        def spawn(work: Coroutine[None, None, None]) -> None:
+            group.create_task(work)
+
+        served = Served(store, throttle, clock, call_later, spawn, NODE, tcp or TcpLimits())
+        server = TcpServer(served)
+        endpoint = await server.start("127.0.0.1", 0)
+        following = group.create_task(assignments.run())
+        async with asyncio.timeout(5):
+            while len(store.open_numbers) < len(await world.placements.list()):
+                await changed.wait()
+                changed.clear()
+        try:
+            yield LiveStore(endpoint, store, throttle, ControlDesk(store, spawn), failures)
+        finally:
+            store.stopping = True
+            server.close()
+            following.cancel()
+    log.close()

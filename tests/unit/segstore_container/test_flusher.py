@@ -1,0 +1,169 @@
+"""When a container moves its tail to tier 2, and what a failing tier 2 costs."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from anabranch.common.errors import Deposed, DiskFailed, Overloaded
+from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.wire.messages import Done, Failed, Message
+from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
+from anabranch.segstore.ports import Buffer
+from anabranch.segstore.shell.flusher import REQUEST_DEADLINE_S
+from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from kit.container_driver import LOG_ID, SEGMENT
+from kit.tiered_driver import TieredDriver
+
+
+class FailingStorage(MemoryChunkStorage):
+    """Refuses chunks while `broken`."""
+
+    broken = False
+
+    async def put_new(self, name: str, parts: Sequence[Buffer]) -> None:
+        if self.broken and "/m/" not in name:
+            raise DiskFailed("the disk is full")
+        await super().put_new(name, parts)
+
+
+@pytest.fixture
+def storage() -> FailingStorage:
+    return FailingStorage()
+
+
+@pytest.fixture
+def driver(storage: FailingStorage) -> Iterator[TieredDriver]:
+    driver = TieredDriver(storage=storage)
+    yield driver
+    driver.finish()
+
+
+def write(driver: TieredDriver, first: int, size: int = 100) -> bytes:
+    if first == 1:
+        driver.create()
+    block = driver.append(driver.setup(), first, [b"x" * size])
+    driver.commit()
+    driver.take_replies()
+    return block
+
+
+def test_a_flush_releases_the_log_and_the_bytes_are_still_there(driver: TieredDriver) -> None:
+    block = write(driver, 1)
+    driver.flush()
+    assert driver.frames.payloads == {}
+    assert driver.container.applied.untiered == driver.throttle.untiered == 0
+    driver.crash()
+    assert driver.read_all() == block
+
+
+def test_a_failing_tier_two_keeps_the_log_and_the_next_flush_moves_everything(
+    driver: TieredDriver, storage: FailingStorage
+) -> None:
+    first = write(driver, 1)
+    storage.broken = True
+    with pytest.raises(DiskFailed):
+        driver.flush()
+    second = write(driver, 2)
+    assert len(driver.frames.payloads) == 2
+    assert driver.read_all() == first + second
+    storage.broken = False
+    driver.flush()
+    assert driver.frames.payloads == {}
+    driver.crash()
+    assert driver.read_all() == first + second
+    assert driver.container.applied.state.flat_writers() != {}
+
+
+def test_a_newer_owner_of_tier_two_ends_the_flush_before_the_log_is_released(
+    driver: TieredDriver,
+) -> None:
+    write(driver, 1)
+    newer = OpenContainerTierTwo(driver.storage, SeededIds(2))
+    driver.wait(newer(0, 9, LOG_ID))
+    with pytest.raises(Deposed):
+        driver.flush()
+    assert len(driver.frames.payloads) == 1
+
+
+def test_a_request_is_answered_when_everything_before_it_is_in_tier_two(
+    driver: TieredDriver,
+) -> None:
+    answers: list[Message] = []
+    write(driver, 1)
+    driver.flusher.request(answers.append)
+    assert answers == []
+    driver.flush()
+    assert answers == [Done()]
+    driver.flusher.request(answers.append)
+    driver.flush()
+    assert answers == [Done(), Done()]
+
+
+def test_a_request_that_takes_too_long_is_told_so(driver: TieredDriver) -> None:
+    answers: list[Message] = []
+    driver.flusher.request(answers.append)
+    driver.time.advance(REQUEST_DEADLINE_S)
+    assert [getattr(answer, "code", None) for answer in answers] == ["unavailable"]
+
+
+def test_a_request_at_a_container_that_ends_is_told_so(driver: TieredDriver) -> None:
+    answers: list[Message] = []
+    driver.flusher.request(answers.append)
+    driver.flusher.stop()
+    assert isinstance(answers[0], Failed)
+
+
+def test_age_and_size_each_ask_for_a_flush(driver: TieredDriver) -> None:
+    write(driver, 1)
+    assert not driver.flusher._wanted.is_set()
+    driver.time.advance(30)
+    assert driver.flusher._wanted.is_set()
+    driver.flush()
+    driver.flusher._wanted.clear()
+    write(driver, 2, size=1 << 20)
+    assert driver.flusher._wanted.is_set()
+
+
+def test_untiered_bytes_are_bounded_by_back_pressure_then_by_refusal() -> None:
+    throttle = Throttle(ThrottleLimits(untiered=1000))
+    resumed: list[bool] = []
+    throttle.add_untiered(1001)
+    assert throttle.paused
+    throttle.when_open(lambda: resumed.append(True))
+    throttle.admit(200)
+    with pytest.raises(Overloaded, match="tier 2"):
+        throttle.admit(300)
+    # a failing tier 2 does not leave clients waiting: they are refused instead
+    throttle.tier_two_failing(0, failing=True)
+    assert not throttle.paused
+    assert resumed == [True]
+    with pytest.raises(Overloaded):
+        throttle.admit(1)
+
+
+def test_pending_bytes_are_bounded_by_back_pressure_then_by_refusal() -> None:
+    throttle = Throttle(ThrottleLimits(pending_soft=100, pending_hard=200))
+    resumed: list[bool] = []
+    throttle.admit(150)
+    assert throttle.paused
+    throttle.when_open(lambda: resumed.append(True))
+    with pytest.raises(Overloaded, match="journal"):
+        throttle.admit(51)
+    throttle.forget_pending(60)
+    assert resumed == []
+    throttle.forget_pending(60)
+    assert resumed == [True]
+
+
+def test_an_append_over_the_limit_is_refused_and_changes_nothing(driver: TieredDriver) -> None:
+    write(driver, 1)
+    driver.throttle._limits = ThrottleLimits(pending_hard=10)
+    session = driver.setup()
+    driver.append(session, 2, [b"y"])
+    driver.commit()
+    assert [getattr(reply, "code", None) for reply in driver.take_replies()][-1] == "overloaded"
+    driver.throttle._limits = ThrottleLimits()
+    more = write(driver, 2)
+    assert driver.read_all().endswith(more)
+    assert driver.container.applied.state.known(SEGMENT) is not None
