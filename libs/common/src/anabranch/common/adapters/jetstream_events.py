@@ -92,7 +92,7 @@ class JetStreamEventStore:
         resolve_budget_s: float = RESOLVE_BUDGET_S,
     ) -> None:
         self._client = client
-        self._js = client.jetstream()
+        self._js = client.jetstream(timeout=append_deadline_s)
         self._clock = clock
         self._append_deadline_s = append_deadline_s
         self._resolve_budget_s = resolve_budget_s

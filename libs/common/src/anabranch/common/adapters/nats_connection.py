@@ -23,26 +23,28 @@ _REMEDY = "check that the NATS server runs with JetStream and is reachable, then
 _log = structlog.get_logger(__name__)
 
 
-async def connect_nats(url: str, name: str) -> Client:
-    """A connection to the NATS server at `url`, shown there as `name`. Raises Unavailable."""
+async def connect_nats(url: str, name: str, *, deadline_s: float = CONNECT_DEADLINE_S) -> Client:
+    """A connection to the NATS server at `url`, shown there as `name`.
+
+    A server that is not up yet is waited for, up to the deadline. Raises Unavailable.
+    """
     client = Client()
     try:
-        await client.connect(
-            servers=url,
-            name=name,
-            allow_reconnect=False,
-            connect_timeout=int(CONNECT_DEADLINE_S),
-            ping_interval=PING_INTERVAL_S,
-            pending_size=PENDING_SIZE_BYTES_MAX,
-            error_cb=_report,
-            disconnected_cb=_report_loss,
-            reconnected_cb=_report_return,
-        )
-    except (nats.errors.Error, OSError, TimeoutError) as error:
+        async with asyncio.timeout(deadline_s):
+            await client.connect(
+                servers=url,
+                name=name,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type]  # seconds, any
+                ping_interval=PING_INTERVAL_S,
+                pending_size=PENDING_SIZE_BYTES_MAX,
+                error_cb=_report,
+                disconnected_cb=_report_loss,
+                reconnected_cb=_report_return,
+            )
+    except (nats.errors.Error, OSError, ValueError, TimeoutError) as error:
+        await client.close()
         raise Unavailable("no NATS server answers", remedy=_REMEDY, url=url) from error
-    client.options["allow_reconnect"] = True
-    client.options["max_reconnect_attempts"] = -1
-    client.options["reconnect_time_wait"] = RECONNECT_WAIT_S
     return client
 
 

@@ -44,19 +44,12 @@ from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.stream import decide as stream_decide
 from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.ports import TryAgain
 
 SCHEMA_SUPPORTED = 1
 
 Reply = Callable[[str, bytes], Awaitable[None]]
 """Sends bytes to an inbox; best effort, since nobody may listen."""
-
-
-class TryAgain(Exception):
-    """The command could not be decided now; it must be delivered again."""
-
-    def __init__(self, cause: AnabranchError) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
 
 
 @dataclass(frozen=True, slots=True)
