@@ -1,11 +1,12 @@
 """A service as a process: signals, exit codes, and what a user sees in its log."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -32,14 +33,21 @@ sys.exit(run_service("demo", main, health_bind="127.0.0.1:0", log_level="info"))
 SECONDS_MAX = 15
 
 
-def start(*arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextlib.contextmanager
+def start(
+    *arguments: str, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, **(environment or {})},
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # nothing happens if it has ended
 
 
 def test_a_service_serves_its_readiness_and_stops_on_sigterm(tmp_path: Path) -> None:
