@@ -127,4 +127,4 @@ async def test_without_a_controller_commands_and_queries_are_unavailable(
 
 async def test_without_nats_connecting_is_refused_by_name() -> None:
     with pytest.raises(Unavailable):
-        await connect("nats://127.0.0.1:9")
+        await connect("nats://127.0.0.1:9", timeout_s=0.05)
