@@ -44,12 +44,14 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def cluster(url: str) -> AsyncIterator[tuple[Client, NatsController]]:
     async with FakeSegmentStore() as store:
         connection = await connect_nats(url, "fake controller")
-        async with (
-            nats_controller(FakeController(store), connection) as controller,
-            connect(url) as client,
-        ):
-            yield client, controller
-        await connection.close()
+        try:
+            async with (
+                nats_controller(FakeController(store), connection) as controller,
+                connect(url) as client,
+            ):
+                yield client, controller
+        finally:
+            await connection.close()
 
 
 async def test_scopes_and_streams_live_their_lives(nats: str) -> None:

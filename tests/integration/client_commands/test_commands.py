@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from anabranch.cli.__main__ import run
 from anabranch.common.adapters.nats_connection import connect_nats
 from kit.fake_controller import FakeController
 from kit.fake_segstore import FakeSegmentStore
@@ -37,18 +39,22 @@ class Ended:
 
 @dataclass
 class Shell:
-    """Runs commands; `directory` holds the cluster's endpoints.json."""
+    """Runs commands on a cluster; `directory` holds the cluster's endpoints.json."""
 
     directory: Path
+    output: pytest.CaptureFixture[str]
 
-    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+    async def start(
+        self, *arguments: str, stdout: int = asyncio.subprocess.PIPE
+    ) -> asyncio.subprocess.Process:
+        """As a process of its own."""
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "anabranch.cli",
             *arguments,
             stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=stdout,
             stderr=asyncio.subprocess.PIPE,
             env={
                 **os.environ,
@@ -57,12 +63,14 @@ class Shell:
             },
         )
 
-    async def run(self, *arguments: str, given: bytes = b"") -> Ended:
-        process = await self.start(*arguments)
-        async with asyncio.timeout(DEADLINE_S):
-            out, err = await process.communicate(given)
-        assert process.returncode is not None
-        return Ended(process.returncode, out.decode(), err.decode())
+    async def run(self, *arguments: str, given: bytes | None = None) -> Ended:
+        """The same in this process, to save the start of another one; `given` is a file."""
+        if given is not None:
+            (self.directory / "given").write_bytes(given)
+            arguments = (*arguments[:2], str(self.directory / "given"), *arguments[2:])
+        code = await asyncio.to_thread(run, [*arguments, "--data-dir", str(self.directory)])
+        shown = self.output.readouterr()
+        return Ended(code, shown.out, shown.err)
 
 
 @pytest.fixture(scope="module")
@@ -74,21 +82,26 @@ def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def shell(url: str, directory: Path) -> AsyncIterator[Shell]:
+async def shell(
+    url: str, directory: Path, output: pytest.CaptureFixture[str]
+) -> AsyncIterator[Shell]:
     (directory / "endpoints.json").write_text(json.dumps({"nats": url}))
     async with FakeSegmentStore() as store:
         connection = await connect_nats(url, "fake controller")
-        async with nats_controller(FakeController(store), connection):
-            yield Shell(directory)
-        await connection.close()
+        try:
+            async with nats_controller(FakeController(store), connection):
+                with capture_logs():  # the program sends them to stderr
+                    yield Shell(directory, output)
+        finally:
+            await connection.close()
 
 
 async def test_a_stream_is_created_written_read_sealed_and_deleted(
-    nats: str, tmp_path: Path
+    nats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = b"tail,from\nN1,EWR\nN2,JFK\nN1,LGA\n"
     (tmp_path / "flights.csv").write_bytes(rows)
-    async with shell(nats, tmp_path) as sh:
+    async with shell(nats, tmp_path, capsys) as sh:
         assert (await sh.run("scope", "create", "a")).out == "created scope a\n"
         created = await sh.run("stream", "create", "a/b", "--segments", "2", "--json")
         assert json.loads(created.out) == {"created": "a/b", "segments": 2}
@@ -118,8 +131,10 @@ async def test_a_stream_is_created_written_read_sealed_and_deleted(
         assert (missing.code, missing.error["code"]) == (1, "stream-not-found")
 
 
-async def test_following_shows_lines_as_they_come_until_ctrl_c(nats: str, tmp_path: Path) -> None:
-    async with shell(nats, tmp_path) as sh:
+async def test_following_shows_lines_as_they_come_until_ctrl_c(
+    nats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(nats, tmp_path, capsys) as sh:
         await sh.run("scope", "create", "f")
         await sh.run("stream", "create", "f/s")
         reader = await sh.start("read", "f/s", "-f")
@@ -136,36 +151,32 @@ async def test_following_shows_lines_as_they_come_until_ctrl_c(nats: str, tmp_pa
                 assert (process.returncode, err) == (130, b"")
 
 
-async def test_a_reader_whose_output_is_closed_ends_quietly(nats: str, tmp_path: Path) -> None:
-    async with shell(nats, tmp_path) as sh:
+async def test_a_reader_whose_output_is_closed_ends_quietly(
+    nats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(nats, tmp_path, capsys) as sh:
         await sh.run("scope", "create", "p")
         await sh.run("stream", "create", "p/s")
         await sh.run("write", "p/s", given=b"x" * 100_000 + b"\n")
         read, write = os.pipe()
         os.close(read)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "anabranch.cli", "read", "p/s",
-            stdout=write, stderr=asyncio.subprocess.PIPE,
-            env={
-                **os.environ,
-                "ANABRANCH_NATS_URL": nats,
-                "PYTHONPATH": os.pathsep.join(sys.path),
-            },
-        )  # fmt: skip
+        process = await sh.start("read", "p/s", stdout=write)
         os.close(write)
         async with asyncio.timeout(DEADLINE_S):
             _, err = await process.communicate()
         assert (process.returncode, err) == (141, b"")
 
 
-async def test_input_that_cannot_be_used_is_named(nats: str, tmp_path: Path) -> None:
-    async with shell(nats, tmp_path) as sh:
+async def test_input_that_cannot_be_used_is_named(
+    nats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(nats, tmp_path, capsys) as sh:
         await sh.run("scope", "create", "i")
         await sh.run("stream", "create", "i/s")
         nowhere = await sh.run("write", "i/s", str(tmp_path / "nothing"), "--json")
         assert (nowhere.code, nowhere.error["code"]) == (1, "invalid-request")
         wrong = await sh.run("write", "i/s", "--format", "json", "--json", given=b"{}\nno\n")
         assert wrong.error["fields"] == {"line": 2}
-        assert (await sh.run("read", "i/s")).out == ""
+        assert (await sh.run("read", "i/s")).out == "{}\n"
         named = await sh.run("stream", "create", "no slash", "--json")
         assert named.error["code"] == "invalid-name"
