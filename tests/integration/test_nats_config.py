@@ -16,7 +16,7 @@ def test_both_configurations_are_accepted_and_sync_every_write(tmp_path: Path) -
     program = asyncio.run(find_nats_server())
 
     for config in (DEPLOYED, written):
-        command = [program, "--config", str(config), "-t"]
+        command = [str(program), "--config", str(config), "-t"]
         checked = subprocess.run(command, check=False, capture_output=True, text=True, timeout=20)
         assert checked.returncode == 0, checked.stderr
         assert "sync_interval: always" in config.read_text()

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from anabranch.common.errors import DiskFailed, ObjectExists, ObjectNotFound
-from anabranch.common.runtime.ids import Rng
+from anabranch.common.runtime.ids import Rng, SeededIds
 from anabranch.segstore.ports import Buffer
 
 SECTOR_SIZE_BYTES = 512
@@ -61,6 +61,16 @@ KEEP_NAMES = Fixed(names=True, contents=False)
 KEEP_CONTENTS = Fixed(names=False, contents=True)
 
 
+class SeededRng:
+    """A reproducible `Rng`."""
+
+    def __init__(self, seed: int) -> None:
+        self._ids = SeededIds(seed)
+
+    def random(self) -> float:
+        return int.from_bytes(self._ids.new_bytes()[:6], "little") / (1 << 48)
+
+
 @dataclass(frozen=True, slots=True)
 class RandomSurvival:
     """Each name by a coin; each write lost, kept, cut to a prefix, or any subset of sectors."""
@@ -98,6 +108,8 @@ class _Inode:
     dirty: list[tuple[int, bytes]] = field(default_factory=list)
 
     def write(self, offset: int, data: bytes) -> None:
+        if not data:
+            return
         _put(self.visible, offset, data)
         self.dirty.append((offset, data))
 
@@ -258,11 +270,12 @@ class SimDisk:
     def __init__(self) -> None:
         self.boot = 0
         self.trace: list[DiskCall] = []
-        self.before_call: list[tuple[int, When]] = []
+        self._crashes: list[tuple[int, When]] = []
         self._visible: _Names = {"": None}
         self._durable: _Names = {"": None}
         self._changes: list[_NameChange] = []
         self._errors: dict[int, int] = {}
+        self._machine: list[SimDisk] = [self]
         self._dead = False
 
     # --- the plan -----------------------------------------------------------------------------
@@ -277,17 +290,21 @@ class SimDisk:
 
         "during" is between the write and the sync of `write_synced`, else the same as after.
         """
-        self.before_call.append((number, when))
+        self._crashes.append((number, when))
 
     def fail_at(self, number: int, error: int = errno.EIO) -> None:
         """Let call `number` fail with an errno, if its verb can fail."""
         self._errors[number] = error
 
-    def kill(self) -> None:
-        """End the process: open files die; what was written stays visible and unsynced."""
+    def end_process(self) -> None:
+        """Open files die; what was written stays visible and unsynced; plans stay."""
         self.boot += 1
+
+    def kill(self) -> None:
+        """End the process, and forget what was planned for it."""
+        self.end_process()
         self._dead = False
-        self.before_call.clear()
+        self._crashes.clear()
         self._errors.clear()
 
     def power_loss(self, survival: Survival) -> None:
@@ -329,9 +346,19 @@ class SimDisk:
             found |= {id(node): node for node in names.values() if node is not None}
         return list(found.values())
 
+    def share_machine(self, other: "SimDisk") -> None:
+        """One process uses both disks: a planned crash of either ends it for both."""
+        self._machine = other._machine = [self, other]
+
+    @property
+    def dead(self) -> bool:
+        """Whether a planned crash has happened."""
+        return self._dead
+
     def die(self) -> None:
         """The process is dead from here on, until `kill` or `power_loss`."""
-        self._dead = True
+        for disk in self._machine:
+            disk._dead = True
         raise Crashed(f"after {self.calls} disk calls")
 
     def begin(self, verb: str, path: str) -> _Call:
@@ -339,7 +366,7 @@ class SimDisk:
         self._alive()
         record = DiskCall(self.calls + 1, verb, path)
         self.trace.append(record)
-        crash = next((when for number, when in self.before_call if number == record.number), None)
+        crash = next((when for number, when in self._crashes if number == record.number), None)
         return _Call(self, record, crash, self._errors.get(record.number, 0))
 
     def _alive(self) -> None:

@@ -11,10 +11,15 @@ from nats.aio.client import Client
 
 from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
-from anabranch.common.adapters.jetstream_reader import StreamReader, StreamRewound
+from anabranch.common.adapters.jetstream_reader import StreamReader
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts.subjects import event_stream, event_stream_subjects
-from anabranch.common.errors import OutcomeUnknown, Unavailable, WrongExpectedSequence
+from anabranch.common.errors import (
+    OutcomeUnknown,
+    StreamRewound,
+    Unavailable,
+    WrongExpectedSequence,
+)
 from anabranch.common.eventsourcing.ports import NewMessage
 from anabranch.common.runtime.clock import SystemClock
 from kit.nats_server import NatsServer

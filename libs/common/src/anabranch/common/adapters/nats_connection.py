@@ -29,6 +29,11 @@ async def connect_nats(url: str, name: str, *, deadline_s: float = CONNECT_DEADL
     A server that is not up yet is waited for, up to the deadline. Raises Unavailable.
     """
     client = Client()
+
+    async def report_loss() -> None:
+        if not client.is_closed:
+            _log.warning("the connection to NATS is lost, reconnecting")
+
     try:
         async with asyncio.timeout(deadline_s):
             await client.connect(
@@ -39,7 +44,7 @@ async def connect_nats(url: str, name: str, *, deadline_s: float = CONNECT_DEADL
                 ping_interval=PING_INTERVAL_S,
                 pending_size=PENDING_SIZE_BYTES_MAX,
                 error_cb=_report,
-                disconnected_cb=_report_loss,
+                disconnected_cb=report_loss,
                 reconnected_cb=_report_return,
             )
     except (nats.errors.Error, OSError, ValueError, TimeoutError) as error:
@@ -52,10 +57,6 @@ async def _report(error: Exception) -> None:
     # While the server is away each attempt ends here; the loss itself was logged once.
     report = _log.debug if isinstance(error, OSError) else _log.warning
     report("the NATS client reports a problem", error=repr(error))
-
-
-async def _report_loss() -> None:
-    _log.warning("the connection to NATS is lost, reconnecting")
 
 
 async def _report_return() -> None:

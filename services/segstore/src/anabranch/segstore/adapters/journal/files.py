@@ -26,7 +26,7 @@ from anabranch.segstore.domain.log.formats import (
 from anabranch.segstore.ports import Buffer, Disk, DiskFile
 
 FILL_STEP_SIZE_BYTES_MIN = 64 * 1024
-FILL_WRITE_SIZE_BYTES_MAX = 4 * 1024 * 1024
+_ZEROS = memoryview(bytes(4 * 1024 * 1024))
 
 
 @dataclass(slots=True)
@@ -69,8 +69,7 @@ class FileWriter:
 
     def roll(self) -> LiveFile:
         """Go on in the next file; it and its name are durable on return."""
-        while not self._spare_ready():
-            self.fill_spare(self._file_size)
+        self._fill_spare_to(self._file_size)
         spare = self._spare
         assert spare is not None
         header = FileHeader(self._journal_id, spare.file_id, self._file_size, self._end)
@@ -110,32 +109,27 @@ class FileWriter:
         self._end = FileEnd(self._end.file_id, self._end.offset + distance, crc)
         return positions
 
-    def fill_spare(self, written: int) -> None:
-        """Make the next file ahead of need: twice as fast as the present one is written.
+    def fill_spare(self) -> None:
+        """Keep the next file ahead of need: filled twice as far as the present one is written."""
+        self._fill_spare_to(min(2 * self._end.offset, self._file_size))
 
-        `written`: bytes just committed; a step is a synced write of zeros.
-        """
-        if self._spare_ready():
-            return
+    def _fill_spare_to(self, size: int) -> None:
         if self._spare is None:
             self._spare = self._create_spare()
         spare = self._spare
-        step = min(max(2 * written, FILL_STEP_SIZE_BYTES_MIN), FILL_WRITE_SIZE_BYTES_MAX)
-        step = min(step, self._file_size - spare.filled)
-        spare.file.write_synced([bytes(step)], spare.filled)
-        spare.filled += step
+        while spare.filled < size:
+            step = max(size - spare.filled, FILL_STEP_SIZE_BYTES_MIN)
+            step = min(step, len(_ZEROS), self._file_size - spare.filled)
+            spare.file.write_synced([_ZEROS[:step]], spare.filled)
+            spare.filled += step
 
     def _create_spare(self) -> _Spare:
         file_id = file_id_of(self._journal_epoch, self._number + 1)
         file = self._disk.create(layout.spare_file(file_id), self._file_size)
         return _Spare(file_id, file)
 
-    def _spare_ready(self) -> bool:
-        return self._spare is not None and self._spare.filled == self._file_size
-
     def close(self) -> None:
-        """Drop the spare. The present file is closed by whoever reads it."""
+        """Close the spare; the next open removes it. The present file is closed by its reader."""
         if self._spare is not None:
             self._spare.file.close()
-            layout.remove_if_there(self._disk, layout.spare_file(self._spare.file_id))
             self._spare = None

@@ -158,9 +158,7 @@ class Journal:
 
     def close(self) -> None:
         """End the journal; what waits is not written. Repeated is success."""
-        if self._failure is None:
-            self._writer.close()
-            self.end(Unavailable("the journal was closed"))
+        self.end(Unavailable("the journal was closed"))
 
     # --- group commit -------------------------------------------------------------------------
 
@@ -191,13 +189,13 @@ class Journal:
             taken = gather(self._ready)
             if not taken:
                 return
-            size, addresses = self._write(taken)
+            addresses = self._write(taken)
             self._check_fence()
             for item, address in zip(taken, addresses, strict=True):
                 item.view.source.frame_durable(item.contents, address)
-            self._writer.fill_spare(size)
+            self._writer.fill_spare()
 
-    def _write(self, taken: list[Taken[JournalView]]) -> tuple[int, list[LogAddress]]:
+    def _write(self, taken: list[Taken[JournalView]]) -> list[LogAddress]:
         contents = [_frame_content(item) for item in taken]
         size = sum(FRAME_HEADER_SIZE_BYTES + content.payload_size for content in contents)
         if not self._writer.has_room(size):
@@ -219,7 +217,7 @@ class Journal:
             frames.entries.append(entry)
             last_sequences[content.container] = entry.last_sequence
             addresses.append(LogAddress(file_id, position, content.payload_size))
-        return size, addresses
+        return addresses
 
     def _roll(self) -> None:
         live = self._writer.roll()
@@ -317,6 +315,7 @@ class Journal:
         views = list(self._views.values())
         self._views.clear()
         self._ready.clear()
+        self._writer.close()
         for live in self._files.values():
             live.file.close()
         self._files.clear()

@@ -1,0 +1,225 @@
+"""What every `ports.DurableDataLog` does: journal on both disks, and memory."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from anabranch.common.errors import Deposed, LogNotHere, ObjectExists, Unavailable
+from anabranch.common.runtime.ids import SeededIds
+from anabranch.segstore.adapters.journal.journal import open_journal
+from anabranch.segstore.adapters.local_disk import LocalDisk
+from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
+from anabranch.segstore.ports import Disk, DurableDataLog
+from kit.log_driver import Callbacks, ScriptedSource, replayed
+from kit.simdisk import SimDisk
+
+FILE_SIZE = 4096
+
+
+@dataclass
+class Store:
+    """A place where logs are kept, and the way to open it."""
+
+    start: Callable[[Callbacks], DurableDataLog]
+    callbacks: Callbacks = field(default_factory=Callbacks)
+    opened: list[DurableDataLog] = field(default_factory=list)
+
+    def open(self) -> DurableDataLog:
+        log = self.start(self.callbacks)
+        self.opened.append(log)
+        return log
+
+
+def _journal(disk: Disk) -> Store:
+    ids = SeededIds(1)
+    return Store(lambda run: open_journal(disk, ids=ids, schedule=run, file_size=FILE_SIZE))
+
+
+def _memory(_: Path) -> Store:
+    frames = MemoryFrames("ab" * 16)
+    return Store(lambda run: MemoryLog(frames, run))
+
+
+MAKERS: dict[str, Callable[[Path], Store]] = {
+    "journal-simulated": lambda _: _journal(SimDisk()),
+    "journal-local": lambda path: _journal(LocalDisk(path)),
+    "memory": _memory,
+}
+
+
+@pytest.fixture(params=list(MAKERS))
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    store = MAKERS[request.param](tmp_path)
+    yield store
+    for log in store.opened:
+        log.close()
+
+
+def opened(store: Store, epoch: int = 1) -> tuple[DurableDataLog, ScriptedSource]:
+    log = store.open()
+    log.create_log(0, "log-0")
+    return log, ScriptedSource()
+
+
+def test_frames_are_told_in_order_and_replayed_after_reopening(store: Store) -> None:
+    log, source = opened(store)
+    view = log.open_log(0, "log-0", 1, source)
+    for index in range(30):
+        source.put(b"%03d" % index * 100)
+        if index % 4 == 0:
+            view.ready()
+            store.callbacks.run()
+    view.ready()
+    store.callbacks.run()
+    assert list(source.durable) == list(range(1, 31))
+    assert source.durable == source.taken
+    assert replayed(view) == source.taken
+    log.close()
+    again = store.open().open_log(0, "log-0", 2, ScriptedSource())
+    assert replayed(again) == source.taken
+    assert list(replayed(again, 17)) == list(range(18, 31))
+
+
+def test_many_containers_share_a_log_and_keep_their_own_order(store: Store) -> None:
+    log = store.open()
+    sources = {container: ScriptedSource() for container in range(5)}
+    views = {}
+    for container, source in sources.items():
+        log.create_log(container, f"log-{container}")
+        views[container] = log.open_log(container, f"log-{container}", 1, source)
+        for index in range(container + 1):
+            source.put(b"%d-%d" % (container, index))
+        views[container].ready()
+    assert len(store.callbacks) == 1, "one commit serves them all"
+    store.callbacks.run()
+    for container, source in sources.items():
+        assert len(source.durable) == container + 1
+        assert replayed(views[container]) == source.taken
+
+
+def test_a_frame_is_read_by_its_address(store: Store) -> None:
+    log, source = opened(store)
+    view = log.open_log(0, "log-0", 1, source)
+    source.put(b"first")
+    source.put(b"")
+    source.put(b"x" * 10_000)
+    view.ready()
+    store.callbacks.run()
+    for sequence, address in source.addresses.items():
+        assert view.read(address) == source.taken[sequence]
+        assert address.payload_size == len(source.taken[sequence])
+
+
+def test_the_list_of_logs_is_kept_and_never_changes(store: Store) -> None:
+    log = store.open()
+    log.create_log(3, "three")
+    log.create_log(3, "three")
+    with pytest.raises(ObjectExists):
+        log.create_log(3, "other")
+    identity = log.journal_id
+    log.close()
+    again = store.open()
+    assert dict(again.logs()) == {3: "three"}
+    assert again.journal_id == identity
+
+
+def test_a_log_that_is_not_in_the_list_is_not_an_empty_log(store: Store) -> None:
+    log, source = opened(store)
+    with pytest.raises(LogNotHere):
+        log.open_log(1, "log-1", 1, source)
+    with pytest.raises(LogNotHere):
+        log.open_log(0, "another", 1, source)
+
+
+def test_an_epoch_not_above_those_seen_is_refused(store: Store) -> None:
+    log, source = opened(store)
+    view = log.open_log(0, "log-0", 5, source)
+    source.put(b"data")
+    view.ready()
+    store.callbacks.run()
+    for epoch in (4, 5):
+        with pytest.raises(Deposed):
+            log.open_log(0, "log-0", epoch, ScriptedSource())
+    again = store.open()
+    with pytest.raises(Deposed):
+        again.open_log(0, "log-0", 5, ScriptedSource())
+    assert again.open_log(0, "log-0", 6, ScriptedSource()).log_id == "log-0"
+
+
+def test_a_container_opened_again_in_the_process_deposes_its_older_view(store: Store) -> None:
+    log, source = opened(store)
+    older = log.open_log(0, "log-0", 1, source)
+    source.put(b"one")
+    older.ready()
+    store.callbacks.run()
+    source.put(b"never")
+    older.ready()
+    follower = ScriptedSource(next_sequence=2)
+    newer = log.open_log(0, "log-0", 2, follower)
+    older.ready()
+    follower.put(b"two")
+    newer.ready()
+    store.callbacks.run()
+    assert [type(failure) for failure in source.failures] == [Deposed]
+    assert replayed(newer) == {1: b"one", 2: b"two"}
+
+
+def test_a_second_opener_deposes_the_first_which_acknowledges_nothing_more(store: Store) -> None:
+    log, source = opened(store)
+    view = log.open_log(0, "log-0", 1, source)
+    source.put(b"before")
+    view.ready()
+    store.callbacks.run()
+    successor = store.open()
+    source.put(b"after")
+    view.ready()
+    store.callbacks.run()
+    assert source.durable == {1: b"before"}
+    assert [type(failure) for failure in source.failures] == [Deposed]
+    assert replayed(successor.open_log(0, "log-0", 2, ScriptedSource())) == {1: b"before"}
+    with pytest.raises(Deposed):
+        log.create_log(7, "late")
+    assert 7 not in successor.logs()
+
+
+def test_released_frames_go_and_the_rest_stays(store: Store) -> None:
+    log, source = opened(store)
+    view = log.open_log(0, "log-0", 1, source)
+    for _ in range(20):
+        source.put(b"x" * 1000)
+        view.ready()
+        store.callbacks.run()
+    view.release(15)
+    assert list(replayed(view, 15)) == list(range(16, 21))
+    log.close()
+    again = store.open().open_log(0, "log-0", 2, ScriptedSource())
+    assert list(replayed(again, 15)) == list(range(16, 21))
+
+
+def test_a_closed_view_takes_no_more_frames(store: Store) -> None:
+    log, source = opened(store)
+    view = log.open_log(0, "log-0", 1, source)
+    source.put(b"data")
+    view.ready()
+    view.close()
+    store.callbacks.run()
+    view.ready()
+    store.callbacks.run()
+    assert source.taken == {}
+    assert source.failures == []
+
+
+def test_closing_tells_the_sources_once(store: Store) -> None:
+    log, source = opened(store)
+    view = log.open_log(0, "log-0", 1, source)
+    source.put(b"data")
+    view.ready()
+    log.close()
+    log.close()
+    store.callbacks.run()
+    assert source.durable == {}
+    assert [type(failure) for failure in source.failures] == [Unavailable]
+    with pytest.raises(Unavailable):
+        log.open_log(0, "log-0", 2, source)

@@ -1,0 +1,107 @@
+"""Crashes of the journal at every disk call: nothing acknowledged is lost, nothing invented."""
+
+import errno
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from kit.journal_scenario import check, new_ledgers, random_journal, run_until_crash, whole_life
+from kit.simdisk import (
+    KEEP_ALL,
+    KEEP_CONTENTS,
+    KEEP_NAMES,
+    LOSE_ALL,
+    DiskCall,
+    RandomSurvival,
+    SeededRng,
+    SimDisk,
+    Survival,
+    When,
+)
+
+
+@cache
+def whole_trace() -> tuple[DiskCall, ...]:
+    """The disk calls of the script when nothing fails."""
+    disk = SimDisk()
+    whole_life(disk, new_ledgers())
+    return tuple(disk.trace)
+
+
+def survivals(seed: int) -> list[Survival]:
+    fixed = [LOSE_ALL, KEEP_ALL, KEEP_NAMES, KEEP_CONTENTS]
+    return [*fixed, *(RandomSurvival(SeededRng(seed * 10 + n)) for n in range(3))]
+
+
+def moments(call: DiskCall) -> list[When]:
+    return ["before", "during", "after"] if call.verb == "write_synced" else ["before", "after"]
+
+
+def test_the_script_covers_append_roll_open_and_release() -> None:
+    verbs = Counter(call.verb for call in whole_trace())
+    assert verbs["write_synced"] > 10
+    assert verbs["rename"] >= 4, "at least two rolls and two openings"
+    assert verbs["unlink"] >= 2
+    assert any(call.verb == "unlink" and "journal-" in call.path for call in whole_trace())
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(part: int) -> None:
+    states = 0
+    for call in whole_trace()[part::4]:
+        for when in moments(call):
+            disk = SimDisk()
+            disk.crash_at(call.number, when)
+            ledgers = run_until_crash(whole_life, disk)
+            killed = disk.fork()
+            killed.kill()
+            check(killed, {c: ledger.copy() for c, ledger in ledgers.items()})
+            for survival in survivals(call.number):
+                machine = disk.fork()
+                machine.power_loss(survival)
+                check(machine, {c: ledger.copy() for c, ledger in ledgers.items()})
+                states += 1
+            states += 1
+    assert states >= 250, "a thousand states over the four parts"
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_an_error_at_any_disk_call_is_never_a_false_acknowledgement(error: int) -> None:
+    for call in whole_trace():
+        disk = SimDisk()
+        disk.fail_at(call.number, error)
+        ledgers = run_until_crash(whole_life, disk)
+        for end in ("kill", "power"):
+            machine = disk.fork()
+            if end == "kill":
+                machine.kill()
+            else:
+                machine.power_loss(LOSE_ALL)
+            check(machine, {c: ledger.copy() for c, ledger in ledgers.items()})
+
+
+def test_a_crash_while_recovering_from_a_crash_loses_nothing_acknowledged() -> None:
+    states = 0
+    for first in whole_trace()[10::9]:
+        crashed = SimDisk()
+        crashed.crash_at(first.number, "during")
+        ledgers = run_until_crash(whole_life, crashed)
+        crashed.power_loss(RandomSurvival(SeededRng(first.number)))
+        probe = crashed.fork()
+        before = probe.calls
+        check(probe, {c: ledger.copy() for c, ledger in ledgers.items()})
+        for number in range(before + 1, probe.calls, 3):
+            disk = crashed.fork()
+            known = {c: ledger.copy() for c, ledger in ledgers.items()}
+            disk.crash_at(number, "during")
+            run_until_crash(check, disk, known)
+            disk.power_loss(RandomSurvival(SeededRng(number)))
+            check(disk, known, life=200)
+            states += 1
+    assert states > 100
+
+
+def test_random_lives_keep_what_was_acknowledged() -> None:
+    for seed in range(300):
+        random_journal(seed)

@@ -1,0 +1,116 @@
+"""Each planted bug is caught by a check that passes on the real code."""
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from anabranch.common.errors import CorruptJournal, FormatTooNew
+from kit.journal_scenario import (
+    CONTAINERS,
+    Process,
+    agree,
+    check,
+    new_ledgers,
+    payload,
+    run_until_crash,
+    whole_life,
+)
+from kit.log_driver import replayed
+from kit.planted import JOURNAL_BUGS
+from kit.simdisk import LOSE_ALL, SimDisk
+
+
+def power_loss_after_a_whole_life() -> None:
+    disk = SimDisk()
+    ledgers = run_until_crash(whole_life, disk)
+    disk.power_loss(LOSE_ALL)
+    check(disk, ledgers)
+
+
+def power_loss_in_mid_life() -> None:
+    disk = SimDisk()
+    ledgers = new_ledgers()
+    process = Process(disk, ledgers, 1)
+    process.open_containers()
+    for number in range(8):
+        process.append(0, payload(1, 0, number, 900))
+        process.commit()
+    disk.power_loss(LOSE_ALL)
+    check(disk, ledgers)
+
+
+def a_zombie_appends_after_it_was_deposed() -> None:
+    disk = SimDisk()
+    ledgers = new_ledgers()
+    zombie = Process(disk, ledgers, 1)
+    zombie.open_containers()
+    zombie.append(0, b"before")
+    zombie.commit()
+    owner = Process(disk, ledgers, 2)
+    owner.open_containers()
+    for number in range(8):
+        zombie.append(0, payload(1, 0, number, 900))
+        zombie.callbacks.run()
+        zombie.note()
+    agree(replayed(owner.views[0]), ledgers[0])
+    owner.append(0, b"owner")
+    owner.commit()
+    check(disk, ledgers)
+
+
+def every_flipped_bit_is_detected() -> None:
+    disk = SimDisk()
+    ledgers = new_ledgers()
+    process = Process(disk, ledgers, 1)
+    process.open_containers()
+    for data in (b"one", b"two", b"three"):
+        process.append(0, data)
+        process.commit()
+    (name,) = (name for name in disk.list() if name.startswith("journal-"))
+    positions = [address.position for address in process.sources[0].addresses.values()]
+    last_end = positions[-1] + 60
+    for bit in range(0, last_end * 8, 5):
+        damaged = disk.fork()
+        file = damaged.open(name)
+        byte = file.read(bit // 8, 1)[0]
+        file.write_synced([bytes([byte ^ 1 << bit % 8])], bit // 8)
+        try:
+            opened = Process(damaged, new_ledgers(), 2)
+        except (CorruptJournal, FormatTooNew):
+            continue
+        assert opened.journal.report.torn, f"bit {bit} was flipped and nothing was said"
+        opened.open_containers()
+        assert list(replayed(opened.views[0])) in ([1, 2], [1, 2, 3])
+        assert all(opened.sources[container].durable == {} for container in CONTAINERS)
+
+
+def a_failed_sync_is_followed_by_a_kill_and_a_power_loss() -> None:
+    calls = SimDisk()
+    whole_life(calls, new_ledgers())
+    for number in range(1, calls.calls + 1):
+        disk = SimDisk()
+        disk.fail_at(number, errno.EIO)
+        ledgers = run_until_crash(whole_life, disk)
+        disk.kill()
+        check(disk, ledgers)
+
+
+CHECKS: dict[str, Callable[[], None]] = {
+    "ack before sync": power_loss_in_mid_life,
+    "no fence check": a_zombie_appends_after_it_was_deposed,
+    "no directory sync": power_loss_after_a_whole_life,
+    "skipped CRC": every_flipped_bit_is_detected,
+    "cached scan": a_failed_sync_is_followed_by_a_kill_and_a_power_loss,
+}
+
+
+@pytest.mark.parametrize("bug", list(JOURNAL_BUGS))
+def test_the_check_passes_on_the_real_journal(bug: str) -> None:
+    CHECKS[bug]()
+
+
+@pytest.mark.parametrize("bug", list(JOURNAL_BUGS))
+def test_the_check_finds_the_planted_bug(bug: str) -> None:
+    with JOURNAL_BUGS[bug](), pytest.raises((AssertionError, CorruptJournal)):
+        CHECKS[bug]()

@@ -1,0 +1,298 @@
+"""What is particular to the journal: commits, files, opening, and what it refuses."""
+
+import errno
+
+import pytest
+
+from anabranch.common.errors import CorruptJournal, Deposed, DiskFailed, FormatTooNew
+from anabranch.common.runtime.ids import SeededIds
+from anabranch.segstore.adapters.group import WRITE_SIZE_BYTES_AIM, gather
+from anabranch.segstore.adapters.journal import layout
+from anabranch.segstore.adapters.journal.journal import Journal, open_journal
+from anabranch.segstore.domain.log.formats import FRAME_HEADER_SIZE_BYTES, file_id_of
+from anabranch.segstore.ports import ContainerLog
+from kit.log_driver import Callbacks, ScriptedSource, replayed
+from kit.simdisk import LOSE_ALL, SimDisk
+
+FILE_SIZE = 4096
+
+
+class Opened:
+    """A journal on a simulated disk with one container."""
+
+    def __init__(self, disk: SimDisk, epoch: int = 1) -> None:
+        self.disk = disk
+        self.callbacks = Callbacks()
+        self.journal: Journal = open_journal(
+            disk, ids=SeededIds(epoch), schedule=self.callbacks, file_size=FILE_SIZE
+        )
+        self.journal.create_log(0, "log")
+        self.source = ScriptedSource()
+        self.view: ContainerLog = self.journal.open_log(0, "log", epoch, self.source)
+
+    def append(self, *payloads: bytes) -> None:
+        for payload in payloads:
+            self.source.put(payload)
+        self.view.ready()
+        self.callbacks.run()
+
+
+def files(disk: SimDisk) -> list[str]:
+    return [name for name in disk.list() if name.startswith("journal-")]
+
+
+def flip(disk: SimDisk, path: str, position: int) -> None:
+    file = disk.open(path)
+    byte = file.read(position, 1)[0]
+    file.write_synced([bytes([byte ^ 1])], position)
+
+
+def test_one_commit_is_one_synced_write() -> None:
+    opened = Opened(SimDisk())
+    opened.append(b"this one also makes the spare file")
+    before = opened.disk.calls
+    opened.append(b"a", b"b", b"c")
+    assert [call.verb for call in opened.disk.trace[before:]] == ["write_synced"]
+    assert len(opened.source.durable) == 4
+
+
+def test_what_arrives_during_a_commit_is_the_next_commit() -> None:
+    opened = Opened(SimDisk())
+    opened.source.put(b"first")
+    opened.view.ready()
+    opened.view.ready()
+    assert len(opened.callbacks) == 1
+    opened.callbacks.run()
+    assert len(opened.callbacks) == 0
+
+
+def test_a_write_is_limited_and_containers_take_turns() -> None:
+    big = WRITE_SIZE_BYTES_AIM // 4
+
+    class View:
+        def __init__(self) -> None:
+            self.source = ScriptedSource()
+            for _ in range(4):
+                self.source.put(bytes(big))
+
+    ready = {View(): None, View(): None}
+    views = list(ready)
+    first = gather(ready)
+    assert [taken.view for taken in first] == [views[0], views[1], views[0], views[1]]
+    assert len(gather(ready)) == 4
+    assert gather(ready) == []
+    assert ready == {}
+
+
+def test_a_full_file_is_followed_by_one_that_names_its_end() -> None:
+    opened = Opened(SimDisk())
+    for number in range(10):
+        opened.append(b"%d" % number * 900)
+    assert len(files(opened.disk)) == 4, "three frames fit into each file"
+    opened.disk.power_loss(LOSE_ALL)
+    assert replayed(Opened(opened.disk, 2).view) == opened.source.taken
+
+
+def test_a_frame_larger_than_a_file_gets_one_that_grows() -> None:
+    opened = Opened(SimDisk())
+    opened.append(b"small")
+    opened.append(b"x" * 3 * FILE_SIZE)
+    opened.append(b"small")
+    opened.disk.power_loss(LOSE_ALL)
+    assert replayed(Opened(opened.disk, 2).view) == opened.source.taken
+
+
+def test_released_files_go_oldest_first_and_the_present_one_stays() -> None:
+    opened = Opened(SimDisk())
+    for number in range(10):
+        opened.append(b"%d" % number * 900)
+    oldest, *_, present = files(opened.disk)
+    opened.view.release(2)
+    assert oldest in files(opened.disk)
+    opened.view.release(4)
+    assert oldest not in files(opened.disk)
+    opened.view.release(10)
+    assert files(opened.disk) == [present]
+    again = Opened(opened.disk, 2)
+    again.view.release(10)
+    assert files(opened.disk) == [layout.journal_file(file_id_of(2, 1))]
+
+
+def test_a_container_that_was_not_opened_keeps_its_files() -> None:
+    opened = Opened(SimDisk())
+    opened.journal.create_log(1, "other")
+    other = ScriptedSource()
+    opened.journal.open_log(1, "other", 1, other).ready()
+    other.put(b"kept")
+    opened.append(b"gone")
+    again = Opened(opened.disk, 2)
+    again.view.release(1)
+    view = again.journal.open_log(1, "other", 2, ScriptedSource())
+    assert replayed(view) == {1: b"kept"}
+
+
+def test_a_torn_last_write_is_left_out_copied_aside_and_reported() -> None:
+    opened = Opened(SimDisk())
+    opened.append(b"whole")
+    opened.append(b"torn")
+    disk = opened.disk
+    (name,) = files(disk)
+    position = opened.source.addresses[2].position
+    flip(disk, name, position + FRAME_HEADER_SIZE_BYTES)
+    disk.kill()
+    again = Opened(disk, 2)
+    (torn,) = again.journal.report.torn
+    assert (torn.position, torn.size) == (position, FRAME_HEADER_SIZE_BYTES + 4)
+    copy = disk.open(layout.torn_file(torn.file_id, position))
+    assert copy.size() == torn.size
+    assert replayed(again.view) == {1: b"whole"}
+    assert Opened(disk, 3).journal.report.torn == ()
+
+
+def test_damage_before_the_last_write_keeps_the_journal_offline() -> None:
+    opened = Opened(SimDisk())
+    opened.append(b"one")
+    opened.append(b"two")
+    (name,) = files(opened.disk)
+    flip(opened.disk, name, opened.source.addresses[1].position + 3)
+    opened.disk.kill()
+    for epoch in (2, 3):
+        with pytest.raises(CorruptJournal):
+            Opened(opened.disk, epoch)
+
+
+def test_a_damaged_frame_is_never_read() -> None:
+    opened = Opened(SimDisk())
+    opened.append(b"data")
+    (name,) = files(opened.disk)
+    address = opened.source.addresses[1]
+    flip(opened.disk, name, address.position + FRAME_HEADER_SIZE_BYTES)
+    with pytest.raises(CorruptJournal):
+        opened.view.read(address)
+    with pytest.raises(CorruptJournal):
+        replayed(opened.view)
+
+
+def test_a_gap_in_the_sequence_numbers_is_refused_at_replay() -> None:
+    opened = Opened(SimDisk())
+    opened.source.next_sequence = 5
+    opened.append(b"five")
+    with pytest.raises(CorruptJournal):
+        replayed(opened.view, 3)
+    assert replayed(opened.view, 4) == {5: b"five"}
+
+
+def test_a_directory_of_a_newer_format_is_refused_untouched() -> None:
+    disk = SimDisk()
+    disk.create("format").write([b"anabranch journal\nformat 2\nwhatever"], 0)
+    calls = disk.calls
+    with pytest.raises(FormatTooNew) as refusal:
+        Opened(disk)
+    assert refusal.value.fields == {"found": 2, "supported": 1}
+    assert disk.calls == calls
+
+
+def test_a_lost_format_file_is_damage_and_not_an_empty_journal() -> None:
+    opened = Opened(SimDisk())
+    opened.append(b"data")
+    opened.disk.unlink("format")
+    opened.disk.kill()
+    with pytest.raises(CorruptJournal):
+        Opened(opened.disk, 2)
+
+
+@pytest.mark.parametrize("path", ["format", "logs/0"])
+def test_every_flipped_bit_of_a_small_file_is_detected(path: str) -> None:
+    whole = Opened(SimDisk()).disk
+    for position in range(whole.open(path).size()):
+        for bit in range(8):
+            disk = whole.fork()
+            file = disk.open(path)
+            byte = file.read(position, 1)[0]
+            file.write_synced([bytes([byte ^ 1 << bit])], position)
+            with pytest.raises((CorruptJournal, FormatTooNew)):
+                Opened(disk, 2)
+
+
+def test_a_missing_file_keeps_the_journal_offline() -> None:
+    opened = Opened(SimDisk())
+    for number in range(10):
+        opened.append(b"%d" % number * 900)
+    opened.disk.unlink(files(opened.disk)[1])
+    opened.disk.kill()
+    with pytest.raises(CorruptJournal):
+        Opened(opened.disk, 2)
+
+
+def test_a_file_rolled_by_a_deposed_owner_is_set_aside() -> None:
+    disk = SimDisk()
+    zombie = Opened(disk)
+    owner = Opened(disk, 2)
+    zombie.journal._roll()
+    late = layout.journal_file(file_id_of(1, 2))
+    assert late in files(disk)
+    owner.append(b"by the owner")
+    disk.power_loss(LOSE_ALL)
+    again = Opened(disk, 3)
+    assert again.journal.report.orphans == (layout.orphan_file(file_id_of(1, 2)),)
+    assert late not in files(disk)
+    assert replayed(again.view) == {1: b"by the owner"}
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_a_failed_write_ends_the_journal_and_is_not_tried_again(error: int) -> None:
+    opened = Opened(SimDisk())
+    opened.append(b"kept")
+    opened.disk.fail_at(opened.disk.calls + 1, error)
+    opened.append(b"lost")
+    assert [type(failure) for failure in opened.source.failures] == [DiskFailed]
+    calls = opened.disk.calls
+    opened.append(b"more")
+    assert opened.disk.calls == calls
+    assert opened.source.durable == {1: b"kept"}
+    with pytest.raises(DiskFailed):
+        opened.journal.open_log(0, "log", 2, ScriptedSource())
+
+
+def test_a_deposed_owner_removes_no_files() -> None:
+    disk = SimDisk()
+    zombie = Opened(disk)
+    for number in range(10):
+        zombie.append(b"%d" % number * 900)
+    Opened(disk, 2)
+    before = files(disk)
+    with pytest.raises(Deposed):
+        zombie.view.release(10)
+    assert files(disk) == before
+
+
+def test_a_fence_is_seen_however_many_owners_followed() -> None:
+    disk = SimDisk()
+    zombie = Opened(disk)
+    for epoch in (2, 3, 4):
+        Opened(disk, epoch)
+    assert disk.list("fences") == ["00000004"]
+    zombie.append(b"late")
+    assert [type(failure) for failure in zombie.source.failures] == [Deposed]
+
+
+def test_a_source_that_breaks_ends_the_journal_loudly() -> None:
+    opened = Opened(SimDisk())
+    opened.source.put(b"one")
+    opened.source.next_sequence += 1
+    opened.source.put(b"three")
+    opened.view.ready()
+    with pytest.raises(AssertionError, match="gap"):
+        opened.callbacks.run()
+    assert [type(failure) for failure in opened.source.failures] == [DiskFailed]
+
+
+def test_a_closed_journal_leaves_a_spare_that_the_next_open_removes() -> None:
+    opened = Opened(SimDisk())
+    opened.append(b"data")
+    opened.journal.close()
+    spare = layout.spare_file(file_id_of(1, 2))
+    assert opened.disk.exists(spare)
+    again = Opened(opened.disk, 2)
+    assert not opened.disk.exists(spare)
+    assert replayed(again.view) == {1: b"data"}

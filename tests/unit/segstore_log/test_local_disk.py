@@ -1,0 +1,141 @@
+"""Directories of this machine: which may hold a journal, who holds them, how fast they sync."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from anabranch.common.errors import (
+    DirectoryInUse,
+    DirectoryUnusable,
+    DiskFailed,
+    FormatTooNew,
+)
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.ids import SeededIds
+from anabranch.segstore.adapters import local_disk
+from anabranch.segstore.adapters.journal.local import open_local_journal, probe_sync
+from anabranch.segstore.adapters.local_disk import (
+    LocalDisk,
+    lock_directory,
+    mount_type,
+    prepare_directory,
+)
+from kit.log_driver import Callbacks
+from kit.simdisk import SimDisk
+
+MOUNTS = """\
+/dev/vda / ext4 rw 0 0
+server:/home /home nfs4 rw 0 0
+/dev/vdb /home/local\\040disk xfs rw 0 0
+sshfs# /mnt/remote fuse.sshfs rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/", "ext4"),
+        ("/homeless", "ext4"),
+        ("/home/user", "nfs4"),
+        ("/home", "nfs4"),
+        ("/home/local disk/data", "xfs"),
+        ("/mnt/remote/x", "fuse.sshfs"),
+    ],
+)
+def test_the_longest_mount_point_tells_the_file_system(path: str, kind: str) -> None:
+    assert mount_type(MOUNTS, path) == kind
+
+
+def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = mount_type(Path("/proc/self/mounts").read_text(), str(tmp_path.resolve()))
+    monkeypatch.setattr(local_disk, "NETWORK_FILE_SYSTEMS", frozenset({kind}))
+    with pytest.raises(DirectoryUnusable, match="network"):
+        prepare_directory(tmp_path)
+
+
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(DirectoryUnusable):
+        prepare_directory(tmp_path / "file")
+
+
+def test_missing_parents_are_made(tmp_path: Path) -> None:
+    prepare_directory(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_a_locked_directory_names_its_holder(tmp_path: Path) -> None:
+    lock = lock_directory(tmp_path)
+    with pytest.raises(DirectoryInUse) as refusal:
+        lock_directory(tmp_path)
+    assert refusal.value.fields["pid"] == str(os.getpid())
+    lock_directory(tmp_path, take_over=True).release()
+    lock.release()
+    lock.release()
+    lock_directory(tmp_path).release()
+
+
+def test_a_newer_format_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+    (tmp_path / "format").write_text("anabranch journal\nformat 7\n")
+    with pytest.raises(FormatTooNew):
+        open_local_journal(tmp_path, ids=SeededIds(1), schedule=Callbacks())
+    assert [child.name for child in tmp_path.iterdir()] == ["format"]
+
+
+def test_a_journal_that_cannot_be_opened_leaves_the_directory_unlocked(tmp_path: Path) -> None:
+    (tmp_path / "journal-0000000100000001").write_bytes(b"")
+    (tmp_path / "format").write_text("anabranch journal\nformat 1\n")
+    for _ in range(2):
+        with pytest.raises(Exception, match="damaged"):
+            open_local_journal(tmp_path, ids=SeededIds(1), schedule=Callbacks())
+    lock_directory(tmp_path).release()
+
+
+def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.pwritev
+
+    def short(fd: int, buffers: list[bytes], offset: int, flags: int = 0) -> int:
+        data = b"".join(buffers)[:7]
+        return real(fd, [data], offset, flags)
+
+    monkeypatch.setattr(os, "pwritev", short)
+    file = LocalDisk(tmp_path).create("a")
+    file.write_synced([b"0123456789", memoryview(b"abcdef"), b"", b"XYZ" * 9], 0)
+    assert file.read(0, 100) == b"0123456789abcdef" + b"XYZ" * 9
+    file.close()
+
+
+def test_a_file_system_without_synced_writes_gets_an_fdatasync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.pwritev
+    synced: list[int] = []
+
+    def refusing(fd: int, buffers: list[bytes], offset: int, flags: int = 0) -> int:
+        if flags:
+            raise OSError(95, "not supported")
+        return real(fd, buffers, offset)
+
+    monkeypatch.setattr(os, "pwritev", refusing)
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    file = LocalDisk(tmp_path).create("a")
+    file.write_synced([b"one"], 0)
+    file.write_synced([b"two"], 3)
+    assert file.read(0, 6) == b"onetwo"
+    assert len(synced) == 2
+    file.close()
+
+
+def test_a_full_disk_is_a_disk_failure_by_name(tmp_path: Path) -> None:
+    file = LocalDisk(Path("/dev")).open("full")
+    with pytest.raises(DiskFailed, match="No space"):
+        file.write([b"data"], 0)
+    file.close()
+
+
+def test_the_probe_measures_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    for disk in (SimDisk(), LocalDisk(tmp_path)):
+        probe = probe_sync(disk, SystemClock())
+        assert 0 <= probe.p50_ms <= probe.p99_ms
+        assert list(disk.list()) == []
