@@ -44,12 +44,14 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def cluster(url: str) -> AsyncIterator[tuple[Client, NatsController]]:
     async with FakeSegmentStore() as store:
         connection = await connect_nats(url, "fake controller")
-        async with (
-            nats_controller(FakeController(store), connection) as controller,
-            connect(url) as client,
-        ):
-            yield client, controller
-        await connection.close()
+        try:
+            async with (
+                nats_controller(FakeController(store), connection) as controller,
+                connect(url) as client,
+            ):
+                yield client, controller
+        finally:
+            await connection.close()
 
 
 async def test_scopes_and_streams_live_their_lives(nats: str) -> None:
@@ -127,4 +129,4 @@ async def test_without_a_controller_commands_and_queries_are_unavailable(
 
 async def test_without_nats_connecting_is_refused_by_name() -> None:
     with pytest.raises(Unavailable):
-        await connect("nats://127.0.0.1:9")
+        await connect("nats://127.0.0.1:9", timeout_s=0.05)

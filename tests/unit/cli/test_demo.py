@@ -13,7 +13,7 @@ from anabranch.cli.demo.replay import crash_rows
 
 @pytest.fixture(scope="module")
 def first_flights() -> list[Flight]:
-    return list(islice(flights(table_path()), 900))
+    return list(islice(flights(table_path()), 2000))
 
 
 def tally_of(written_events: list[bytes]) -> Tally:

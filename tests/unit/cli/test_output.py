@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.cli import session
 from anabranch.cli.__main__ import run
 from anabranch.cli.output import Output, print_error
 from anabranch.cli.read_command import record_of
@@ -77,7 +78,10 @@ def test_a_wrong_command_line_ends_with_2(
     assert json.loads(capsys.readouterr().err)["error"]["code"] == "usage"
 
 
-def test_an_address_where_nobody_listens_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_where_nobody_listens_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "CONNECT_TIMEOUT_S", 0.05)
     assert run(["scope", "list", "--nats", "nats://127.0.0.1:9", "--json"]) == 1
     error = json.loads(capsys.readouterr().err)["error"]
     assert error["fields"]["url"] == "nats://127.0.0.1:9"

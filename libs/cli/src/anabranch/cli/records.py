@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -39,25 +39,24 @@ class RecordParser:
         self._open_row = ""
         self._line_number = 0
 
-    def feed(self, lines: Iterable[bytes]) -> list[Record]:
-        """The records that these lines complete. Raises InvalidRequest naming the line.
+    def feed(self, lines: Iterable[bytes]) -> Iterator[Record]:
+        """The records that these lines complete, one by one, so that those before a wrong
+        line are not lost. Raises InvalidRequest naming the line.
 
         Empty lines are events of plain input and are skipped in JSON and CSV.
         """
-        records: list[Record] = []
         for line in lines:
             self._line_number += 1
             match self._form:
                 case Format.LINES:
-                    records.append(Record(line, None))
+                    yield Record(line, None)
                 case Format.JSON:
                     if line.strip():
-                        records.append(Record(line, self._key_of(self._json_object(line))))
+                        yield Record(line, self._key_of(self._json_object(line)))
                 case Format.CSV:
                     row = self._csv_row(line)
                     if row is not None:
-                        records.append(Record(json.dumps(row).encode(), self._key_of(row)))
-        return records
+                        yield Record(json.dumps(row).encode(), self._key_of(row))
 
     def finish(self) -> None:
         """The input has ended. Raises InvalidRequest if that leaves a row open."""

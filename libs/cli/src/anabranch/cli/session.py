@@ -14,6 +14,7 @@ from anabranch.cli.output import Output
 from anabranch.client import Client, connect
 from anabranch.common.errors import Unavailable
 
+CONNECT_TIMEOUT_S = 3.0
 DATA_DIR_DEFAULT = Path("out/anabranch")
 START_HINT = "start a cluster with `anabranch up`, or name one with --nats"
 
@@ -54,7 +55,7 @@ def run_with_client(connection: Connection, command: Callable[[Client, Output], 
 
     async def perform() -> T:
         try:
-            client = await connect(url, name="anabranch-cli")
+            client = await connect(url, name="anabranch-cli", timeout_s=CONNECT_TIMEOUT_S)
         except Unavailable as error:
             raise Unavailable("no cluster answers", remedy=START_HINT, url=url) from error
         async with client:

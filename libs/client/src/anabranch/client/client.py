@@ -43,6 +43,7 @@ from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import IdSource, Rng, SystemIds, system_rng
 
 COMMAND_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 10.0
 
 
 class Client:
@@ -240,9 +241,10 @@ def _ref(stream: str | StreamRef) -> StreamRef:
 class Connecting:
     """What `connect` returns: await it for a Client, or enter it for an open one."""
 
-    def __init__(self, nats_url: str, name: str) -> None:
+    def __init__(self, nats_url: str, name: str, timeout_s: float) -> None:
         self._nats_url = nats_url
         self._name = name
+        self._timeout_s = timeout_s
         self._client: Client | None = None
 
     def __await__(self) -> Generator[object, None, Client]:
@@ -250,7 +252,7 @@ class Connecting:
 
     async def _connect(self) -> Client:
         clock, ids = SystemClock(), SystemIds()
-        connection = await connect_nats(self._nats_url, self._name)
+        connection = await connect_nats(self._nats_url, self._name, deadline_s=self._timeout_s)
         control = NatsControlPlane(connection, clock=clock, ids=ids)
         return Client(control, clock=clock, ids=ids, rng=system_rng())
 
@@ -268,10 +270,15 @@ class Connecting:
         await self._client.__aexit__(kind, error, trace)
 
 
-def connect(nats_url: str, *, name: str = "anabranch-client") -> Connecting:
+def connect(
+    nats_url: str,
+    *,
+    name: str = "anabranch-client",
+    timeout_s: float = CONNECT_TIMEOUT_S,
+) -> Connecting:
     """Connect to the cluster behind a NATS server.
 
     ``async with connect(url) as client`` or ``async with await connect(url) as client``.
-    Raises Unavailable when nothing answers at the address.
+    Raises Unavailable when nothing answers at the address in time.
     """
-    return Connecting(nats_url, name)
+    return Connecting(nats_url, name, timeout_s)

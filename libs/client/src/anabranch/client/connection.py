@@ -193,10 +193,13 @@ class SegmentStoreConnection(asyncio.Protocol):
         return told
 
     def close(self) -> None:
-        """Close on purpose; repeatable. `ended` tells when the socket is gone."""
+        """Close on purpose; repeatable. `ended` tells when the socket is gone.
+
+        What is still unsent is dropped: a server that stopped reading must not keep us.
+        """
         self._fail(ConnectionLost("the client closed the connection"))
         if self._transport is not None:
-            self._transport.close()
+            self._transport.abort()
 
     def _fail(self, error: AnabranchError) -> None:
         if self._failure is not None:

@@ -8,6 +8,7 @@ OutcomeUnknown, or Unavailable if the command cannot have reached anybody.
 """
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 
@@ -51,6 +52,7 @@ START_HINT = "check the address, or start a cluster with `anabranch up`"
 _ATTEMPT_S = 2.0
 _PAUSE_S = 0.1
 _POLL_S = 1.0
+_CLOSE_S = 2.0
 
 
 class NatsControlPlane:
@@ -69,7 +71,9 @@ class NatsControlPlane:
 
     async def close(self) -> None:
         """Close the connection; what is still under way there is given up."""
-        await self._connection.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await self._connection.close()
 
     # --- queries --------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +41,8 @@ def demo(
     out
         Where report.json goes.
     data_dir
-        Where the cluster keeps its data; must not exist. A new directory under OUT if not given.
+        Where the cluster keeps its data; must not exist. If not given: a new directory under
+        OUT, removed again when everything was right.
     limit
         Replay only the first rows.
     json
@@ -56,6 +58,8 @@ def demo(
         quiet=json,
     )
     outcome = run_async(replay(plan))
+    if data_dir is None and outcome.is_right:
+        shutil.rmtree(plan.data_dir)
     report = report_of(outcome)
     _write_report(out / "report.json", report)
     output = Output(json)
