@@ -15,7 +15,7 @@ Every call is counted and traced; a crash or an error can be planned at any call
 
 import errno
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -238,11 +238,12 @@ class SimFile:
 
 @dataclass(slots=True)
 class _Call:
-    """One counted call: raises Crashed before, during or after it if that was planned."""
+    """One counted call, with what was planned to happen before, during or after it."""
 
     disk: "SimDisk"
     record: DiskCall
-    crash: When | None
+    when: When | None
+    action: Callable[[], None]
     error: int
 
     def failure(self) -> DiskFailed:
@@ -250,18 +251,22 @@ class _Call:
             f"{self.record.verb} failed: {os.strerror(self.error)}", path=self.record.path
         )
 
+    def _act(self) -> None:
+        self.when = None
+        self.action()
+
     def halfway(self) -> None:
-        if self.crash == "during":
-            self.disk.die()
+        if self.when == "during":
+            self._act()
 
     def __enter__(self) -> "_Call":
-        if self.crash == "before":
-            self.disk.die()
+        if self.when == "before":
+            self._act()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self.crash is not None and kind is None:
-            self.disk.die()
+        if self.when is not None and kind is None:
+            self._act()
 
 
 class SimDisk:
@@ -270,7 +275,7 @@ class SimDisk:
     def __init__(self) -> None:
         self.boot = 0
         self.trace: list[DiskCall] = []
-        self._crashes: list[tuple[int, When]] = []
+        self._plans: dict[int, tuple[When, Callable[[], None]]] = {}
         self._visible: _Names = {"": None}
         self._durable: _Names = {"": None}
         self._changes: list[_NameChange] = []
@@ -290,7 +295,11 @@ class SimDisk:
 
         "during" is between the write and the sync of `write_synced`, else the same as after.
         """
-        self._crashes.append((number, when))
+        self.interrupt_at(number, when, self.die)
+
+    def interrupt_at(self, number: int, when: When, action: Callable[[], None]) -> None:
+        """Do something at call `number`, while whoever made it stands still; as `crash_at`."""
+        self._plans[number] = (when, action)
 
     def fail_at(self, number: int, error: int = errno.EIO) -> None:
         """Let call `number` fail with an errno, if its verb can fail."""
@@ -300,11 +309,16 @@ class SimDisk:
         """Open files die; what was written stays visible and unsynced; plans stay."""
         self.boot += 1
 
+    @property
+    def faults(self) -> bool:
+        """Whether a call was, or is, to fail in this process's life."""
+        return bool(self._errors)
+
     def kill(self) -> None:
         """End the process, and forget what was planned for it."""
         self.end_process()
         self._dead = False
-        self._crashes.clear()
+        self._plans.clear()
         self._errors.clear()
 
     def power_loss(self, survival: Survival) -> None:
@@ -366,8 +380,8 @@ class SimDisk:
         self._alive()
         record = DiskCall(self.calls + 1, verb, path)
         self.trace.append(record)
-        crash = next((when for number, when in self._crashes if number == record.number), None)
-        return _Call(self, record, crash, self._errors.get(record.number, 0))
+        when, action = self._plans.pop(record.number, (None, self.die))
+        return _Call(self, record, when, action, self._errors.get(record.number, 0))
 
     def _alive(self) -> None:
         if self._dead:

@@ -14,7 +14,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
-from anabranch.common.errors import AnabranchError, SegmentNotFound
+from anabranch.common.errors import AnabranchError, DirectoryUnusable, DiskFailed, SegmentNotFound
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.ids import SeededIds
@@ -50,7 +50,7 @@ from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.store import Store
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
-from kit.history import History, make_event
+from kit.history import History, HistoryViolation, make_event
 from kit.rng import Random
 from kit.simdisk import Crashed, SimDisk, Survival
 from kit.virtual_time import VirtualClock, VirtualTimeLoop
@@ -154,6 +154,9 @@ class Life:
             storage = LocalChunkStorage(self.world.tier_disk, self.ids, NODE, in_threads=False)
             storage.open()
         except Crashed:
+            return False
+        except (DiskFailed, DirectoryUnusable) as error:
+            self.failure = error
             return False
         tiers = Tiers(
             journal,
@@ -325,8 +328,12 @@ class WriterScript:
         self.made: list[bytes] = []
         self.acknowledged = 0
         self.alive = False
+        self.beginning = False
+        self.client: Client | None = None
+        self.frozen = False
+        """Set when the store's process was stopped and another one took over."""
         self._session = 0
-        self._sent = 0
+        self.sent = 0
 
     def replied(self, message: Appended | Failed) -> None:
         """Called by the client."""
@@ -334,8 +341,10 @@ class WriterScript:
             return
         if isinstance(message, Failed):
             self.alive = False
-        else:
-            self._acknowledge(message.last_event_number)
+            return
+        if self.frozen and message.last_event_number > self.acknowledged:
+            raise HistoryViolation(f"{self.segment}: a deposed owner acknowledged events")
+        self._acknowledge(message.last_event_number)
 
     def _acknowledge(self, last: int) -> None:
         self._history.acknowledge(self.segment, self.writer_id, last)
@@ -343,34 +352,40 @@ class WriterScript:
 
     async def begin(self, client: Client) -> bool:
         """Set up a session; False if the segment takes no more."""
+        self.client = client
         self._session = client.new_session()
-        reply = await client.setup(self, self._session)
-        assert reply.last_event_number >= self.acknowledged, "the store forgot a writer's events"
+        promised = self.acknowledged
+        self.beginning = True
+        try:
+            reply = await client.setup(self, self._session)
+        finally:
+            self.beginning = False
+        assert reply.last_event_number >= promised, "the store forgot a writer's events"
         self._acknowledge(reply.last_event_number)
-        self._sent = reply.last_event_number
+        self.sent = reply.last_event_number
         self.alive = not reply.sealed
         return self.alive
 
     def send(self, client: Client, count: int) -> None:
         """Send the next `count` events as one block, resending before making new ones."""
-        first = self._sent + 1
-        while len(self.made) < self._sent + count:
+        first = self.sent + 1
+        while len(self.made) < self.sent + count:
             size = self._rng.randrange(1, 400)
             self.made.append(make_event(self.writer_id, len(self.made) + 1, size))
-        events = self.made[self._sent : self._sent + count]
+        events = self.made[self.sent : self.sent + count]
         block = encode_block(
             events, writer_id=self.writer_id, first_event_number=first, base_timestamp_ms=0
         )
         known = len(self._history.attempted.get((self.segment, self.writer_id), []))
         if first + count - 1 > known:
             self._history.attempt(self.segment, self.writer_id, first, events)
-        self._sent += count
+        self.sent += count
         append = Append(session=self._session, first_event_number=first, count=count)
         client.append(append, block)
 
     def resend_from(self, number: int) -> None:
         """Act like a client that lost an acknowledgement: start again at `number`."""
-        self._sent = number - 1
+        self.sent = number - 1
 
 
 async def create(client: Client, segment: str, stamp: Stamp) -> None:

@@ -1,0 +1,169 @@
+"""Seeded random lives of a whole store: work, crash, fail, restart, and look.
+
+Each seed draws the sizes of everything, a handful of lives with random work, and how each life
+ends: by itself, at a disk call, or with a failing disk; then the process is killed or the power
+is lost, with any subset of the unsynced surviving. Two undisturbed lives at the end must show
+everything that was ever acknowledged.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+
+from anabranch.common.errors import (
+    AnabranchError,
+    Conflict,
+    Corrupt,
+    Deposed,
+    NotFound,
+    OutcomeUnknown,
+    Retry,
+)
+from anabranch.common.wire.messages import Stamp
+from kit.rng import Random, seeded
+from kit.simdisk import KEEP_CONTENTS, KEEP_NAMES, LOSE_ALL, RandomSurvival, SimDisk
+from kit.store_world import (
+    Client,
+    Life,
+    Script,
+    World,
+    WriterScript,
+    check_everything,
+    create,
+    delete,
+    flush,
+    seal,
+)
+
+DISK_CALLS_AHEAD = 120
+EIO, ENOSPC = 5, 28
+EXPECTED = (Retry, Conflict, NotFound, OutcomeUnknown, Deposed)
+"""What clients of a disturbed store must live with; damage is never expected."""
+
+
+class Work:
+    """What the clients do, over all lives of one world."""
+
+    def __init__(self, world: World, rng: Random) -> None:
+        self._world = world
+        self._rng = rng
+        self._revision = 1
+        self._segments = [f"s/{number % 3}/{number}.#epoch.0" for number in range(5)]
+        self._writers: list[WriterScript] = []
+
+    def _stamp(self) -> Stamp:
+        self._revision += 1
+        return Stamp(1, self._revision)
+
+    async def script(self, life: Life) -> None:
+        """A life's worth of random actions."""
+        try:
+            await life.opened()
+        except TimeoutError:
+            # A disk that failed may keep containers closed until the process is restarted.
+            if self._world.journal_disk.faults or self._world.tier_disk.faults:
+                return
+            raise
+        client = Client(life)
+        for segment in self._segments:
+            if segment not in self._world.created:
+                await _tolerate(create(client, segment, Stamp(1, 1)))
+        for _ in range(self._rng.randrange(5, 40)):
+            self._act(life, client)
+            if self._rng.random() < 0.4:
+                await asyncio.sleep(self._rng.random() * 2)
+        await asyncio.sleep(self._rng.choice((0, 1, 40)))
+
+    def _act(self, life: Life, client: Client) -> None:
+        rng = self._rng
+        segment = rng.choice(self._segments)
+        container = rng.randrange(self._world.container_count)
+        draw = rng.random()
+        if draw < 0.72:
+            life.spawn(_tolerate(self._write(client)))
+        elif draw < 0.82:
+            life.spawn(_tolerate(flush(client, container)))
+        elif draw < 0.93:
+            life.spawn(_tolerate(client.read_all(segment)))
+        elif draw < 0.97:
+            life.spawn(_tolerate(seal(client, segment, self._stamp())))
+        elif draw < 0.98:
+            life.spawn(_tolerate(delete(client, segment, self._stamp())))
+
+    async def _write(self, client: Client) -> None:
+        writer = self._pick_writer()
+        if writer.beginning:
+            return
+        if (not writer.alive or writer.client is not client) and not await writer.begin(client):
+            return
+        if self._rng.random() < 0.1:
+            writer.resend_from(self._rng.randrange(1, writer.sent + 2))
+        for _ in range(self._rng.randrange(1, 4)):
+            writer.send(client, self._rng.randrange(1, 5))
+            if self._rng.random() < 0.15:  # an impatient client: again, and then once more
+                writer.resend_from(writer.sent)
+                writer.send(client, 1)
+        if self._rng.random() < 0.15:
+            await writer.begin(client)
+
+    def _pick_writer(self) -> WriterScript:
+        rng = self._rng
+        if len(self._writers) < 6:
+            segment = rng.choice(self._segments)
+            writer = WriterScript(segment, rng.randbytes(16), self._world.history, rng)
+            self._writers.append(writer)
+            return writer
+        return rng.choice(self._writers)
+
+
+async def _tolerate(work: Coroutine[None, None, object]) -> None:
+    try:
+        await work
+    except EXPECTED:
+        return
+
+
+def random_store(seed: int) -> None:
+    """One world of this seed. Raises when a promise is broken."""
+    rng = seeded(seed)
+    world = World(
+        container_count=rng.randrange(1, 4),
+        journal_file_size=rng.choice((2048, 6 * 1024, 64 * 1024)),
+        flush_bytes=rng.choice((1024, 8 * 1024, 1024 * 1024)),
+        cache_bytes=rng.choice((0, 4 * 1024, 1024 * 1024)),
+    )
+    work = Work(world, rng)
+    for _ in range(rng.randrange(2, 6)):
+        _disturb(world.journal_disk, rng)
+        _disturb(world.tier_disk, rng)
+        _live(world, work.script)
+        _end(world, rng)
+    for _ in range(2):
+        assert world.run(check_everything)
+        _end(world, rng)
+
+
+def _live(world: World, script: Script) -> None:
+    try:
+        world.run(script)
+    except Corrupt:
+        raise
+    except AnabranchError as error:
+        if not isinstance(error, EXPECTED):
+            raise
+
+
+def _disturb(disk: SimDisk, rng: Random) -> None:
+    number = disk.calls + rng.randrange(1, DISK_CALLS_AHEAD)
+    draw = rng.random()
+    if draw < 0.45:
+        disk.crash_at(number, rng.choice(("before", "during", "after")))
+    elif draw < 0.55:
+        disk.fail_at(number, rng.choice((EIO, ENOSPC)))
+
+
+def _end(world: World, rng: Random) -> None:
+    ending = rng.choice((None, LOSE_ALL, KEEP_NAMES, KEEP_CONTENTS, RandomSurvival(rng)))
+    if ending is None:
+        world.kill()
+    else:
+        world.power_loss(ending)

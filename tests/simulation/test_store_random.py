@@ -1,0 +1,26 @@
+"""A few seeds of the random store; `make sim` runs as many as its time allows."""
+
+import pytest
+
+import anabranch.segstore.shell.lifecycle as lifecycle
+from kit.planted_container import HastyContainer
+from kit.store_scenario import random_store
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_random_store_keeps_its_promises(seed: int) -> None:
+    random_store(seed)
+
+
+def test_a_container_that_acknowledges_pending_duplicates_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lifecycle, "Container", HastyContainer)
+    caught = 0
+    for seed in range(200):
+        try:
+            random_store(seed)
+        except AssertionError:
+            caught += 1
+            break
+    assert caught
