@@ -62,6 +62,7 @@ async def live_store(
     world: World,
     *,
     cache_size: int = 1 << 24,
+    wait_open: bool = True,
     tcp: TcpLimits | None = None,
     throttle_limits: ThrottleLimits | None = None,
 ) -> AsyncIterator[LiveStore]:
@@ -103,11 +104,11 @@ async def live_store(
         server = TcpServer(served)
         endpoint = await server.start("127.0.0.1", 0)
         following = group.create_task(assignments.run())
-        async with asyncio.timeout(5):
-            while len(store.open_numbers) < len(await world.placements.list()):
-                await changed.wait()
-                changed.clear()
         try:
+            async with asyncio.timeout(5):
+                while wait_open and len(store.open_numbers) < len(await world.placements.list()):
+                    await changed.wait()
+                    changed.clear()
             yield LiveStore(endpoint, store, throttle, ControlDesk(store, spawn), failures)
         finally:
             store.stopping = True

@@ -29,7 +29,9 @@ from anabranch.common.wire.messages import (
     Appended,
     CreateSegment,
     Done,
+    Failed,
     FlushContainer,
+    KeepAlive,
     Stamp,
     decode_message,
     encode_message,
@@ -40,6 +42,7 @@ from kit.wire_client import WireClient
 
 SEGMENT = "scope/stream/0.#epoch.0"
 START_DEADLINE_S = 20.0
+STOP_DEADLINE_S = 20.0
 
 
 @pytest.fixture
@@ -172,7 +175,7 @@ async def test_what_was_acknowledged_survives_kills_and_a_clean_stop(
 async def test_control_requests_are_served_over_nats_and_serving_outlives_nats(
     tmp_path: Path, nats_server: NatsServer, cluster: Cluster
 ) -> None:
-    async with segment_store(tmp_path / "data", nats_server.url):
+    async with segment_store(tmp_path / "data", nats_server.url) as process:
         await cluster.assign()
         await cluster.opened(1)
         create = CreateSegment(segment=SEGMENT, stamp=Stamp(1, 1))
@@ -187,7 +190,44 @@ async def test_control_requests_are_served_over_nats_and_serving_outlives_nats(
         assert isinstance((await client.receive())[0], Appended)
         assert await client.read_all(SEGMENT) == block
         await client.close()
-        nats_server.start()
+        # and a store without a message server still stops when it is told to
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(STOP_DEADLINE_S):
+            await process.communicate()
+        assert process.returncode == 0
+
+
+async def test_a_stopped_owner_that_wakes_after_a_take_over_acknowledges_nothing(
+    tmp_path: Path, nats_server: NatsServer, cluster: Cluster
+) -> None:
+    directory = tmp_path / "data"
+    async with segment_store(directory, nats_server.url) as older:
+        await cluster.assign()
+        await cluster.opened(1)
+        client = await connect(cluster)
+        await client.create(SEGMENT)
+        await client.setup(SEGMENT)
+        block = client.append(1, [b"acknowledged"])
+        assert isinstance((await client.receive())[0], Appended)
+        older.send_signal(signal.SIGSTOP)
+        client.append(2, [b"too late"])
+        async with segment_store(directory, nats_server.url, TAKE_OVER="true"):
+            await cluster.opened(2)
+            older.send_signal(signal.SIGCONT)
+            # the older owner refuses or hangs up, and its process ends with an error
+            packet = await client.receive_packet()
+            while packet is not None:
+                assert isinstance(decode_message(packet), Failed | KeepAlive)
+                packet = await client.receive_packet()
+            async with asyncio.timeout(STOP_DEADLINE_S):
+                output, _ = await older.communicate()
+            assert older.returncode == 1
+            assert "deposed" in output.decode()
+            newer = await connect(cluster)
+            assert await newer.read_all(SEGMENT) == block
+            assert (await newer.setup(SEGMENT)).last_event_number == 1
+            await newer.close()
+        await client.close()
 
 
 @pytest.mark.parametrize(

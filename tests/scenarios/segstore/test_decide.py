@@ -1,9 +1,17 @@
 """What a container decides, as tables: given what is known, when a request, then the outcome."""
 
+import struct
+
 import pytest
+from crc32c import crc32c
 
 from anabranch.common.errors import AnabranchError
-from anabranch.common.wire.block import BLOCK_SIZE_BYTES_MAX, encode_block
+from anabranch.common.wire.block import (
+    BLOCK_SIZE_BYTES_MAX,
+    EVENT_SIZE_BYTES_MAX,
+    HEADER_SIZE_BYTES,
+    encode_block,
+)
 from anabranch.common.wire.messages import Append, Stamp
 from anabranch.segstore.domain.container.decide import (
     Known,
@@ -151,6 +159,20 @@ def test_raw_appends_have_limits_too() -> None:
     assert append_outcome("open@2", 0, 1, 1, b"", **raw) == "invalid-request"
     too_large = bytes(BLOCK_SIZE_BYTES_MAX + 1)
     assert append_outcome("open@2", 0, 1, 1, too_large, **raw) == "event-too-large"
+
+
+def test_an_event_over_the_limit_is_refused_even_in_a_sound_block() -> None:
+    small = encode_block(
+        [b"a" * 9, b"b"], writer_id=WRITER, first_event_number=1, base_timestamp_ms=0
+    )
+    body = (EVENT_SIZE_BYTES_MAX + 1).to_bytes(4, "little") + bytes(EVENT_SIZE_BYTES_MAX + 1)
+    header = bytearray(small[:HEADER_SIZE_BYTES])
+    struct.pack_into(
+        "<IIIII", header, 8, 1, len(header) + len(body), 4, EVENT_SIZE_BYTES_MAX + 1, 0
+    )
+    crc = crc32c(body, crc32c(bytes(header[:-4])))
+    block = bytes(header[:-4]) + crc.to_bytes(4, "little") + body
+    assert append_outcome("open@2", 0, 1, 1, block) == "event-too-large"
 
 
 @pytest.mark.parametrize(

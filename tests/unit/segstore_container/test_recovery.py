@@ -11,7 +11,7 @@ from anabranch.common.errors import AnabranchError
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.invariants import check_state, check_step
-from anabranch.segstore.domain.container.state import SegmentState
+from anabranch.segstore.domain.container.state import SegmentState, WriterKey
 from kit.tiered_driver import TieredDriver
 
 SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(3)]
@@ -59,7 +59,9 @@ def perform(driver: TieredDriver, action: tuple[str, str, int | bytes]) -> None:
             getattr(driver, verb)(name, Stamp(1, detail))
 
 
-def snapshot(driver: TieredDriver) -> tuple[dict[str, object], dict[object, int], dict[str, bytes]]:
+def snapshot(
+    driver: TieredDriver,
+) -> tuple[dict[str, object], dict[WriterKey, int], dict[str, bytes]]:
     state: SegmentMap = driver.container.applied.state
     living = [name for name, known in state.segments.items() if isinstance(known, SegmentState)]
     content = {name: driver.read_all(name, size=1000) for name in living}

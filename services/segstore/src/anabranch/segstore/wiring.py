@@ -53,6 +53,7 @@ TIER_TWO_CALL_S_MAX = 30.0
 DRAIN_S_MAX = 5.0
 _DRAIN_POLL_S = 0.01
 _DOOR_RETRY_S = 1.0
+_CANCEL_AGAIN_S = 0.1
 _BUCKETS = (subjects.NODES_BUCKET, subjects.PLACEMENTS_BUCKET, subjects.CLUSTER_BUCKET)
 
 _log = structlog.get_logger(__name__)
@@ -151,8 +152,12 @@ class _Process:
         parts, settings = self._parts, self._parts.settings
         throttle = Throttle(ThrottleLimits(untiered=settings.untiered_bytes_max))
 
+        spawned: set[asyncio.Task[None]] = set()
+
         def spawn(work: Coroutine[None, None, None]) -> None:
-            group.create_task(work)
+            task = group.create_task(work)
+            spawned.add(task)
+            task.add_done_callback(spawned.discard)
 
         served = Served(
             store, throttle, parts.clock, _call_later, spawn, parts.node_id, TcpLimits()
@@ -170,8 +175,7 @@ class _Process:
         _log.info("the store listens", node=parts.node_id, endpoint=str(endpoint))
         await self._end.wait()
         await _drain(store, server, parts.clock)
-        for task in tasks:
-            task.cancel()
+        await _end_tasks({*tasks, *spawned})
 
     def _assignments(self, store: Store, throttle: Throttle) -> Assignments:
         parts, settings = self._parts, self._parts.settings
@@ -250,6 +254,18 @@ async def _drain(store: Store, server: TcpServer, clock: Clock) -> None:
     while clock.monotonic() < deadline and not all(found.idle for found in containers):
         await clock.sleep(_DRAIN_POLL_S)
     server.close()
+
+
+async def _end_tasks(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancel until all have ended.
+
+    Once is not enough: a wait with a timeout that is answered in the same moment swallows the
+    cancellation (CPython before 3.12).
+    """
+    while tasks:
+        for task in tasks:
+            task.cancel()
+        _, tasks = await asyncio.wait(tasks, timeout=_CANCEL_AGAIN_S)
 
 
 async def _connect(url: str, clock: Clock, lifetime: Lifetime) -> Client | None:

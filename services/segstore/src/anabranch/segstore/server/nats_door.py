@@ -6,7 +6,6 @@ NATS this door is silent and TCP serves on.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
 
 import nats.errors
 import structlog
@@ -43,10 +42,8 @@ VERBS: Mapping[str, type[Message]] = {
 _log = structlog.get_logger(__name__)
 
 
-class Respond(Protocol):
-    """Sends a reply; must not wait."""
-
-    def __call__(self, data: bytes) -> None: ...
+Respond = Callable[[bytes], None]
+"""Sends a reply; must not wait."""
 
 
 def handle_packet(desk: ControlDesk, verb: str, data: bytes, respond: Respond) -> None:

@@ -24,6 +24,7 @@ from anabranch.common.errors import (
     AnabranchError,
     Corrupt,
     Deposed,
+    DiskFailed,
     LogNotHere,
     OutcomeUnknown,
     TierTwoNotHere,
@@ -110,6 +111,10 @@ async def open_container(
     except AnabranchError as error:
         opened.fail(error)
         raise
+    except OSError as error:
+        failure = DiskFailed("reading the log failed", cause=str(error))
+        opened.fail(failure)
+        raise failure from error
     flusher = Flusher(
         opened,
         tier_two,
@@ -191,6 +196,10 @@ class ContainerKeeper:
         except AnabranchError as error:
             container.fail(error)
             raise
+        except OSError as error:
+            failure = DiskFailed("reading stored bytes failed", cause=str(error))
+            container.fail(failure)
+            raise failure from error
         finally:
             container.fail(Unavailable("the container is closing", container=self._container))
 

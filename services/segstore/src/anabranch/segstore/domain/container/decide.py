@@ -35,7 +35,13 @@ from anabranch.common.errors import (
     WriterExpired,
 )
 from anabranch.common.model.names import parse_segment_name
-from anabranch.common.wire.block import BLOCK_SIZE_BYTES_MAX, verify_block
+from anabranch.common.wire.block import (
+    BLOCK_SIZE_BYTES_MAX,
+    EVENT_SIZE_BYTES_MAX,
+    HEADER_SIZE_BYTES,
+    BlockHeader,
+    verify_block,
+)
 from anabranch.common.wire.messages import Append, Stamp
 from anabranch.segstore.domain.container.operations import (
     WRITER_ID_SIZE_BYTES,
@@ -200,6 +206,8 @@ def _check_block(writer_id: bytes, request: Append, payload: bytes) -> None:
     header = verify_block(payload)
     if header.size != len(payload):
         raise CorruptBlock("an append is not one whole block", size=len(payload), block=header.size)
+    if header.payloads_size > EVENT_SIZE_BYTES_MAX:
+        _check_event_sizes(header, payload)
     agrees = (
         header.event_count == request.count
         and header.first_event_number == request.first_event_number
@@ -213,6 +221,13 @@ def _check_block(writer_id: bytes, request: Append, payload: bytes) -> None:
             first=request.first_event_number,
             block_first=header.first_event_number,
         )
+
+
+def _check_event_sizes(header: BlockHeader, payload: bytes) -> None:
+    lengths_end = HEADER_SIZE_BYTES + 4 * header.event_count
+    largest = max(memoryview(payload)[HEADER_SIZE_BYTES:lengths_end].cast("I"))
+    if largest > EVENT_SIZE_BYTES_MAX:
+        raise EventTooLarge("an event is over the limit", size=largest, limit=EVENT_SIZE_BYTES_MAX)
 
 
 def check_segment_name(segment: str) -> None:

@@ -1,0 +1,265 @@
+"""Random lives of a container on simulated disks: write, flush, lose power, open again.
+
+The journal and tier 2 each have a disk; a crash hits both at any call of either. What writers
+were told is held against what is there afterwards (`kit.history`). Everything follows from the
+seed.
+"""
+
+import asyncio
+import random  # noqa: TID251 - seeded, and the only source of choice here
+from collections.abc import Coroutine
+from typing import Any
+
+from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.messages import (
+    Append,
+    Appended,
+    CreateSegment,
+    DeleteSegment,
+    Done,
+    Message,
+    ReadSegment,
+    Sealed,
+    SealSegment,
+    SetupAppend,
+    Stamp,
+)
+from anabranch.segstore.adapters.chunk_local import LocalChunkStorage
+from anabranch.segstore.adapters.journal.journal import open_journal
+from anabranch.segstore.domain.container.invariants import check_state
+from anabranch.segstore.domain.container.state import SegmentState, Tombstone
+from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.container import Container, Surroundings
+from anabranch.segstore.shell.flusher import Flusher, FlushLimits
+from anabranch.segstore.shell.read_index import InTierTwo
+from anabranch.segstore.shell.reader import Found, read_now, read_tiered
+from anabranch.segstore.shell.sessions import AppendSession
+from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from kit.container_driver import ManualTime
+from kit.history import History, HistoryViolation, make_event
+from kit.log_driver import Callbacks
+from kit.simdisk import Crashed, RandomSurvival, SeededRng, SimDisk
+
+SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(3)]
+WRITERS = [bytes([number + 1]) * 16 for number in range(2)]
+JOURNAL_FILE_SIZE_BYTES = 16 * 1024
+ACTIONS = ["append"] * 8 + ["duplicate", "commit", "commit", "commit", "flush", "seal", "delete"]
+
+
+class CrashingContainer:
+    """One container's life over several crashes."""
+
+    def __init__(self, seed: int, container_type: type[Container] = Container) -> None:
+        self._random = random.Random(seed)
+        self._ids = SeededIds(seed)
+        self._container_type = container_type
+        self.log_disk, self.tier_disk = SimDisk(), SimDisk()
+        self.history = History()
+        self.created: set[str] = set()
+        self.crashes = 0
+        self._epoch = 0
+        self._log_id = ""
+        self._runner = asyncio.Runner()
+        self._sessions: dict[tuple[str, bytes], AppendSession] = {}
+        self._sent: dict[tuple[str, bytes], tuple[int, bytes]] = {}
+        self._container: Container
+
+    def run(self, rounds: int, steps: int) -> None:
+        """`rounds` crashes with up to `steps` actions before each. Raises HistoryViolation."""
+        try:
+            for _ in range(rounds):
+                self._round(steps)
+            self._reopen()
+            self._reopen()
+        finally:
+            self._runner.close()
+
+    def _round(self, steps: int) -> None:
+        try:
+            self._open()
+            self._check()
+            self._plan_crash()
+            for _ in range(steps):
+                self._act(self._random.choice(ACTIONS))
+        except Crashed:
+            pass
+        self._lose_power()
+
+    def _reopen(self) -> None:
+        self._open()
+        self._check()
+        self._lose_power()
+
+    def _plan_crash(self) -> None:
+        disk = self._random.choice([self.log_disk, self.log_disk, self.tier_disk])
+        when = self._random.choice(["before", "during", "after"])
+        disk.crash_at(disk.calls + self._random.randrange(1, 60), when)  # type: ignore[arg-type]
+
+    def _lose_power(self) -> None:
+        self.crashes += 1
+        for disk in (self.log_disk, self.tier_disk):
+            if self._random.random() < 0.3:
+                disk.kill()
+            else:
+                disk.power_loss(RandomSurvival(SeededRng(self._random.randrange(1 << 30))))
+
+    # --- opening ------------------------------------------------------------------------------
+
+    def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self._runner.run(work)
+
+    def _open(self) -> None:
+        """As `lifecycle.open_container` does it; crashes here come from a plan left over."""
+        self._epoch += 1
+        self._callbacks = Callbacks()
+        self._journal = open_journal(
+            self.log_disk,
+            ids=self._ids,
+            schedule=self._callbacks,
+            file_size=JOURNAL_FILE_SIZE_BYTES,
+        )
+        log_id = self._log_id or self._journal.logs().get(0) or self._ids.new_id()
+        if not self._log_id:
+            self._journal.create_log(0, log_id)
+        storage = LocalChunkStorage(self.tier_disk, self._ids, "node", in_threads=False)
+        storage.open()
+        opening = OpenContainerTierTwo(storage, self._ids)
+        self._tier_two = self._wait(opening(0, self._epoch, log_id, new_log=not self._log_id))
+        time = ManualTime()
+        throttle = Throttle(ThrottleLimits())
+        around = Surroundings(time, Cache(4096), throttle, time.call_later)
+        catalog = self._tier_two.catalog
+        container = self._container_type(0, self._epoch, catalog, around)
+        log = self._journal.open_log(0, log_id, self._epoch, container)
+        for frame in log.replay(catalog.applied_sequence):
+            container.replay(frame)
+        container.serve(log)
+        self._container, self._log_id = container, log_id
+        self._flusher = Flusher(
+            container,
+            self._tier_two,
+            clock=time,
+            throttle=throttle,
+            call_later=time.call_later,
+            limits=FlushLimits(),
+        )
+        self._sessions.clear()
+        self._sent.clear()
+        for segment in SEGMENTS:
+            if container.applied.state.known(segment) is None:
+                request = CreateSegment(segment=segment, stamp=Stamp(1, 1))
+                container.create(request, self._note_created(segment))
+        self._callbacks.run()
+
+    def _note_created(self, segment: str) -> Any:
+        def deliver(message: Message) -> None:
+            if isinstance(message, Done):
+                self.created.add(segment)
+
+        return deliver
+
+    # --- acting -------------------------------------------------------------------------------
+
+    def _act(self, action: str) -> None:
+        segment, writer = self._random.choice(SEGMENTS), self._random.choice(WRITERS)
+        if action == "commit":
+            self._callbacks.run()
+            self._check()
+        elif action == "flush":
+            self._wait(self._flusher.flush())
+        elif action == "append":
+            self._append(segment, writer)
+        elif action == "duplicate":
+            self._append_again(segment, writer)
+        elif self._random.random() < 0.1:
+            self._end(action, segment)
+
+    def _session(self, segment: str, writer: bytes) -> AppendSession | None:
+        key = (segment, writer)
+        session = self._sessions.get(key)
+        if session is not None and session.alive:
+            return session
+
+        def send(message: Message, _: int) -> None:
+            if isinstance(message, Appended):
+                self.history.acknowledge(segment, writer, message.last_event_number)
+
+        request = SetupAppend(segment=segment, writer_id=writer, session=1)
+        found = self._container.setup(request, 0, send)
+        if found is not None:
+            self._sessions[key] = found
+        return found
+
+    def _append(self, segment: str, writer: bytes) -> None:
+        session = self._session(segment, writer)
+        known = self._container._pending.known(segment)
+        if session is None or not isinstance(known, SegmentState) or known.sealed:
+            return
+        first = self._container._pending.last_event_number(known.number, writer) + 1
+        count = self._random.randrange(1, 4)
+        filler = self._random.randrange(0, 600)
+        events = [make_event(writer, first + index, filler) for index in range(count)]
+        block = encode_block(
+            events, writer_id=writer, first_event_number=first, base_timestamp_ms=0
+        )
+        self.history.attempt(segment, writer, first, events)
+        self._sent[(segment, writer)] = (first, block)
+        request = Append(session=1, first_event_number=first, count=count)
+        self._container.append(session, 0, request, block)
+
+    def _append_again(self, segment: str, writer: bytes) -> None:
+        sent = self._sent.get((segment, writer))
+        session = self._session(segment, writer)
+        if sent is not None and session is not None:
+            first, block = sent
+            count = int.from_bytes(block[8:12], "little")
+            request = Append(session=1, first_event_number=first, count=count)
+            self._container.append(session, 0, request, block)
+
+    def _end(self, action: str, segment: str) -> None:
+        if action == "seal":
+
+            def sealed(message: Message) -> None:
+                if isinstance(message, Sealed):
+                    self.history.sealed_at[segment] = message.length
+
+            request = SealSegment(segment=segment, stamp=Stamp(1, 2))
+            self._container.seal(request, sealed)
+        else:
+
+            def deleted(message: Message) -> None:
+                if isinstance(message, Done):
+                    self.history.deleted.add(segment)
+
+            self._container.delete(DeleteSegment(segment=segment, stamp=Stamp(1, 3)), deleted)
+
+    # --- checking -----------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        state = self._container.applied.state
+        check_state(state)
+        for segment in sorted(self.created):
+            known = state.known(segment)
+            if known is None or (segment in self.history.deleted) > isinstance(known, Tombstone):
+                raise HistoryViolation(f"{segment}: created or deleted, and forgotten")
+            if isinstance(known, SegmentState):
+                self.history.check_segment(segment, self._read_all(segment))
+
+    def _read_all(self, segment: str) -> bytes:
+        data = b""
+        while True:
+            found = self._read(segment, len(data))
+            data += found.data
+            if found.reply.at_tail or found.reply.end_of_segment:
+                return data
+
+    def _read(self, segment: str, offset: int) -> Found:
+        request = ReadSegment(segment=segment, offset=offset, size_max=3000)
+        found = read_now(self._container, request)
+        if isinstance(found, InTierTwo):
+            reading = read_tiered(self._container, self._tier_two, request, found)
+            tiered: Found = self._wait(reading)
+            return tiered
+        return found

@@ -1,0 +1,24 @@
+"""Containers over a journal and a tier 2 on disks that lose power at any call."""
+
+import pytest
+
+from kit.container_crash import CrashingContainer
+from kit.history import HistoryViolation
+from kit.planted_container import HastyContainer
+
+ROUNDS, STEPS = 8, 60
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_writers_were_told_is_true_after_every_power_loss(seed: int) -> None:
+    life = CrashingContainer(seed)
+    life.run(ROUNDS, STEPS)
+    assert life.crashes >= ROUNDS
+    assert life.history.acknowledged
+    assert life.created
+
+
+def test_the_planted_hasty_container_loses_what_it_acknowledged() -> None:
+    with pytest.raises(HistoryViolation, match="was promised"):
+        for seed in range(30):
+            CrashingContainer(seed, HastyContainer).run(ROUNDS, STEPS)

@@ -1,0 +1,170 @@
+"""Opening, restarting, going offline, and what the placement says of it."""
+
+import asyncio
+
+import pytest
+
+from anabranch.common.contracts.cluster import (
+    placement_from_bytes,
+    placement_key,
+    placement_to_bytes,
+)
+from anabranch.common.errors import (
+    AnabranchError,
+    CorruptChunk,
+    Deposed,
+    DiskFailed,
+    LogNotHere,
+    RevisionConflict,
+    Unavailable,
+    WrongHost,
+)
+from anabranch.common.eventsourcing.memory import InMemoryObjectStore
+from anabranch.common.eventsourcing.ports import StoredObject
+from anabranch.common.model.cluster import Placement, PlacementState
+from anabranch.segstore.shell.lifecycle import (
+    RESTARTS_MAX,
+    SERVED_WELL_S,
+    Offline,
+    Restart,
+    after_failure,
+)
+from anabranch.segstore.shell.placements import Placements
+from kit.live_store import NODE, World, live_store
+
+
+@pytest.mark.parametrize(
+    ("error", "restarts", "served_s", "expected"),
+    [
+        (DiskFailed("x"), 0, 1.0, Restart(1, 0.5)),
+        (DiskFailed("x"), 1, 1.0, Restart(2, 1.0)),
+        (Deposed("x"), 4, 1.0, Restart(5, 8.0)),
+        (DiskFailed("x"), RESTARTS_MAX, 1.0, Offline(RESTARTS_MAX)),
+        (DiskFailed("x"), RESTARTS_MAX, SERVED_WELL_S, Restart(1, 0.5)),
+        (CorruptChunk("x"), 0, 1.0, Offline(0)),
+        (LogNotHere("x"), 0, 1.0, Offline(0)),
+    ],
+)
+def test_what_follows_a_failure(
+    error: AnabranchError, restarts: int, served_s: float, expected: Restart | Offline
+) -> None:
+    assert after_failure(error, restarts, served_s) == expected
+
+
+@pytest.fixture
+async def world() -> World:
+    world = World()
+    await world.assign(0)
+    return world
+
+
+async def placement_of(world: World) -> Placement:
+    stored = await world.placements.get(placement_key(0))
+    assert stored is not None
+    return placement_from_bytes(stored.value)
+
+
+async def eventually(world: World, state: PlacementState, epoch: int) -> Placement:
+    """The placement once it is in this state under this epoch."""
+    async with asyncio.timeout(5):
+        async for _ in world.placements.watch():
+            found = await placement_of(world)
+            if (found.state, found.container_epoch) == (state, epoch):
+                return found
+    raise AssertionError
+
+
+async def test_every_open_takes_the_next_epoch_and_the_log_keeps_its_id(world: World) -> None:
+    async with live_store(world):
+        first = await placement_of(world)
+    async with live_store(world):
+        second = await placement_of(world)
+    assert (first.state, first.container_epoch) == (PlacementState.OPEN, 1)
+    assert (second.state, second.container_epoch) == (PlacementState.OPEN, 2)
+    assert first.log_id == second.log_id == world.frames.logs[0] != ""
+
+
+async def test_a_log_created_before_a_crash_is_found_again(world: World) -> None:
+    world.frames.logs[0] = "created-before"
+    async with live_store(world):
+        assert (await placement_of(world)).log_id == "created-before"
+
+
+async def test_a_container_that_fails_is_opened_again_under_the_next_epoch(world: World) -> None:
+    async with live_store(world) as live:
+        (opened,) = live.store.open_containers()
+        opened.container.fail(Deposed("a newer owner"))
+        with pytest.raises(Unavailable):
+            live.store.by_number(0)
+        again = await eventually(world, PlacementState.OPEN, 2)
+        assert again.restarts == 1
+    assert live.failures == []
+
+
+async def test_a_container_whose_log_is_elsewhere_is_offline_and_says_so() -> None:
+    world = World()
+    lost = Placement(0, (NODE,), container_epoch=3, log_id="somewhere-else")
+    await world.placements.create("0", placement_to_bytes(lost))
+    async with live_store(world, wait_open=False):
+        found = await eventually(world, PlacementState.FAILED, 4)
+    assert found.reason.startswith("log-not-here")
+    assert world.frames.logs == {}
+
+
+async def test_a_damaged_log_takes_the_container_offline_by_name(world: World) -> None:
+    async with live_store(world) as live:
+        (opened,) = live.store.open_containers()
+        world.frames.payloads.clear()
+        opened.container.fail(CorruptChunk("damaged"))
+        found = await eventually(world, PlacementState.FAILED, 1)
+        assert found.reason.startswith("corrupt-chunk")
+
+
+async def test_what_ends_the_journal_ends_the_store(world: World) -> None:
+    async with live_store(world) as live:
+        (opened,) = live.store.open_containers()
+        opened.container.log_failed(DiskFailed("the sync failed"))
+        assert [error.code for error in live.failures] == ["disk-failed"]
+
+
+class RacingStore(InMemoryObjectStore):
+    """Another writer changes the placement before each of the first updates."""
+
+    races = 2
+
+    async def update(self, key: str, value: bytes, revision: int) -> int:
+        if self.races:
+            self.races -= 1
+            raise RevisionConflict("changed")
+        return await super().update(key, value, revision)
+
+
+async def test_an_epoch_is_taken_once_however_often_the_placement_changes() -> None:
+    objects = RacingStore()
+    await objects.create("0", placement_to_bytes(Placement(0, (NODE,))))
+    taken = await Placements(objects, NODE).take_epoch(0)
+    assert taken.container_epoch == 1
+
+
+async def test_only_the_assigned_node_takes_an_epoch() -> None:
+    objects = InMemoryObjectStore()
+    await objects.create("0", placement_to_bytes(Placement(0, ("other",))))
+    placements = Placements(objects, NODE)
+    with pytest.raises(WrongHost):
+        await placements.take_epoch(0)
+    with pytest.raises(WrongHost):
+        await placements.take_epoch(1)
+
+
+async def test_an_older_epoch_reports_nothing() -> None:
+    objects = InMemoryObjectStore()
+    await objects.create("0", placement_to_bytes(Placement(0, (NODE,))))
+    placements = Placements(objects, NODE)
+    older = await placements.take_epoch(0)
+    newer = await placements.take_epoch(0)
+    with pytest.raises(Deposed):
+        await placements.report_open(older, "a-log")
+    await placements.report_open(newer, "a-log")
+    stored = await objects.get("0")
+    assert isinstance(stored, StoredObject)
+    assert placement_from_bytes(stored.value).log_id == "a-log"
