@@ -107,6 +107,7 @@ class FakeSegmentStore:
         self.container_epoch = 1
         self.connections: set[FakeConnection] = set()
         self.connection_count = 0
+        self.keep_alive_count = 0
         self.requests: list[Message] = []
         self.sessions: dict[tuple[bytes, str], tuple[FakeConnection, int]] = {}
         self.port = 0
@@ -185,6 +186,7 @@ class FakeConnection(asyncio.Protocol):
 
     def _handle(self, message: Message, request_id: int, payload: bytes) -> None:
         if isinstance(message, KeepAlive):
+            self._store.keep_alive_count += 1
             return
         self._store.requests.append(message)
         fault = self._store.fault("in", message)
