@@ -130,7 +130,7 @@ async def test_bytes_survive_a_new_store_in_the_journal_and_in_tier_two(world: W
 async def test_a_read_at_the_tail_waits_for_the_next_append(client: WireClient) -> None:
     await client.create(SEGMENT)
     await client.setup(SEGMENT)
-    client.send(ReadSegment(segment=SEGMENT, offset=0, size_max=1000, wait_ms=4000))
+    client.send(ReadSegment(segment=SEGMENT, offset=0, size_max=1000, wait_ms=30_000))
     block = client.append(1, [b"news"])
     replies = [await client.receive(), await client.receive()]
     assert sorted(type(message).__name__ for message, _ in replies) == ["Appended", "SegmentRead"]
@@ -145,13 +145,13 @@ async def test_a_read_at_the_tail_ends_empty_when_its_time_is_up(client: WireCli
 
 async def test_sealing_and_deleting_wake_who_waits_at_the_tail(client: WireClient) -> None:
     await client.create(SEGMENT)
-    client.send(ReadSegment(segment=SEGMENT, offset=0, size_max=1000, wait_ms=4000))
+    client.send(ReadSegment(segment=SEGMENT, offset=0, size_max=1000, wait_ms=30_000))
     client.send(SealSegment(segment=SEGMENT, stamp=Stamp(1, 2)))
     replies = [(await client.receive())[0], (await client.receive())[0]]
     assert SegmentRead(offset=0, end_of_segment=True) in replies
     other = SEGMENT.replace("/0.", "/1.")
     await client.create(other)
-    client.send(ReadSegment(segment=other, offset=0, size_max=1000, wait_ms=4000))
+    client.send(ReadSegment(segment=other, offset=0, size_max=1000, wait_ms=30_000))
     client.send(DeleteSegment(segment=other, stamp=Stamp(1, 2)))
     replies = [(await client.receive())[0], (await client.receive())[0]]
     assert "segment-not-found" in [getattr(reply, "code", "") for reply in replies]

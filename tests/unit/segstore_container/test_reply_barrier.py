@@ -13,6 +13,7 @@ from anabranch.common.wire.messages import (
     SegmentInfo,
     Stamp,
 )
+from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.container import Container
 from kit.container_driver import SEGMENT, ContainerDriver
 from kit.planted_container import HastyContainer
@@ -95,6 +96,19 @@ def test_acknowledgements_are_cumulative_per_session_and_commit() -> None:
     assert all(isinstance(r, Appended) and r.last_event_number == 5 for r in replies)
     assert isinstance(replies[1], Appended)
     assert replies[1].length == length
+
+
+def test_a_frame_releases_only_the_answers_that_it_makes_true() -> None:
+    driver = ContainerDriver()
+    driver.create()
+    driver.create(SEGMENT.replace("/0.", "/1."))
+    first, second = driver.container.take_frame(1), driver.container.take_frame(1)
+    assert first is not None
+    assert second is not None
+    driver.container.frame_durable(first, LogAddress(0, 1, first.size))
+    assert driver.take_replies() == [Done()]
+    driver.container.frame_durable(second, LogAddress(0, 2, second.size))
+    assert driver.take_replies() == [Done()]
 
 
 def test_a_refusal_comes_after_the_acknowledgements_of_earlier_appends() -> None:
