@@ -1,15 +1,17 @@
 """A service as a process: signals, exit codes, and what a user sees in its log."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.request import urlopen
 
 PROGRAM = """
+import asyncio
 import sys
 from anabranch.common.errors import DiskFailed
 from anabranch.common.runtime.service import Lifetime, run_service
@@ -20,20 +22,32 @@ async def main(life: Lifetime) -> None:
     life.set_ready("demo", True)
     print("up", flush=True)
     await life.wait_for_stop()
+    print("stopping", flush=True)
+    if "stubborn" in sys.argv:
+        await asyncio.Event().wait()
+    await asyncio.sleep(0.02)
+    print("drained", flush=True)
 
 sys.exit(run_service("demo", main, health_bind="127.0.0.1:0", log_level="info"))
 """
-SECONDS_MAX = 20
+SECONDS_MAX = 15
 
 
-def start(*arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextlib.contextmanager
+def start(
+    *arguments: str, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, **(environment or {})},
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # nothing happens if it has ended
 
 
 def test_a_service_serves_its_readiness_and_stops_on_sigterm(tmp_path: Path) -> None:
@@ -45,9 +59,10 @@ def test_a_service_serves_its_readiness_and_stops_on_sigterm(tmp_path: Path) -> 
         with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as reply:
             assert json.load(reply)["ready"] is True
         process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=SECONDS_MAX)
+        output, log = process.communicate(timeout=SECONDS_MAX)
 
     assert process.returncode == 0
+    assert output == "stopping\ndrained\n"
     assert [json.loads(line)["event"] for line in log.splitlines()][-2:] == [
         "asked to stop",
         "service stopped",
@@ -65,3 +80,17 @@ def test_a_named_error_ends_a_service_with_one_line_and_no_traceback() -> None:
     assert last["code"] == "disk-failed"
     assert last["fields"] == {"path": "journal-1"}
     assert last["remedy"]
+
+
+def test_a_second_signal_ends_the_grace_at_once() -> None:
+    with start("stubborn") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "stopping\n"
+
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=SECONDS_MAX)
+
+    assert process.returncode == 1
+    assert json.loads(log.splitlines()[-1])["event"] == "service did not stop in time"

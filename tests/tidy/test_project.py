@@ -3,7 +3,6 @@
 import json
 
 from anabranch.cli.app import app
-
 from tidy import lock, shape, texts
 from tidy.commands import command_names
 from tidy.source import ROOT, documents, project_files, python_files

@@ -10,7 +10,7 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 _SPAN = re.compile(r"`([^`\n]+)`")
 _FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _PATH_WORD = re.compile(r"^(?:libs|services|tests|docs|deploy|\.ci)/[\w./{},*<>-]+$")
-# Spelt in two parts, so that this file does not hold what it looks for.
+# Written so that this file does not hold what it looks for.
 _MACHINE_PATHS = re.compile(
     "|".join([r"/ho" r"me/\w", r"/ro" r"ot/\w", r"/Us" r"ers/\w", r"/wo" r"rk/\w"])
 )

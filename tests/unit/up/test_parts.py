@@ -97,7 +97,7 @@ def test_services_are_configured_by_their_environment_alone(tmp_path: Path) -> N
     [
         (b"HTTP/1.1 200 OK\r\n\r\n{}", (True, "")),
         (b"", (False, "answers with something else than its health")),
-        (b'HTTP/1.1 503 x\r\n\r\n{"parts": {}}', (False, "starting")),
+        (b'HTTP/1.1 503 x\r\n\r\n{"parts": {}}', (False, "")),
         (
             b'HTTP/1.1 503 x\r\n\r\n{"parts": {"a": {"ready": true, "reason": ""},'
             b' "b": {"ready": false, "reason": "recovering"}}}',

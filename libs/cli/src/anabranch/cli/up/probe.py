@@ -24,7 +24,7 @@ async def ask(probe: NatsProbe | HealthProbe) -> tuple[bool, str]:
     except TimeoutError:
         return False, "does not answer in time"
     except OSError:
-        return False, "starting"
+        return False, ""  # nobody listens yet
 
 
 def read_health_reply(reply: bytes) -> tuple[bool, str]:
@@ -41,7 +41,7 @@ def read_health_reply(reply: bytes) -> tuple[bool, str]:
         ]
     except (ValueError, KeyError, TypeError, AttributeError):
         return False, "answers with something else than its health"
-    return False, "; ".join(waiting) or "starting"
+    return False, "; ".join(waiting)
 
 
 async def _ask_nats(port: int) -> tuple[bool, str]:

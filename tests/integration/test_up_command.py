@@ -1,0 +1,100 @@
+"""The command `anabranch up` with the real services, as a user runs it."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+PROGRAM = """
+import sys
+import cyclopts
+from anabranch.cli.up import register
+from anabranch.common.errors import AnabranchError
+
+app = cyclopts.App(name="anabranch")
+register(app)
+try:
+    app()
+except AnabranchError as error:
+    sys.exit(f"{error.code}: {error} / {error.remedy}")
+"""
+SECONDS_MAX = 60
+
+
+@contextlib.contextmanager
+def start(data_dir: Path) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", PROGRAM, "up", "--data-dir", str(data_dir), "--json"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # nothing happens after a clean stop; children die with it
+
+
+def lines_of(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        yield json.loads(line)
+
+
+def wait_for(lines: Iterator[dict[str, Any]], **fields: object) -> dict[str, Any]:
+    """The next line that has these fields; if none comes, what came instead."""
+    seen = []
+    for line in lines:
+        if fields.items() <= line.items():
+            return line
+        seen.append(line)
+    raise AssertionError(f"no line with {fields} after {seen[-3:]}")
+
+
+def child_of(pid: int, module: str) -> int:
+    """The child of `pid` that runs `module`."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    (found,) = [
+        int(child)
+        for child in children
+        if module.encode() in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+    ]
+    return found
+
+
+def test_a_cluster_survives_the_death_of_its_segment_store_and_stops_when_told(
+    tmp_path: Path,
+) -> None:
+    with start(tmp_path) as process:
+        lines = lines_of(process)
+        ready = wait_for(lines, event="ready")
+        assert json.loads((tmp_path / "endpoints.json").read_text()) == ready["endpoints"]
+
+        os.kill(child_of(process.pid, "anabranch.segstore"), signal.SIGKILL)
+        restarted = wait_for(lines, part="segstore", restarts=1)
+        assert restarted["reason"] == "ended by SIGKILL"
+        wait_for(lines, part="segstore", state="ready")
+
+        process.send_signal(signal.SIGTERM)
+        assert list(lines)[-1] == {"event": "stopped"}
+        assert process.wait(SECONDS_MAX) == 0
+
+    assert not (tmp_path / "endpoints.json").exists()
+
+
+def test_a_second_start_is_refused_with_the_holder_and_what_to_do(tmp_path: Path) -> None:
+    with start(tmp_path) as first:
+        next(lines_of(first))
+        with start(tmp_path) as second:
+            _, refusal = second.communicate(timeout=SECONDS_MAX)
+        first.send_signal(signal.SIGINT)
+        first.communicate(timeout=SECONDS_MAX)
+
+    assert second.returncode == 1
+    assert refusal.startswith("directory-in-use: another cluster runs in this data directory")
+    assert f"pid={first.pid}" in refusal
+    assert "Traceback" not in refusal
+    assert first.returncode == 0
