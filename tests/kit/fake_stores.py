@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from anabranch.common.errors import AnabranchError, SegmentNotFound, StaleRequest, Unavailable
+from anabranch.common.errors import (
+    AnabranchError,
+    SegmentExists,
+    SegmentNotFound,
+    StaleRequest,
+    Unavailable,
+)
 from anabranch.common.wire.messages import (
     CreateSegment,
     DeleteSegment,
@@ -53,8 +59,8 @@ class FakeSegmentStores:
             self.segments[segment] = FakeSegment(stamp)
             return
         self._refuse_older(found, segment, stamp)
-        if found.deleted:
-            raise StaleRequest("the segment was deleted", segment=segment)
+        if found.deleted or stamp != found.stamp:
+            raise SegmentExists("the segment exists or existed", segment=segment)
 
     async def seal_segment(self, segment: str, stamp: Stamp) -> int:
         self._enter("seal", segment, stamp)

@@ -46,6 +46,11 @@ class NatsServer:
     def url(self) -> str:
         return f"nats://127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int | None:
+        """The server's process, if it runs."""
+        return self._process.pid if self._process is not None else None
+
     def start(self) -> None:
         """Start and wait until the port answers."""
         config = self._directory / "nats.conf"

@@ -366,6 +366,13 @@ class CorruptEvent(Corrupt):
     code = "corrupt-event"
 
 
+class StreamRewound(Corrupt):
+    """A stream's newest sequence is below what was already read: it was replaced or restored."""
+
+    code = "stream-rewound"
+    default_remedy = "stop the service and find out who replaced the stream's data"
+
+
 class FormatTooNew(Corrupt):
     """Written by a newer release: fields {found, supported}."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from anabranch.common.errors import AnabranchError
 from anabranch.common.model.names import ScopeName, StreamName
 from anabranch.common.wire.messages import Stamp
 
@@ -36,3 +37,11 @@ class StreamListing(Protocol):
         Whatever was stored before the call is taken into account, in every shard.
         """
         ...
+
+
+class TryAgain(Exception):
+    """The command could not be decided now; it must be delivered again."""
+
+    def __init__(self, cause: AnabranchError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause

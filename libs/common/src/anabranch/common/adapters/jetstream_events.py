@@ -19,7 +19,7 @@ from nats.js.api import DiscardPolicy, RawStreamMsg, RetentionPolicy, StorageTyp
 from nats.js.client import JetStreamContext
 
 from anabranch.common.adapters.jetstream_reader import StreamReader
-from anabranch.common.adapters.nats_connection import as_unavailable
+from anabranch.common.adapters.nats_connection import as_unavailable, keeping_cancellation
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import OutcomeUnknown, Unavailable, WrongExpectedSequence
 from anabranch.common.eventsourcing.message import (
@@ -92,7 +92,7 @@ class JetStreamEventStore:
         resolve_budget_s: float = RESOLVE_BUDGET_S,
     ) -> None:
         self._client = client
-        self._js = client.jetstream()
+        self._js = client.jetstream(timeout=append_deadline_s)
         self._clock = clock
         self._append_deadline_s = append_deadline_s
         self._resolve_budget_s = resolve_budget_s
@@ -104,9 +104,10 @@ class JetStreamEventStore:
         headers[EXPECTED_STREAM_HEADER] = _stream_of(subject)
         refused = False
         try:
-            ack = await self._js.publish(
-                subject, message.body, timeout=self._append_deadline_s, headers=headers
-            )
+            with keeping_cancellation():
+                ack = await self._js.publish(
+                    subject, message.body, timeout=self._append_deadline_s, headers=headers
+                )
             return ack.seq
         except (
             nats.js.errors.NoStreamResponseError,

@@ -20,13 +20,13 @@ from anabranch.common.adapters.jetstream_events import (
 from anabranch.common.adapters.jetstream_reader import (
     StreamMessage,
     StreamReader,
-    StreamRewound,
 )
-from anabranch.common.adapters.nats_connection import as_unavailable
+from anabranch.common.adapters.nats_connection import as_unavailable, keeping_cancellation
 from anabranch.common.errors import (
     ObjectExists,
     OutcomeUnknown,
     RevisionConflict,
+    StreamRewound,
     Unavailable,
 )
 from anabranch.common.eventsourcing.ports import StoredObject
@@ -121,9 +121,10 @@ class JetStreamObjectStore:
     ) -> int:
         sent = {EXPECTED_SEQUENCE_HEADER: str(revision), **(headers or {})}
         try:
-            ack = await self._js.publish(
-                self._prefix + key, value, timeout=WRITE_DEADLINE_S, headers=sent
-            )
+            with keeping_cancellation():
+                ack = await self._js.publish(
+                    self._prefix + key, value, timeout=WRITE_DEADLINE_S, headers=sent
+                )
             return ack.seq
         except (
             nats.js.errors.NoStreamResponseError,

@@ -17,25 +17,21 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
-from anabranch.common.adapters.nats_connection import as_unavailable
-from anabranch.common.errors import Corrupt, Unavailable
+from anabranch.common.adapters.nats_connection import as_unavailable, keeping_cancellation
+from anabranch.common.errors import StreamRewound, Unavailable
 from anabranch.common.runtime.clock import Clock
 
 BATCH_COUNT = 256
 PULL_EXPIRES_S = 30.0
 HEARTBEAT_S = 2.0
-SILENCE_S_MAX = 3 * HEARTBEAT_S
+LISTEN_S = 1.0
+"""How long a re-made connection can go unnoticed."""
+SILENCE_COUNT_MAX = 6
+"""Waits of `LISTEN_S` without even a heartbeat before the consumer is given up."""
 CONSUMER_IDLE_S = 60.0
 RETRY_S_MIN = 0.1
 RETRY_S_MAX = 2.0
 _HEARTBEAT_STATUS = "100"
-
-
-class StreamRewound(Corrupt):
-    """A stream's newest sequence is below what was already read: it was replaced or restored."""
-
-    code = "stream-rewound"
-    default_remedy = "stop the service and find out who replaced the stream's data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +182,19 @@ class _Consumer:
             )
 
     async def _next(self, subscription: Subscription) -> Msg:
-        try:
-            received = await subscription.next_msg(timeout=SILENCE_S_MAX)
-        except (nats.errors.Error, TimeoutError) as error:
-            raise _ConsumerLost from error
-        if self._client.stats["reconnects"] != self._reconnects:
-            raise _ConsumerLost
-        return received
+        for _ in range(SILENCE_COUNT_MAX):
+            try:
+                with keeping_cancellation():
+                    received = await subscription.next_msg(timeout=LISTEN_S)
+            except TimeoutError:
+                received = None
+            except nats.errors.Error as error:
+                raise _ConsumerLost from error
+            if self._client.stats["reconnects"] != self._reconnects:
+                raise _ConsumerLost
+            if received is not None:
+                return received
+        raise _ConsumerLost
 
 
 def _checked(received: Msg, numbered: int) -> StreamMessage:

@@ -4,6 +4,7 @@ The connection reconnects for ever; what is published meanwhile is buffered up t
 then refused. Every request made over it still needs a deadline of its own.
 """
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,26 +23,33 @@ _REMEDY = "check that the NATS server runs with JetStream and is reachable, then
 _log = structlog.get_logger(__name__)
 
 
-async def connect_nats(url: str, name: str) -> Client:
-    """A connection to the NATS server at `url`, shown there as `name`. Raises Unavailable."""
+async def connect_nats(url: str, name: str, *, deadline_s: float = CONNECT_DEADLINE_S) -> Client:
+    """A connection to the NATS server at `url`, shown there as `name`.
+
+    A server that is not up yet is waited for, up to the deadline. Raises Unavailable.
+    """
     client = Client()
+
+    async def report_loss() -> None:
+        if not client.is_closed:
+            _log.warning("the connection to NATS is lost, reconnecting")
+
     try:
-        await client.connect(
-            servers=url,
-            name=name,
-            allow_reconnect=False,
-            connect_timeout=int(CONNECT_DEADLINE_S),
-            ping_interval=PING_INTERVAL_S,
-            pending_size=PENDING_SIZE_BYTES_MAX,
-            error_cb=_report,
-            disconnected_cb=_report_loss,
-            reconnected_cb=_report_return,
-        )
-    except (nats.errors.Error, OSError, TimeoutError) as error:
+        async with asyncio.timeout(deadline_s):
+            await client.connect(
+                servers=url,
+                name=name,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type]  # seconds, any
+                ping_interval=PING_INTERVAL_S,
+                pending_size=PENDING_SIZE_BYTES_MAX,
+                error_cb=_report,
+                disconnected_cb=report_loss,
+                reconnected_cb=_report_return,
+            )
+    except (nats.errors.Error, OSError, ValueError, TimeoutError) as error:
+        await client.close()
         raise Unavailable("no NATS server answers", remedy=_REMEDY, url=url) from error
-    client.options["allow_reconnect"] = True
-    client.options["max_reconnect_attempts"] = -1
-    client.options["reconnect_time_wait"] = RECONNECT_WAIT_S
     return client
 
 
@@ -51,19 +59,33 @@ async def _report(error: Exception) -> None:
     report("the NATS client reports a problem", error=repr(error))
 
 
-async def _report_loss() -> None:
-    _log.warning("the connection to NATS is lost, reconnecting")
-
-
 async def _report_return() -> None:
     _log.info("the connection to NATS is back")
+
+
+@contextmanager
+def keeping_cancellation() -> Iterator[None]:
+    """Raises CancelledError at the end of a block that swallowed a cancellation.
+
+    The NATS client waits by `asyncio.wait_for`, which before Python 3.12 returns the result and
+    drops the cancellation when both come in the same turn of the loop, and it turns a
+    cancellation on a closed connection into an error. A task that loops over such calls would
+    never end.
+    """
+    try:
+        yield
+    finally:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
 
 
 @contextmanager
 def as_unavailable(action: str, **fields: FieldValue) -> Iterator[None]:
     """Turns what the NATS client raises inside into Unavailable: `action` was not done."""
     try:
-        yield
+        with keeping_cancellation():
+            yield
     except (nats.errors.Error, OSError, TimeoutError) as error:
         raise Unavailable(
             f"NATS did not {action}", remedy=_REMEDY, cause=str(error) or repr(error), **fields

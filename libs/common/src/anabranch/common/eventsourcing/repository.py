@@ -91,15 +91,17 @@ class Repository(Generic[S, E]):
             snapshot_sequence=loaded.snapshot_sequence,
         )
 
-    async def transact(self, subject: str, decide: Callable[[S], Sequence[E]]) -> Loaded[S]:
+    async def transact(self, subject: str, decide: Callable[[Loaded[S]], Sequence[E]]) -> Loaded[S]:
         """Decide on the head and append, again on a newer head if somebody was faster.
+
+        What `decide` returns is stored at revision `loaded.revision + 1`.
 
         Raises what `decide` and `append` raise; Busy when others were faster every time.
         """
         for _ in range(DECISION_ATTEMPTS_MAX):
             loaded = await self.load(subject)
             try:
-                return await self.append(loaded, decide(loaded.state))
+                return await self.append(loaded, decide(loaded))
             except WrongExpectedSequence:
                 continue
         raise Busy(

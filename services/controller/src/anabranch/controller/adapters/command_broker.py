@@ -21,7 +21,7 @@ from anabranch.common.contracts.subjects import (
     command_filter,
 )
 from anabranch.common.model.hashing import SHARD_COUNT
-from anabranch.controller.handlers.commands import TryAgain
+from anabranch.controller.ports import TryAgain
 
 ACK_WAIT_S = 30.0
 """Longer than deciding one command can take: every call in it has a shorter deadline."""

@@ -17,7 +17,7 @@ from anabranch.common.contracts.cluster import (
     placement_to_bytes,
 )
 from anabranch.common.contracts.queries import SegmentLocation
-from anabranch.common.errors import ObjectExists, Retry, Unknown
+from anabranch.common.errors import Corrupt, ObjectExists, Retry, Unknown
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.model.cluster import NodeRecord, Placement
 from anabranch.common.model.hashing import container_of
@@ -90,25 +90,25 @@ class Placements:
                     if found is None:
                         self._listed[name] = True
                     else:
-                        learn(found)
+                        _learn_or_report(learn, found)
                     self._changed.set()
             except Retry as error:
                 _log.warning("a watch was interrupted", bucket=name, error=str(error))
             await self._clock.sleep(RETRY_S)
 
     def _learn_node(self, found: StoredObject) -> None:
-        if not found.value:
-            self._nodes.pop(found.key, None)
-            return
-        node = node_from_bytes(found.value)
-        self._nodes[node.node_id] = node
+        # What is gone or unreadable must not be trusted any more.
+        self._nodes.pop(found.key, None)
+        if found.value:
+            self._nodes[found.key] = node_from_bytes(found.value)
 
     def _learn_placement(self, found: StoredObject) -> None:
-        if not found.value:
-            self._placements.pop(int(found.key), None)
+        if not found.key.isdecimal():
             return
-        placement = placement_from_bytes(found.value)
-        self._placements[placement.container] = placement
+        container = int(found.key)
+        self._placements.pop(container, None)
+        if found.value:
+            self._placements[container] = placement_from_bytes(found.value)
 
     async def _reconcile(self) -> None:
         while True:
@@ -137,3 +137,15 @@ class Placements:
                 container=placement.container,
                 node=placement.replicas[0],
             )
+
+
+def _learn_or_report(learn: Callable[[StoredObject], None], found: StoredObject) -> None:
+    try:
+        learn(found)
+    except Corrupt as error:
+        _log.error(
+            "a stored object cannot be read",
+            key=found.key,
+            error=str(error),
+            remedy=error.remedy,
+        )

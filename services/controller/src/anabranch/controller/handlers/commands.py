@@ -44,19 +44,12 @@ from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.stream import decide as stream_decide
 from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.ports import TryAgain
 
 SCHEMA_SUPPORTED = 1
 
 Reply = Callable[[str, bytes], Awaitable[None]]
 """Sends bytes to an inbox; best effort, since nobody may listen."""
-
-
-class TryAgain(Exception):
-    """The command could not be decided now; it must be delivered again."""
-
-    def __init__(self, cause: AnabranchError) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +108,7 @@ async def _decide_scope(desk: CommandDesk, command: CreateScope | DeleteScope) -
     subject = scope_events(scope_name(command.scope))
     now_ms = desk.clock.now_ms()
     return await desk.scopes.transact(
-        subject, lambda scope: scope_decide.decide(scope, command, now_ms=now_ms)
+        subject, lambda loaded: scope_decide.decide(loaded.state, command, now_ms=now_ms)
     )
 
 
@@ -128,8 +121,12 @@ async def _decide_stream(
     now_ms = desk.clock.now_ms()
     return await desk.streams.transact(
         stream_events(ref),
-        lambda stream: stream_decide.decide(
-            stream, command, open_scope_incarnation=incarnation, now_ms=now_ms
+        lambda loaded: stream_decide.decide(
+            loaded.state,
+            command,
+            revision=loaded.revision + 1,
+            open_scope_incarnation=incarnation,
+            now_ms=now_ms,
         ),
     )
 

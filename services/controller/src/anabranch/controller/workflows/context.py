@@ -24,7 +24,8 @@ class WorkContext:
 def stamp_of(loaded: Loaded[Stream]) -> Stamp:
     """The stamp of requests that perform the decision last made on the stream.
 
-    It repeats with the step, so a repeated request is recognised; every later decision's is
-    higher, so a request of a step that another controller has overtaken is refused.
+    It is that of the intent, so it stays the same however often the step is repeated and
+    whoever joins meanwhile; every later intent's is higher, so a request of a step that another
+    controller has overtaken is refused.
     """
-    return Stamp(loaded.state.incarnation, loaded.revision)
+    return Stamp(loaded.state.incarnation, loaded.state.intent_revision)

@@ -31,13 +31,18 @@ StreamCommand = CreateStream | SealStream | DeleteStream
 
 
 def decide(
-    stream: Stream, command: StreamCommand, *, open_scope_incarnation: int | None, now_ms: int
+    stream: Stream,
+    command: StreamCommand,
+    *,
+    revision: int,
+    open_scope_incarnation: int | None,
+    now_ms: int,
 ) -> Sequence[StreamEvent]:
     """The events of `command`; none for a command that was accepted before.
 
-    `open_scope_incarnation`: that of the scope as read just before, None if it is absent or
-    closing. Raises InvalidName, InvalidRequest, ScopeNotFound, StreamNotFound, StreamExists,
-    StreamNotSealed, Busy, DeadlinePassed.
+    `revision`: the one that they will be stored at. `open_scope_incarnation`: that of the scope
+    as read just before, None if it is absent or closing. Raises InvalidName, InvalidRequest,
+    ScopeNotFound, StreamNotFound, StreamExists, StreamNotSealed, Busy, DeadlinePassed.
     """
     if operations.find(stream.operations, command.command_id) is not None:
         return ()
@@ -45,13 +50,19 @@ def decide(
     operations.check_room(stream.operations)
     match command:
         case CreateStream():
-            return _create(stream, command, open_scope_incarnation, now_ms)
+            return _create(
+                stream,
+                command,
+                revision=revision,
+                scope_incarnation=open_scope_incarnation,
+                now_ms=now_ms,
+            )
         case SealStream():
             _require_live(stream, command, open_scope_incarnation)
-            return _seal(stream, command)
+            return _seal(stream, command, revision)
         case DeleteStream():
             _require_live(stream, command, open_scope_incarnation)
-            return _delete(stream, command)
+            return _delete(stream, command, revision)
         case _:
             assert_never(command)
 
@@ -72,7 +83,12 @@ def _require_live(
 
 
 def _create(
-    stream: Stream, command: CreateStream, scope_incarnation: int | None, now_ms: int
+    stream: Stream,
+    command: CreateStream,
+    *,
+    revision: int,
+    scope_incarnation: int | None,
+    now_ms: int,
 ) -> Sequence[StreamEvent]:
     scope, name = scope_name(command.scope), stream_name(command.stream)
     config = StreamConfig(command.segment_count)
@@ -90,6 +106,7 @@ def _create(
     return (
         StreamCreating(
             command_id=command.command_id,
+            revision=revision,
             scope=scope,
             stream=name,
             incarnation=stream.incarnation + 1,
@@ -109,10 +126,10 @@ def _create_again(stream: Stream, command: CreateStream) -> Sequence[StreamEvent
     raise StreamExists("the stream exists", stream=str(stream.ref), incarnation=stream.incarnation)
 
 
-def _seal(stream: Stream, command: SealStream) -> Sequence[StreamEvent]:
+def _seal(stream: Stream, command: SealStream, revision: int) -> Sequence[StreamEvent]:
     match stream.status:
         case StreamState.ACTIVE:
-            return (StreamSealing(command_id=command.command_id),)
+            return (StreamSealing(command_id=command.command_id, revision=revision),)
         case StreamState.SEALING:
             return (StreamIntentJoined(command_id=command.command_id),)
         case StreamState.SEALED:
@@ -121,10 +138,10 @@ def _seal(stream: Stream, command: SealStream) -> Sequence[StreamEvent]:
             raise _busy(stream)
 
 
-def _delete(stream: Stream, command: DeleteStream) -> Sequence[StreamEvent]:
+def _delete(stream: Stream, command: DeleteStream, revision: int) -> Sequence[StreamEvent]:
     match stream.status:
         case StreamState.SEALED:
-            return (StreamDeleting(command_id=command.command_id),)
+            return (StreamDeleting(command_id=command.command_id, revision=revision),)
         case StreamState.DELETING:
             return (StreamIntentJoined(command_id=command.command_id),)
         case StreamState.ACTIVE:

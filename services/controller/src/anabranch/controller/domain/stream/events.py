@@ -16,11 +16,16 @@ class PlannedSegment(Contract):
 
 
 class StreamCreating(Contract):
-    """Creation was accepted. `segments`: those of stream epoch 0, sorted by `key_start`."""
+    """Creation was accepted.
+
+    `segments`: those of stream epoch 0, sorted by `key_start`; `revision`: the stream's at this
+    decision, for the stamp of requests to the stores.
+    """
 
     kind: Literal["stream_creating"] = "stream_creating"
     schema_number: Literal[1] = 1
     command_id: str
+    revision: int
     scope: str
     stream: str
     incarnation: int
@@ -50,9 +55,12 @@ class StreamCreated(Contract):
 
 
 class StreamSealing(Contract):
+    """`revision`: the stream's at this decision, for the stamp of requests to the stores."""
+
     kind: Literal["stream_sealing"] = "stream_sealing"
     schema_number: Literal[1] = 1
     command_id: str
+    revision: int
 
 
 class StreamSealed(Contract):
@@ -64,9 +72,12 @@ class StreamSealed(Contract):
 
 
 class StreamDeleting(Contract):
+    """`revision`: the stream's at this decision, for the stamp of requests to the stores."""
+
     kind: Literal["stream_deleting"] = "stream_deleting"
     schema_number: Literal[1] = 1
     command_id: str
+    revision: int
 
 
 class StreamDeleted(Contract):

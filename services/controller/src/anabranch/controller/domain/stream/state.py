@@ -60,7 +60,7 @@ class Stream:
 
     `segments`: those of the present stream epoch, sorted by key; `highest_number`: the highest
     segment number ever planned under this name, -1 before the first; `pending`: the commands of
-    the intent that is being performed.
+    the intent that is being performed; `intent_revision`: at which the last intent was decided.
     """
 
     ref: StreamRef | None = None
@@ -73,6 +73,7 @@ class Stream:
     highest_number: int = -1
     created_ms: int = 0
     pending: tuple[str, ...] = ()
+    intent_revision: int = 0
     operations: Operations = ()
 
     @property
@@ -98,11 +99,11 @@ def evolve(stream: Stream, event: StreamEvent) -> Stream:
         case events.StreamCreated():
             return _rested(stream, StreamState.ACTIVE)
         case events.StreamSealing():
-            return _intent(stream, StreamState.SEALING, event.command_id)
+            return _intent(stream, StreamState.SEALING, event)
         case events.StreamSealed():
             return _rested(stream, StreamState.SEALED)
         case events.StreamDeleting():
-            return _intent(stream, StreamState.DELETING, event.command_id)
+            return _intent(stream, StreamState.DELETING, event)
         case events.StreamDeleted():
             return replace(_rested(stream, StreamState.DELETED), segments=())
         case events.StreamIntentJoined():
@@ -132,13 +133,21 @@ def _creating(stream: Stream, event: events.StreamCreating) -> Stream:
         highest_number=max(number_of(s.segment_id) for s in segments),
         created_ms=event.at_ms,
         pending=(event.command_id,),
+        intent_revision=event.revision,
         operations=operations.with_started(stream.operations, event.command_id),
     )
 
 
-def _intent(stream: Stream, status: StreamState, command_id: str) -> Stream:
-    started = operations.with_started(stream.operations, command_id)
-    return replace(stream, status=status, pending=(command_id,), operations=started)
+def _intent(
+    stream: Stream, status: StreamState, event: events.StreamSealing | events.StreamDeleting
+) -> Stream:
+    return replace(
+        stream,
+        status=status,
+        pending=(event.command_id,),
+        intent_revision=event.revision,
+        operations=operations.with_started(stream.operations, event.command_id),
+    )
 
 
 def _rested(stream: Stream, status: StreamState, error: ErrorBody | None = None) -> Stream:
@@ -185,6 +194,7 @@ def check(before: Stream, after: Stream) -> None:
     is_new = not before.is_live
     expected = before.incarnation + 1 if is_new else before.incarnation
     assert after.incarnation == expected, "an incarnation begins only by creation, and by one"
+    assert after.intent_revision >= before.intent_revision, "stamps of requests never fall"
     assert after.highest_number >= before.highest_number, "segment numbers are never reused"
     if is_new:
         lowest = min(number_of(s.segment_id) for s in after.segments)

@@ -1,0 +1,165 @@
+"""Text scenarios of the aggregates: given what happened, when a command comes, then what.
+
+A file in `scenarios/` is a story of one aggregate. A block is a line to be performed, ``----``
+and what must come of it:
+
+    <command kind> <command id> [name=value …]   a command; what follows are its events, or the
+                                                 rejection's code and message
+    event <kind> [name=value …]                  a fact stored by a workflow
+
+The last line of every outcome is the state. With ``ANABRANCH_REWRITE=1`` the outcomes are written
+anew: read the difference before you keep it.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.commands import (
+    COMMANDS,
+    CreateScope,
+    CreateStream,
+    DeleteScope,
+    DeleteStream,
+    SealStream,
+)
+from anabranch.common.errors import AnabranchError
+from anabranch.controller.domain.operations import Operations
+from anabranch.controller.domain.scope import decide as scope_decide
+from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent
+from anabranch.controller.domain.scope.state import next_step as scope_next_step
+from anabranch.controller.domain.stream import decide as stream_decide
+from anabranch.controller.domain.stream.events import StreamEvent
+from anabranch.controller.domain.stream.state import STREAM, Stream
+from anabranch.controller.domain.stream.state import next_step as stream_next_step
+
+STORIES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
+NOW_MS = 1000
+
+
+class ScopeStory:
+    """A scope and what is done to it."""
+
+    def __init__(self) -> None:
+        self.state = Scope()
+
+    def command(self, fields: dict[str, object]) -> Sequence[ScopeEvent]:
+        command = COMMANDS.validate_python({"scope": "s", **fields})
+        assert isinstance(command, CreateScope | DeleteScope)
+        return scope_decide.decide(self.state, command, now_ms=NOW_MS)
+
+    def store(self, events: Sequence[Contract]) -> None:
+        typed = SCOPE.events.validate_python([event.model_dump() for event in events])
+        after = SCOPE.apply(self.state, typed)
+        if events:
+            SCOPE.check(self.state, after)
+        self.state = after
+
+    def event(self, fields: dict[str, object]) -> Contract:
+        if fields["kind"] == "scope_reopened":
+            fields["error"] = {"code": "scope-not-empty", "message": "the scope has streams"}
+        return SCOPE.events.validate_python([fields])[0]
+
+    def show(self) -> str:
+        state = self.state
+        step = scope_next_step(state)
+        return f"= {state.status} incarnation={state.incarnation} next={step} " + shown(
+            state.operations
+        )
+
+
+class StreamStory:
+    """A stream and what is done to it; `open=0` says that its scope is gone or closing."""
+
+    def __init__(self) -> None:
+        self.state = Stream()
+        self.revision = 0
+
+    def command(self, fields: dict[str, object]) -> Sequence[StreamEvent]:
+        scope = int(str(fields.pop("open", 1)))
+        command = COMMANDS.validate_python({"scope": "s", "stream": "x", **fields})
+        assert isinstance(command, CreateStream | SealStream | DeleteStream)
+        return stream_decide.decide(
+            self.state,
+            command,
+            revision=self.revision + 1,
+            open_scope_incarnation=scope or None,
+            now_ms=NOW_MS,
+        )
+
+    def store(self, events: Sequence[Contract]) -> None:
+        typed = STREAM.events.validate_python([event.model_dump() for event in events])
+        after = STREAM.apply(self.state, typed)
+        if events:
+            STREAM.check(self.state, after)
+            self.revision += 1
+        self.state = after
+
+    def event(self, fields: dict[str, object]) -> Contract:
+        if fields["kind"] == "stream_create_failed":
+            fields["error"] = {"code": "scope-not-found", "message": "gone"}
+        if fields["kind"] == "stream_sealed":
+            fields["lengths"] = [0] * len(self.state.segments)
+        return STREAM.events.validate_python([fields])[0]
+
+    def show(self) -> str:
+        state = self.state
+        numbers = [s.segment_id for s in state.segments]
+        step = stream_next_step(state)
+        return (
+            f"= {state.status} incarnation={state.incarnation} segments={numbers} "
+            f"highest={state.highest_number} next={step} " + shown(state.operations)
+        )
+
+
+def shown(operations: Operations) -> str:
+    marks = {"running": "…", "succeeded": "+", "failed": "-"}
+    return "operations=" + ",".join(o.operation + marks[o.state] for o in operations)
+
+
+def perform(story: ScopeStory | StreamStory, line: str) -> list[str]:
+    """What comes of one line, as text."""
+    verb, *words = line.split()
+    named = dict(word.split("=", 1) for word in words if "=" in word)
+    plain = [word for word in words if "=" not in word]
+    fields: dict[str, object] = dict(named)
+    outcome: list[str] = []
+    if verb == "event":
+        story.store([story.event({"kind": plain[0], **fields})])
+        return [story.show()]
+    try:
+        events = story.command({"kind": verb, "command_id": plain[0], **fields})
+    except AnabranchError as rejection:
+        outcome.append(f"! {rejection.code}: {rejection}")
+    else:
+        outcome.extend("> " + event.model_dump_json(exclude={"schema_number"}) for event in events)
+        story.store(events)
+    return [*outcome, story.show()]
+
+
+def blocks(text: str) -> Iterator[tuple[str, str, list[str]]]:
+    """(comment lines, line to perform, expected outcome) of each block."""
+    for block in text.strip().split("\n\n"):
+        head, _, expected = block.partition("\n----\n")
+        *comments, line = head.splitlines()
+        yield "".join(comment + "\n" for comment in comments), line, expected.splitlines()
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+def test_the_story_goes_as_written(path: Path) -> None:
+    story = ScopeStory() if path.stem.startswith("scope") else StreamStory()
+    told = []
+    for comments, line, expected in blocks(path.read_text()):
+        outcome = perform(story, line)
+        told.append(f"{comments}{line}\n----\n" + "\n".join(outcome) + "\n")
+        if not os.environ.get("ANABRANCH_REWRITE"):
+            assert outcome == expected, line
+    if os.environ.get("ANABRANCH_REWRITE"):
+        path.write_text("\n".join(told))
+
+
+def test_there_are_stories() -> None:
+    assert len(STORIES) >= 4

@@ -1,0 +1,174 @@
+"""What becomes of a message of the command queue."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from anabranch.common.contracts.commands import (
+    ANSWERS,
+    Accepted,
+    Answer,
+    CommandBase,
+    CreateScope,
+    CreateStream,
+    Rejected,
+)
+from anabranch.common.errors import Unavailable
+from anabranch.common.eventsourcing.memory import InMemoryEventStore
+from anabranch.common.eventsourcing.ports import EventMessage, NewMessage
+from anabranch.common.eventsourcing.repository import Repository
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.ids import SeededIds
+from anabranch.controller.domain.scope.state import SCOPE
+from anabranch.controller.domain.stream.state import STREAM
+from anabranch.controller.handlers.commands import CommandDesk, handle_command
+from anabranch.controller.ports import TryAgain
+
+
+class Sent:
+    """What was answered, by inbox."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[str, Answer]] = []
+
+    async def reply(self, inbox: str, body: bytes) -> None:
+        self.answers.append((inbox, ANSWERS.validate_json(body)))
+
+
+class FlakyStore(InMemoryEventStore):
+    """Fails while `down`; with `forgetful` it stores but says that it did not answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = False
+        self.forgetful = False
+
+    async def load(self, subject: str, after_sequence: int = 0) -> Sequence[EventMessage]:
+        if self.down:
+            raise Unavailable("the event store does not answer")
+        return await super().load(subject, after_sequence)
+
+    async def append(self, subject: str, expected_sequence: int, message: NewMessage) -> int:
+        sequence = await super().append(subject, expected_sequence, message)
+        if self.forgetful:
+            raise Unavailable("the answer was lost")
+        return sequence
+
+
+@pytest.fixture
+def store() -> FlakyStore:
+    return FlakyStore()
+
+
+@pytest.fixture
+def sent() -> Sent:
+    return Sent()
+
+
+@pytest.fixture
+def desk(store: FlakyStore, sent: Sent) -> CommandDesk:
+    return CommandDesk(
+        Repository(store, SCOPE, SeededIds(1)),
+        Repository(store, STREAM, SeededIds(2)),
+        SystemClock(),
+        sent.reply,
+    )
+
+
+def body(command: CommandBase) -> bytes:
+    return command.model_dump_json().encode()
+
+
+CREATE = CreateScope(command_id="c1", scope="s", reply_to="inbox")
+
+
+async def test_an_accepted_command_is_answered_with_the_point_of_its_decision(
+    desk: CommandDesk, store: FlakyStore, sent: Sent
+) -> None:
+    await handle_command(desk, body(CREATE))
+
+    ((inbox, answer),) = sent.answers
+    assert inbox == "inbox"
+    assert isinstance(answer, Accepted)
+    assert answer.operation == "c1"
+    assert await store.last_sequence(answer.read_token.shard) == answer.read_token.sequence
+
+
+async def test_a_command_that_arrives_twice_is_decided_once_and_answered_alike(
+    desk: CommandDesk, store: FlakyStore, sent: Sent
+) -> None:
+    await handle_command(desk, body(CREATE))
+    await handle_command(desk, body(CREATE))
+
+    assert sent.answers[0] == sent.answers[1]
+
+
+async def test_a_command_whose_append_was_not_answered_is_delivered_again_and_then_accepted(
+    desk: CommandDesk, store: FlakyStore, sent: Sent
+) -> None:
+    store.forgetful = True
+    with pytest.raises(TryAgain):
+        await handle_command(desk, body(CREATE))
+    assert sent.answers == []
+    store.forgetful = False
+
+    await handle_command(desk, body(CREATE))
+
+    assert isinstance(sent.answers[0][1], Accepted)
+
+
+async def test_a_store_that_does_not_answer_keeps_the_command(
+    desk: CommandDesk, store: FlakyStore, sent: Sent
+) -> None:
+    store.down = True
+
+    with pytest.raises(TryAgain):
+        await handle_command(desk, body(CREATE))
+
+    assert sent.answers == []
+
+
+async def test_a_refused_command_is_answered_with_the_reason(desk: CommandDesk, sent: Sent) -> None:
+    stream = CreateStream(command_id="c2", scope="none", stream="x", reply_to="inbox")
+
+    await handle_command(desk, body(stream))
+
+    ((_, answer),) = sent.answers
+    assert isinstance(answer, Rejected)
+    assert answer.error.code == "scope-not-found"
+
+
+@pytest.mark.parametrize(
+    ("garbage", "code"),
+    [
+        (b'{"kind":"make_tea","reply_to":"inbox"}', "invalid-request"),
+        (b'{"kind":"create_scope","scope":"s","reply_to":"inbox"}', "invalid-request"),
+        (
+            b'{"kind":"create_scope","scope":"s","command_id":"a b","reply_to":"inbox"}',
+            "invalid-request",
+        ),
+        (
+            b'{"kind":"create_scope","scope":"s","command_id":"a","schema_number":2,'
+            b'"reply_to":"inbox"}',
+            "format-too-new",
+        ),
+    ],
+)
+async def test_what_is_no_command_is_refused_where_somebody_can_be_told(
+    desk: CommandDesk, sent: Sent, garbage: bytes, code: str
+) -> None:
+    await handle_command(desk, garbage)
+
+    ((inbox, answer),) = sent.answers
+    assert inbox == "inbox"
+    assert isinstance(answer, Rejected)
+    assert answer.error.code == code
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\xff", b"[]", b"1", b'{"reply_to":7}', b"[" * 100_000])
+async def test_what_names_no_inbox_is_dropped_quietly(
+    desk: CommandDesk, sent: Sent, garbage: bytes
+) -> None:
+    await handle_command(desk, garbage)
+
+    assert sent.answers == []

@@ -1,0 +1,96 @@
+"""Which store owns which container, and what is written once for ever."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.common.contracts.cluster import (
+    node_from_bytes,
+    node_to_bytes,
+    placement_from_bytes,
+    placement_to_bytes,
+)
+from anabranch.common.errors import Corrupt, FormatTooNew, InvalidSetting
+from anabranch.common.eventsourcing.memory import InMemoryObjectStore
+from anabranch.common.model.cluster import Endpoint, NodeRecord, Placement, PlacementState
+from anabranch.controller.cluster.constants import settle_constants
+from anabranch.controller.domain.placement import assign, serving
+
+NODE = NodeRecord("node-1", Endpoint("127.0.0.1", 4000), "journal-1")
+
+
+def test_without_a_store_nothing_is_assigned() -> None:
+    assert assign(4, {}, []) == ()
+
+
+@given(
+    count=st.integers(1, 40),
+    nodes=st.sets(st.sampled_from(["a", "b", "c", "d"]), min_size=1),
+    owned=st.dictionaries(st.integers(0, 39), st.sampled_from(["a", "b", "z"])),
+)
+def test_every_container_gets_one_owner_and_none_is_moved(
+    count: int, nodes: set[str], owned: dict[int, str]
+) -> None:
+    present = {c: Placement(c, (owner,)) for c, owner in owned.items()}
+
+    created = assign(count, present, nodes)
+
+    assert [p.container for p in created] == [c for c in range(count) if c not in present]
+    assert all(p.replicas[0] in nodes for p in created)
+    load = dict.fromkeys(nodes, 0)
+    for placement in [*present.values(), *created]:
+        if placement.replicas[0] in load:
+            load[placement.replicas[0]] += 1
+    receivers = {p.replicas[0] for p in created}
+    if receivers:
+        assert max(load[r] for r in receivers) <= min(load.values()) + 1
+
+
+def test_only_an_open_placement_of_a_known_store_serves() -> None:
+    opened = Placement(0, ("node-1",), 3, "log", PlacementState.OPEN)
+    nodes = {"node-1": NODE}
+
+    assert serving(opened, nodes) == (3, NODE.endpoint)
+    assert serving(opened, {}) == (0, None)
+    assert serving(Placement(0, ("node-1",), 3), nodes) == (0, None)
+    assert serving(None, nodes) == (0, None)
+
+
+def test_records_survive_being_stored() -> None:
+    placement = Placement(3, ("a", "b"), 9, "log", PlacementState.FAILED, 4, "disk")
+
+    assert placement_from_bytes(placement_to_bytes(placement)) == placement
+    assert node_from_bytes(node_to_bytes(NODE)) == NODE
+
+
+def test_the_stored_forms_are_these() -> None:
+    assert node_to_bytes(NODE) == (
+        b'{"schema_number":1,"node_id":"node-1","host":"127.0.0.1","port":4000,'
+        b'"journal_id":"journal-1"}'
+    )
+    assert placement_to_bytes(Placement(0, ("n",))) == (
+        b'{"schema_number":1,"container":0,"replicas":["n"],"container_epoch":0,"log_id":"",'
+        b'"state":"assigned","restarts":0,"reason":""}'
+    )
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"schema_number":1,"node_id":5}', b"\xff"])
+def test_damaged_records_are_refused(data: bytes) -> None:
+    with pytest.raises(Corrupt):
+        node_from_bytes(data)
+
+
+def test_records_of_a_newer_release_are_refused_by_name() -> None:
+    with pytest.raises(FormatTooNew):
+        placement_from_bytes(b'{"schema_number":2}')
+
+
+async def test_the_constants_never_change() -> None:
+    store = InMemoryObjectStore()
+    await settle_constants(store, 4)
+    await settle_constants(store, 4)
+
+    with pytest.raises(InvalidSetting) as refusal:
+        await settle_constants(store, 8)
+
+    assert "ANABRANCH_CONTROLLER_CONTAINER_COUNT=4" in refusal.value.remedy
