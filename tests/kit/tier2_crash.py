@@ -12,13 +12,12 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from kit.simdisk import Crashed, SimDisk
-from kit.tier2_model import ModelContainer, expected_contents, read_back, small_container
-
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.adapters.chunk_local import LocalChunkStorage
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from kit.simdisk import Crashed, SimDisk
+from kit.tier2_model import ModelContainer, expected_contents, read_back, small_container
 
 SEGMENT = "s/a/0.#epoch.0"
 CONTAINER = 3

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
+
+from anabranch.common.errors import Corrupt, DirectoryUnusable, DiskFailed, TierTwoNotHere
 from kit.planted_tier2 import no_directory_sync, no_parent_directory_sync
 from kit.simdisk import (
     KEEP_ALL,
@@ -25,8 +27,6 @@ from kit.tier2_crash import (
     recover_until_crash,
     run,
 )
-
-from anabranch.common.errors import Corrupt, DirectoryUnusable, DiskFailed, TierTwoNotHere
 
 WHENS: tuple[When, ...] = ("before", "after")
 STATES_MIN = 500

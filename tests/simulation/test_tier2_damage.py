@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 
 import pytest
-from kit.planted_tier2 import skipped_crc
-from kit.tier2_crash import CONTAINER, run
-from kit.tier2_model import expected_contents, small_container
 
 from anabranch.common.errors import Corrupt
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from kit.planted_tier2 import skipped_crc
+from kit.tier2_crash import CONTAINER, run
+from kit.tier2_model import expected_contents, small_container
 
 
 async def _open(storage: MemoryChunkStorage, epoch: int) -> ContainerTierTwo:

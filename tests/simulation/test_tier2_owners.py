@@ -9,10 +9,6 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 
 import pytest
-from kit.chunk_faults import PausingStorage, all_schedules, run_schedule
-from kit.planted_tier2 import no_list_after_manifest
-from kit.tier2_crash import CONTAINER, SEGMENT, run
-from kit.tier2_model import ModelContainer, expected_contents, read_back, small_container
 
 from anabranch.common.errors import Deposed
 from anabranch.common.runtime.ids import SeededIds
@@ -23,7 +19,10 @@ from anabranch.segstore.domain.storage.names import manifest_number
 from anabranch.segstore.ports import ChunkStorage
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
-
+from kit.chunk_faults import PausingStorage, all_schedules, run_schedule
+from kit.planted_tier2 import no_list_after_manifest
+from kit.tier2_crash import CONTAINER, SEGMENT, run
+from kit.tier2_model import ModelContainer, expected_contents, read_back, small_container
 
 FIRST_STEPS: tuple[Callable[[ModelContainer], None], ...] = (
     lambda model: model.append(SEGMENT, b"first"),

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from anabranch.common.errors import (
+    Busy,
     CorruptChunk,
+    CorruptJournal,
     CorruptManifest,
     Deposed,
     LogNotHere,
@@ -121,8 +123,8 @@ async def test_a_snapshot_and_the_manifests_after_it_make_the_catalog() -> None:
     assert _last_manifest(storage).snapshot == snapshot
 
 
-async def test_a_damaged_or_missing_page_of_a_snapshot_is_corruption() -> None:
-    for damage in ("flip", "remove"):
+async def test_a_damaged_missing_or_exchanged_page_of_a_snapshot_is_corruption() -> None:
+    for damage in ("flip", "remove", "exchange"):
         storage, model = MemoryChunkStorage(), small_container()
         tier_two = await _open(storage, 1, new_log=True)
         await _flush(tier_two, model)
@@ -132,6 +134,11 @@ async def test_a_damaged_or_missing_page_of_a_snapshot_is_corruption() -> None:
         page = storage.objects.pop("c3/0000000001-0000000900")
         if damage == "flip":
             storage.objects["c3/0000000001-0000000900"] = page[:-1] + bytes([page[-1] ^ 1])
+        if damage == "exchange":
+            unsealed = [replace(held, sealed=False) for held in model.segments.values()]
+            entries = tuple((held, tier_two.catalog.extents[held.number]) for held in unsealed)
+            storage.objects["c3/0000000001-0000000900"] = encode_page(Page(entries))
+            assert len(storage.objects["c3/0000000001-0000000900"]) == len(page)
         with pytest.raises(CorruptManifest):
             await _open(storage, 2)
 
@@ -236,11 +243,11 @@ async def test_an_owner_whose_number_was_collected_long_ago_is_deposed_by_the_li
         await _open(storage, epoch)
     del storage.objects[manifest_name(3, 2)]
     # when it flushes, its number is free, but it looks and stops
-    with pytest.raises(Deposed):
-        await _flush(sleeper, model)
+    for _ in range(2):
+        with pytest.raises(Deposed):
+            await _flush(sleeper, model)
     assert sleeper.catalog == before
-    with pytest.raises(OutcomeUnknown):
-        await _flush(sleeper, model)
+    assert _manifests(storage)[-2:] == ["c3/m/0000000002", "c3/m/0000000003"]
 
 
 @pytest.mark.parametrize("performed", [True, False])
@@ -275,6 +282,44 @@ async def test_a_manifest_that_stays_unknown_stops_the_owner() -> None:
         with pytest.raises(OutcomeUnknown):
             await _flush(tier_two, model)
     assert len(storage.puts) == 5
+
+
+async def test_a_flush_that_fails_in_its_chunks_may_be_tried_again() -> None:
+    storage, model = MemoryChunkStorage(), small_container()
+    tier_two = await _open(storage, 1, new_log=True)
+
+    async def broken_fetch(number: int, offset: int, length: int) -> bytes:
+        raise CorruptJournal("a frame is damaged")
+
+    with pytest.raises(CorruptJournal):
+        await tier_two.flush(model.cut(tier_two.catalog), broken_fetch)
+    assert _manifests(storage) == ["c3/m/0000000001"]
+    model.append(NAME, b"since then")
+    await _flush(tier_two, model)
+    assert await read_back(await _open(storage, 2)) == expected_contents(model)
+
+
+async def test_a_second_flush_beside_a_running_one_is_refused() -> None:
+    storage, model = MemoryChunkStorage(), small_container()
+    tier_two = await _open(storage, 1, new_log=True)
+
+    async def flush_again(number: int, offset: int, length: int) -> bytes:
+        with pytest.raises(Busy):
+            await _flush(tier_two, model)
+        return await model.fetch(number, offset, length)
+
+    await tier_two.flush(model.cut(tier_two.catalog), flush_again)
+    assert model.matches(tier_two.catalog)
+
+
+async def test_a_cut_whose_marks_leave_bytes_out_is_refused() -> None:
+    storage, model = MemoryChunkStorage(), small_container()
+    tier_two = await _open(storage, 1, new_log=True)
+    for marks in model.marks.values():
+        del marks[-1:]
+    with pytest.raises(AssertionError):
+        await _flush(tier_two, model)
+    assert _manifests(storage) == ["c3/m/0000000001"]
 
 
 async def test_an_owner_meets_the_manifest_of_its_successor_and_is_deposed() -> None:

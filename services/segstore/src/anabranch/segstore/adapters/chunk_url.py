@@ -4,30 +4,33 @@ import asyncio
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from anabranch.segstore.adapters.local_disk import LocalDisk
-
 from anabranch.common.errors import DirectoryUnusable, InvalidSetting
 from anabranch.common.runtime.ids import IdSource
 from anabranch.segstore.adapters.chunk_local import LocalChunkStorage
 from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
+from anabranch.segstore.adapters.local_disk import LocalDisk
 from anabranch.segstore.ports import ChunkStorage
+from anabranch.segstore.shell.tier2_objects import DeadlineChunkStorage
 from anabranch.segstore.shell.tier2_probe import probe_create_only
 
 _SUPPORTED = "file:///absolute/directory and memory:"
 
 
-async def open_chunk_storage(url: str, ids: IdSource, owner: str) -> ChunkStorage:
-    """The storage that a URL names, opened and probed. `owner`: the store's own id.
+async def open_chunk_storage(
+    url: str, ids: IdSource, owner: str, *, limit_s: float
+) -> ChunkStorage:
+    """The storage that a URL names, opened and probed; its calls end within `limit_s` seconds.
 
-    A directory that does not exist is created. Raises InvalidSetting (which names what is
-    supported), DirectoryUnusable, FormatTooNew.
+    `owner` is the store's own id, which only one process uses at a time. A directory that does
+    not exist is created. Raises InvalidSetting (which names what is supported),
+    DirectoryUnusable, FormatTooNew.
     """
-    storage: ChunkStorage
     if url == "memory:":
-        storage = MemoryChunkStorage()
+        storage = DeadlineChunkStorage(MemoryChunkStorage(), limit_s)
     else:
         root = directory_of(url)
-        storage = await asyncio.to_thread(_open_directory, root, ids, owner)
+        local = await asyncio.to_thread(_open_directory, root, ids, owner)
+        storage = DeadlineChunkStorage(local, limit_s)
     await probe_create_only(storage, ids)
     return storage
 

@@ -9,8 +9,8 @@ small cache of chunk footers. Flush, in this order and for these reasons:
    with our number collected since; then nothing further may be done;
 4. only then the catalog moves, and the caller may release its log.
 
-If 2 or 3 ends without a known outcome, this object refuses to flush again: what is in tier 2
-is then learnt by opening again under a new container epoch. `fetch` is asked for at most
+If 2 or 3 fails or is cancelled, this object refuses to flush again: what is in tier 2 is then
+learnt by opening again under a new container epoch. `fetch` is asked for at most
 4 MiB at a time, and one chunk's bytes are held at a time.
 """
 
@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from anabranch.common.errors import (
+    AnabranchError,
     Busy,
     Corrupt,
     CorruptChunk,
@@ -64,7 +65,7 @@ class ContainerTierTwo:
         self._limits = limits
         self._chunk_counter = 0
         self._flushing = False
-        self._in_doubt = False
+        self._stopped: AnabranchError | None = None
         self._footers: OrderedDict[str, chunks.ChunkFooter] = OrderedDict()
 
     @property
@@ -78,17 +79,13 @@ class ContainerTierTwo:
         """See `ports.TierTwo.flush`. A cut in which nothing happened writes nothing.
 
         The cut begins at the catalog's applied sequence. After a failure in the chunks the same
-        or a later cut may be flushed again; after Deposed, or a failure from the manifest on
-        (OutcomeUnknown at the next call), open again. Raises Busy while another flush runs.
+        or a later cut may be flushed again. Deposed is final; so is a failure from the manifest
+        on (OutcomeUnknown at the next call): open again. Raises Busy while another flush runs.
         """
         assert cut.after_sequence == self._catalog.applied_sequence
         assert cut.sequence >= cut.after_sequence
-        if self._in_doubt:
-            raise OutcomeUnknown(
-                "an earlier flush may or may not have reached tier 2",
-                remedy="open the container again under a new epoch",
-                container=self._last.container,
-            )
+        if self._stopped is not None:
+            raise self._stopped
         if self._flushing:
             raise Busy("another flush of the container is running", container=self._last.container)
         self._flushing = True
@@ -122,15 +119,27 @@ class ContainerTierTwo:
             changes=changes,
         )
         catalog = apply_manifest(self._catalog, manifest)
-        self._in_doubt = True
+        self._stopped = OutcomeUnknown(
+            "an earlier flush may or may not have reached tier 2",
+            remedy="open the container again under a new epoch",
+            container=last.container,
+        )
+        try:
+            await self._create_next(manifest)
+            await self._look_for_successor(manifest)
+        except Deposed as deposed:
+            self._stopped = deposed
+            raise
+        self._last, self._catalog = manifest, catalog
+        self._stopped = None
+
+    async def _create_next(self, manifest: Manifest) -> None:
         taken = await create_manifest(self._storage, manifest)
         if taken is not None:
-            raise deposed_by(taken, last.container_epoch)
-        await self._look_for_successor(manifest)
-        self._last, self._catalog = manifest, catalog
-        self._in_doubt = False
+            raise deposed_by(taken, manifest.container_epoch)
 
     async def _look_for_successor(self, manifest: Manifest) -> None:
+        """Whoever fenced us wrote a higher number. Raises Deposed."""
         highest = await highest_manifest(self._storage, manifest.container)
         if highest > manifest.number:
             raise Deposed(
