@@ -30,6 +30,7 @@ $(STAMP): requirements.lock $(MEMBERS:%=%/pyproject.toml) $(PACKAGES)
 lock:
 	uv export -q --all-packages --all-extras --all-groups --no-emit-workspace --no-header \
 		--format requirements-txt -o requirements.lock
+	@rm -f uv.lock
 
 ## make demo      a cluster in one command: replays real flights, reads them back, checks all of it
 .PHONY: demo

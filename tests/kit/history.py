@@ -36,6 +36,7 @@ class History:
     acknowledged: dict[WriterInSegment, int] = field(default_factory=dict)
     seen: dict[str, bytes] = field(default_factory=dict)
     sealed_at: dict[str, int] = field(default_factory=dict)
+    deleting: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
 
     def attempt(self, segment: str, writer_id: bytes, first: int, events: list[bytes]) -> None:

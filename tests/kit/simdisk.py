@@ -275,6 +275,7 @@ class SimDisk:
         self._durable: _Names = {"": None}
         self._changes: list[_NameChange] = []
         self._errors: dict[int, int] = {}
+        self._machine: list[SimDisk] = [self]
         self._dead = False
 
     # --- the plan -----------------------------------------------------------------------------
@@ -345,9 +346,19 @@ class SimDisk:
             found |= {id(node): node for node in names.values() if node is not None}
         return list(found.values())
 
+    def share_machine(self, other: "SimDisk") -> None:
+        """One process uses both disks: a planned crash of either ends it for both."""
+        self._machine = other._machine = [self, other]
+
+    @property
+    def dead(self) -> bool:
+        """Whether a planned crash has happened."""
+        return self._dead
+
     def die(self) -> None:
         """The process is dead from here on, until `kill` or `power_loss`."""
-        self._dead = True
+        for disk in self._machine:
+            disk._dead = True
         raise Crashed(f"after {self.calls} disk calls")
 
     def begin(self, verb: str, path: str) -> _Call:

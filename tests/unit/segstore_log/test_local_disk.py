@@ -26,8 +26,8 @@ from kit.simdisk import SimDisk
 
 MOUNTS = """\
 /dev/vda / ext4 rw 0 0
-server:/home /home nfs4 rw 0 0
-/dev/vdb /home/local\\040disk xfs rw 0 0
+server:/net /net nfs4 rw 0 0
+/dev/vdb /srv/local\\040disk xfs rw 0 0
 sshfs# /mnt/remote fuse.sshfs rw 0 0
 """
 
@@ -36,10 +36,10 @@ sshfs# /mnt/remote fuse.sshfs rw 0 0
     ("path", "kind"),
     [
         ("/", "ext4"),
-        ("/homeless", "ext4"),
-        ("/home/user", "nfs4"),
-        ("/home", "nfs4"),
-        ("/home/local disk/data", "xfs"),
+        ("/network", "ext4"),
+        ("/net/user", "nfs4"),
+        ("/net", "nfs4"),
+        ("/srv/local disk/data", "xfs"),
         ("/mnt/remote/x", "fuse.sshfs"),
     ],
 )

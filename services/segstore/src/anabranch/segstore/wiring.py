@@ -45,7 +45,6 @@ from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.registration import container_count, register_node
 from anabranch.segstore.shell.store import Store
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
-from anabranch.segstore.shell.tier2_objects import DeadlineChunkStorage
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 
 NODE_ID_FILE = "node-id"
@@ -78,14 +77,15 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
     try:
         _warn_if_slow(journal, clock)
         node_id = _node_id(settings.data_dir, ids)
-        storage = await open_chunk_storage(settings.tier2, ids, node_id)
+        storage = await open_chunk_storage(
+            settings.tier2, ids, node_id, limit_s=TIER_TWO_CALL_S_MAX
+        )
         client = await _connect(settings.nats_url, clock, lifetime)
         if client is None:
             return
         try:
             lifetime.set_ready("nats", True)
-            limited = DeadlineChunkStorage(storage, TIER_TWO_CALL_S_MAX)
-            parts = _Parts(settings, lifetime, clock, ids, journal, node_id, client, limited)
+            parts = _Parts(settings, lifetime, clock, ids, journal, node_id, client, storage)
             await _Process(parts).run()
         finally:
             await client.close()

@@ -87,7 +87,7 @@ def _recover_fenced(
     _clean(disk, journal_epoch)
     if not layout.fence_held(disk, journal_epoch):
         raise Deposed("another process opened the journal", journal_epoch=journal_epoch)
-    return _recovered(journal_id, journal_epoch, logs, scanned, opened, chain)
+    return _recovered(journal_id, journal_epoch, logs, scanned=scanned, opened=opened, chain=chain)
 
 
 def _read_header(file_id: int, file: DiskFile) -> FileHeader:
@@ -134,6 +134,7 @@ def _recovered(
     journal_id: str,
     journal_epoch: int,
     logs: Mapping[int, str],
+    *,
     scanned: list[ScannedFile],
     opened: Mapping[int, DiskFile],
     chain: Chain,

@@ -1,0 +1,1 @@
+"""The `anabranch` command: `up`, the data commands, the demo."""

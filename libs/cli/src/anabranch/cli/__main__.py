@@ -1,0 +1,57 @@
+"""Runs a command line and turns its end into an exit code.
+
+0 done · 1 refused or failed, with one line that says what to do · 2 wrong usage · 130 Ctrl-C ·
+141 nobody reads the output any more. Never a traceback for an error of the project.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import CycloptsError
+
+from anabranch.cli.app import app
+from anabranch.cli.output import print_error, print_usage_error
+from anabranch.common.errors import AnabranchError
+from anabranch.common.runtime.logs import configure_logs
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Perform the command line → its exit code; errors go to stderr."""
+    as_json = "--json" in arguments
+    try:
+        result = app(
+            list(arguments),
+            exit_on_error=False,
+            print_error=False,
+            result_action="return_value",
+        )
+        sys.stdout.flush()
+    except CycloptsError as error:
+        print_usage_error(str(error), as_json)
+        return EXIT_USAGE
+    except AnabranchError as error:
+        print_error(error, as_json)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # What is still buffered can no longer be written, and Python would say so at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return EXIT_BROKEN_PIPE
+    return result if isinstance(result, int) else 0
+
+
+def main() -> None:
+    """The entry point of the `anabranch` program."""
+    configure_logs("cli", "error")
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""The command `anabranch demo`: replay the flights, read them back, check, report."""
+
+import json
+import os
+import platform
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import cyclopts
+from cyclopts import Parameter
+
+from anabranch.cli.demo.flights import ROW_COUNT, table_path
+from anabranch.cli.demo.replay import Outcome, Plan, replay
+from anabranch.cli.output import Output
+from anabranch.cli.session import run_async
+from anabranch.common.errors import DirectoryUnusable, InvalidRequest
+
+OUT_DEFAULT = Path("out/demo")
+
+
+def register(app: cyclopts.App) -> None:
+    """Add `demo` to an application."""
+    app.command(demo)
+
+
+def demo(
+    *,
+    crash: Annotated[bool, Parameter(negative="")] = False,
+    out: Path = OUT_DEFAULT,
+    data_dir: Path | None = None,
+    limit: int | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Replay 336,776 real flights through a fresh cluster and check every one of them.
+
+    Parameters
+    ----------
+    crash
+        Kill the segment store three times while events are under way.
+    out
+        Where report.json goes.
+    data_dir
+        Where the cluster keeps its data; must not exist. If not given: a new directory under
+        OUT, removed again when everything was right.
+    limit
+        Replay only the first rows.
+    json
+        Print the report as one JSON object.
+    """
+    if limit is not None and limit < 1:
+        raise InvalidRequest("there is nothing to replay", remedy="use a limit of 1 or more")
+    plan = Plan(
+        table=table_path(),
+        data_dir=_fresh(data_dir, out),
+        rows=min(limit or ROW_COUNT, ROW_COUNT),
+        crash=crash,
+        quiet=json,
+    )
+    outcome = run_async(replay(plan))
+    if data_dir is None and outcome.is_right:
+        shutil.rmtree(plan.data_dir)
+    report = report_of(outcome)
+    _write_report(out / "report.json", report)
+    output = Output(json)
+    if json:
+        output.details("demo", report)
+    else:
+        output.table("Flights of 2013, replayed", summary_of(outcome))
+    return 0 if outcome.is_right else 1
+
+
+def report_of(outcome: Outcome) -> dict[str, object]:
+    """The content of report.json."""
+    tally = outcome.tally
+    seconds = outcome.write_seconds + outcome.read_seconds
+    return {
+        "events_written": len(tally.written.hashes),
+        "events_read": tally.events,
+        "duplicates": tally.duplicates,
+        "missing": tally.missing,
+        "out_of_order": tally.out_of_order,
+        "changed": tally.changed,
+        "seconds": round(seconds, 3),
+        "write_seconds": round(outcome.write_seconds, 3),
+        "read_seconds": round(outcome.read_seconds, 3),
+        "events_per_s": round(len(tally.written.hashes) / outcome.write_seconds),
+        "bytes": tally.written.size_bytes,
+        "segments": outcome.segments,
+        "crashes": outcome.crashes,
+        "crashes_wanted": outcome.crashes_wanted,
+        "environment": {"python": platform.python_version(), "cpu_count": os.cpu_count()},
+    }
+
+
+def summary_of(outcome: Outcome) -> list[tuple[str, str]]:
+    """The report for people."""
+    tally = outcome.tally
+    rate = len(tally.written.hashes) / outcome.write_seconds
+    return [
+        ("events written", f"{len(tally.written.hashes):,}"),
+        ("events read", f"{tally.events:,}"),
+        ("duplicates", f"{tally.duplicates:,}"),
+        ("missing", f"{tally.missing:,}"),
+        ("out of order", f"{tally.out_of_order:,}"),
+        ("changed", f"{tally.changed:,}"),
+        ("segment store killed", f"{outcome.crashes} times"),
+        ("written in", f"{outcome.write_seconds:.1f} s ({rate:,.0f} events/s)"),
+        ("read and checked in", f"{outcome.read_seconds:.1f} s"),
+        ("result", "everything is right" if outcome.is_right else "SOMETHING IS WRONG"),
+    ]
+
+
+def _fresh(data_dir: Path | None, out: Path) -> Path:
+    """A directory that does not exist yet, so that nothing old is counted or destroyed."""
+    if data_dir is not None:
+        if data_dir.exists():
+            raise DirectoryUnusable(
+                "the demo needs a fresh data directory",
+                remedy="name one that does not exist, or leave --data-dir out",
+                path=str(data_dir),
+            )
+        return data_dir
+    number = 1
+    while (candidate := out / f"cluster-{number}").exists():
+        number += 1
+    return candidate
+
+
+def _write_report(path: Path, report: dict[str, object]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(report, indent=2) + "\n")
+    except OSError as error:
+        raise DirectoryUnusable(
+            "the report cannot be written", path=str(path), cause=error.strerror or str(error)
+        ) from error

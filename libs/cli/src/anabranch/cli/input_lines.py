@@ -1,0 +1,48 @@
+"""Lines from a file, a pipe or a terminal, without ever stopping the event loop."""
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator
+
+READ_SIZE_BYTES = 1024 * 1024
+
+
+async def lines_of(descriptor: int) -> AsyncIterator[list[bytes]]:
+    """The lines as they arrive, in lists, without their line ends; a last line may lack one.
+
+    Of a line without end no more is kept than has been read.
+    """
+    started = b""
+    while True:
+        await _readable(descriptor)
+        data = os.read(descriptor, READ_SIZE_BYTES)
+        if not data:
+            break
+        *lines, started = (started + data).split(b"\n")
+        if lines:
+            yield [line.removesuffix(b"\r") for line in lines]
+    if started:
+        yield [started.removesuffix(b"\r")]
+
+
+async def _readable(descriptor: int) -> None:
+    """Wait until reading will not block; regular files always can be read."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def can_read() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    try:
+        loop.add_reader(descriptor, can_read)
+    except OSError as error:
+        if error.errno != errno.EPERM:
+            raise
+        await asyncio.sleep(0)
+        return
+    try:
+        await ready
+    finally:
+        loop.remove_reader(descriptor)

@@ -1,0 +1,68 @@
+"""What commands print: tables and short lines for people, one JSON object per line for programs.
+
+Results go to stdout, everything else to stderr. Errors are one line: what happened, what to do.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TextIO
+
+from rich.console import Console
+from rich.table import Table
+
+from anabranch.common.errors import AnabranchError
+
+
+class Output:
+    """Where a command's results go, in the form that its caller asked for."""
+
+    def __init__(self, as_json: bool, stream: TextIO | None = None) -> None:
+        self.as_json = as_json
+        self._stream = stream or sys.stdout
+
+    def done(self, text: str, record: Mapping[str, object]) -> None:
+        """One result: `text` for people, `record` for programs."""
+        self._line(json.dumps(record) if self.as_json else text)
+
+    def names(self, field: str, names: Iterable[str]) -> None:
+        """A list of names, one per line."""
+        for name in names:
+            self.done(name, {field: name})
+
+    def details(self, title: str, record: Mapping[str, object]) -> None:
+        """One thing's properties."""
+        if self.as_json:
+            self._line(json.dumps(record))
+            return
+        self.table(title, [(name, str(value)) for name, value in record.items()])
+
+    def table(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
+        """Two columns, for people."""
+        table = Table(title=title, title_justify="left", show_header=False)
+        for name, value in rows:
+            table.add_row(name.replace("_", " "), value)
+        Console(file=self._stream).print(table)
+
+    def _line(self, text: str) -> None:
+        self._stream.write(text + "\n")
+
+
+def print_error(error: AnabranchError, as_json: bool, stream: TextIO | None = None) -> None:
+    """The error on one line of stderr: its text and remedy, or its JSON body."""
+    if as_json:
+        text = json.dumps({"error": error.to_body()})
+    else:
+        text = " ".join(f"error: {error} / try: {error.remedy}".split())
+    print(text, file=stream or sys.stderr)
+
+
+def print_usage_error(message: str, as_json: bool, stream: TextIO | None = None) -> None:
+    """A command line that makes no sense, on one line of stderr."""
+    remedy = "anabranch --help"
+    if as_json:
+        body = {"code": "usage", "message": message, "remedy": remedy, "fields": {}}
+        text = json.dumps({"error": body})
+    else:
+        text = " ".join(f"error: {message} / try: {remedy}".split())
+    print(text, file=stream or sys.stderr)

@@ -1,0 +1,259 @@
+"""Keeps one segment's append session alive: sends an outbox's blocks, hears the acks.
+
+    idle ──something to send──► look up, connect, SetupAppend ──AppendSetup(last)──► open
+     ▲                                   │                                            │
+     └──nothing left, or after a pause───┴────────── lost, refused, silent ───────────┘
+
+After any break: drop what is acknowledged up to `last`, resend the rest in order, go on. The
+store recognises what it has by the event numbers, so nothing is stored twice. Nothing is
+acknowledged to the user before the store says that it is durable.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anabranch.client.backoff import Backoff
+from anabranch.client.connection import SegmentStoreConnection
+from anabranch.client.control import SegmentDirectory
+from anabranch.client.outbox import Outbox, SentBlock
+from anabranch.client.settings import WriterSettings
+from anabranch.common.contracts.queries import SegmentLocation
+from anabranch.common.errors import (
+    AnabranchError,
+    BadPacket,
+    ConnectionLost,
+    EventGap,
+    Fenced,
+    OutcomeUnknown,
+    PartialDuplicate,
+    Retry,
+    SegmentSealed,
+    SessionEnded,
+    StreamSealed,
+)
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.wire.messages import (
+    Append,
+    Appended,
+    AppendSetup,
+    Failed,
+    Message,
+    SetupAppend,
+    error_of,
+)
+
+CURED_BY_SETUP = (
+    Retry, Fenced, OutcomeUnknown, SessionEnded, EventGap, PartialDuplicate, SegmentSealed,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class AppenderEvents:
+    """What the writer wants to hear: room given back (bytes), and the end of all hope."""
+
+    released: Callable[[int], None]
+    failed: Callable[["SegmentAppender", AnabranchError], None]
+
+
+@dataclass(slots=True)
+class _Session:
+    connection: SegmentStoreConnection
+    number: int
+    ended: asyncio.Future[AnabranchError]
+
+
+class SegmentAppender:
+    """One segment of one writer. `run` must be running for anything to be sent."""
+
+    def __init__(
+        self,
+        segment: str,
+        writer_id: bytes,
+        *,
+        settings: WriterSettings,
+        directory: SegmentDirectory,
+        clock: Clock,
+        backoff: Backoff,
+        events: AppenderEvents,
+    ) -> None:
+        self.segment = segment
+        self.outbox = Outbox(writer_id, settings.blocks_in_flight_max)
+        self._writer_id = writer_id
+        self._settings = settings
+        self._directory = directory
+        self._clock = clock
+        self._backoff = backoff
+        self._events = events
+        self._wanted = asyncio.Event()
+        self._session: _Session | None = None
+        self._progress_at_s = 0.0
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    # --- called by the writer -------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Send what may be sent now; without a session, ask for one."""
+        if self._session is None:
+            self._wanted.set()
+            return
+        if not self.outbox.in_flight:
+            self._progress_at_s = self._clock.monotonic()
+        while (block := self.outbox.take_block(self._clock.now_ms())) is not None:
+            if not self._send(self._session, block):
+                return
+
+    def until_acknowledged(self, event_number: int) -> asyncio.Future[None]:
+        """Done when everything up to `event_number` is; numbers asked for never decrease."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if event_number <= self.outbox.acknowledged:
+            waiter.set_result(None)
+        else:
+            self._waiters.append((event_number, waiter))
+        return waiter
+
+    def fail_waiters(self, error: AnabranchError) -> None:
+        """Tell everybody who waits for an acknowledgement that it will not come."""
+        while self._waiters:
+            _, waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_exception(error)
+                waiter.exception()  # a waiter may have given up waiting
+
+    # --- the session's life ---------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve until cancelled, or until an error that no new session cures."""
+        try:
+            while True:
+                await self._wanted.wait()
+                error = await self._serve_one_session()
+                await self._recover_from(error)
+        except AnabranchError as error:
+            self._events.failed(self, error)
+
+    async def _recover_from(self, error: AnabranchError) -> None:
+        if not isinstance(error, CURED_BY_SETUP):
+            raise error
+        if self.outbox.unacknowledged == 0:
+            self._backoff.progress()
+            self._wanted.clear()
+            return
+        pause_s = self._backoff.failed(self._clock.monotonic())
+        if pause_s is None:
+            raise self._gave_up(error) from error
+        await self._clock.sleep(pause_s)
+
+    def _gave_up(self, error: AnabranchError) -> AnabranchError:
+        kind = OutcomeUnknown if self.outbox.in_flight else type(error)
+        return kind(
+            f"gave up writing after {self._settings.retry_timeout_s:g} s without progress: "
+            f"{error.message}",
+            cause=error.code,
+        )
+
+    async def _serve_one_session(self) -> AnabranchError:
+        location: SegmentLocation | None = None
+        try:
+            connection, location = await self._directory.connect(self.segment)
+            return await self._hold_session(connection, location)
+        except AnabranchError as error:
+            if location is not None and isinstance(error, Retry | Fenced):
+                self._directory.forget(location)
+            return error
+
+    async def _hold_session(
+        self, connection: SegmentStoreConnection, location: SegmentLocation
+    ) -> AnabranchError:
+        ended: asyncio.Future[AnabranchError] = asyncio.get_running_loop().create_future()
+        number = connection.open_session(self)
+        session = _Session(connection, number, ended)
+        try:
+            setup = SetupAppend(
+                segment=self.segment, container_epoch=location.container_epoch,
+                writer_id=self._writer_id, session=number,
+            )  # fmt: skip
+            reply, _ = await connection.request(
+                setup, AppendSetup, timeout_s=self._settings.ack_timeout_s
+            )
+            self._resume(session, reply)
+            error = await self._until_ended(session)
+        finally:
+            self._session = None
+            connection.end_session(number)
+        if isinstance(error, Retry | Fenced):
+            self._directory.forget(location)
+        return error
+
+    def _resume(self, session: _Session, reply: AppendSetup) -> None:
+        self._acknowledged(reply.last_event_number, self.outbox.resume(reply.last_event_number))
+        if reply.sealed:
+            raise StreamSealed("the stream was sealed while it was being written to")
+        if self.outbox.unacknowledged == 0:
+            self._backoff.progress()
+        self._session = session
+        self._progress_at_s = self._clock.monotonic()
+        for block in list(self.outbox.in_flight):
+            if not self._send(session, block):
+                return
+        self.pump()
+
+    async def _until_ended(self, session: _Session) -> AnabranchError:
+        """Wait for the session's end, or end it when acks stay out too long."""
+        limit_s = self._settings.ack_timeout_s
+        while not session.ended.done():
+            await asyncio.wait({session.ended}, timeout=limit_s / 4)
+            silent_s = self._clock.monotonic() - self._progress_at_s
+            if not session.ended.done() and self.outbox.in_flight and silent_s > limit_s:
+                return session.connection.abort(
+                    ConnectionLost("the segment store stopped acknowledging", silent_s=silent_s)
+                )
+        return session.ended.result()
+
+    def _send(self, session: _Session, block: SentBlock) -> bool:
+        append = Append(session=session.number, first_event_number=block.first, count=block.count)
+        try:
+            session.connection.send_append(append, block.data)
+        except ConnectionLost as error:
+            self._end(session, error)
+            return False
+        return True
+
+    # --- called by the connection ---------------------------------------------------------
+
+    def session_replied(self, reply: Message) -> None:
+        session = self._session
+        if session is None:
+            return
+        match reply:
+            case Appended(last_event_number=last):
+                try:
+                    self._acknowledged(last, self.outbox.acknowledge(last))
+                except AnabranchError as error:
+                    self._end(session, error)
+                    return
+                self.pump()
+            case Failed():
+                self._end(session, error_of(reply))
+            case _:
+                session.connection.abort(BadPacket("an append was answered with another reply"))
+
+    def session_lost(self, error: AnabranchError) -> None:
+        if self._session is not None:
+            self._end(self._session, error)
+
+    def _end(self, session: _Session, error: AnabranchError) -> None:
+        self._session = None
+        if not session.ended.done():
+            session.ended.set_result(error)
+
+    def _acknowledged(self, last: int, released: int) -> None:
+        if released:
+            self._progress_at_s = self._clock.monotonic()
+            self._backoff.progress()
+            self._events.released(released)
+        while self._waiters and self._waiters[0][0] <= last:
+            _, waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,284 @@
+"""`connect` and `Client`: administration, and the way to writers and readers.
+
+A client owns one NATS connection, one TCP connection per segment store and a task group in
+which its writers and readers work; leaving the client ends them all. Administration commands
+return when their work is done and raise what the controller answers; each takes `timeout_s`,
+after which OutcomeUnknown names the operation.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Generator
+from types import TracebackType
+from typing import Self
+
+from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
+from anabranch.client.nats_control import NatsControlPlane
+from anabranch.client.reader import EventReader, Start
+from anabranch.client.runtime import Runtime
+from anabranch.client.settings import ConnectionSettings, ReaderSettings, WriterSettings
+from anabranch.client.writer import EventWriter
+from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.contracts.commands import (
+    CommandBase,
+    CreateScope,
+    CreateStream,
+    DeleteScope,
+    DeleteStream,
+    SealStream,
+)
+from anabranch.common.contracts.queries import (
+    DescribeScope,
+    DescribeStream,
+    ListScopes,
+    ListStreams,
+    ScopeDescription,
+    ScopeList,
+    StreamDescription,
+    StreamList,
+)
+from anabranch.common.errors import InvalidRequest
+from anabranch.common.model.names import StreamRef, scope_name, stream_ref
+from anabranch.common.model.stream import StreamConfig
+from anabranch.common.runtime.clock import Clock, SystemClock
+from anabranch.common.runtime.ids import IdSource, Rng, SystemIds, system_rng
+
+COMMAND_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 10.0
+
+
+class Client:
+    """See the module. An async context manager; made by `connect`."""
+
+    def __init__(
+        self,
+        control: ControlPlane,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        rng: Rng,
+        connections: ConnectionSettings | None = None,
+    ) -> None:
+        self._control = control
+        self._clock = clock
+        self._ids = ids
+        self._rng = rng
+        self._pool = ConnectionPool(connections or ConnectionSettings())
+        self._directory = SegmentDirectory(control, self._pool)
+        self._tasks = asyncio.TaskGroup()
+        self._runtime: Runtime | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        self._runtime = Runtime(self._clock, self._ids, self._rng, self._tasks)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._runtime is not None
+        open_parts, self._runtime = list(self._runtime.open_parts), None
+        try:
+            for part in open_parts:
+                await part.close()
+            # The group would wrap the body's own error in an ExceptionGroup: it must only see
+            # the cancellation that one of its tasks may have caused.
+            if kind is not None and not issubclass(kind, asyncio.CancelledError):
+                kind = error = trace = None
+            await self._tasks.__aexit__(kind, error, trace)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Close the connections of a client that was never entered; repeatable."""
+        await self._pool.close()
+        await self._control.close()
+
+    # --- scopes ---------------------------------------------------------------------------
+
+    async def create_scope(self, scope: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
+        """Raises InvalidName, ScopeExists."""
+        await self._execute(
+            CreateScope(command_id=self._new_id(), scope=scope_name(scope)), timeout_s
+        )
+
+    async def delete_scope(self, scope: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
+        """Raises ScopeNotFound, ScopeNotEmpty."""
+        await self._execute(
+            DeleteScope(command_id=self._new_id(), scope=scope_name(scope)), timeout_s
+        )
+
+    async def describe_scope(
+        self, scope: str, *, timeout_s: float = QUERY_TIMEOUT_S
+    ) -> ScopeDescription:
+        """Raises ScopeNotFound."""
+        query = DescribeScope(scope=scope_name(scope))
+        return await self._control.query(
+            "describe_scope", query, ScopeDescription, timeout_s=timeout_s
+        )
+
+    async def list_scopes(self) -> AsyncIterator[str]:
+        """Scope names in order, fetched page by page."""
+        query = ListScopes()
+        while True:
+            page = await self._control.query(
+                "list_scopes", query, ScopeList, timeout_s=QUERY_TIMEOUT_S
+            )
+            for scope in page.scopes:
+                yield scope
+            if not page.next_page_token:
+                return
+            query = ListScopes(page_token=page.next_page_token)
+
+    # --- streams --------------------------------------------------------------------------
+
+    async def create_stream(
+        self, stream: str, *, segments: int = 1, timeout_s: float = COMMAND_TIMEOUT_S
+    ) -> None:
+        """Raises InvalidName, InvalidRequest, ScopeNotFound, StreamExists."""
+        config = StreamConfig(segment_count=segments)
+        ref = stream_ref(stream)
+        command = CreateStream(
+            command_id=self._new_id(),
+            scope=ref.scope,
+            stream=ref.stream,
+            segment_count=config.segment_count,
+        )
+        await self._execute(command, timeout_s)
+
+    async def describe_stream(
+        self, stream: str, *, timeout_s: float = QUERY_TIMEOUT_S
+    ) -> StreamDescription:
+        """Raises StreamNotFound."""
+        ref = stream_ref(stream)
+        query = DescribeStream(scope=ref.scope, stream=ref.stream)
+        return await self._control.query(
+            "describe_stream", query, StreamDescription, timeout_s=timeout_s
+        )
+
+    async def list_streams(self, scope: str) -> AsyncIterator[str]:
+        """The scope's stream names in order, fetched page by page. Raises ScopeNotFound."""
+        query = ListStreams(scope=scope_name(scope))
+        while True:
+            page = await self._control.query(
+                "list_streams", query, StreamList, timeout_s=QUERY_TIMEOUT_S
+            )
+            for stream in page.streams:
+                yield stream
+            if not page.next_page_token:
+                return
+            query = ListStreams(scope=query.scope, page_token=page.next_page_token)
+
+    async def seal_stream(self, stream: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
+        """Make the stream read-only for ever. Raises StreamNotFound."""
+        ref = stream_ref(stream)
+        command = SealStream(command_id=self._new_id(), scope=ref.scope, stream=ref.stream)
+        await self._execute(command, timeout_s)
+
+    async def delete_stream(self, stream: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
+        """Delete a sealed stream. Raises StreamNotFound, StreamNotSealed."""
+        ref = stream_ref(stream)
+        command = DeleteStream(command_id=self._new_id(), scope=ref.scope, stream=ref.stream)
+        await self._execute(command, timeout_s)
+
+    def _new_id(self) -> str:
+        return self._control.new_command_id()
+
+    async def _execute(self, command: CommandBase, timeout_s: float) -> None:
+        await self._control.execute(command, timeout_s=timeout_s)
+
+    # --- data -----------------------------------------------------------------------------
+
+    def writer(
+        self, stream: str | StreamRef, settings: WriterSettings | None = None
+    ) -> EventWriter:
+        """A writer, to be entered with `async with`. Raises InvalidName."""
+        return EventWriter(
+            _ref(stream),
+            control=self._control,
+            directory=self._directory,
+            runtime=self._entered(),
+            settings=settings or WriterSettings(),
+        )
+
+    def reader(
+        self,
+        stream: str | StreamRef,
+        start: Start = "head",
+        *,
+        until_tail: bool = False,
+        settings: ReaderSettings | None = None,
+    ) -> EventReader:
+        """A reader of all segments: from the head, from the tail, or from `positions()`.
+
+        `until_tail`: end at the length that each segment has when reading starts; otherwise
+        the reader waits for more until the stream is sealed. Raises InvalidName.
+        """
+        return EventReader(
+            _ref(stream),
+            start=start,
+            until_tail=until_tail,
+            control=self._control,
+            directory=self._directory,
+            runtime=self._entered(),
+            settings=settings or ReaderSettings(),
+        )
+
+    def _entered(self) -> Runtime:
+        if self._runtime is None:
+            raise InvalidRequest(
+                "the client is not open", remedy="use it as `async with connect(…) as client`"
+            )
+        return self._runtime
+
+
+def _ref(stream: str | StreamRef) -> StreamRef:
+    return stream if isinstance(stream, StreamRef) else stream_ref(stream)
+
+
+class Connecting:
+    """What `connect` returns: await it for a Client, or enter it for an open one."""
+
+    def __init__(self, nats_url: str, name: str, timeout_s: float) -> None:
+        self._nats_url = nats_url
+        self._name = name
+        self._timeout_s = timeout_s
+        self._client: Client | None = None
+
+    def __await__(self) -> Generator[object, None, Client]:
+        return self._connect().__await__()
+
+    async def _connect(self) -> Client:
+        clock, ids = SystemClock(), SystemIds()
+        connection = await connect_nats(self._nats_url, self._name, deadline_s=self._timeout_s)
+        control = NatsControlPlane(connection, clock=clock, ids=ids)
+        return Client(control, clock=clock, ids=ids, rng=system_rng())
+
+    async def __aenter__(self) -> Client:
+        self._client = await self._connect()
+        return await self._client.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._client is not None
+        await self._client.__aexit__(kind, error, trace)
+
+
+def connect(
+    nats_url: str,
+    *,
+    name: str = "anabranch-client",
+    timeout_s: float = CONNECT_TIMEOUT_S,
+) -> Connecting:
+    """Connect to the cluster behind a NATS server.
+
+    ``async with connect(url) as client`` or ``async with await connect(url) as client``.
+    Raises Unavailable when nothing answers at the address in time.
+    """
+    return Connecting(nats_url, name, timeout_s)

@@ -1,0 +1,256 @@
+"""One TCP connection to a segment store, shared by everything in the process that talks to it.
+
+Requests and replies are matched by request id, so that any number may be under way; a reply
+whose caller has gone is dropped. Replies to appends are cumulative and belong to an append
+session, so all appends of a session carry one id, `_SESSION_BIT | session`, and its listener
+gets whatever comes back.
+
+A packet that cannot be read makes everything after it worthless: the connection is closed. So
+is one that stayed silent for a whole request's deadline. Closed is for ever; the pool opens a
+new one.
+"""
+
+import asyncio
+from functools import partial
+from typing import Protocol, TypeVar, cast
+
+from anabranch.client.settings import ConnectionSettings
+from anabranch.common.errors import (
+    AnabranchError,
+    BadPacket,
+    ConnectionLost,
+    Overloaded,
+    UnsupportedProtocol,
+)
+from anabranch.common.model.cluster import Endpoint
+from anabranch.common.wire.messages import (
+    Append,
+    Failed,
+    Hello,
+    KeepAlive,
+    Message,
+    decode_message,
+    encode_message,
+    error_of,
+)
+from anabranch.common.wire.packet import PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST, PacketParser
+
+REQUESTS_OPEN_MAX = 65_536
+_SESSION_BIT = 1 << 63
+
+M = TypeVar("M", bound=Message)
+Reply = tuple[Message, bytes]
+
+
+class SessionListener(Protocol):
+    """Whoever holds an append session. Called from the event loop; must not wait."""
+
+    def session_replied(self, reply: Message) -> None: ...
+
+    def session_lost(self, error: AnabranchError) -> None: ...
+
+
+class SegmentStoreConnection(asyncio.Protocol):
+    """See the module. Made by `open_connection`."""
+
+    def __init__(self, endpoint: Endpoint, settings: ConnectionSettings) -> None:
+        self.endpoint = endpoint
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._parser = PacketParser()
+        self._pending: dict[int, asyncio.Future[Reply]] = {}
+        self._sessions: dict[int, SessionListener] = {}
+        self._last_request_id = 0
+        self._last_session = 0
+        self._packets_received = 0
+        self._packets_sent = 0
+        self._keep_alive: asyncio.TimerHandle | None = None
+        self._failure: AnabranchError | None = None
+        self.greeted: asyncio.Future[None] = self._loop.create_future()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+
+    @property
+    def closed(self) -> bool:
+        return self._failure is not None
+
+    # --- requests -------------------------------------------------------------------------
+
+    async def request(
+        self, message: Message, expected: type[M], *, timeout_s: float | None = None
+    ) -> tuple[M, bytes]:
+        """Send `message` → (reply, its payload).
+
+        Raises the error that the store answered, ConnectionLost when the connection broke or
+        no reply came in time (then the request may have been performed), Overloaded when too
+        many requests are open.
+        """
+        if len(self._pending) >= REQUESTS_OPEN_MAX:
+            raise Overloaded("too many requests are open on a connection", store=str(self.endpoint))
+        self._last_request_id += 1
+        request_id = self._last_request_id
+        replied: asyncio.Future[Reply] = self._loop.create_future()
+        received_before = self._packets_received
+        self._send(message, request_id)
+        self._pending[request_id] = replied
+        try:
+            async with asyncio.timeout(timeout_s or self._settings.request_timeout_s):
+                reply, payload = await replied
+        except TimeoutError:
+            raise self._request_timed_out(message, received_before) from None
+        finally:
+            self._pending.pop(request_id, None)
+        if isinstance(reply, Failed):
+            raise error_of(reply)
+        if not isinstance(reply, expected):
+            raise self.abort(BadPacket("a reply is of another kind than its request asks for"))
+        return reply, payload
+
+    def _request_timed_out(self, message: Message, received_before: int) -> AnabranchError:
+        error = ConnectionLost(
+            "the segment store did not answer in time",
+            store=str(self.endpoint),
+            request=type(message).__name__,
+        )
+        return self.abort(error) if self._packets_received == received_before else error
+
+    # --- append sessions ------------------------------------------------------------------
+
+    def open_session(self, listener: SessionListener) -> int:
+        """A session number of this connection, to be set up by a `SetupAppend` request."""
+        self._last_session += 1
+        self._sessions[self._last_session] = listener
+        return self._last_session
+
+    def end_session(self, session: int) -> None:
+        """Forget the session; whatever is still answered to it is dropped. Repeatable."""
+        self._sessions.pop(session, None)
+
+    def send_append(self, append: Append, payload: bytes) -> None:
+        """Send one append; its outcome reaches the session's listener. Never waits."""
+        self._send(append, _SESSION_BIT | append.session, payload)
+
+    def _send(self, message: Message, request_id: int, payload: bytes = b"") -> None:
+        if self._failure is not None or self._transport is None:
+            raise self._failure or ConnectionLost("the connection is not open")
+        self._packets_sent += 1
+        self._transport.writelines(encode_message(message, request_id, payload))
+
+    # --- transport callbacks --------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._send(Hello(), 0)
+        self._schedule_keep_alive(0)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for packet in self._parser.feed(data):
+                self._packets_received += 1
+                self._dispatch(packet.request_id, decode_message(packet), packet.payload)
+        except BadPacket as error:
+            self.abort(error)
+
+    def _dispatch(self, request_id: int, message: Message, payload: bytes) -> None:
+        if isinstance(message, Hello):
+            self._greet(message)
+        elif request_id & _SESSION_BIT:
+            listener = self._sessions.get(request_id ^ _SESSION_BIT)
+            if listener is not None:
+                listener.session_replied(message)
+        elif request_id == 0 and isinstance(message, Failed):
+            self.abort(error_of(message))
+        else:
+            replied = self._pending.get(request_id)
+            if replied is not None and not replied.done():
+                replied.set_result((message, payload))
+
+    def _greet(self, hello: Hello) -> None:
+        if not self.greeted.done():
+            if hello.low <= PROTOCOL_VERSION and hello.high >= PROTOCOL_VERSION_OLDEST:
+                self.greeted.set_result(None)
+                return
+            self.greeted.set_exception(
+                UnsupportedProtocol(
+                    "the segment store speaks no protocol version of this client",
+                    store=str(self.endpoint), theirs=hello.high, ours=PROTOCOL_VERSION,
+                )
+            )  # fmt: skip
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(ConnectionLost("the segment store closed the connection", reason=str(exc or "")))
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    # --- ending ---------------------------------------------------------------------------
+
+    def abort(self, error: AnabranchError) -> AnabranchError:
+        """Close at once because of `error` → what everybody who waits here is told."""
+        told = error if isinstance(error, ConnectionLost) else _lost_because(error)
+        self._fail(told)
+        if self._transport is not None:
+            self._transport.abort()
+        return told
+
+    def close(self) -> None:
+        """Close on purpose; repeatable. `ended` tells when the socket is gone.
+
+        What is still unsent is dropped: a server that stopped reading must not keep us.
+        """
+        self._fail(ConnectionLost("the client closed the connection"))
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _fail(self, error: AnabranchError) -> None:
+        if self._failure is not None:
+            return
+        error.fields = {**error.fields, "store": str(self.endpoint)}
+        self._failure = error
+        if self._keep_alive is not None:
+            self._keep_alive.cancel()
+        if not self.greeted.done():
+            self.greeted.set_exception(error)
+            self.greeted.exception()  # whoever opened the connection may have gone
+        for replied in self._pending.values():
+            if not replied.done():
+                replied.set_exception(error)
+        for listener in list(self._sessions.values()):
+            listener.session_lost(error)
+        self._sessions.clear()
+
+    def _schedule_keep_alive(self, sent_before: int) -> None:
+        def when_due() -> None:
+            if self._packets_sent == sent_before:
+                self._send(KeepAlive(), 0)
+            self._schedule_keep_alive(self._packets_sent)
+
+        self._keep_alive = self._loop.call_later(self._settings.keep_alive_s, when_due)
+
+
+def _lost_because(error: AnabranchError) -> ConnectionLost:
+    return ConnectionLost(f"the connection was given up: {error.message}", cause=error.code)
+
+
+async def open_connection(
+    endpoint: Endpoint, settings: ConnectionSettings
+) -> SegmentStoreConnection:
+    """Connect and exchange greetings. Raises ConnectionLost, UnsupportedProtocol."""
+    connection: SegmentStoreConnection | None = None
+    try:
+        async with asyncio.timeout(settings.connect_timeout_s):
+            loop = asyncio.get_running_loop()
+            _, connection = await loop.create_connection(
+                partial(SegmentStoreConnection, endpoint, settings), endpoint.host, endpoint.port
+            )
+            await connection.greeted
+    except (OSError, TimeoutError) as error:
+        if connection is not None:
+            connection.abort(ConnectionLost("the segment store did not greet in time"))
+        raise ConnectionLost(
+            "the segment store cannot be reached", store=str(endpoint), reason=str(error)
+        ) from error
+    except BaseException:
+        if connection is not None:
+            connection.close()
+        raise
+    return connection

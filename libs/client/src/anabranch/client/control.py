@@ -1,0 +1,141 @@
+"""The client's own port to the control plane, and what it remembers of the answers.
+
+`ControlPlane` is served by NATS (`nats_control`) and by the tests' in-process controller.
+`SegmentDirectory` turns a segment's name into an open connection to the store that serves it;
+whoever finds the answer wrong (WrongHost, a lost connection) says so with `forget`, and the
+next look-up asks the controller again.
+"""
+
+import asyncio
+from typing import Protocol, TypeVar
+
+from anabranch.client.connection import SegmentStoreConnection, open_connection
+from anabranch.client.settings import ConnectionSettings
+from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.commands import CommandBase
+from anabranch.common.contracts.queries import (
+    CurrentSegments,
+    Locate,
+    Located,
+    Query,
+    SegmentList,
+    SegmentLocation,
+)
+from anabranch.common.errors import ConnectionLost, Unavailable
+from anabranch.common.model.cluster import Endpoint
+from anabranch.common.model.names import StreamRef
+
+A = TypeVar("A", bound=Contract)
+
+QUERY_TIMEOUT_S = 10.0
+LOCATE_COUNT_MAX = 1000
+
+
+class ControlPlane(Protocol):
+    def new_command_id(self) -> str:
+        """The id under which a command may be sent any number of times."""
+        ...
+
+    async def query(self, name: str, query: Query, answer: type[A], *, timeout_s: float) -> A:
+        """Ask → the answer. Raises the error answered; Unavailable when nobody answers."""
+        ...
+
+    async def execute(self, command: CommandBase, *, timeout_s: float) -> None:
+        """Send the command and wait for the end of its work.
+
+        Raises the rejection or failure answered, Unavailable when the command reached nobody,
+        OutcomeUnknown (fields: operation) when time ran out after it may have been accepted.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+async def current_segments(control: ControlPlane, stream: StreamRef) -> SegmentList:
+    """The stream's present segments, sorted by key range. Raises StreamNotFound."""
+    query = CurrentSegments(scope=stream.scope, stream=stream.stream)
+    return await control.query("current_segments", query, SegmentList, timeout_s=QUERY_TIMEOUT_S)
+
+
+class ConnectionPool:
+    """At most one open connection per endpoint."""
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self._settings = settings
+        self._open: dict[Endpoint, SegmentStoreConnection] = {}
+        self._opening: dict[Endpoint, asyncio.Future[SegmentStoreConnection]] = {}
+
+    async def connection_to(self, endpoint: Endpoint) -> SegmentStoreConnection:
+        """The endpoint's connection, opened if need be. Raises ConnectionLost."""
+        known = self._open.get(endpoint)
+        if known is not None and not known.closed:
+            return known
+        opening = self._opening.get(endpoint)
+        if opening is not None:
+            return await asyncio.shield(opening)
+        opening = asyncio.get_running_loop().create_future()
+        self._opening[endpoint] = opening
+        try:
+            connection = await open_connection(endpoint, self._settings)
+        except BaseException as error:
+            told = error if isinstance(error, Exception) else ConnectionLost("connecting was ended")
+            opening.set_exception(told)
+            opening.exception()  # nobody else may be waiting
+            raise
+        finally:
+            del self._opening[endpoint]
+        self._open[endpoint] = connection
+        opening.set_result(connection)
+        return connection
+
+    async def close(self) -> None:
+        """Close every connection and wait until the sockets are gone."""
+        connections = list(self._open.values())
+        self._open.clear()
+        for connection in connections:
+            connection.close()
+        for connection in connections:
+            await connection.ended
+
+
+class SegmentDirectory:
+    """Who serves which segment, as last heard."""
+
+    def __init__(self, control: ControlPlane, pool: ConnectionPool) -> None:
+        self._control = control
+        self._pool = pool
+        self._known: dict[str, SegmentLocation] = {}
+
+    async def learn(self, segments: list[str]) -> None:
+        """Look up many segments at once, so that none of them has to ask alone."""
+        for start in range(0, len(segments), LOCATE_COUNT_MAX):
+            page = tuple(segments[start : start + LOCATE_COUNT_MAX])
+            located = await self._control.query(
+                "locate", Locate(segments=page), Located, timeout_s=QUERY_TIMEOUT_S
+            )
+            for location in located.locations:
+                if location.host:
+                    self._known[location.segment] = location
+
+    async def connect(self, segment: str) -> tuple[SegmentStoreConnection, SegmentLocation]:
+        """A connection to the segment's store, and the location to quote and to forget.
+
+        Raises Unavailable while no store serves the segment, ConnectionLost, and what the
+        controller answers.
+        """
+        if segment not in self._known:
+            await self.learn([segment])
+        location = self._known.get(segment)
+        if location is None:
+            raise Unavailable("no store serves the segment at the moment", segment=segment)
+        try:
+            connection = await self._pool.connection_to(Endpoint(location.host, location.port))
+        except ConnectionLost:
+            self.forget(location)
+            raise
+        return connection, location
+
+    def forget(self, location: SegmentLocation) -> None:
+        """The location proved wrong; a newer one is kept. Repeatable."""
+        if self._known.get(location.segment) == location:
+            del self._known[location.segment]

@@ -1,0 +1,195 @@
+"""Reads one segment ahead of its reader, up to its share of the read-ahead.
+
+    look up, connect ──► ReadSegment (waits at the tail) ──bytes──► verified blocks ──► sink
+          ▲                         │
+          └──after a pause── lost, wrong host, unavailable
+
+The place to read next moves only when a whole reply was verified and handed over, so a break
+at any moment loses and repeats nothing. Every block's checksum is verified here; a damaged one
+ends the fetcher with CorruptBlock, after everything before it was delivered.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anabranch.client.backoff import Backoff
+from anabranch.client.control import SegmentDirectory
+from anabranch.client.settings import ReaderSettings
+from anabranch.common.contracts.queries import SegmentLocation
+from anabranch.common.errors import (
+    AnabranchError,
+    BadPacket,
+    CorruptBlock,
+    Fenced,
+    InvalidRequest,
+    OutcomeUnknown,
+    Retry,
+)
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.wire.block import Block
+from anabranch.common.wire.messages import (
+    GetSegmentInfo,
+    M,
+    ReadSegment,
+    Request,
+    SegmentInfo,
+    SegmentRead,
+)
+
+ANSWER_TIME_S = 20.0
+"""What a store may need beyond the wait that it was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedBlock:
+    """A verified block at `offset` of `segment`, to be yielded from `start_index` on."""
+
+    segment: str
+    offset: int
+    block: Block
+    start_index: int = 0
+
+    @property
+    def next_offset(self) -> int:
+        return self.offset + self.block.header.size
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherEvents:
+    """The reader's side. `ended` is called last and once: None at the end, or the error."""
+
+    fetched: Callable[[FetchedBlock], None]
+    ended: Callable[[AnabranchError | None], None]
+
+
+class SegmentFetcher:
+    """One segment of one reader. Reads from (`offset`, `index`) to `end_offset` or the end."""
+
+    def __init__(
+        self,
+        segment: str,
+        *,
+        settings: ReaderSettings,
+        share_bytes: int,
+        directory: SegmentDirectory,
+        clock: Clock,
+        backoff: Backoff,
+        events: FetcherEvents,
+    ) -> None:
+        self.segment = segment
+        self.offset = 0
+        self.index = 0
+        self.end_offset: int | None = None
+        self._settings = settings
+        self._share_bytes = share_bytes
+        self._directory = directory
+        self._clock = clock
+        self._backoff = backoff
+        self._events = events
+        self._held_bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def consumed(self, size: int) -> None:
+        """The reader is done with `size` bytes: more may be read ahead."""
+        self._held_bytes -= size
+        if self._held_bytes < self._share_bytes:
+            self._room.set()
+
+    async def info(self) -> SegmentInfo:
+        """The segment's present bounds. Raises as `_ask`."""
+
+        def request(location: SegmentLocation) -> Request:
+            return GetSegmentInfo(segment=self.segment, container_epoch=location.container_epoch)
+
+        return (await self._ask(request, SegmentInfo, ANSWER_TIME_S))[0]
+
+    async def run(self) -> None:
+        """Read until the end, an error that retrying cannot cure, or cancellation."""
+        error: AnabranchError | None = None
+        try:
+            while self.end_offset is None or self.offset < self.end_offset:
+                await self._room.wait()
+                if await self._read_once():
+                    break
+        except AnabranchError as caught:
+            error = caught
+        self._events.ended(error)
+
+    async def _read_once(self) -> bool:
+        """One read → whether the segment has ended."""
+        settings = self._settings
+
+        def request(location: SegmentLocation) -> Request:
+            return ReadSegment(
+                segment=self.segment,
+                container_epoch=location.container_epoch,
+                offset=self.offset,
+                size_max=min(settings.read_size_bytes, self._share_bytes),
+                wait_ms=settings.wait_ms,
+            )
+
+        timeout_s = settings.wait_ms / 1000 + ANSWER_TIME_S
+        reply, data = await self._ask(request, SegmentRead, timeout_s)
+        if reply.offset != self.offset:
+            raise BadPacket("a read was answered from another offset", segment=self.segment)
+        self._deliver(data)
+        if not data and not reply.at_tail and not reply.end_of_segment:
+            raise BadPacket("a read was answered with nothing", segment=self.segment)
+        return reply.end_of_segment
+
+    def _deliver(self, data: bytes) -> None:
+        view = memoryview(data)
+        at = 0
+        while at < len(data):
+            offset = self.offset
+            block = self._verified(view, at)
+            if self.index >= len(block):
+                raise InvalidRequest(
+                    "the position lies beyond its block's events",
+                    segment=self.segment, offset=offset, index=self.index,
+                )  # fmt: skip
+            fetched = FetchedBlock(self.segment, offset, block, self.index)
+            self.index = 0
+            at += block.header.size
+            self.offset = fetched.next_offset
+            self._held_bytes += block.header.size
+            self._events.fetched(fetched)
+        if self._held_bytes >= self._share_bytes:
+            self._room.clear()
+
+    def _verified(self, view: memoryview, at: int) -> Block:
+        try:
+            return Block(view, at)
+        except CorruptBlock as error:
+            raise CorruptBlock(
+                error.message, segment=self.segment, offset=self.offset, cause=str(error)
+            ) from error
+
+    async def _ask(
+        self,
+        request: Callable[[SegmentLocation], Request],
+        expected: type[M],
+        timeout_s: float,
+    ) -> tuple[M, bytes]:
+        """Ask the segment's store, wherever it is by now, until it answers.
+
+        Raises what retrying cannot cure, and the last error when the retry time is used up.
+        """
+        while True:
+            location: SegmentLocation | None = None
+            try:
+                connection, location = await self._directory.connect(self.segment)
+                answer = await connection.request(request(location), expected, timeout_s=timeout_s)
+            except (Retry, Fenced, OutcomeUnknown) as error:
+                if location is not None:
+                    self._directory.forget(location)
+                pause_s = self._backoff.failed(self._clock.monotonic())
+                if pause_s is None:
+                    error.fields = {**error.fields, "segment": self.segment}
+                    raise
+                await self._clock.sleep(pause_s)
+            else:
+                self._backoff.progress()
+                return answer

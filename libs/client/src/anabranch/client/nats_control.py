@@ -1,0 +1,266 @@
+"""The control plane by NATS: queries by request/reply, commands by the JetStream work queue.
+
+A command is published under one id as often as needed; the controller answers a repeated id
+with the same answer, so a lost reply costs time, never a second execution. The end of the work
+is announced once and can be polled, and both are listened for: an announcement may get lost.
+Everything happens within the caller's deadline; what cannot be settled in it is
+OutcomeUnknown, or Unavailable if the command cannot have reached anybody.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable
+
+import nats.errors
+from nats.aio.client import Client as NatsClient
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.js.client import JetStreamContext
+from nats.js.errors import APIError, NoStreamResponseError
+
+from anabranch.client.control import A
+from anabranch.common.contracts import subjects
+from anabranch.common.contracts.base import ErrorBody, ReadToken
+from anabranch.common.contracts.commands import (
+    ANSWERS,
+    Accepted,
+    CommandBase,
+    OperationState,
+    OperationStatus,
+    Rejected,
+)
+from anabranch.common.contracts.queries import (
+    GetOperation,
+    OperationFound,
+    Query,
+    QueryFailed,
+)
+from anabranch.common.errors import (
+    AnabranchError,
+    ConnectionLost,
+    OperationNotFound,
+    OutcomeUnknown,
+    Retry,
+    Unavailable,
+)
+from anabranch.common.model.hashing import shard_of
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import IdSource
+
+START_HINT = "check the address, or start a cluster with `anabranch up`"
+_ATTEMPT_S = 2.0
+_PAUSE_S = 0.1
+_POLL_S = 1.0
+_CLOSE_S = 2.0
+
+
+class NatsControlPlane:
+    """See the module. Owns the NATS connection that it is given."""
+
+    def __init__(self, connection: NatsClient, *, clock: Clock, ids: IdSource) -> None:
+        self._connection = connection
+        self._jetstream: JetStreamContext = connection.jetstream()
+        self._clock = clock
+        self._ids = ids
+        self._tokens: dict[int, ReadToken] = {}
+        self._newest_token: ReadToken | None = None
+
+    def new_command_id(self) -> str:
+        return self._ids.new_id()
+
+    async def close(self) -> None:
+        """Close the connection; what is still under way there is given up."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await self._connection.close()
+
+    # --- queries --------------------------------------------------------------------------
+
+    async def query(self, name: str, query: Query, answer: type[A], *, timeout_s: float) -> A:
+        """See `ControlPlane`. Errors of the kind Retry are retried within the time.
+
+        The query demands to see what this client's own commands have done.
+        """
+        if query.at_least is None:
+            query = query.model_copy(update={"at_least": self._token_for(query)})
+        payload = query.model_dump_json().encode()
+        deadline_s = self._clock.monotonic() + timeout_s
+        while True:
+            try:
+                left_s = deadline_s - self._clock.monotonic()
+                data = await self._ask(subjects.query(name), payload, min(_ATTEMPT_S, left_s))
+                return _parse_answer(data, answer)
+            except Retry:
+                if self._clock.monotonic() + _PAUSE_S >= deadline_s:
+                    raise
+                await self._clock.sleep(_PAUSE_S)
+
+    async def _ask(self, subject: str, payload: bytes, timeout_s: float) -> bytes:
+        try:
+            reply = await self._connection.request(subject, payload, timeout=max(timeout_s, 0.01))
+        except nats.errors.NoRespondersError as error:
+            raise Unavailable("no controller answers", remedy=START_HINT) from error
+        except (nats.errors.TimeoutError, TimeoutError) as error:
+            raise Unavailable("the controller did not answer in time") from error
+        except nats.errors.Error as error:
+            raise ConnectionLost("the connection to nats is lost", reason=str(error)) from error
+        return reply.data
+
+    def _token_for(self, query: Query) -> ReadToken | None:
+        scope, stream = getattr(query, "scope", None), getattr(query, "stream", None)
+        if scope is None or not hasattr(query, "stream"):
+            return self._newest_token
+        return self._tokens.get(shard_of(f"{scope}/{stream}" if stream else scope))
+
+    def _remember(self, token: ReadToken | None) -> None:
+        if token is None:
+            return
+        known = self._tokens.get(token.shard)
+        if known is None or known.sequence < token.sequence:
+            self._tokens[token.shard] = token
+        self._newest_token = token
+
+    # --- commands -------------------------------------------------------------------------
+
+    async def execute(self, command: CommandBase, *, timeout_s: float) -> None:
+        """See `ControlPlane`."""
+        delivered = False
+        inbox = self._connection.new_inbox()
+        command = command.model_copy(
+            update={
+                "reply_to": inbox,
+                "deadline_ms": self._clock.now_ms() + int(timeout_s * 1000),
+            }
+        )
+        answers = await self._subscribe(inbox)
+        notices = await self._subscribe(subjects.operation_notice(command.command_id))
+
+        def published() -> None:
+            nonlocal delivered
+            delivered = True
+
+        try:
+            async with asyncio.timeout(timeout_s):
+                accepted = await self._publish_until_answered(command, answers, published)
+                if accepted is not None:
+                    await self._until_done(command, accepted, notices)
+        except TimeoutError:
+            raise _time_ran_out(command, delivered) from None
+        finally:
+            await self._unsubscribe(answers)
+            await self._unsubscribe(notices)
+
+    async def _subscribe(self, subject: str) -> Subscription:
+        try:
+            return await self._connection.subscribe(subject, pending_msgs_limit=1024)
+        except nats.errors.Error as error:
+            raise ConnectionLost("the connection to nats is lost", reason=str(error)) from error
+
+    async def _unsubscribe(self, subscription: Subscription) -> None:
+        if not self._connection.is_closed:
+            await subscription.unsubscribe()
+
+    async def _publish_until_answered(
+        self, command: CommandBase, answers: Subscription, published: Callable[[], None]
+    ) -> Accepted | None:
+        """The acceptance, or None when a poll found the operation done. Raises a rejection."""
+        patience_s = _ATTEMPT_S
+        while True:
+            if await self._publish(command):
+                published()
+                message = await _next_within(answers, patience_s)
+                patience_s *= 2
+                if message is not None:
+                    return self._accepted(message.data)
+                if await self._is_done(command, None):
+                    return None
+            else:
+                await self._clock.sleep(_PAUSE_S)
+
+    async def _publish(self, command: CommandBase) -> bool:
+        """One attempt → whether the command may have been stored."""
+        stream: str | None = getattr(command, "stream", None)
+        kind = str(getattr(command, "kind"))  # noqa: B009
+        bucket = shard_of(f"{command.scope}/{stream}" if stream is not None else command.scope)
+        subject = subjects.command(bucket, kind, command.scope, stream)
+        try:
+            await self._jetstream.publish(
+                subject, command.model_dump_json().encode(), timeout=_ATTEMPT_S
+            )
+        except (NoStreamResponseError, nats.errors.NoRespondersError, APIError):
+            return False
+        except (nats.errors.TimeoutError, TimeoutError):
+            return True
+        except nats.errors.Error as error:
+            raise ConnectionLost("the connection to nats is lost", reason=str(error)) from error
+        return True
+
+    def _accepted(self, data: bytes) -> Accepted:
+        answer = ANSWERS.validate_json(data)
+        if isinstance(answer, Rejected):
+            raise answer.error.to_error()
+        self._remember(answer.read_token)
+        return answer
+
+    async def _until_done(
+        self, command: CommandBase, accepted: Accepted, notices: Subscription
+    ) -> None:
+        while True:
+            message = await _next_within(notices, _POLL_S)
+            if message is not None:
+                status = OperationStatus.model_validate_json(message.data)
+                if status.state is not OperationState.RUNNING:
+                    self._remember(status.read_token)
+                    _raise_if_failed(status.state, status.error)
+                    return
+            elif await self._is_done(command, accepted.read_token):
+                return
+
+    async def _is_done(self, command: CommandBase, at_least: ReadToken | None) -> bool:
+        """Poll once. Raises the operation's failure; not knowing it counts as not done."""
+        query = GetOperation(
+            operation=command.command_id,
+            scope=command.scope,
+            stream=getattr(command, "stream", None),
+            at_least=at_least,
+        )
+        try:
+            data = await self._ask(
+                subjects.query("operation"), query.model_dump_json().encode(), _ATTEMPT_S
+            )
+            found = _parse_answer(data, OperationFound)
+        except (OperationNotFound, Retry):
+            return False
+        _raise_if_failed(found.state, found.error)
+        return found.state == "succeeded"
+
+
+def _parse_answer(data: bytes, answer: type[A]) -> A:
+    if json.loads(data).get("ok") is False:
+        raise QueryFailed.model_validate_json(data).error.to_error()
+    return answer.model_validate_json(data)
+
+
+def _raise_if_failed(state: str, error: ErrorBody | None) -> None:
+    if state == OperationState.FAILED:
+        if error is None:
+            raise AnabranchError("the operation failed without saying why")
+        raise error.to_error()
+
+
+def _time_ran_out(command: CommandBase, delivered: bool) -> AnabranchError:
+    if not delivered:
+        return Unavailable("no cluster took the command", remedy=START_HINT)
+    return OutcomeUnknown(
+        "the command did not end in time; it may still be carried out",
+        remedy="describe the scope or stream to see, before repeating",
+        operation=command.command_id,
+    )
+
+
+async def _next_within(subscription: Subscription, seconds: float) -> Msg | None:
+    try:
+        return await subscription.next_msg(timeout=seconds)
+    except nats.errors.TimeoutError:
+        return None

@@ -1,0 +1,205 @@
+"""What a writer has yet to get acknowledged on one segment: a pure state machine.
+
+    gathering ──full, or the pipe is idle──► closed ──room in flight──► in flight ──ack──► gone
+
+Events are numbered from 1 when they leave `closed`, which happens in the order of writing, so
+numbers are contiguous and an event's number is known as soon as it was added. A block is
+encoded once and resent byte for byte; only one that straddles what the store holds is rebuilt.
+
+`EventWriter.write` appends to `gathering` directly, because it runs once per event.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import repeat
+
+from anabranch.common.errors import WriterExpired
+from anabranch.common.wire.block import FLAG_KEYS, FLAG_TIMESTAMPS, Block, encode_block
+
+EVENT_OVERHEAD_BYTES = 16
+"""What an event costs of the buffer beyond its payload and key."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """Events on their way into one block.
+
+    `keys` and `timestamps_ms` are parallel to `events` but may be shorter: what is missing at
+    the end has none. `cost` is the events' share of the writer's buffer.
+    """
+
+    events: list[bytes] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    timestamps_ms: list[int | None] = field(default_factory=list)
+    cost: int = 0
+
+    def pad_keys(self) -> None:
+        """Make `keys` as long as `events`."""
+        self.keys.extend(repeat(None, len(self.events) - len(self.keys)))
+
+    def pad_timestamps(self) -> None:
+        """Make `timestamps_ms` as long as `events`."""
+        self.timestamps_ms.extend(repeat(None, len(self.events) - len(self.timestamps_ms)))
+
+    def encode(self, writer_id: bytes, first_event_number: int, now_ms: int) -> bytes:
+        """The batch as one block; events without a timestamp get `now_ms`."""
+        keys = timestamps = None
+        if self.keys:
+            self.pad_keys()
+            keys = self.keys
+        if self.timestamps_ms:
+            self.pad_timestamps()
+            timestamps = [now_ms if stamp is None else stamp for stamp in self.timestamps_ms]
+        return encode_block(
+            self.events,
+            writer_id=writer_id,
+            first_event_number=first_event_number,
+            base_timestamp_ms=now_ms,
+            keys=keys,
+            timestamps_ms=timestamps,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SentBlock:
+    """A block that is, or will be, on its way; `cost` as in `Batch`."""
+
+    first: int
+    count: int
+    data: bytes
+    cost: int
+
+    @property
+    def last(self) -> int:
+        return self.first + self.count - 1
+
+
+def rest_after(block: SentBlock, last: int) -> SentBlock:
+    """The block rebuilt without its events up to number `last` (first <= last < block.last)."""
+    assert block.first <= last < block.last
+    skip = last + 1 - block.first
+    content = Block(block.data)
+    header = content.header
+    events, keys, stamps = content.events(skip), content.keys()[skip:], content.timestamps_ms()
+    data = encode_block(
+        events,
+        writer_id=header.writer_id,
+        first_event_number=last + 1,
+        base_timestamp_ms=header.base_timestamp_ms,
+        keys=keys if header.flags & FLAG_KEYS else None,
+        timestamps_ms=stamps[skip:] if header.flags & FLAG_TIMESTAMPS else None,
+    )
+    cost = sum(map(len, events)) + sum(len(key) for key in keys if key is not None)
+    return SentBlock(last + 1, len(events), data, cost + EVENT_OVERHEAD_BYTES * len(events))
+
+
+class Outbox:
+    """See the module. `awake` is the writer's mark that it will look at this outbox soon."""
+
+    __slots__ = (
+        "_blocks_in_flight_max",
+        "_closed",
+        "_last_closed",
+        "_writer_id",
+        "acknowledged",
+        "awake",
+        "gathering",
+        "in_flight",
+        "last_sent",
+    )
+
+    def __init__(self, writer_id: bytes, blocks_in_flight_max: int) -> None:
+        self._writer_id = writer_id
+        self._blocks_in_flight_max = blocks_in_flight_max
+        self._closed: deque[Batch] = deque()
+        self._last_closed = 0
+        self.gathering = Batch()
+        self.in_flight: deque[SentBlock] = deque()
+        self.acknowledged = 0
+        self.last_sent = 0
+        self.awake = False
+
+    @property
+    def last_added(self) -> int:
+        """The number of the newest event, 0 when there was none."""
+        return self._last_closed + len(self.gathering.events)
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many events were added and not acknowledged."""
+        return self.last_added - self.acknowledged
+
+    def close_batch(self) -> None:
+        """What is gathered becomes a block of its own; nothing gathered: nothing happens."""
+        if self.gathering.events:
+            self._closed.append(self.gathering)
+            self._last_closed += len(self.gathering.events)
+            self.gathering = Batch()
+
+    def take_block(self, now_ms: int) -> SentBlock | None:
+        """The next block to send, now in flight; None when there is none or no room.
+
+        A batch that is still gathering goes out only while nothing is in flight: what is
+        written during a round trip travels together.
+        """
+        if len(self.in_flight) >= self._blocks_in_flight_max:
+            return None
+        if not self._closed:
+            if self.in_flight:
+                return None
+            self.close_batch()
+        if not self._closed:
+            return None
+        batch = self._closed.popleft()
+        first, count = self.last_sent + 1, len(batch.events)
+        data = batch.encode(self._writer_id, first, now_ms)
+        block = SentBlock(first, count, data, batch.cost)
+        self.in_flight.append(block)
+        self.last_sent = block.last
+        return block
+
+    def acknowledge(self, last: int) -> int:
+        """Everything up to event number `last` is durable → the cost that this gives back.
+
+        Repeated and older acknowledgements change nothing. Raises WriterExpired for a number
+        that was never sent.
+        """
+        if last > self.last_sent:
+            raise WriterExpired(
+                "the store holds events of this writer id that this writer never sent",
+                stored=last,
+                sent=self.last_sent,
+            )
+        released = 0
+        while self.in_flight and self.in_flight[0].first <= last:
+            block = self.in_flight.popleft()
+            released += block.cost
+            if block.last > last:
+                rest = rest_after(block, last)
+                released -= rest.cost
+                self.in_flight.appendleft(rest)
+        self.acknowledged = max(self.acknowledged, last)
+        return released
+
+    def resume(self, last: int) -> int:
+        """A new session starts behind event number `last`: as `acknowledge`.
+
+        What is in flight afterwards must be resent. Raises WriterExpired when the store has
+        forgotten what it acknowledged.
+        """
+        if last < self.acknowledged:
+            raise WriterExpired(
+                "the store no longer knows what it acknowledged to this writer",
+                stored=last,
+                acknowledged=self.acknowledged,
+            )
+        return self.acknowledge(last)
+
+    def unacknowledged_events(self) -> Iterator[bytes]:
+        """The payloads that are not acknowledged, in the order of writing."""
+        for block in self.in_flight:
+            yield from Block(block.data)
+        for batch in self._closed:
+            yield from batch.events
+        yield from self.gathering.events

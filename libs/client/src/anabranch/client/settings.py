@@ -1,0 +1,61 @@
+"""How a writer or reader behaves: the only place of the client's defaults."""
+
+from dataclasses import dataclass
+
+from anabranch.common.errors import InvalidSetting
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """Deadlines on the way to a segment store, in seconds."""
+
+    connect_timeout_s: float = 5.0
+    request_timeout_s: float = 20.0
+    keep_alive_s: float = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class BackoffSettings:
+    """Pauses between attempts: doubling from `first_s` to `longest_s`, half of it random."""
+
+    first_s: float = 0.001
+    longest_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """`buffer_size_bytes` bounds what is buffered and unacknowledged, keys and a flat
+    `EVENT_OVERHEAD_BYTES` per event included; `retry_timeout_s` bounds the time without any
+    progress after which the writer gives up."""
+
+    buffer_size_bytes: int = 64 * MIB
+    block_size_bytes: int = 256 * KIB
+    blocks_in_flight_max: int = 8
+    retry_timeout_s: float = 60.0
+    ack_timeout_s: float = 20.0
+
+    def __post_init__(self) -> None:
+        if min(self.buffer_size_bytes, self.block_size_bytes, self.blocks_in_flight_max) < 1:
+            raise InvalidSetting("a writer's sizes must be positive")
+        if min(self.retry_timeout_s, self.ack_timeout_s) <= 0:
+            raise InvalidSetting("a writer's timeouts must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """`read_ahead_bytes` is shared evenly by the segments; each may exceed its share by one
+    read. `wait_ms` is how long the store waits at the tail before it answers with nothing."""
+
+    read_ahead_bytes: int = 32 * MIB
+    read_size_bytes: int = 1 * MIB
+    wait_ms: int = 10_000
+    retry_timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if min(self.read_ahead_bytes, self.read_size_bytes) < 1 or self.wait_ms < 0:
+            raise InvalidSetting("a reader's sizes must be positive")
+        if self.retry_timeout_s <= 0:
+            raise InvalidSetting("a reader's timeouts must be positive")

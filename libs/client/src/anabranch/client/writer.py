@@ -1,0 +1,397 @@
+"""The event writer: takes events without waiting, gets them acknowledged in the background.
+
+An event goes to the segment that its key selects (without a key: to a segment drawn anew for
+each batch). Writes made before the event loop turns again travel together; so do those made
+while a block is under way. One writer id and numbered events make every event arrive exactly
+once, whatever connections do meanwhile.
+
+Order: events of one key are stored in the order of their `write` calls. Not thread-safe: use a
+writer from its event loop only. The first error that retrying cannot cure ends the writer: it
+is raised by every later call, and says what is unacknowledged.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from types import TracebackType
+from typing import Self
+
+from anabranch.client.appender import AppenderEvents, SegmentAppender
+from anabranch.client.backoff import Backoff
+from anabranch.client.control import ControlPlane, SegmentDirectory, current_segments
+from anabranch.client.outbox import EVENT_OVERHEAD_BYTES, Outbox
+from anabranch.client.routing import SegmentRouter
+from anabranch.client.runtime import Runtime
+from anabranch.client.settings import BackoffSettings, WriterSettings
+from anabranch.common.contracts.queries import SegmentList
+from anabranch.common.errors import (
+    AnabranchError,
+    BufferFull,
+    EventTooLarge,
+    InvalidRequest,
+    SegmentNotFound,
+    StreamNotFound,
+    StreamSealed,
+)
+from anabranch.common.model.names import StreamRef
+from anabranch.common.model.stream import StreamState
+from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
+
+KEYS_CACHED_MAX = 65_536
+_SEALED = (StreamState.SEALING, StreamState.SEALED)
+_GONE = (StreamState.DELETING, StreamState.DELETED)
+
+
+class EventWriter:
+    """See the module. An async context manager; leaving it normally flushes, leaving it by an
+    exception drops what is not acknowledged."""
+
+    def __init__(
+        self,
+        stream: StreamRef,
+        *,
+        control: ControlPlane,
+        directory: SegmentDirectory,
+        runtime: Runtime,
+        settings: WriterSettings,
+    ) -> None:
+        self.stream = stream
+        self.writer_id = runtime.ids.new_bytes()
+        self._control = control
+        self._directory = directory
+        self._runtime = runtime
+        self._settings = settings
+        self._appenders: list[SegmentAppender] = []
+        self._outboxes: list[Outbox] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._route = lru_cache(maxsize=KEYS_CACHED_MAX)(self._route_uncached)
+        self._router: SegmentRouter | None = None
+        self._keyless: Outbox | None = None
+        self._pump_scheduled = False
+        self._used = 0
+        self._room_waiters: list[asyncio.Future[None]] = []
+        self._failure: AnabranchError | None = None
+        self._loop = asyncio.get_running_loop()
+
+    # --- life -----------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        segments = await current_segments(self._control, self.stream)
+        self._refuse_unless_writable(segments)
+        names = [segment.name for segment in segments.segments]
+        await self._directory.learn(names)
+        self._router = SegmentRouter(segments.segments)
+        self._runtime.open_parts.add(self)
+        events = AppenderEvents(released=self._released, failed=self._appender_failed)
+        for name in names:
+            appender = self._new_appender(name, events)
+            self._appenders.append(appender)
+            self._outboxes.append(appender.outbox)
+            self._tasks.append(self._runtime.tasks.create_task(appender.run()))
+        return self
+
+    def _new_appender(self, segment: str, events: AppenderEvents) -> SegmentAppender:
+        runtime, settings = self._runtime, self._settings
+        return SegmentAppender(
+            segment,
+            self.writer_id,
+            settings=settings,
+            directory=self._directory,
+            clock=runtime.clock,
+            backoff=Backoff(BackoffSettings(), runtime.rng, settings.retry_timeout_s),
+            events=events,
+        )
+
+    def _refuse_unless_writable(self, segments: SegmentList) -> None:
+        if segments.state in _SEALED:
+            raise StreamSealed("the stream is sealed", stream=str(self.stream))
+        if segments.state in _GONE:
+            raise StreamNotFound("the stream is being deleted", stream=str(self.stream))
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                await self.flush()
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Stop without waiting for acknowledgements; repeatable. `flush` first to keep all."""
+        if self._failure is None:
+            self._fail(InvalidRequest("the writer is closed", remedy="open a new writer"))
+        self._runtime.open_parts.discard(self)
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # --- writing --------------------------------------------------------------------------
+
+    def write(
+        self, event: bytes | str, key: str | None = None, timestamp_ms: int | None = None
+    ) -> None:
+        """Take one event; never waits.
+
+        Raises BufferFull (nothing taken: `await drain()`, then write it again),
+        EventTooLarge, InvalidRequest, and the writer's failure.
+        """
+        if type(event) is not bytes:
+            event = _as_bytes(event)
+        cost = len(event) + EVENT_OVERHEAD_BYTES
+        if key is not None:
+            outbox, key_stored = self._route(key)
+            cost += len(key_stored)
+        else:
+            outbox = self._keyless or self._draw_outbox()
+        used = self._used + cost
+        if (
+            used > self._settings.buffer_size_bytes
+            or cost > EVENT_SIZE_BYTES_MAX
+            or self._failure is not None
+        ):
+            self._refuse_if_impossible(len(event), cost)
+        self._used = used
+        batch = outbox.gathering
+        if key is not None:
+            if len(batch.keys) != len(batch.events):
+                batch.pad_keys()
+            batch.keys.append(key_stored)
+        if timestamp_ms is not None:
+            if len(batch.timestamps_ms) != len(batch.events):
+                batch.pad_timestamps()
+            batch.timestamps_ms.append(timestamp_ms)
+        batch.events.append(event)
+        batch.cost += cost
+        if batch.cost >= self._settings.block_size_bytes:
+            outbox.close_batch()
+            self._keyless = None
+        if not self._pump_scheduled:
+            self._schedule_pump()
+        outbox.awake = True
+
+    def write_batch(
+        self,
+        events: Sequence[bytes],
+        keys: Sequence[str | None] | None = None,
+        timestamps_ms: Sequence[int] | None = None,
+    ) -> None:
+        """Take all the events or none; never waits. Errors as `write`.
+
+        Without keys the batch goes to one segment, cut into blocks, with no work per event.
+        """
+        for column in (keys, timestamps_ms):
+            if column is not None and len(column) != len(events):
+                raise InvalidRequest(
+                    "a batch's columns differ in length", events=len(events), column=len(column)
+                )
+        if len(events) == 0:
+            return
+        if set(map(type, events)) != {bytes}:
+            raise InvalidRequest("a batch's events must be bytes")
+        costs = list(map(EVENT_OVERHEAD_BYTES.__add__, map(len, events)))
+        cost = sum(costs)
+        if keys is not None:
+            cost += sum(len(self._route(key)[1]) for key in keys if key is not None)
+        if cost > self._settings.buffer_size_bytes:
+            raise InvalidRequest(
+                "the batch is larger than the writer's buffer", remedy="write smaller batches",
+                size=cost, limit=self._settings.buffer_size_bytes,
+            )  # fmt: skip
+        self._refuse_if_impossible(max(costs) - EVENT_OVERHEAD_BYTES, cost)
+        if keys is None:
+            self._used += cost
+            self._add_keyless(events, costs, timestamps_ms)
+            return
+        stamps: Sequence[int | None] = timestamps_ms or [None] * len(events)
+        for event, key, timestamp_ms in zip(events, keys, stamps, strict=True):
+            self.write(event, key, timestamp_ms)
+
+    def _add_keyless(
+        self, events: Sequence[bytes], costs: list[int], timestamps_ms: Sequence[int] | None
+    ) -> None:
+        ends = list(accumulate(costs))
+        block_size = self._settings.block_size_bytes
+        start = 0
+        while start < len(events):
+            taken = ends[start] - costs[start]
+            end = min(len(events), bisect_left(ends, taken + block_size) + 1)
+            outbox = self._keyless or self._draw_outbox()
+            batch = outbox.gathering
+            if timestamps_ms is not None:
+                batch.pad_timestamps()
+                batch.timestamps_ms.extend(timestamps_ms[start:end])
+            batch.events.extend(events[start:end])
+            batch.cost += ends[end - 1] - taken
+            if batch.cost >= block_size:
+                outbox.close_batch()
+                self._keyless = None
+            outbox.awake = True
+            start = end
+        self._schedule_pump()
+
+    def _draw_outbox(self) -> Outbox:
+        if not self._outboxes:
+            raise InvalidRequest(
+                "the writer is not open", remedy="use it as `async with client.writer(…)`"
+            )
+        index = int(self._runtime.rng.random() * len(self._outboxes))
+        self._keyless = self._outboxes[index]
+        return self._keyless
+
+    def _route_uncached(self, key: str) -> tuple[Outbox, bytes]:
+        if self._router is None:
+            raise InvalidRequest(
+                "the writer is not open", remedy="use it as `async with client.writer(…)`"
+            )
+        index, stored = self._router.route(key)
+        return self._outboxes[index], stored
+
+    def _refuse_if_impossible(self, size: int, cost: int) -> None:
+        """Raise unless an event of `size` bytes, and `cost` bytes of buffer, can be taken."""
+        limit = self._settings.buffer_size_bytes
+        if size > EVENT_SIZE_BYTES_MAX:
+            raise EventTooLarge("an event is over the limit", size=size, limit=EVENT_SIZE_BYTES_MAX)
+        if self._failure is not None:
+            raise _again(self._failure)
+        if cost > limit:
+            raise EventTooLarge(
+                "an event is larger than the writer's buffer",
+                remedy="give the writer a larger buffer", size=size, limit=limit,
+            )  # fmt: skip
+        if self._used + cost > limit:
+            raise BufferFull("the writer's buffer is full", used=self._used, limit=limit)
+
+    # --- waiting --------------------------------------------------------------------------
+
+    async def drain(self) -> None:
+        """Wait until less than half of the buffer is in use. Raises the writer's failure."""
+        await asyncio.sleep(0)  # whoever writes in a loop lets the sending happen here
+        while self._used * 2 >= self._settings.buffer_size_bytes:
+            if self._failure is not None:
+                raise _again(self._failure)
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._room_waiters.append(waiter)
+            await waiter
+
+    async def flush(self) -> None:
+        """Wait until everything written so far is durable.
+
+        Raises the writer's failure if anything written is not.
+        """
+        waiters = [
+            appender.until_acknowledged(appender.outbox.last_added)
+            for appender in self._appenders
+            if appender.outbox.unacknowledged
+        ]
+        if waiters and self._failure is not None:
+            raise _again(self._failure)
+        for waiter in waiters:
+            await self._outcome_of(waiter)
+
+    async def append(
+        self, event: bytes | str, key: str | None = None, timestamp_ms: int | None = None
+    ) -> None:
+        """Write one event and wait until it is durable; waits for room if need be."""
+        while True:
+            try:
+                outbox = self._route(key)[0] if key is not None else self._draw_outbox()
+                self.write(event, key, timestamp_ms)
+                break
+            except BufferFull:
+                await self.drain()
+        appender = self._appenders[self._outboxes.index(outbox)]
+        await self._outcome_of(appender.until_acknowledged(outbox.last_added))
+
+    async def _outcome_of(self, waiter: asyncio.Future[None]) -> None:
+        try:
+            await waiter
+        except AnabranchError as error:
+            raise _again(error) from error
+
+    @property
+    def used_bytes(self) -> int:
+        """How much of the buffer is in use."""
+        return self._used
+
+    def unacknowledged(self) -> dict[str, list[bytes]]:
+        """Segment → its payloads that are not acknowledged, in the order of writing.
+
+        After a failure these may or may not be stored.
+        """
+        return {
+            appender.segment: list(appender.outbox.unacknowledged_events())
+            for appender in self._appenders
+            if appender.outbox.unacknowledged
+        }
+
+    # --- behind the scenes ----------------------------------------------------------------
+
+    def _schedule_pump(self) -> None:
+        if not self._pump_scheduled:
+            self._pump_scheduled = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pump_scheduled = False
+        self._keyless = None
+        for appender in self._appenders:
+            if appender.outbox.awake:
+                appender.outbox.awake = False
+                appender.pump()
+
+    def _released(self, size: int) -> None:
+        self._used -= size
+        if self._used * 2 < self._settings.buffer_size_bytes:
+            self._wake_room_waiters()
+
+    def _wake_room_waiters(self) -> None:
+        waiters, self._room_waiters = self._room_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _appender_failed(self, appender: SegmentAppender, error: AnabranchError) -> None:
+        self._tasks.append(self._runtime.tasks.create_task(self._fail_by_name(appender, error)))
+
+    async def _fail_by_name(self, appender: SegmentAppender, error: AnabranchError) -> None:
+        """A missing segment means that its stream is gone, if the controller says so."""
+        if isinstance(error, SegmentNotFound):
+            try:
+                await current_segments(self._control, self.stream)
+            except AnabranchError as answered:
+                error = answered
+        error.fields = {**error.fields, "stream": str(self.stream), "segment": appender.segment}
+        self._fail(error)
+
+    def _fail(self, error: AnabranchError) -> None:
+        if self._failure is not None:
+            return
+        count = sum(appender.outbox.unacknowledged for appender in self._appenders)
+        if count:
+            error.fields = {**error.fields, "unacknowledged": count}
+        self._failure = error
+        for appender in self._appenders:
+            appender.fail_waiters(error)
+        self._wake_room_waiters()
+
+
+def _as_bytes(event: object) -> bytes:
+    match event:
+        case str():
+            return event.encode()
+        case bytearray() | memoryview() | bytes():
+            return bytes(event)
+    raise InvalidRequest("an event must be bytes or text", type=type(event).__name__)
+
+
+def _again(error: AnabranchError) -> AnabranchError:
+    """A fresh copy to raise, so that one failure can be raised by many calls."""
+    return type(error)(error.message, remedy=error.remedy, **error.fields)

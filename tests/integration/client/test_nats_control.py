@@ -1,0 +1,132 @@
+"""Administration through a real NATS server, with a controller that loses replies."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from anabranch.client import connect, nats_control
+from anabranch.client.client import Client
+from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.errors import (
+    OutcomeUnknown,
+    ScopeExists,
+    ScopeNotEmpty,
+    ScopeNotFound,
+    StreamNotFound,
+    StreamNotSealed,
+    Unavailable,
+)
+from anabranch.common.model.stream import StreamState
+from kit.fake_controller import FakeController
+from kit.fake_segstore import FakeSegmentStore
+from kit.nats_controller import NatsController, nats_controller
+from kit.nats_server import NatsServer
+
+
+@pytest.fixture(scope="module")
+def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    directory: Path = tmp_path_factory.mktemp("nats")
+    server = NatsServer(directory)
+    server.start()
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nats_control, "_ATTEMPT_S", 0.1)
+    monkeypatch.setattr(nats_control, "_POLL_S", 0.05)
+
+
+@asynccontextmanager
+async def cluster(url: str) -> AsyncIterator[tuple[Client, NatsController]]:
+    async with FakeSegmentStore() as store:
+        connection = await connect_nats(url, "fake controller")
+        try:
+            async with (
+                nats_controller(FakeController(store), connection) as controller,
+                connect(url) as client,
+            ):
+                yield client, controller
+        finally:
+            await connection.close()
+
+
+async def test_scopes_and_streams_live_their_lives(nats: str) -> None:
+    async with cluster(nats) as (client, _):
+        for name in ("b", "a", "c"):
+            await client.create_scope(name)
+        assert [scope async for scope in client.list_scopes()] == ["a", "b", "c"]
+        for name in ("s3", "s1", "s2"):
+            await client.create_stream(f"a/{name}", segments=2)
+        assert [stream async for stream in client.list_streams("a")] == ["s1", "s2", "s3"]
+        assert (await client.describe_stream("a/s1")).segment_count == 2
+        with pytest.raises(ScopeNotEmpty):
+            await client.delete_scope("a")
+        with pytest.raises(StreamNotSealed):
+            await client.delete_stream("a/s1")
+        await client.seal_stream("a/s1")
+        assert (await client.describe_stream("a/s1")).state is StreamState.SEALED
+        await client.delete_stream("a/s1")
+        with pytest.raises(StreamNotFound):
+            await client.describe_stream("a/s1")
+        await client.delete_scope("c")
+        with pytest.raises(ScopeNotFound):
+            await client.describe_scope("c")
+
+
+async def test_events_find_their_store_through_nats(nats: str) -> None:
+    async with cluster(nats) as (client, _):
+        await client.create_scope("plant")
+        await client.create_stream("plant/sensors", segments=3)
+        async with client.writer("plant/sensors") as writer:
+            writer.write_batch([b"a", b"b", b"c"], keys=["1", "2", "3"])
+        async with client.reader("plant/sensors", until_tail=True) as reader:
+            assert sorted([event.payload async for event in reader]) == [b"a", b"b", b"c"]
+
+
+async def test_a_lost_answer_is_asked_for_again_under_the_same_id(nats: str) -> None:
+    async with cluster(nats) as (client, controller):
+        controller.answers_to_lose = 1
+        controller.notices_lost = True
+        await client.create_scope("once")
+        assert len(controller.controller.operations) == 1
+        with pytest.raises(ScopeExists):
+            await client.create_scope("once")
+
+
+async def test_a_lost_notice_is_made_up_for_by_polling(nats: str) -> None:
+    async with cluster(nats) as (client, controller):
+        controller.notices_lost = True
+        await client.create_scope("polled")
+        assert "polled" in controller.controller.scopes
+
+
+async def test_a_command_that_nobody_answers_ends_with_its_operation(nats: str) -> None:
+    async with cluster(nats) as (client, controller):
+        controller.deaf = True
+        with pytest.raises(OutcomeUnknown) as caught:
+            await client.create_scope("lost", timeout_s=0.3)
+        assert caught.value.fields["operation"]
+
+
+async def test_without_a_controller_commands_and_queries_are_unavailable(
+    tmp_path: Path,
+) -> None:
+    server = NatsServer(tmp_path)
+    server.start()
+    try:
+        async with await connect(server.url) as client:
+            with pytest.raises(Unavailable):
+                await client.create_scope("nobody", timeout_s=0.3)
+            with pytest.raises(Unavailable):
+                await client.describe_scope("nobody", timeout_s=0.3)
+    finally:
+        server.stop()
+
+
+async def test_without_nats_connecting_is_refused_by_name() -> None:
+    with pytest.raises(Unavailable):
+        await connect("nats://127.0.0.1:9", timeout_s=0.05)

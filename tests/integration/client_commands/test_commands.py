@@ -1,0 +1,182 @@
+"""The `anabranch` program as a process, against a fake controller and store."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from anabranch.cli.__main__ import run
+from anabranch.common.adapters.nats_connection import connect_nats
+from kit.fake_controller import FakeController
+from kit.fake_segstore import FakeSegmentStore
+from kit.nats_controller import nats_controller
+from kit.nats_server import NatsServer
+
+DEADLINE_S = 20
+
+
+@dataclass
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def error(self) -> dict[str, object]:
+        """The error body that --json printed."""
+        body = json.loads(self.err)["error"]
+        assert isinstance(body, dict)
+        return body
+
+
+@dataclass
+class Shell:
+    """Runs commands on a cluster; `directory` holds the cluster's endpoints.json."""
+
+    directory: Path
+    output: pytest.CaptureFixture[str]
+
+    async def start(
+        self, *arguments: str, stdout: int = asyncio.subprocess.PIPE
+    ) -> asyncio.subprocess.Process:
+        """As a process of its own."""
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "anabranch.cli",
+            *arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=stdout,
+            stderr=asyncio.subprocess.PIPE,
+            env={
+                **os.environ,
+                "ANABRANCH_DATA_DIR": str(self.directory),
+                "PYTHONPATH": os.pathsep.join(sys.path),
+            },
+        )
+
+    async def run(self, *arguments: str, given: bytes | None = None) -> Ended:
+        """The same in this process, to save the start of another one; `given` is a file."""
+        if given is not None:
+            (self.directory / "given").write_bytes(given)
+            arguments = (*arguments[:2], str(self.directory / "given"), *arguments[2:])
+        code = await asyncio.to_thread(run, [*arguments, "--data-dir", str(self.directory)])
+        shown = self.output.readouterr()
+        return Ended(code, shown.out, shown.err)
+
+
+@pytest.fixture(scope="module")
+def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    server.start()
+    yield server.url
+    server.stop()
+
+
+@asynccontextmanager
+async def shell(
+    url: str, directory: Path, output: pytest.CaptureFixture[str]
+) -> AsyncIterator[Shell]:
+    (directory / "endpoints.json").write_text(json.dumps({"nats": url}))
+    async with FakeSegmentStore() as store:
+        connection = await connect_nats(url, "fake controller")
+        try:
+            async with nats_controller(FakeController(store), connection):
+                with capture_logs():  # the program sends them to stderr
+                    yield Shell(directory, output)
+        finally:
+            await connection.close()
+
+
+async def test_a_stream_is_created_written_read_sealed_and_deleted(
+    nats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = b"tail,from\nN1,EWR\nN2,JFK\nN1,LGA\n"
+    (tmp_path / "flights.csv").write_bytes(rows)
+    async with shell(nats, tmp_path, capsys) as sh:
+        assert (await sh.run("scope", "create", "a")).out == "created scope a\n"
+        created = await sh.run("stream", "create", "a/b", "--segments", "2", "--json")
+        assert json.loads(created.out) == {"created": "a/b", "segments": 2}
+        written = await sh.run(
+            *("write", "a/b", str(tmp_path / "flights.csv"), "--format", "csv"),
+            *("--key-field", "tail", "--json"),
+        )
+        assert json.loads(written.out)["events"] == 3
+        read = await sh.run("read", "a/b", "--json")
+        events = [json.loads(line) for line in read.out.splitlines()]
+        assert [json.loads(e["payload"])["from"] for e in events if e["key"] == "N1"] == [
+            "EWR",
+            "LGA",
+        ]
+        assert len((await sh.run("read", "a/b", "-n", "2")).out.splitlines()) == 2
+        refused = await sh.run("stream", "delete", "a/b")
+        assert (refused.code, refused.out) == (1, "")
+        assert refused.err.startswith("error: the stream is not sealed")
+        await sh.run("stream", "seal", "a/b")
+        described = await sh.run("stream", "describe", "a/b", "--json")
+        assert json.loads(described.out)["state"] == "sealed"
+        sealed = await sh.run("write", "a/b", "--json", given=b"x\n")
+        assert (sealed.code, sealed.error["code"]) == (1, "stream-sealed")
+        assert (await sh.run("stream", "list", "a")).out == "a/b\n"
+        await sh.run("stream", "delete", "a/b")
+        missing = await sh.run("read", "a/b", "--json")
+        assert (missing.code, missing.error["code"]) == (1, "stream-not-found")
+
+
+async def test_following_shows_lines_as_they_come_until_ctrl_c(
+    nats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(nats, tmp_path, capsys) as sh:
+        await sh.run("scope", "create", "f")
+        await sh.run("stream", "create", "f/s")
+        reader = await sh.start("read", "f/s", "-f")
+        writer = await sh.start("write", "f/s")
+        assert reader.stdout is not None
+        assert writer.stdin is not None
+        async with asyncio.timeout(DEADLINE_S):
+            for line in (b"one\n", b"two\n"):
+                writer.stdin.write(line)
+                assert await reader.stdout.readline() == line
+            for process in (reader, writer):
+                process.send_signal(signal.SIGINT)
+                _, err = await process.communicate()
+                assert (process.returncode, err) == (130, b"")
+
+
+async def test_a_reader_whose_output_is_closed_ends_quietly(
+    nats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(nats, tmp_path, capsys) as sh:
+        await sh.run("scope", "create", "p")
+        await sh.run("stream", "create", "p/s")
+        await sh.run("write", "p/s", given=b"x" * 100_000 + b"\n")
+        read, write = os.pipe()
+        os.close(read)
+        process = await sh.start("read", "p/s", stdout=write)
+        os.close(write)
+        async with asyncio.timeout(DEADLINE_S):
+            _, err = await process.communicate()
+        assert (process.returncode, err) == (141, b"")
+
+
+async def test_input_that_cannot_be_used_is_named(
+    nats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(nats, tmp_path, capsys) as sh:
+        await sh.run("scope", "create", "i")
+        await sh.run("stream", "create", "i/s")
+        nowhere = await sh.run("write", "i/s", str(tmp_path / "nothing"), "--json")
+        assert (nowhere.code, nowhere.error["code"]) == (1, "invalid-request")
+        wrong = await sh.run("write", "i/s", "--format", "json", "--json", given=b"{}\nno\n")
+        assert wrong.error["fields"] == {"line": 2}
+        assert (await sh.run("read", "i/s")).out == "{}\n"
+        named = await sh.run("stream", "create", "no slash", "--json")
+        assert named.error["code"] == "invalid-name"

@@ -1,0 +1,250 @@
+"""A controller in memory: streams and their segments, and who serves them.
+
+It answers queries and commands as data (`answer`, `decide`), so that the same rules stand
+behind an in-process `ControlPlane` and behind the subjects of a real NATS server.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pydantic import TypeAdapter
+
+from anabranch.client.control import A
+from anabranch.common.contracts import queries as q
+from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
+from anabranch.common.contracts.commands import (
+    COMMANDS,
+    Accepted,
+    Command,
+    CommandBase,
+    CreateScope,
+    CreateStream,
+    DeleteScope,
+    DeleteStream,
+    OperationState,
+    OperationStatus,
+    Rejected,
+    SealStream,
+)
+from anabranch.common.errors import (
+    AnabranchError,
+    OperationNotFound,
+    ScopeExists,
+    ScopeNotEmpty,
+    ScopeNotFound,
+    StreamExists,
+    StreamNotFound,
+    StreamNotSealed,
+)
+from anabranch.common.model.key_range import even_ranges
+from anabranch.common.model.names import StreamRef, segment_id, segment_name, stream_ref
+from anabranch.common.model.stream import StreamState
+from kit.fake_segstore import FakeSegment, FakeSegmentStore
+
+TOKEN = ReadToken(shard=0, sequence=1)
+QUERIES: dict[str, type[q.Query]] = {
+    "list_scopes": q.ListScopes,
+    "describe_scope": q.DescribeScope,
+    "list_streams": q.ListStreams,
+    "describe_stream": q.DescribeStream,
+    "current_segments": q.CurrentSegments,
+    "locate": q.Locate,
+    "operation": q.GetOperation,
+}
+
+
+@dataclass
+class FakeStream:
+    segment_count: int
+    state: StreamState = StreamState.ACTIVE
+
+
+@dataclass
+class FakeController:
+    """`store` serves every segment; `page_size` is small so that paging is exercised."""
+
+    store: FakeSegmentStore | None = None
+    page_size: int = 2
+    scopes: dict[str, dict[str, FakeStream]] = field(default_factory=dict)
+    operations: dict[str, OperationStatus] = field(default_factory=dict)
+    away: bool = False
+    """While set, `locate` finds no store."""
+
+    # --- commands -------------------------------------------------------------------------
+
+    def decide(self, command: Command) -> Accepted | Rejected:
+        """Perform the command at once; a repeated id changes nothing."""
+        if command.command_id not in self.operations:
+            try:
+                self._perform(command)
+            except AnabranchError as error:
+                return Rejected(error=ErrorBody.of(error))
+            self.operations[command.command_id] = OperationStatus(
+                operation=command.command_id, state=OperationState.SUCCEEDED, read_token=TOKEN
+            )
+        return Accepted(operation=command.command_id, read_token=TOKEN)
+
+    def _perform(self, command: Command) -> None:
+        match command:
+            case CreateScope():
+                if command.scope in self.scopes:
+                    raise ScopeExists("the scope exists", scope=command.scope)
+                self.scopes[command.scope] = {}
+            case DeleteScope():
+                if self._scope(command.scope):
+                    raise ScopeNotEmpty("the scope has streams", scope=command.scope)
+                del self.scopes[command.scope]
+            case CreateStream():
+                self._create_stream(command)
+            case SealStream():
+                stream = self._stream(command.scope, command.stream)
+                stream.state = StreamState.SEALED
+                for segment in self._stored(command.scope, command.stream, stream):
+                    segment.sealed = True
+            case DeleteStream():
+                stream = self._stream(command.scope, command.stream)
+                if stream.state is not StreamState.SEALED:
+                    raise StreamNotSealed("the stream is not sealed", stream=command.stream)
+                del self.scopes[command.scope][command.stream]
+
+    def _create_stream(self, command: CreateStream) -> None:
+        scope = self._scope(command.scope)
+        if command.stream in scope:
+            raise StreamExists("the stream exists", stream=command.stream)
+        scope[command.stream] = FakeStream(command.segment_count)
+        if self.store is not None:
+            for name in self.segment_names(command.scope, command.stream):
+                self.store.segments[name] = FakeSegment()
+
+    # --- queries --------------------------------------------------------------------------
+
+    def answer(self, name: str, data: bytes) -> Contract:
+        """The answer to the query called `name`, a QueryFailed included."""
+        query = QUERIES[name].model_validate_json(data)
+        try:
+            return self._answer(query)
+        except AnabranchError as error:
+            return q.QueryFailed(error=ErrorBody.of(error))
+
+    def _answer(self, query: q.Query) -> Contract:
+        match query:
+            case q.ListScopes():
+                names, token = self._page(sorted(self.scopes), query.page_token)
+                return q.ScopeList(scopes=names, next_page_token=token)
+            case q.DescribeScope():
+                self._scope(query.scope)
+                return q.ScopeDescription(scope=query.scope, incarnation=1)
+            case q.ListStreams():
+                names, token = self._page(sorted(self._scope(query.scope)), query.page_token)
+                return q.StreamList(streams=names, next_page_token=token)
+            case q.DescribeStream():
+                stream = self._stream(query.scope, query.stream)
+                return q.StreamDescription(
+                    scope=query.scope, stream=query.stream, incarnation=1, revision=1,
+                    state=stream.state, segment_count=stream.segment_count, stream_epoch=0,
+                    created_ms=1_700_000_000_000,
+                )  # fmt: skip
+            case q.CurrentSegments():
+                return self._segments(query.scope, query.stream)
+            case q.Locate():
+                return self._locate(query)
+            case q.GetOperation():
+                return self._operation(query)
+        raise AssertionError(query)
+
+    def _page(self, names: list[str], after: str) -> tuple[tuple[str, ...], str]:
+        rest = [name for name in names if name > after]
+        page = tuple(rest[: self.page_size])
+        return page, page[-1] if len(rest) > len(page) else ""
+
+    def _segments(self, scope: str, name: str) -> q.SegmentList:
+        stream = self._stream(scope, name)
+        names = self.segment_names(scope, name)
+        ranges = even_ranges(stream.segment_count)
+        return q.SegmentList(
+            incarnation=1,
+            state=stream.state,
+            stream_epoch=0,
+            segments=tuple(
+                q.SegmentInStream(
+                    segment_id=number, name=segment, key_start=keys.start, key_end=keys.end
+                )
+                for number, (segment, keys) in enumerate(zip(names, ranges, strict=True))
+            ),
+        )
+
+    def _locate(self, query: q.Locate) -> q.Located:
+        store = None if self.away else self.store
+        return q.Located(
+            locations=tuple(
+                q.SegmentLocation(
+                    segment=segment,
+                    container=0,
+                    container_epoch=store.container_epoch if store else 0,
+                    host="127.0.0.1" if store else "",
+                    port=store.port if store else 0,
+                )
+                for segment in query.segments
+            )
+        )
+
+    def _operation(self, query: q.GetOperation) -> q.OperationFound:
+        status = self.operations.get(query.operation)
+        if status is None:
+            raise OperationNotFound("no such operation", operation=query.operation)
+        return q.OperationFound(
+            operation=query.operation, state=status.state.value, error=status.error
+        )
+
+    # --- state ----------------------------------------------------------------------------
+
+    def segment_names(self, scope: str, stream: str) -> list[str]:
+        ref: StreamRef = stream_ref(f"{scope}/{stream}")
+        count = self.scopes[scope][stream].segment_count
+        return [segment_name(ref, segment_id(0, number)) for number in range(count)]
+
+    def _scope(self, scope: str) -> dict[str, FakeStream]:
+        if scope not in self.scopes:
+            raise ScopeNotFound("the scope does not exist", scope=scope)
+        return self.scopes[scope]
+
+    def _stream(self, scope: str, stream: str) -> FakeStream:
+        found = self.scopes.get(scope, {}).get(stream)
+        if found is None:
+            raise StreamNotFound("the stream does not exist", stream=f"{scope}/{stream}")
+        return found
+
+    def _stored(self, scope: str, name: str, stream: FakeStream) -> list[FakeSegment]:
+        if self.store is None:
+            return []
+        return [self.store.segments[segment] for segment in self.segment_names(scope, name)]
+
+
+class FakeControlPlane:
+    """The client's port, answered by a `FakeController` in the same process."""
+
+    def __init__(self, controller: FakeController) -> None:
+        self._controller = controller
+        self._commands = 0
+        self.before_query: Callable[[str], None] = lambda _: None
+        """Called with the query's name; may raise what the client is to see."""
+
+    def new_command_id(self) -> str:
+        self._commands += 1
+        return f"command-{self._commands}"
+
+    async def query(self, name: str, query: q.Query, answer: type[A], *, timeout_s: float) -> A:
+        self.before_query(name)
+        data = self._controller.answer(name, query.model_dump_json().encode()).model_dump_json()
+        if not json.loads(data)["ok"]:
+            raise q.QueryFailed.model_validate_json(data).error.to_error()
+        return TypeAdapter(answer).validate_json(data)
+
+    async def execute(self, command: CommandBase, *, timeout_s: float) -> None:
+        decided = self._controller.decide(COMMANDS.validate_python(command.model_dump()))
+        if isinstance(decided, Rejected):
+            raise decided.error.to_error()
+
+    async def close(self) -> None:
+        return None

@@ -1,0 +1,284 @@
+"""A segment store in memory behind a real TCP socket and the real protocol, with faults.
+
+It keeps the rules that clients depend on: idempotent appends per (writer id, segment), one live
+session per writer and segment, cumulative acks, whole-append reads that wait at the tail. What
+it stores survives `restart` (a crash with everything synced).
+
+Faults are decided by `fault`, asked once per step. A step is a request that arrived ("in") or
+a reply that is about to leave ("out"); `DROP` closes the connection at that moment, an error
+answers the request instead of performing it, `HOLD` keeps a reply back until `release`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, cast
+
+from anabranch.common.errors import (
+    AnabranchError,
+    EventGap,
+    PartialDuplicate,
+    SegmentNotFound,
+    SegmentSealed,
+    SessionEnded,
+    WriterExpired,
+    WrongHost,
+)
+from anabranch.common.wire.block import count_events
+from anabranch.common.wire.messages import (
+    Append,
+    Appended,
+    AppendSetup,
+    Done,
+    GetSegmentInfo,
+    Hello,
+    KeepAlive,
+    Message,
+    ReadSegment,
+    Request,
+    SegmentInfo,
+    SegmentRead,
+    SetupAppend,
+    decode_message,
+    encode_message,
+    failed,
+)
+from anabranch.common.wire.packet import PacketParser
+
+Direction = Literal["in", "out"]
+
+
+class Fault(Enum):
+    DROP = "drop"
+    HOLD = "hold"
+
+
+FaultRule = Callable[[Direction, Message], Fault | AnabranchError | None]
+
+
+def no_faults(direction: Direction, message: Message) -> None:
+    return None
+
+
+@dataclass
+class FakeSegment:
+    """A segment's bytes, append boundaries and writers."""
+
+    data: bytearray = field(default_factory=bytearray)
+    boundaries: list[int] = field(default_factory=list)
+    last_numbers: dict[bytes, int] = field(default_factory=dict)
+    sealed: bool = False
+    event_count: int = 0
+
+    def append(self, writer_id: bytes, append: Append, payload: bytes) -> int:
+        """→ the last event number; raises what a container raises."""
+        last = self.last_numbers.get(writer_id, 0)
+        end = append.first_event_number + append.count - 1
+        if end <= last:
+            return end
+        if self.sealed:
+            raise SegmentSealed("the segment is sealed")
+        if append.first_event_number <= last:
+            raise PartialDuplicate("the block straddles", last=last)
+        if append.first_event_number > last + 1:
+            kind = EventGap if last else WriterExpired
+            raise kind("the block starts too late", last=last)
+        assert count_events(payload) == (1, append.count)
+        self.data += payload
+        self.boundaries.append(len(self.data))
+        self.last_numbers[writer_id] = end
+        self.event_count += append.count
+        return end
+
+    def read(self, offset: int, size_max: int) -> bytes:
+        """Whole appends from `offset`, at least one."""
+        ends = [end for end in self.boundaries if end > offset]
+        fitting = [end for end in ends if end - offset <= size_max] or ends[:1]
+        return bytes(self.data[offset : fitting[-1]]) if fitting else b""
+
+
+class FakeSegmentStore:
+    """See the module. `async with` serves it on a free port of 127.0.0.1."""
+
+    def __init__(self, *segments: str) -> None:
+        self.segments = {name: FakeSegment() for name in segments}
+        self.fault: FaultRule = no_faults
+        self.container_epoch = 1
+        self.connections: set[FakeConnection] = set()
+        self.connection_count = 0
+        self.keep_alive_count = 0
+        self.requests: list[Message] = []
+        self.sessions: dict[tuple[bytes, str], tuple[FakeConnection, int]] = {}
+        self.port = 0
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> "FakeSegmentStore":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: FakeConnection(self), "127.0.0.1", self.port
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """As a crash looks from outside; what was stored stays."""
+        assert self._server is not None
+        self._server.close()
+        for connection in list(self.connections):
+            connection.drop()
+        await self._server.wait_closed()
+        self.sessions.clear()
+
+    async def restart(self) -> None:
+        """Crash and come back under the next container epoch on the same port."""
+        await self.stop()
+        self.container_epoch += 1
+        await self.start()
+
+    def seal(self, *names: str) -> None:
+        for name in names or tuple(self.segments):
+            self.segments[name].sealed = True
+
+    def release(self) -> None:
+        """Let go of every reply that was held back, in order."""
+        for connection in list(self.connections):
+            connection.release()
+
+
+class FakeConnection(asyncio.Protocol):
+    def __init__(self, store: FakeSegmentStore) -> None:
+        self._store = store
+        self._parser = PacketParser()
+        self._sessions: dict[int, tuple[bytes, str]] = {}
+        self._held: list[list[bytes]] = []
+        self._waiting: set[asyncio.TimerHandle] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._store.connections.add(self)
+        self._store.connection_count += 1
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._store.connections.discard(self)
+        for handle in self._waiting:
+            handle.cancel()
+
+    def drop(self) -> None:
+        self._transport.abort()
+
+    def release(self) -> None:
+        for packet in self._held:
+            self._transport.writelines(packet)
+        self._held.clear()
+
+    def data_received(self, data: bytes) -> None:
+        for packet in self._parser.feed(data):
+            if self._transport.is_closing():
+                return
+            self._handle(decode_message(packet), packet.request_id, packet.payload)
+
+    def _handle(self, message: Message, request_id: int, payload: bytes) -> None:
+        if isinstance(message, KeepAlive):
+            self._store.keep_alive_count += 1
+            return
+        self._store.requests.append(message)
+        fault = self._store.fault("in", message)
+        if fault is Fault.DROP:
+            self.drop()
+            return
+        session = message.session if isinstance(message, Append) else 0
+        try:
+            if isinstance(fault, AnabranchError):
+                raise fault
+            self._perform(message, request_id, payload)
+        except AnabranchError as error:
+            if session:
+                self._sessions.pop(session, None)
+            self._reply(failed(error, session), request_id)
+
+    def _perform(self, message: Message, request_id: int, payload: bytes) -> None:
+        match message:
+            case Hello():
+                self._reply(Hello(node_id="fake"), request_id)
+            case SetupAppend():
+                self._reply(self._set_up(message), request_id)
+            case Append():
+                self._reply(self._append(message, payload), request_id)
+            case GetSegmentInfo():
+                self._reply(self._info(message), request_id)
+            case ReadSegment():
+                self._read(message, request_id)
+            case _:
+                self._reply(Done(), request_id)
+
+    def _segment(self, request: Request) -> FakeSegment:
+        if request.container_epoch not in (0, self._store.container_epoch):
+            raise WrongHost("another container epoch is served")
+        segment = self._store.segments.get(request.segment)
+        if segment is None:
+            raise SegmentNotFound("no such segment", segment=request.segment)
+        return segment
+
+    def _set_up(self, setup: SetupAppend) -> AppendSetup:
+        segment = self._segment(setup)
+        writer = (setup.writer_id, setup.segment)
+        self._store.sessions[writer] = (self, setup.session)
+        self._sessions[setup.session] = writer
+        last = segment.last_numbers.get(setup.writer_id, 0)
+        return AppendSetup(session=setup.session, last_event_number=last, sealed=segment.sealed)
+
+    def _append(self, append: Append, payload: bytes) -> Appended:
+        writer = self._sessions.get(append.session)
+        if writer is None or self._store.sessions.get(writer) != (self, append.session):
+            raise SessionEnded("the session is over", session=append.session)
+        segment = self._store.segments[writer[1]]
+        last = segment.append(writer[0], append, payload)
+        return Appended(session=append.session, last_event_number=last, length=len(segment.data))
+
+    def _info(self, request: GetSegmentInfo) -> SegmentInfo:
+        segment = self._segment(request)
+        return SegmentInfo(
+            segment=request.segment, start=0, length=len(segment.data), tiered_length=0,
+            sealed=segment.sealed, event_count=segment.event_count, container=0,
+            container_epoch=self._store.container_epoch,
+        )  # fmt: skip
+
+    def _read(self, request: ReadSegment, request_id: int) -> None:
+        """Answer now, or look again each time that something may have changed."""
+        segment = self._segment(request)
+        end = len(segment.data)
+        if request.offset < end or segment.sealed or request.wait_ms <= 0:
+            data = segment.read(request.offset, request.size_max)
+            tail = request.offset + len(data) == end
+            reply = SegmentRead(
+                offset=request.offset, at_tail=tail, end_of_segment=tail and segment.sealed
+            )
+            self._reply(reply, request_id, data)
+            return
+        step_ms = min(request.wait_ms, 2)
+        later = ReadSegment(
+            segment=request.segment, offset=request.offset, size_max=request.size_max,
+            wait_ms=request.wait_ms - step_ms,
+        )  # fmt: skip
+        loop = asyncio.get_running_loop()
+        self._waiting.add(loop.call_later(step_ms / 1000, self._read, later, request_id))
+
+    def _reply(self, message: Message, request_id: int, payload: bytes = b"") -> None:
+        if self._transport.is_closing():
+            return
+        fault = self._store.fault("out", message)
+        if fault is Fault.DROP:
+            self.drop()
+            return
+        packet = encode_message(message, request_id, payload)
+        if fault is Fault.HOLD or self._held:
+            self._held.append(packet)
+        else:
+            self._transport.writelines(packet)

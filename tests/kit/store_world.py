@@ -1,0 +1,419 @@
+"""A whole segment store on simulated disks and virtual time, crashed anywhere.
+
+The world is one machine: a journal disk and a tier-2 disk, and the object store with the
+placements, which survives. A *life* is one process: journal, tier 2, one keeper per container,
+and scripted clients that talk to the real handlers. A life ends by itself, by `kill`, or by
+`power_loss` at a planned disk call. `History` holds what the clients were told against what
+later lives show.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+
+from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
+from anabranch.common.errors import AnabranchError, SegmentNotFound
+from anabranch.common.eventsourcing.memory import InMemoryObjectStore
+from anabranch.common.model.cluster import Placement
+from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.messages import (
+    Append,
+    Appended,
+    AppendSetup,
+    CreateSegment,
+    DeleteSegment,
+    Done,
+    Failed,
+    FlushContainer,
+    Message,
+    ReadSegment,
+    Sealed,
+    SealSegment,
+    SegmentRead,
+    SetupAppend,
+    Stamp,
+    error_of,
+)
+from anabranch.segstore.adapters.chunk_local import LocalChunkStorage
+from anabranch.segstore.adapters.journal.journal import open_journal
+from anabranch.segstore.handlers.append import AppendDesk
+from anabranch.segstore.handlers.control import CONTROL, ControlDesk
+from anabranch.segstore.handlers.read import ReadDesk
+from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.container import Surroundings
+from anabranch.segstore.shell.flusher import FlushLimits
+from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
+from anabranch.segstore.shell.placements import Placements
+from anabranch.segstore.shell.store import Store
+from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from kit.history import History, make_event
+from kit.rng import Random
+from kit.simdisk import Crashed, SimDisk, Survival
+from kit.virtual_time import VirtualClock, VirtualTimeLoop
+
+NODE = "node-1"
+READ_SIZE_BYTES = 3000
+
+
+@dataclass
+class World:
+    """The machine and what its clients were told. Small limits make everything happen often."""
+
+    container_count: int = 2
+    journal_file_size: int = 6 * 1024
+    flush_bytes: int = 8 * 1024
+    cache_bytes: int = 6 * 1024
+    journal_disk: SimDisk = field(default_factory=SimDisk)
+    tier_disk: SimDisk = field(default_factory=SimDisk)
+    objects: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
+    history: History = field(default_factory=History)
+    created: set[str] = field(default_factory=set)
+    lives: int = 0
+
+    def __post_init__(self) -> None:
+        self.journal_disk.share_machine(self.tier_disk)
+
+    async def place_containers(self) -> None:
+        """Assign all containers to the one node; done before is fine."""
+        for container in range(self.container_count):
+            key = placement_key(container)
+            if await self.objects.get(key) is None:
+                placement = Placement(container, (NODE,))
+                await self.objects.create(key, placement_to_bytes(placement))
+
+    def run(self, script: "Script") -> bool:
+        """One life; False if it ended in a crash. Anything but a crash is raised."""
+        self.lives += 1
+        loop = VirtualTimeLoop()
+        life = Life(self, loop)
+        try:
+            return loop.run_until_complete(life.run(script))
+        finally:
+            with suppress(Crashed):
+                _cancel_all(loop)
+            loop.close()
+
+    def fork(self) -> "World":
+        """An independent copy, to be crashed in another way."""
+        twin = deepcopy(replace(self, journal_disk=SimDisk(), tier_disk=SimDisk()))
+        twin.journal_disk = self.journal_disk.fork()
+        twin.tier_disk = self.tier_disk.fork()
+        twin.journal_disk.share_machine(twin.tier_disk)
+        return twin
+
+    def power_loss(self, survival: Survival) -> None:
+        """Both disks lose power."""
+        self.journal_disk.power_loss(survival)
+        self.tier_disk.power_loss(survival)
+
+    def kill(self) -> None:
+        """The process dies; the machine lives."""
+        self.journal_disk.kill()
+        self.tier_disk.kill()
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=1))
+
+
+Script = Callable[["Life"], Coroutine[None, None, None]]
+
+
+class Life:
+    """One process of the store, with in-process clients."""
+
+    def __init__(self, world: World, loop: VirtualTimeLoop) -> None:
+        self.world = world
+        self.loop = loop
+        self.clock = VirtualClock(loop)
+        self.ids = SeededIds(world.lives)
+        self.store = Store(world.container_count)
+        self.failure: AnabranchError | None = None
+        self._crash: asyncio.Event = asyncio.Event()
+        self._problem: BaseException | None = None
+
+    async def run(self, script: Script) -> bool:
+        """Open everything, run the script, end. False after a crash."""
+        self.loop.set_exception_handler(self._on_exception)
+        try:
+            await self.world.place_containers()
+            journal = open_journal(
+                self.world.journal_disk,
+                ids=self.ids,
+                schedule=self.loop.call_soon,
+                file_size=self.world.journal_file_size,
+            )
+            storage = LocalChunkStorage(self.world.tier_disk, self.ids, NODE, in_threads=False)
+            storage.open()
+        except Crashed:
+            return False
+        tiers = Tiers(
+            journal,
+            OpenContainerTierTwo(storage, self.ids),
+            Placements(self.world.objects, NODE),
+            self.ids,
+        )
+        work = [self._guard(script(self)), *map(self._guard, self._keepers(tiers))]
+        tasks = [self.loop.create_task(item) for item in work]
+        crashed = self.loop.create_task(self._crash.wait())
+        await asyncio.wait((tasks[0], crashed), return_when=asyncio.FIRST_COMPLETED)
+        if self.world.journal_disk.dead:
+            return False
+        if self._problem is not None:
+            raise self._problem
+        return not self._crash.is_set()
+
+    def _keepers(self, tiers: Tiers) -> list[Coroutine[None, None, None]]:
+        around = Surroundings(
+            self.clock,
+            Cache(self.world.cache_bytes),
+            Throttle(ThrottleLimits()),
+            self._call_later,
+        )
+        limits = FlushLimits(bytes_max=self.world.flush_bytes, age_s_max=5.0)
+        return [
+            ContainerKeeper(
+                container,
+                store=self.store,
+                tiers=tiers,
+                around=around,
+                limits=limits,
+                store_failed=self._store_failed,
+            ).run()
+            for container in range(self.world.container_count)
+        ]
+
+    async def _guard(self, work: Coroutine[None, None, None]) -> None:
+        try:
+            await work
+        except Crashed:
+            self._crash.set()
+        except Exception as error:  # noqa: BLE001  kept and raised by `run`
+            self._problem = self._problem or error
+            self._crash.set()
+
+    def _on_exception(self, _: object, context: dict[str, object]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, Crashed):
+            problem = error if isinstance(error, BaseException) else None
+            self._problem = self._problem or problem or AssertionError(context["message"])
+        self._crash.set()
+
+    def _store_failed(self, error: AnabranchError) -> None:
+        """The journal ended, and with it the process."""
+        self.failure = error
+        self._crash.set()
+
+    def _call_later(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
+        return self.loop.call_later(seconds, callback).cancel
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Run work of a handler, watched."""
+        self.loop.create_task(self._guard(work))
+
+    async def opened(self) -> None:
+        """Every container serves."""
+        async with asyncio.timeout(600):
+            while len(self.store.open_containers()) < self.world.container_count:
+                await self.clock.sleep(0.01)
+
+
+class Client:
+    """One connection to the store of a life, by the real handlers; replies come as futures."""
+
+    def __init__(self, life: Life) -> None:
+        self.life = life
+        self._last_id = 0
+        self._last_session = 0
+        self._waiting: dict[int, asyncio.Future[tuple[Message, bytes]]] = {}
+        self._sessions: dict[int, WriterScript] = {}
+        self._desk = AppendDesk(life.store, self._replied)
+        self._reads = ReadDesk(life.store, self._read_replied, life.spawn)
+        self._control = ControlDesk(life.store, life.spawn)
+
+    def _read_replied(self, message: Message, request_id: int, data: bytes) -> None:
+        self._waiting.pop(request_id).set_result((message, data))
+
+    def _replied(self, message: Message, request_id: int) -> None:
+        if request_id in self._waiting:
+            self._waiting.pop(request_id).set_result((message, b""))
+        elif isinstance(message, Appended | Failed):
+            self._sessions[message.session].replied(message)
+
+    def _new_request(self) -> tuple[int, asyncio.Future[tuple[Message, bytes]]]:
+        self._last_id += 1
+        waiting: asyncio.Future[tuple[Message, bytes]] = self.life.loop.create_future()
+        self._waiting[self._last_id] = waiting
+        return self._last_id, waiting
+
+    async def control(self, request: Message) -> Message:
+        """Perform a control request; raises what the store answers."""
+        request_id, waiting = self._new_request()
+        CONTROL[type(request)](
+            self._control, request, lambda message: self._replied(message, request_id)
+        )
+        return await _answer(waiting)
+
+    async def read(self, request: ReadSegment) -> tuple[SegmentRead, bytes]:
+        """Perform a read; raises what the store answers."""
+        request_id, waiting = self._new_request()
+        self._reads.submit(request_id, request)
+        reply, data = await waiting
+        if isinstance(reply, Failed):
+            raise error_of(reply)
+        assert isinstance(reply, SegmentRead)
+        return reply, data
+
+    def new_session(self) -> int:
+        """A session number of this connection."""
+        self._last_session += 1
+        return self._last_session
+
+    async def setup(self, writer: "WriterScript", session: int) -> AppendSetup:
+        """Open an append session for the writer; raises what the store answers."""
+        request_id, waiting = self._new_request()
+        self._sessions[session] = writer
+        setup = SetupAppend(segment=writer.segment, writer_id=writer.writer_id, session=session)
+        self._desk.setup(request_id, setup)
+        reply = await _answer(waiting)
+        assert isinstance(reply, AppendSetup)
+        return reply
+
+    def append(self, append: Append, block: bytes) -> None:
+        """Send an append; its session's writer hears of it."""
+        self._last_id += 1
+        self._desk.append(self._last_id, append, block)
+
+    async def read_all(self, segment: str) -> tuple[bytes, bool]:
+        """(everything durable in the segment, whether it is sealed)."""
+        content = b""
+        while True:
+            request = ReadSegment(segment=segment, offset=len(content), size_max=READ_SIZE_BYTES)
+            reply, data = await self.read(request)
+            content += data
+            if reply.end_of_segment or (reply.at_tail and not data):
+                return content, reply.end_of_segment
+
+
+async def _answer(waiting: asyncio.Future[tuple[Message, bytes]]) -> Message:
+    reply, _ = await waiting
+    if isinstance(reply, Failed):
+        raise error_of(reply)
+    return reply
+
+
+class WriterScript:
+    """An idempotent writer on one segment: go-back-N by the store's own words.
+
+    It survives lives: what was not acknowledged is sent again, byte for byte the same events,
+    under numbers that the store's `AppendSetup` confirms.
+    """
+
+    def __init__(self, segment: str, writer_id: bytes, history: History, rng: Random) -> None:
+        self.segment = segment
+        self._history = history
+        self.writer_id = writer_id
+        self._rng = rng
+        self.made: list[bytes] = []
+        self.acknowledged = 0
+        self.alive = False
+        self._session = 0
+        self._sent = 0
+
+    def replied(self, message: Appended | Failed) -> None:
+        """Called by the client."""
+        if message.session != self._session:
+            return
+        if isinstance(message, Failed):
+            self.alive = False
+        else:
+            self._acknowledge(message.last_event_number)
+
+    def _acknowledge(self, last: int) -> None:
+        self._history.acknowledge(self.segment, self.writer_id, last)
+        self.acknowledged = max(self.acknowledged, last)
+
+    async def begin(self, client: Client) -> bool:
+        """Set up a session; False if the segment takes no more."""
+        self._session = client.new_session()
+        reply = await client.setup(self, self._session)
+        assert reply.last_event_number >= self.acknowledged, "the store forgot a writer's events"
+        self._acknowledge(reply.last_event_number)
+        self._sent = reply.last_event_number
+        self.alive = not reply.sealed
+        return self.alive
+
+    def send(self, client: Client, count: int) -> None:
+        """Send the next `count` events as one block, resending before making new ones."""
+        first = self._sent + 1
+        while len(self.made) < self._sent + count:
+            size = self._rng.randrange(1, 400)
+            self.made.append(make_event(self.writer_id, len(self.made) + 1, size))
+        events = self.made[self._sent : self._sent + count]
+        block = encode_block(
+            events, writer_id=self.writer_id, first_event_number=first, base_timestamp_ms=0
+        )
+        known = len(self._history.attempted.get((self.segment, self.writer_id), []))
+        if first + count - 1 > known:
+            self._history.attempt(self.segment, self.writer_id, first, events)
+        self._sent += count
+        append = Append(session=self._session, first_event_number=first, count=count)
+        client.append(append, block)
+
+    def resend_from(self, number: int) -> None:
+        """Act like a client that lost an acknowledgement: start again at `number`."""
+        self._sent = number - 1
+
+
+async def create(client: Client, segment: str, stamp: Stamp) -> None:
+    """Create a segment, remembering that it exists once the store said so."""
+    reply = await client.control(CreateSegment(segment=segment, stamp=stamp))
+    assert isinstance(reply, Done)
+    client.life.world.created.add(segment)
+
+
+async def seal(client: Client, segment: str, stamp: Stamp) -> None:
+    """Seal a segment; its length may never change from now on."""
+    reply = await client.control(SealSegment(segment=segment, stamp=stamp))
+    assert isinstance(reply, Sealed)
+    client.life.world.history.sealed_at[segment] = reply.length
+
+
+async def delete(client: Client, segment: str, stamp: Stamp) -> None:
+    """Delete a segment: it may never be seen again."""
+    client.life.world.history.deleting.add(segment)
+    reply = await client.control(DeleteSegment(segment=segment, stamp=stamp))
+    assert isinstance(reply, Done)
+    client.life.world.history.deleted.add(segment)
+
+
+async def flush(client: Client, container: int) -> None:
+    """Move everything acknowledged to tier 2."""
+    reply = await client.control(FlushContainer(container=container))
+    assert isinstance(reply, Done)
+
+
+async def check_everything(life: Life) -> None:
+    """Read every segment to its end and hold it against the history."""
+    await life.opened()
+    client = Client(life)
+    world = life.world
+    history = world.history
+    for segment in sorted(world.created):
+        try:
+            content, sealed = await client.read_all(segment)
+        except SegmentNotFound:
+            assert segment in history.deleting, f"{segment} is lost"
+            history.deleted.add(segment)
+            continue
+        assert segment not in history.deleted, f"{segment} rose from the dead"
+        assert sealed or segment not in history.sealed_at, f"{segment} was unsealed"
+        history.check_segment(segment, content)

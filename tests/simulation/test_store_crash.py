@@ -1,0 +1,197 @@
+"""A whole store, crashed at every disk call of its life: nothing acknowledged is ever lost.
+
+One life creates segments, appends from several writers, flushes, seals, deletes, rolls its
+journal and writes manifests. It is repeated with a crash before, in the middle of, and after
+each of its disk calls; every crash then ends in several ways (process killed; power lost with
+the unsynced lost, kept, or torn), and the machine is started twice more each time.
+"""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from anabranch.common.errors import AnabranchError
+from anabranch.common.wire.messages import Stamp
+from anabranch.segstore.adapters.journal.journal import Journal, JournalView
+from anabranch.segstore.domain.log.formats import FILE_HEADER_SIZE_BYTES
+from anabranch.segstore.domain.storage.manifest import Changes
+from anabranch.segstore.ports import Buffer, FrameSource
+from anabranch.segstore.shell.tier2 import ContainerTierTwo
+from kit.rng import seeded
+from kit.simdisk import (
+    KEEP_CONTENTS,
+    KEEP_NAMES,
+    LOSE_ALL,
+    RandomSurvival,
+    SimDisk,
+    SimFile,
+    Survival,
+    When,
+)
+from kit.store_world import (
+    Client,
+    Life,
+    World,
+    WriterScript,
+    check_everything,
+    create,
+    delete,
+    flush,
+    seal,
+)
+
+SEGMENTS = ("s/a/0.#epoch.0", "s/b/1.#epoch.0", "s/b/2.#epoch.0")
+STATES_MIN = 1000
+Ending = Survival | None
+"""None: the process was killed, the machine lives."""
+
+
+async def busy_life(life: Life) -> None:
+    """Everything that a store does, in a fixed order."""
+    await life.opened()
+    client, rng = Client(life), seeded(7)
+    history = life.world.history
+    for segment in SEGMENTS:
+        await create(client, segment, Stamp(1, 1))
+    writers = [
+        WriterScript(segment, bytes([number]) * 16, history, rng)
+        for number, segment in enumerate((*SEGMENTS, SEGMENTS[0]), 1)
+    ]
+    for round_number in range(3):
+        for writer in writers:
+            if await writer.begin(client):
+                for count in (1, 3, 2):
+                    writer.send(client, count)
+        if round_number == 1:
+            await seal(client, SEGMENTS[1], Stamp(1, 2))
+        for container in range(life.world.container_count):
+            await flush(client, container)
+    await delete(client, SEGMENTS[2], Stamp(1, 3))
+    await check_everything(life)
+
+
+def crashed_world(on_tier_disk: bool, call: int, when: When) -> World:
+    """The world after `busy_life` died at that call of one disk."""
+    world = World()
+    disk = world.tier_disk if on_tier_disk else world.journal_disk
+    disk.crash_at(call, when)
+    assert not world.run(busy_life), "the life did not reach the call that should end it"
+    return world
+
+
+def endings(seed: int) -> list[Ending]:
+    return [None, LOSE_ALL, KEEP_NAMES, KEEP_CONTENTS, RandomSurvival(seeded(seed))]
+
+
+def restart_twice(world: World, ending: Ending) -> None:
+    """End the machine in this way, and start it twice."""
+    for _ in range(2):
+        if ending is None:
+            world.kill()
+        else:
+            world.power_loss(ending)
+        assert world.run(check_everything)
+
+
+def disk_calls() -> tuple[int, int]:
+    """How many calls of (journal disk, tier-2 disk) a whole life makes."""
+    world = World()
+    assert world.run(busy_life)
+    return world.journal_disk.calls, world.tier_disk.calls
+
+
+def test_a_life_rolls_the_journal_writes_manifests_and_removes_files() -> None:
+    world = World()
+    assert world.run(busy_life)
+
+    def count(disk: SimDisk, verb: str, part: str) -> int:
+        return sum(call.verb == verb and part in call.path for call in disk.trace)
+
+    assert count(world.journal_disk, "write_synced", "") > 10
+    assert count(world.journal_disk, "rename", "journal-") >= 2, "files of the journal"
+    assert count(world.journal_disk, "unlink", "journal-") >= 1
+    assert count(world.tier_disk, "link", "/m/") >= 4
+
+
+def crash_everywhere(share: int, shares: int) -> int:
+    """Crash at one in `shares` of all calls, in every way. Returns how many states were opened."""
+    states = 0
+    for on_tier_disk, calls in enumerate(disk_calls()):
+        for call in range(1 + share, calls + 1, shares):
+            for when in ("before", "during", "after"):
+                world = crashed_world(bool(on_tier_disk), call, when)
+                for ending in endings(call):
+                    restart_twice(world.fork(), ending)
+                    states += 2
+    return states
+
+
+@pytest.mark.parametrize("share", range(4))
+def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(share: int) -> None:
+    assert crash_everywhere(share, 4) >= STATES_MIN / 4
+
+
+def ack_before_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames are written but not synced."""
+    write_synced = SimFile.write_synced
+
+    def careless(self: SimFile, buffers: Sequence[Buffer], offset: int) -> None:
+        is_frame = offset >= FILE_HEADER_SIZE_BYTES
+        (SimFile.write if is_frame else write_synced)(self, buffers, offset)
+
+    monkeypatch.setattr(SimFile, "write_synced", careless)
+
+
+def no_directory_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of chunks and manifests are not synced."""
+    sync_directory = SimDisk.sync_directory
+
+    def careless(self: SimDisk, path: str = "") -> None:
+        if not path.startswith("c"):
+            sync_directory(self, path)
+
+    monkeypatch.setattr(SimDisk, "sync_directory", careless)
+
+
+def log_released_before_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal's files go when the chunks are durable, before the manifest is."""
+    commit = ContainerTierTwo._commit
+    open_log = Journal.open_log
+    views: dict[int, JournalView] = {}
+
+    def remember(
+        self: Journal, container: int, log_id: str, container_epoch: int, source: FrameSource
+    ) -> JournalView:
+        views[container] = open_log(self, container, log_id, container_epoch, source)
+        return views[container]
+
+    async def too_late(self: ContainerTierTwo, changes: Changes, applied_sequence: int) -> None:
+        views[self._last.container].release(applied_sequence)
+        await commit(self, changes, applied_sequence)
+
+    monkeypatch.setattr(Journal, "open_log", remember)
+    monkeypatch.setattr(ContainerTierTwo, "_commit", too_late)
+
+
+def chunks_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects of tier 2 get their names before their contents are durable."""
+    sync = SimFile.sync
+
+    def careless(self: SimFile) -> None:
+        is_object = self._path.startswith("tmp/") and self._disk.exists("format")
+        if not is_object:
+            sync(self)
+
+    monkeypatch.setattr(SimFile, "sync", careless)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [ack_before_sync, no_directory_sync, log_released_before_the_manifest, chunks_not_synced],
+)
+def test_a_planted_bug_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, AnabranchError, TimeoutError)):
+        crash_everywhere(0, 1)

@@ -1,0 +1,88 @@
+"""What people and programs see of results and errors."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from anabranch.cli import session
+from anabranch.cli.__main__ import run
+from anabranch.cli.output import Output, print_error
+from anabranch.cli.read_command import record_of
+from anabranch.client import Event, Position
+from anabranch.common.errors import StreamNotFound
+
+ERROR = StreamNotFound("the stream\ndoes not exist", stream="a/b")
+
+
+def test_an_error_is_one_line_with_its_remedy() -> None:
+    out = io.StringIO()
+    print_error(ERROR, False, out)
+    assert out.getvalue() == (
+        "error: the stream does not exist (stream=a/b) / try: check the name\n"
+    )
+
+
+def test_an_error_for_programs_is_its_body() -> None:
+    out = io.StringIO()
+    print_error(ERROR, True, out)
+    assert json.loads(out.getvalue()) == {"error": ERROR.to_body()}
+
+
+def test_results_are_text_for_people_and_objects_for_programs() -> None:
+    for as_json, expected in ((False, "x\ny\n"), (True, '{"scope": "x"}\n{"scope": "y"}\n')):
+        out = io.StringIO()
+        Output(as_json, out).names("scope", ["x", "y"])
+        assert out.getvalue() == expected
+
+
+def test_details_are_a_table_for_people() -> None:
+    out = io.StringIO()
+    Output(False, out).details("stream a/b", {"segment_count": 4})
+    assert "segment count" in out.getvalue()
+
+
+def test_a_payload_that_is_not_text_is_printed_as_base64() -> None:
+    binary = Event(b"\xff", None, 5, "s", Position(7, 1))
+    assert record_of(binary) == {
+        "payload_base64": "/w==", "key": None, "timestamp_ms": 5, "segment": "s",
+        "offset": 7, "index": 1,
+    }  # fmt: skip
+    assert record_of(binary._replace(payload=b"text"))["payload"] == "text"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_without_a_cluster_the_way_to_start_one_is_shown(
+    as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["scope", "list", "--data-dir", str(tmp_path)]
+    assert run(arguments + ["--json"] * as_json) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "anabranch up" in shown.err
+    assert shown.err.count("\n") == 1
+    if as_json:
+        assert json.loads(shown.err)["error"]["code"] == "unavailable"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["scop"], ["read"], ["read", "a/b", "--from", "middle"], ["scope", "create"]]
+)
+def test_a_wrong_command_line_ends_with_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+    assert run([*arguments, "--json"]) == 2
+    assert json.loads(capsys.readouterr().err)["error"]["code"] == "usage"
+
+
+def test_an_address_where_nobody_listens_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "CONNECT_TIMEOUT_S", 0.05)
+    assert run(["scope", "list", "--nats", "nats://127.0.0.1:9", "--json"]) == 1
+    error = json.loads(capsys.readouterr().err)["error"]
+    assert error["fields"]["url"] == "nats://127.0.0.1:9"
+    assert "anabranch up" in error["remedy"]
