@@ -72,7 +72,7 @@ def test_a_failing_tier_two_keeps_the_log_and_the_next_flush_moves_everything(
     assert driver.frames.payloads == {}
     driver.crash()
     assert driver.read_all() == first + second
-    assert driver.container.applied.state.flat_writers() != {}
+    assert driver.container.applied.state.writers != {}
 
 
 def test_what_a_failed_flush_held_is_part_of_the_next_one(
@@ -95,7 +95,7 @@ def test_what_a_failed_flush_held_is_part_of_the_next_one(
     # then tier 2 has them all
     state = driver.container.applied.state
     assert driver.read_all() == block
-    assert list(state.flat_writers().values()) == [1]
+    assert [list(writers.values()) for writers in state.writers.values()] == [[1]]
     assert [type(state.known(name)).__name__ for name in (gone, other)] == [
         "Tombstone",
         "SegmentState",

@@ -66,13 +66,21 @@ def perform(driver: TieredDriver, action: tuple[str, str, int | bytes]) -> None:
             getattr(driver, verb)(name, Stamp(1, detail))
 
 
+def flat_writers(state: SegmentMap) -> dict[WriterKey, int]:
+    return {
+        (number, writer_id): last
+        for number, writers in state.writers.items()
+        for writer_id, last in writers.items()
+    }
+
+
 def snapshot(
     driver: TieredDriver,
 ) -> tuple[dict[str, object], dict[WriterKey, int], dict[str, bytes]]:
     state: SegmentMap = driver.container.applied.state
     living = [name for name, known in state.segments.items() if isinstance(known, SegmentState)]
     content = {name: driver.read_all(name, size=1000) for name in living}
-    return dict(state.segments), dict(state.flat_writers()), content
+    return dict(state.segments), flat_writers(state), content
 
 
 @settings(max_examples=60, deadline=None)
