@@ -2,6 +2,7 @@
 
 import pytest
 
+from anabranch.segstore.shell.container import Container
 from kit.container_crash import CrashingContainer
 from kit.history import HistoryViolation
 from kit.planted_container import HastyContainer
@@ -20,5 +21,9 @@ def test_what_writers_were_told_is_true_after_every_power_loss(seed: int) -> Non
 
 def test_the_planted_hasty_container_loses_what_it_acknowledged() -> None:
     with pytest.raises(HistoryViolation, match="was promised"):
-        for seed in range(30):
-            CrashingContainer(seed, HastyContainer).run(ROUNDS, STEPS)
+        run_until_violated(HastyContainer)
+
+
+def run_until_violated(container_type: type[Container]) -> None:
+    for seed in range(30):
+        CrashingContainer(seed, container_type).run(ROUNDS, STEPS)

@@ -31,6 +31,7 @@ from anabranch.common.wire.messages import (
 from anabranch.common.wire.packet import PACKET_SIZE_BYTES_MAX
 from anabranch.segstore.server.nats_door import handle_packet
 from anabranch.segstore.server.tcp import TcpLimits
+from anabranch.segstore.shell.throttle import ThrottleLimits
 from kit.live_store import LiveStore, World, live_store
 from kit.wire_client import WRITER, WireClient
 
@@ -130,7 +131,7 @@ async def test_bytes_survive_a_new_store_in_the_journal_and_in_tier_two(world: W
 async def test_a_read_at_the_tail_waits_for_the_next_append(client: WireClient) -> None:
     await client.create(SEGMENT)
     await client.setup(SEGMENT)
-    client.send(ReadSegment(segment=SEGMENT, offset=0, size_max=1000, wait_ms=4000))
+    client.send(ReadSegment(segment=SEGMENT, offset=0, size_max=1000, wait_ms=30_000))
     block = client.append(1, [b"news"])
     replies = [await client.receive(), await client.receive()]
     assert sorted(type(message).__name__ for message, _ in replies) == ["Appended", "SegmentRead"]
@@ -145,13 +146,13 @@ async def test_a_read_at_the_tail_ends_empty_when_its_time_is_up(client: WireCli
 
 async def test_sealing_and_deleting_wake_who_waits_at_the_tail(client: WireClient) -> None:
     await client.create(SEGMENT)
-    client.send(ReadSegment(segment=SEGMENT, offset=0, size_max=1000, wait_ms=4000))
+    client.send(ReadSegment(segment=SEGMENT, offset=0, size_max=1000, wait_ms=30_000))
     client.send(SealSegment(segment=SEGMENT, stamp=Stamp(1, 2)))
     replies = [(await client.receive())[0], (await client.receive())[0]]
     assert SegmentRead(offset=0, end_of_segment=True) in replies
     other = SEGMENT.replace("/0.", "/1.")
     await client.create(other)
-    client.send(ReadSegment(segment=other, offset=0, size_max=1000, wait_ms=4000))
+    client.send(ReadSegment(segment=other, offset=0, size_max=1000, wait_ms=30_000))
     client.send(DeleteSegment(segment=other, stamp=Stamp(1, 2)))
     replies = [(await client.receive())[0], (await client.receive())[0]]
     assert "segment-not-found" in [getattr(reply, "code", "") for reply in replies]
@@ -311,3 +312,35 @@ async def test_a_client_that_does_not_read_holds_up_nobody_else(
         assert len(data) > 1 << 20
         received += 1
     await lazy.close()
+
+
+async def test_a_store_over_its_limit_stops_reading_and_goes_on_when_it_has_drained(
+    world: World,
+) -> None:
+    limits = ThrottleLimits(pending_soft=2000, pending_hard=1 << 20)
+    async with live_store(world, throttle_limits=limits) as live:
+        client = await connect(live)
+        await client.create(SEGMENT)
+        await client.setup(SEGMENT)
+        for number in range(1, 201):
+            client.append(number, [b"x" * 1000])
+        last = 0
+        while last < 200:
+            reply, _ = await client.receive()
+            assert isinstance(reply, Appended)
+            last = reply.last_event_number
+        assert live.throttle.pending == 0
+        await client.close()
+
+
+async def test_a_store_whose_tier_two_is_far_behind_refuses_by_name(world: World) -> None:
+    limits = ThrottleLimits(untiered=4000)
+    async with live_store(world, throttle_limits=limits) as live:
+        live.throttle.tier_two_failing(0, failing=True)
+        client = await connect(live)
+        await client.create(SEGMENT)
+        await client.setup(SEGMENT)
+        client.append(1, [b"x" * 5000])
+        assert code_of((await client.receive())[0]) == "overloaded"
+        assert await client.read_all(SEGMENT) == b""
+        await client.close()

@@ -188,3 +188,11 @@ def test_what_is_no_segments_name_is_refused(name: str) -> None:
 def test_a_writer_id_has_sixteen_bytes() -> None:
     with pytest.raises(AnabranchError, match="16 bytes"):
         decide_setup(KNOWN["open@2"], NAME, b"short")
+
+
+@pytest.mark.parametrize("stamp", [Stamp(-1, 0), Stamp(0, -1), Stamp(2**63, 1), Stamp(1, 2**64)])
+def test_a_stamp_that_the_log_cannot_hold_is_refused(stamp: Stamp) -> None:
+    for decide in (decide_create, decide_seal, decide_delete):
+        with pytest.raises(AnabranchError) as refused:
+            decide(None, NAME, stamp, 0)
+        assert refused.value.code == "invalid-request"

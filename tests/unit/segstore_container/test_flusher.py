@@ -72,7 +72,34 @@ def test_a_failing_tier_two_keeps_the_log_and_the_next_flush_moves_everything(
     assert driver.frames.payloads == {}
     driver.crash()
     assert driver.read_all() == first + second
-    assert driver.container.applied.state.flat_writers() != {}
+    assert driver.container.applied.state.writers != {}
+
+
+def test_what_a_failed_flush_held_is_part_of_the_next_one(
+    driver: TieredDriver, storage: FailingStorage
+) -> None:
+    # given a segment, its writer and a tombstone that a failed flush held
+    block = write(driver, 1)
+    gone, other = SEGMENT.replace("/0.", "/1."), SEGMENT.replace("/0.", "/2.")
+    driver.delete(gone)
+    driver.commit()
+    storage.broken = True
+    with pytest.raises(DiskFailed):
+        driver.flush()
+    storage.broken = False
+    # when only another segment changes before the next flush
+    driver.create(other)
+    driver.commit()
+    driver.flush()
+    driver.crash()
+    # then tier 2 has them all
+    state = driver.container.applied.state
+    assert driver.read_all() == block
+    assert [list(writers.values()) for writers in state.writers.values()] == [[1]]
+    assert [type(state.known(name)).__name__ for name in (gone, other)] == [
+        "Tombstone",
+        "SegmentState",
+    ]
 
 
 def test_a_newer_owner_of_tier_two_ends_the_flush_before_the_log_is_released(

@@ -1,6 +1,7 @@
 """Opening, restarting, going offline, and what the placement says of it."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -22,6 +23,7 @@ from anabranch.common.errors import (
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.cluster import Placement, PlacementState
+from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.segstore.shell.lifecycle import (
     RESTARTS_MAX,
     SERVED_WELL_S,
@@ -127,6 +129,26 @@ async def test_what_ends_the_journal_ends_the_store(world: World) -> None:
         assert [error.code for error in live.failures] == ["disk-failed"]
 
 
+class BrokenListing(MemoryChunkStorage):
+    """The operating system refuses the first listing of tier 2."""
+
+    broken = True
+
+    async def list(self, prefix: str) -> Sequence[str]:
+        if self.broken:
+            self.broken = False
+            raise PermissionError("not yours")
+        return await super().list(prefix)
+
+
+async def test_what_the_operating_system_refuses_is_a_counted_failure_with_a_name() -> None:
+    world = World(storage=BrokenListing())
+    await world.assign(0)
+    async with live_store(world):
+        found = await placement_of(world)
+    assert (found.state, found.container_epoch, found.restarts) == (PlacementState.OPEN, 2, 1)
+
+
 class RacingStore(InMemoryObjectStore):
     """Another writer changes the placement before each of the first updates."""
 
@@ -137,6 +159,28 @@ class RacingStore(InMemoryObjectStore):
             self.races -= 1
             raise RevisionConflict("changed")
         return await super().update(key, value, revision)
+
+
+class UnreachableStore(InMemoryObjectStore):
+    """Every second update finds nobody; more often than a container may fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.updates = 0
+
+    async def update(self, key: str, value: bytes, revision: int) -> int:
+        self.updates += 1
+        if self.updates % 2 == 0 and self.updates <= 4:
+            raise Unavailable("nobody answers")
+        return await super().update(key, value, revision)
+
+
+async def test_placements_that_cannot_be_reached_are_no_failure_of_the_container() -> None:
+    world = World(placements=UnreachableStore())
+    await world.assign(0)
+    async with live_store(world):
+        found = await placement_of(world)
+    assert (found.state, found.container_epoch, found.restarts) == (PlacementState.OPEN, 3, 0)
 
 
 async def test_an_epoch_is_taken_once_however_often_the_placement_changes() -> None:

@@ -11,7 +11,14 @@ from anabranch.common.errors import AnabranchError
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.invariants import check_state, check_step
-from anabranch.segstore.domain.container.state import SegmentState, WriterKey
+from anabranch.segstore.domain.container.state import (
+    Catalog,
+    ChunkRef,
+    SegmentState,
+    TieredExtent,
+    WriterKey,
+)
+from kit.container_driver import ContainerDriver
 from kit.tiered_driver import TieredDriver
 
 SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(3)]
@@ -59,13 +66,21 @@ def perform(driver: TieredDriver, action: tuple[str, str, int | bytes]) -> None:
             getattr(driver, verb)(name, Stamp(1, detail))
 
 
+def flat_writers(state: SegmentMap) -> dict[WriterKey, int]:
+    return {
+        (number, writer_id): last
+        for number, writers in state.writers.items()
+        for writer_id, last in writers.items()
+    }
+
+
 def snapshot(
     driver: TieredDriver,
 ) -> tuple[dict[str, object], dict[WriterKey, int], dict[str, bytes]]:
     state: SegmentMap = driver.container.applied.state
     living = [name for name, known in state.segments.items() if isinstance(known, SegmentState)]
     content = {name: driver.read_all(name, size=1000) for name in living}
-    return dict(state.segments), dict(state.flat_writers()), content
+    return dict(state.segments), flat_writers(state), content
 
 
 @settings(max_examples=60, deadline=None)
@@ -137,3 +152,23 @@ def test_a_frame_that_does_not_follow_is_corruption_and_nothing_is_served() -> N
         with pytest.raises(AnabranchError) as refused:
             driver.crash()
         assert refused.value.code == "corrupt-journal"
+
+
+def test_what_the_catalog_holds_of_a_frame_is_not_applied_twice() -> None:
+    # given one frame with a segment's creation and two appends
+    driver = ContainerDriver()
+    driver.create(SEGMENTS[0])
+    session = driver.setup(SEGMENTS[0])
+    first = driver.append(session, 1, [b"in the catalog"])
+    second = driver.append(session, 2, [b"in the log only"])
+    driver.commit()
+    # when the catalog ends in its middle
+    state = SegmentState(SEGMENTS[0], 1, Stamp(1, 1), length=len(first), event_count=1)
+    extent = TieredExtent(0, ChunkRef("c0/a-chunk", 0, len(first), 0))
+    catalog = Catalog(2, {SEGMENTS[0]: state}, {}, {(1, session.writer_id): 1}, {1: (extent,)})
+    driver.crash(catalog)
+    # then only the rest is replayed
+    assert driver.content(SEGMENTS[0]) == second
+    found = driver.container.applied.state.known(SEGMENTS[0])
+    assert isinstance(found, SegmentState)
+    assert (found.length, found.event_count) == (len(first + second), 2)

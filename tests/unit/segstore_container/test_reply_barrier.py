@@ -2,7 +2,7 @@
 
 import pytest
 
-from anabranch.common.errors import DiskFailed
+from anabranch.common.errors import Deposed, DiskFailed
 from anabranch.common.wire.messages import (
     Appended,
     AppendSetup,
@@ -13,6 +13,7 @@ from anabranch.common.wire.messages import (
     SegmentInfo,
     Stamp,
 )
+from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.container import Container
 from kit.container_driver import SEGMENT, ContainerDriver
 from kit.planted_container import HastyContainer
@@ -97,6 +98,19 @@ def test_acknowledgements_are_cumulative_per_session_and_commit() -> None:
     assert replies[1].length == length
 
 
+def test_a_frame_releases_only_the_answers_that_it_makes_true() -> None:
+    driver = ContainerDriver()
+    driver.create()
+    driver.create(SEGMENT.replace("/0.", "/1."))
+    first, second = driver.container.take_frame(1), driver.container.take_frame(1)
+    assert first is not None
+    assert second is not None
+    driver.container.frame_durable(first, LogAddress(0, 1, first.size))
+    assert driver.take_replies() == [Done()]
+    driver.container.frame_durable(second, LogAddress(0, 2, second.size))
+    assert driver.take_replies() == [Done()]
+
+
 def test_a_refusal_comes_after_the_acknowledgements_of_earlier_appends() -> None:
     driver = ContainerDriver()
     driver.create()
@@ -128,6 +142,31 @@ def test_when_the_log_fails_nobody_is_acknowledged_and_everybody_is_told() -> No
     assert driver.container.applied.state.known(SEGMENT) is None
     with pytest.raises(Exception, match="does not serve"):
         driver.create()
+
+
+def test_a_container_that_ended_acknowledges_nothing_that_becomes_durable_later() -> None:
+    # given an append that the log has taken and one that waits
+    driver = ContainerDriver()
+    driver.create()
+    session = driver.setup()
+    driver.append(session, 1, [b"durable"])
+    driver.commit()
+    driver.append(session, 2, [b"taken"])
+    contents = driver.container.take_frame(1 << 20)
+    assert contents is not None
+    driver.append(session, 3, [b"waits"])
+    driver.take_replies()
+    # when the container ends for a reason of its own
+    driver.container.fail(Deposed("a newer owner"))
+    told = driver.take_replies()
+    driver.container.frame_durable(contents, LogAddress(0, 9, contents.size))
+    driver.commit()
+    # then both were refused once, nothing follows, and all counts are given back
+    assert [r.code for r in told if isinstance(r, Failed)] == ["unavailable"] * 2
+    assert driver.take_replies() == []
+    assert not session.alive
+    assert (driver.throttle.pending, driver.throttle.untiered, driver.cache.used) == (0, 0, 0)
+    assert driver.container.take_frame(1 << 20) is None
 
 
 def test_pending_bytes_are_given_back_when_they_are_durable() -> None:

@@ -71,6 +71,13 @@ def after_failure(error: AnabranchError, restarts: int, served_s: float) -> Rest
     return Restart(failures, back_off_s(failures))
 
 
+def named_error(error: AnabranchError | OSError) -> AnabranchError:
+    """What the operating system refused, as an error that has a code and a remedy."""
+    if isinstance(error, AnabranchError):
+        return error
+    return DiskFailed("reading stored bytes failed", cause=str(error))
+
+
 @dataclass(frozen=True, slots=True)
 class Tiers:
     """Where a container's state of record is."""
@@ -86,7 +93,7 @@ async def open_container(
 ) -> OpenContainer:
     """Steps 2 to 4, under the epoch of `placement`; the container does not serve yet.
 
-    Raises LogNotHere, TierTwoNotHere, Deposed, Corrupt errors, DiskFailed, Unavailable.
+    Raises LogNotHere, TierTwoNotHere, Deposed, Corrupt errors, DiskFailed, Unavailable, OSError.
     """
     container = placement.container
     log_id = placement.log_id or tiers.log.logs().get(container) or tiers.ids.new_id()
@@ -108,13 +115,9 @@ async def open_container(
             opened.replay(frame)
             await around.clock.sleep(0)
         opened.serve(log)
-    except AnabranchError as error:
-        opened.fail(error)
+    except (AnabranchError, OSError) as error:
+        opened.fail(named_error(error))
         raise
-    except OSError as error:
-        failure = DiskFailed("reading the log failed", cause=str(error))
-        opened.fail(failure)
-        raise failure from error
     flusher = Flusher(
         opened,
         tier_two,
@@ -161,7 +164,8 @@ class ContainerKeeper:
             except WrongHost:
                 self._store.unassign(self._container)
                 return
-            except AnabranchError as error:
+            except (AnabranchError, OSError) as caught:
+                error = named_error(caught)
                 if self._taken is None:
                     unreachable += 1
                     self._log_failure("the placement cannot be taken, trying again", error)
@@ -187,7 +191,7 @@ class ContainerKeeper:
 
         container.on_ended = ended
         try:
-            await self._tiers.placements.report_open(taken, container.log.log_id)
+            await self._report_open(taken, container.log.log_id)
             self._store.opened(opened)
             _log.info(
                 "container open", container=self._container, container_epoch=taken.container_epoch
@@ -196,12 +200,16 @@ class ContainerKeeper:
         except AnabranchError as error:
             container.fail(error)
             raise
-        except OSError as error:
-            failure = DiskFailed("reading stored bytes failed", cause=str(error))
-            container.fail(failure)
-            raise failure from error
         finally:
             container.fail(Unavailable("the container is closing", container=self._container))
+
+    async def _report_open(self, taken: Placement, log_id: str) -> None:
+        """Placements that cannot be reached are no failure of the container: not counted."""
+        try:
+            await self._tiers.placements.report_open(taken, log_id)
+        except (Unavailable, OutcomeUnknown):
+            self._taken = None
+            raise
 
     async def _after(self, error: AnabranchError, served_s: float) -> float | None:
         """Decide, report, and return the pause before the next try (None: no next try)."""

@@ -233,13 +233,11 @@ class ReadIndex:
             piece = self._frame[operation.number] = index.new_piece(address)
         index.add(piece, operation, event_count, frame_offset)
 
-    def end_frame(self) -> tuple[int, ...]:
-        """All operations of a frame are indexed. Returns the segments that grew."""
-        grown = tuple(self._frame)
+    def end_frame(self) -> None:
+        """All operations of a frame are indexed: the cache may take their bytes over."""
         for piece in self._frame.values():
             self._cache.admit(piece)
         self._frame.clear()
-        return grown
 
     def remove(self, number: int, *, keep_for_flush: bool) -> int:
         """A segment is gone. Returns how many of its bytes were not tiered yet.

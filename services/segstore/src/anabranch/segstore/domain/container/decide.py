@@ -54,6 +54,7 @@ from anabranch.segstore.domain.container.state import SegmentState, Tombstone
 
 SEGMENT_NAME_SIZE_BYTES_MAX = 1024
 LENGTH_BYTES_MAX = 2**62
+STAMP_MAX = 2**63
 
 Known = SegmentState | Tombstone | None
 """What a container knows under a segment's name."""
@@ -76,8 +77,9 @@ DUPLICATE = Duplicate()
 def decide_create(
     known: Known, segment: str, stamp: Stamp, now_ms: int
 ) -> CreateOperation | NoChange:
-    """Raises InvalidName, StaleRequest, SegmentExists (alive, and created at a lower stamp)."""
+    """Raises InvalidName, InvalidRequest, StaleRequest, SegmentExists (made at a lower stamp)."""
     check_segment_name(segment)
+    check_stamp(stamp)
     if isinstance(known, Tombstone) and stamp <= known.stamp:
         raise _stale(segment, stamp, known.stamp)
     if isinstance(known, SegmentState):
@@ -90,7 +92,8 @@ def decide_create(
 
 
 def decide_seal(known: Known, segment: str, stamp: Stamp, now_ms: int) -> SealOperation | NoChange:
-    """Raises StaleRequest, SegmentNotFound."""
+    """Raises InvalidRequest, StaleRequest, SegmentNotFound."""
+    check_stamp(stamp)
     if known is not None and stamp < known.stamp:
         raise _stale(segment, stamp, known.stamp)
     if not isinstance(known, SegmentState):
@@ -105,9 +108,10 @@ def decide_delete(
 ) -> DeleteOperation | NoChange:
     """An unknown segment is deleted too: the tombstone keeps it from being made later.
 
-    Raises InvalidName, StaleRequest.
+    Raises InvalidName, InvalidRequest, StaleRequest.
     """
     check_segment_name(segment)
+    check_stamp(stamp)
     if known is not None and stamp < known.stamp:
         raise _stale(segment, stamp, known.stamp)
     if isinstance(known, Tombstone) and stamp == known.stamp:
@@ -235,6 +239,16 @@ def check_segment_name(segment: str) -> None:
     if len(segment.encode()) > SEGMENT_NAME_SIZE_BYTES_MAX:
         raise InvalidName("the segment's name is too long", limit=SEGMENT_NAME_SIZE_BYTES_MAX)
     parse_segment_name(segment)
+
+
+def check_stamp(stamp: Stamp) -> None:
+    """Raises InvalidRequest for numbers that the log cannot hold."""
+    if not (0 <= stamp.incarnation < STAMP_MAX and 0 <= stamp.revision < STAMP_MAX):
+        raise InvalidRequest(
+            "a stamp's numbers are out of range",
+            incarnation=stamp.incarnation,
+            revision=stamp.revision,
+        )
 
 
 def not_found(segment: str) -> SegmentNotFound:

@@ -5,7 +5,6 @@ it over a whole container; the pending and the applied state of a container, a r
 tests all move by this one function.
 """
 
-from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from anabranch.common.errors import CorruptJournal
@@ -21,7 +20,6 @@ from anabranch.segstore.domain.container.state import (
     Catalog,
     SegmentState,
     Tombstone,
-    WriterKey,
 )
 
 
@@ -115,8 +113,8 @@ class SegmentMap:
         self.segments[name] = after
         self.sequence = sequence
         if isinstance(operation, AppendOperation):
-            last = operation.first_event_number + operation.count - 1
-            self.writers.setdefault(operation.number, {})[operation.writer_id] = last
+            writers = self.writers.setdefault(operation.number, {})
+            writers[operation.writer_id] = operation.last_event_number
         elif isinstance(operation, CreateOperation):
             self.names[sequence] = name
         elif isinstance(operation, DeleteOperation) and isinstance(before, SegmentState):
@@ -137,15 +135,6 @@ class SegmentMap:
         twin.names = dict(self.names)
         twin.writers = {number: dict(writers) for number, writers in self.writers.items()}
         return twin
-
-    def flat_writers(self) -> Mapping[WriterKey, int]:
-        """(segment number, writer id) → last event number."""
-        return dict(self._writer_items())
-
-    def _writer_items(self) -> Iterator[tuple[WriterKey, int]]:
-        for number, writers in self.writers.items():
-            for writer_id, last in writers.items():
-                yield (number, writer_id), last
 
 
 def map_of_catalog(catalog: Catalog) -> SegmentMap:
