@@ -263,3 +263,8 @@ class CrashingContainer:
             tiered: Found = self._wait(reading)
             return tiered
         return found
+
+
+def random_container(seed: int) -> None:
+    """A short life of this seed. Raises when a promise is broken."""
+    CrashingContainer(seed).run(rounds=4, steps=40)

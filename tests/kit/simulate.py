@@ -12,12 +12,17 @@ from collections.abc import Callable, Mapping
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock, SystemClock
+from kit.container_crash import random_container
 from kit.journal_scenario import random_journal
 from kit.store_scenario import random_store
 
 Scenario = Callable[[int], None]
 
-SCENARIOS: Mapping[str, Scenario] = {"journal": random_journal, "store": random_store}
+SCENARIOS: Mapping[str, Scenario] = {
+    "journal": random_journal,
+    "container": random_container,
+    "store": random_store,
+}
 """A scenario takes a seed and raises when a promise is broken. An error that is neither an
 AssertionError nor one of the project's is a fault of the simulation and ends the run."""
 

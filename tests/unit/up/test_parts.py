@@ -9,14 +9,14 @@ import pytest
 from rich.console import Console
 
 from anabranch.cli.up.binaries import Candidate, choose, parse_version
-from anabranch.cli.up.child import bound_log, describe_exit, last_line
+from anabranch.cli.up.child import bound_log, describe_exit, error_told_in, last_line
 from anabranch.cli.up.directory import claim
 from anabranch.cli.up.parts import ClusterPlan, cluster_parts
 from anabranch.cli.up.plan import PartState, Phase
 from anabranch.cli.up.ports import LOOPBACK, PORT_MIN, choose_port
 from anabranch.cli.up.probe import read_health_reply
 from anabranch.cli.up.progress import Progress
-from anabranch.common.errors import BinaryNotFound, PortInUse
+from anabranch.common.errors import BinaryNotFound, FormatTooNew, PortInUse
 
 
 class Spread:
@@ -151,3 +151,17 @@ def test_json_progress_says_each_change_once_and_readiness_once() -> None:
         "endpoints": {"nats": "nats://x"},
         "endpoints_file": "endpoints.json",
     }
+
+
+def test_the_last_words_of_a_service_are_its_error() -> None:
+    told = error_told_in(
+        '{"code": "format-too-new", "message": "too new", "remedy": "upgrade",'
+        ' "fields": {"found": 2}, "event": "service failed"}'
+    )
+    assert isinstance(told, FormatTooNew)
+    assert (told.message, told.remedy, told.fields) == ("too new", "upgrade", {"found": 2})
+
+
+@pytest.mark.parametrize("line", ["", "no json", "[1]", '{"event": "ready"}', '{"code": "?"}'])
+def test_any_other_line_is_no_error(line: str) -> None:
+    assert error_told_in(line) is None

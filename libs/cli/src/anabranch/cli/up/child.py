@@ -10,13 +10,14 @@ copied aside and emptied, so a log takes at most twice the limit.
 import asyncio
 import contextlib
 import ctypes
+import json
 import os
 import shutil
 import signal
 from pathlib import Path
 
 from anabranch.cli.up.parts import HealthProbe, PartSpec
-from anabranch.common.errors import BinaryNotFound
+from anabranch.common.errors import ERRORS_BY_CODE, AnabranchError, BinaryNotFound, from_body
 from anabranch.common.runtime.health import PORT_FILE_VARIABLE
 
 LOG_SIZE_MAX = 8 * 1024 * 1024
@@ -117,3 +118,14 @@ def last_line(path: Path) -> str:
         log.seek(max(0, path.stat().st_size - LAST_LINE_SIZE_MAX))
         lines = log.read().decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else ""
+
+
+def error_told_in(line: str) -> AnabranchError | None:
+    """The named error with which a service says that it ends; None if the line is no such."""
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(told, dict) or told.get("code") not in ERRORS_BY_CODE:
+        return None
+    return from_body(told)

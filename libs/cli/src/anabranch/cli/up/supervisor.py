@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import assert_never
 
 from anabranch.cli.up import plan
-from anabranch.cli.up.child import Child, bound_log, last_line, spawn
+from anabranch.cli.up.child import Child, bound_log, error_told_in, last_line, spawn
 from anabranch.cli.up.parts import PartSpec
 from anabranch.cli.up.probe import ask
 from anabranch.common.errors import AnabranchError, Unavailable
@@ -140,15 +140,21 @@ class Supervisor:
             case _:
                 assert_never(action)
 
-    def _why_given_up(self, part: str) -> Unavailable:
+    def _why_given_up(self, part: str) -> AnabranchError:
+        """The part's own last words if they name an error, else what is known from outside."""
         spec, state = self._specs[part], self._states[part]
+        last = last_line(spec.log_file)
+        told = error_told_in(last)
+        if told is not None:
+            told.fields = {**told.fields, "part": part, "log": str(spec.log_file)}
+            return told
         return Unavailable(
             "part of the cluster does not stay up",
             remedy=f"read {spec.log_file}, correct the cause and start again",
             part=part,
             tries=state.failures,
             reason=state.reason,
-            last_log_line=last_line(spec.log_file),
+            last_log_line=last,
         )
 
     async def _leave_nothing(self) -> None:
