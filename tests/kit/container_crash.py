@@ -6,7 +6,6 @@ seed.
 """
 
 import asyncio
-import random  # noqa: TID251 - seeded, and the only source of choice here
 from collections.abc import Coroutine
 from typing import Any
 
@@ -40,7 +39,8 @@ from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.container_driver import ManualTime
 from kit.history import History, HistoryViolation, make_event
 from kit.log_driver import Callbacks
-from kit.simdisk import Crashed, RandomSurvival, SeededRng, SimDisk
+from kit.rng import seeded
+from kit.simdisk import Crashed, RandomSurvival, SimDisk
 
 SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(3)]
 WRITERS = [bytes([number + 1]) * 16 for number in range(2)]
@@ -52,7 +52,7 @@ class CrashingContainer:
     """One container's life over several crashes."""
 
     def __init__(self, seed: int, container_type: type[Container] = Container) -> None:
-        self._random = random.Random(seed)
+        self._random = seeded(seed)
         self._ids = SeededIds(seed)
         self._container_type = container_type
         self.log_disk, self.tier_disk = SimDisk(), SimDisk()
@@ -103,7 +103,7 @@ class CrashingContainer:
             if self._random.random() < 0.3:
                 disk.kill()
             else:
-                disk.power_loss(RandomSurvival(SeededRng(self._random.randrange(1 << 30))))
+                disk.power_loss(RandomSurvival(seeded(self._random.randrange(1 << 30))))
 
     # --- opening ------------------------------------------------------------------------------
 

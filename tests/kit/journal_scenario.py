@@ -17,7 +17,8 @@ from anabranch.segstore.adapters.journal.journal import Journal, open_journal
 from anabranch.segstore.domain.log.scan import TornTail
 from anabranch.segstore.ports import ContainerLog
 from kit.log_driver import Callbacks, ScriptedSource
-from kit.simdisk import LOSE_ALL, Crashed, RandomSurvival, SeededRng, SimDisk, When
+from kit.rng import seeded
+from kit.simdisk import LOSE_ALL, Crashed, RandomSurvival, SimDisk, When
 
 FILE_SIZE = 4096
 CONTAINERS = (0, 1)
@@ -184,16 +185,16 @@ def random_journal(seed: int) -> None:
 
     Half of the time the recovery crashes too. Raises AssertionError when a promise is broken.
     """
-    rng = SeededRng(seed)
+    rng = seeded(seed)
     measured = SimDisk()
-    run_until_crash(random_life(SeededRng(seed + 1)), measured)
+    run_until_crash(random_life(seeded(seed + 1)), measured)
     disk = SimDisk()
     number = 1 + int(rng.random() * measured.calls)
     if rng.random() < 0.2:
         disk.fail_at(number, errno.EIO if rng.random() < 0.5 else errno.ENOSPC)
     else:
         disk.crash_at(number, _moment(rng))
-    ledgers = run_until_crash(random_life(SeededRng(seed + 1)), disk)
+    ledgers = run_until_crash(random_life(seeded(seed + 1)), disk)
     _end(disk, rng)
     life = 100
     if rng.random() < 0.5:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from anabranch.common.errors import DiskFailed, ObjectExists, ObjectNotFound
-from anabranch.common.runtime.ids import Rng, SeededIds
+from anabranch.common.runtime.ids import Rng
 from anabranch.segstore.ports import Buffer
 
 SECTOR_SIZE_BYTES = 512
@@ -59,16 +59,6 @@ LOSE_ALL = Fixed(names=False, contents=False)
 KEEP_ALL = Fixed(names=True, contents=True)
 KEEP_NAMES = Fixed(names=True, contents=False)
 KEEP_CONTENTS = Fixed(names=False, contents=True)
-
-
-class SeededRng:
-    """A reproducible `Rng`."""
-
-    def __init__(self, seed: int) -> None:
-        self._ids = SeededIds(seed)
-
-    def random(self) -> float:
-        return int.from_bytes(self._ids.new_bytes()[:6], "little") / (1 << 48)
 
 
 @dataclass(frozen=True, slots=True)

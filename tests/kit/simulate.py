@@ -10,6 +10,8 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 
+import structlog
+
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock, SystemClock
 from kit.container_crash import random_container
@@ -62,6 +64,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed-start", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=None, help="how many (default: no limit)")
     chosen = parser.parse_args(arguments)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))
     passed, failures = run_seeds(
         SCENARIOS,
         SystemClock(),

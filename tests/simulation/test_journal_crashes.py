@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 
 from kit.journal_scenario import check, new_ledgers, random_journal, run_until_crash, whole_life
+from kit.rng import seeded
 from kit.simdisk import (
     KEEP_ALL,
     KEEP_CONTENTS,
@@ -14,7 +15,6 @@ from kit.simdisk import (
     LOSE_ALL,
     DiskCall,
     RandomSurvival,
-    SeededRng,
     SimDisk,
     Survival,
     When,
@@ -31,7 +31,7 @@ def whole_trace() -> tuple[DiskCall, ...]:
 
 def survivals(seed: int) -> list[Survival]:
     fixed = [LOSE_ALL, KEEP_ALL, KEEP_NAMES, KEEP_CONTENTS]
-    return [*fixed, *(RandomSurvival(SeededRng(seed * 10 + n)) for n in range(3))]
+    return [*fixed, *(RandomSurvival(seeded(seed * 10 + n)) for n in range(3))]
 
 
 def moments(call: DiskCall) -> list[When]:
@@ -87,7 +87,7 @@ def test_a_crash_while_recovering_from_a_crash_loses_nothing_acknowledged() -> N
         crashed = SimDisk()
         crashed.crash_at(first.number, "during")
         ledgers = run_until_crash(whole_life, crashed)
-        crashed.power_loss(RandomSurvival(SeededRng(first.number)))
+        crashed.power_loss(RandomSurvival(seeded(first.number)))
         probe = crashed.fork()
         before = probe.calls
         check(probe, {c: ledger.copy() for c, ledger in ledgers.items()})
@@ -96,7 +96,7 @@ def test_a_crash_while_recovering_from_a_crash_loses_nothing_acknowledged() -> N
             known = {c: ledger.copy() for c, ledger in ledgers.items()}
             disk.crash_at(number, "during")
             run_until_crash(check, disk, known)
-            disk.power_loss(RandomSurvival(SeededRng(number)))
+            disk.power_loss(RandomSurvival(seeded(number)))
             check(disk, known, life=200)
             states += 1
     assert states > 100

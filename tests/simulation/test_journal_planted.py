@@ -70,7 +70,7 @@ def every_flipped_bit_is_detected() -> None:
     (name,) = (name for name in disk.list() if name.startswith("journal-"))
     positions = [address.position for address in process.sources[0].addresses.values()]
     last_end = positions[-1] + 60
-    for bit in range(0, last_end * 8, 5):
+    for bit in range(last_end * 8):
         damaged = disk.fork()
         file = damaged.open(name)
         byte = file.read(bit // 8, 1)[0]

@@ -1,7 +1,6 @@
 """Kill and power loss at every disk call of start, open and flush: nothing flushed is lost."""
 
 import errno
-import random  # noqa: TID251  seeds the survivals
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -9,6 +8,7 @@ import pytest
 
 from anabranch.common.errors import Corrupt, DirectoryUnusable, DiskFailed, TierTwoNotHere
 from kit.planted_tier2 import no_directory_sync, no_parent_directory_sync
+from kit.rng import seeded
 from kit.simdisk import (
     KEEP_ALL,
     KEEP_CONTENTS,
@@ -36,7 +36,7 @@ FOUND_OUT = (AssertionError, Corrupt, TierTwoNotHere)
 
 
 def _survivals() -> list[Survival]:
-    random_ones = [RandomSurvival(random.Random(seed)) for seed in range(4)]
+    random_ones = [RandomSurvival(seeded(seed)) for seed in range(4)]
     return [LOSE_ALL, KEEP_ALL, KEEP_NAMES, KEEP_CONTENTS, *random_ones]
 
 

@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from anabranch.common.errors import DiskFailed
+from kit.rng import seeded
 from kit.simdisk import (
     KEEP_ALL,
     KEEP_CONTENTS,
@@ -12,7 +13,6 @@ from kit.simdisk import (
     LOSE_ALL,
     Crashed,
     RandomSurvival,
-    SeededRng,
     SimDisk,
 )
 
@@ -69,7 +69,7 @@ def test_a_write_is_torn_at_sectors() -> None:
     for seed in range(200):
         disk = disk_with(bytes(2048))
         disk.open("a").write([b"x" * 1600], 100)
-        disk.power_loss(RandomSurvival(SeededRng(seed)))
+        disk.power_loss(RandomSurvival(seeded(seed)))
         data = contents(disk)
         assert len(data) == 2048
         outcomes.add(tuple(data[at] == ord("x") for at in (100, 511, 512, 1023, 1024, 1699)))
