@@ -1,9 +1,11 @@
 """The rules, applied to the project as it is."""
 
 import json
+import tomllib
+from importlib.metadata import packages_distributions
 
 from anabranch.cli.app import app
-from tidy import lock, shape, texts
+from tidy import dependencies, lock, shape, texts
 from tidy.commands import command_names
 from tidy.source import ROOT, documents, project_files, python_files
 
@@ -67,3 +69,17 @@ def test_the_lock_holds_what_the_parts_declare() -> None:
     locked = lock.locked_versions((ROOT / "requirements.lock").read_text())
 
     assert lock.drift(lock.declared_requirements(ROOT), locked) == []
+
+
+def test_every_part_declares_what_it_imports() -> None:
+    distributions = packages_distributions()
+    wrong = []
+    for path in sorted(ROOT.glob("*/*/pyproject.toml")):
+        project = tomllib.loads(path.read_text())["project"]
+        optional = project.get("optional-dependencies", {}).values()
+        declared = [*project["dependencies"], *(text for group in optional for text in group)]
+        folder = path.parent.relative_to(ROOT).as_posix()
+        files = [file for file in python_files() if file.path.startswith(f"{folder}/src/")]
+        assert files
+        wrong += dependencies.undeclared_imports(path.parent.name, files, declared, distributions)
+    assert wrong == []

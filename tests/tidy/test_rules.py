@@ -6,7 +6,7 @@ import cyclopts
 import pytest
 from packaging.requirements import Requirement
 
-from tidy import lock, shape, texts
+from tidy import dependencies, lock, shape, texts
 from tidy.commands import command_names
 from tidy.source import SourceFile
 
@@ -137,3 +137,14 @@ def test_a_lock_that_lags_behind_a_declaration_is_found() -> None:
     assert lock.drift([Requirement("msgspec>=0.23")], locked)
     assert lock.drift([Requirement("absent")], locked)
     assert not lock.drift([Requirement("winonly; sys_platform == 'win32'")], locked)
+
+
+def test_an_import_that_the_part_does_not_declare_is_found() -> None:
+    file = code(
+        "import json\nimport mmh3.x\nfrom anabranch.common import a\nimport anabranch.x.b\n"
+    )
+    names = {"mmh3": ["mmh3"]}
+    everything = ["mmh3>=5", "anabranch-common==0.1.0"]
+    assert dependencies.undeclared_imports("x", [file], everything, names) == []
+    found = dependencies.undeclared_imports("x", [file], [], names)
+    assert [line.rpartition(" ")[2] for line in found] == ["anabranch-common", "mmh3"]
