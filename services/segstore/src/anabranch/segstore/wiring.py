@@ -24,12 +24,14 @@ from anabranch.common.runtime.ids import IdSource, SystemIds
 from anabranch.common.runtime.service import Lifetime
 from anabranch.common.runtime.settings import parse_bind
 from anabranch.segstore.adapters.chunk_url import open_chunk_storage
+from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.adapters.journal.layout import create_small, read_small
 from anabranch.segstore.adapters.journal.local import (
     LocalJournal,
     open_local_journal,
     probe_sync,
 )
+from anabranch.segstore.adapters.journal.recovery import OpenReport
 from anabranch.segstore.adapters.local_disk import prepare_directory
 from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.ports import ChunkStorage
@@ -75,6 +77,7 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
         take_over=settings.take_over,
     )
     try:
+        _log_opening(journal.journal.report)
         _warn_if_slow(journal, clock)
         node_id = _node_id(settings.data_dir, ids)
         storage = await open_chunk_storage(
@@ -300,6 +303,25 @@ def _advertised(settings: SegstoreSettings, bound: Endpoint) -> Endpoint:
         return bound
     host, port = parse_bind(settings.advertise)
     return Endpoint(host, port or bound.port)
+
+
+def _log_opening(report: OpenReport) -> None:
+    _log.info(
+        "journal open",
+        journal_epoch=report.journal_epoch,
+        files=report.file_count,
+        frames=report.frame_count,
+    )
+    for tail in report.torn:
+        _log.warning(
+            "the last write before a crash was torn; it was never acknowledged and is left out",
+            file=layout.journal_file(tail.file_id),
+            position=tail.position,
+            size=tail.size,
+            copy=layout.torn_file(tail.file_id, tail.position),
+        )
+    for orphan in report.orphans:
+        _log.warning("a file of a former owner is set aside and can be deleted", file=orphan)
 
 
 def _warn_if_slow(journal: LocalJournal, clock: Clock) -> None:
