@@ -314,7 +314,8 @@ def _log_opening(report: OpenReport) -> None:
     )
     for tail in report.torn:
         _log.warning(
-            "the last write before a crash was torn; it was never acknowledged and is left out",
+            "the journal's last write is incomplete and is left out; a copy is kept",
+            remedy="expected after a crash, and not acknowledged then; else check the disk",
             file=layout.journal_file(tail.file_id),
             position=tail.position,
             size=tail.size,
