@@ -388,13 +388,13 @@ async def test_draining_waits_for_the_room_that_was_refused() -> None:
         w.write(b"x" * 400)
         with pytest.raises(BufferFull):
             w.write(b"y" * 700)
-        draining = asyncio.ensure_future(w.drain())
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert not draining.done()
-        b.store.fault = no_faults
-        b.store.release()
-        await draining
+        async with asyncio.TaskGroup() as group:
+            draining = group.create_task(w.drain())
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not draining.done()
+            b.store.fault = no_faults
+            b.store.release()
         w.write(b"y" * 700)
 
 
@@ -403,8 +403,7 @@ async def test_blocks_that_no_store_would_take_are_refused_as_a_setting() -> Non
         WriterSettings(block_size_bytes=BLOCK_SIZE_BYTES_MAX)
     event, key = b"x" * EVENT_SIZE_BYTES_MAX, "k" * KEY_SIZE_BYTES_MAX
     settings = WriterSettings(block_size_bytes=WRITER_BLOCK_SIZE_BYTES_MAX)
-    async with bench() as b, asyncio.timeout(10):
-        async with b.client.writer(STREAM, settings) as writer:
-            writer.write(b"y" * (EVENT_SIZE_BYTES_MAX - 100))
-            writer.write(event, key, timestamp_ms=1)
-            writer.write(event, key, timestamp_ms=1)
+    async with bench() as b, asyncio.timeout(10), b.client.writer(STREAM, settings) as writer:
+        writer.write(b"y" * (EVENT_SIZE_BYTES_MAX - 100))
+        writer.write(event, key, timestamp_ms=1)
+        writer.write(event, key, timestamp_ms=1)

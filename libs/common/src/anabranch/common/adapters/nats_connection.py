@@ -70,13 +70,15 @@ def keeping_cancellation() -> Iterator[None]:
     The NATS client waits by `asyncio.wait_for`, which before Python 3.12 returns the result and
     drops the cancellation when both come in the same turn of the loop, and it turns a
     cancellation on a closed connection into an error. A task that loops over such calls would
-    never end.
+    never end. A cancellation from before the block was delivered already: whoever cleans up
+    after it may go on calling.
     """
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
     try:
         yield
     finally:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if task is not None and task.cancelling() > before:
             raise asyncio.CancelledError
 
 
