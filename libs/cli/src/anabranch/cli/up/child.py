@@ -104,9 +104,18 @@ def describe_exit(code: int) -> str:
 
 
 def bound_log(path: Path, size_max: int = LOG_SIZE_MAX) -> None:
-    """Copy a log aside and empty it if it is larger than `size_max` bytes."""
-    if path.exists() and path.stat().st_size > size_max:
-        shutil.copyfile(path, path.with_name(path.name + ".1"))
+    """Copy a log aside and empty it if it is larger than `size_max` bytes.
+
+    What the disk refuses is left out: a log is never a reason to end the cluster.
+    """
+    if not path.exists() or path.stat().st_size <= size_max:
+        return
+    copy = path.with_name(path.name + ".1")
+    with contextlib.suppress(OSError):
+        try:
+            shutil.copyfile(path, copy)
+        except OSError:  # no room for both: the older half is the one to lose
+            copy.unlink(missing_ok=True)
         os.truncate(path, 0)
 
 
