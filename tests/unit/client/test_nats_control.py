@@ -9,7 +9,7 @@ from nats.aio.client import Client as NatsClient
 
 from anabranch.client.control import ControlPlane
 from anabranch.client.nats_control import NatsControlPlane
-from anabranch.common.adapters.nats_connection import keeping_cancellation
+from anabranch.common.adapters.nats_connection import connect_nats, keeping_cancellation
 from anabranch.common.contracts.commands import CreateScope
 from anabranch.common.contracts.queries import ListScopes, ScopeList
 from anabranch.common.errors import OutcomeUnknown
@@ -101,3 +101,21 @@ async def test_who_cleans_up_after_being_cancelled_can_still_call() -> None:
         await asyncio.sleep(0)
         task.cancel()
     assert task.result() == "cleaned up"
+
+
+async def test_a_cancelled_attempt_to_connect_leaves_no_connection() -> None:
+    came, gone = asyncio.Event(), asyncio.Event()
+
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.set()
+        await reader.read()
+        gone.set()
+        writer.close()
+
+    async with await asyncio.start_server(mute, "127.0.0.1", 0) as server, asyncio.timeout(2):
+        port = server.sockets[0].getsockname()[1]
+        async with asyncio.TaskGroup() as group:
+            connecting = group.create_task(connect_nats(f"nats://127.0.0.1:{port}", "test"))
+            await came.wait()
+            connecting.cancel()
+        await gone.wait()

@@ -407,3 +407,27 @@ async def test_blocks_that_no_store_would_take_are_refused_as_a_setting() -> Non
         writer.write(b"y" * (EVENT_SIZE_BYTES_MAX - 100))
         writer.write(event, key, timestamp_ms=1)
         writer.write(event, key, timestamp_ms=1)
+
+
+async def test_a_client_cancelled_while_it_closes_leaves_no_task_behind() -> None:
+    class Stuck:
+        async def close(self) -> None:
+            closing.set()
+            await asyncio.Event().wait()
+
+    closing = asyncio.Event()
+
+    async def use() -> None:
+        async with bench() as b:
+            await b.client.writer(STREAM).__aenter__()
+            runtime = b.client._runtime
+            assert runtime is not None
+            runtime.open_parts.clear()
+            runtime.open_parts.add(Stuck())
+
+    before = asyncio.all_tasks()
+    async with asyncio.timeout(2), asyncio.TaskGroup() as group:
+        using = group.create_task(use())
+        await closing.wait()
+        using.cancel()
+    assert asyncio.all_tasks() == before

@@ -47,9 +47,11 @@ async def connect_nats(url: str, name: str, *, deadline_s: float = CONNECT_DEADL
                 disconnected_cb=report_loss,
                 reconnected_cb=_report_return,
             )
-    except (nats.errors.Error, OSError, ValueError, TimeoutError) as error:
+    except BaseException as error:
         await client.close()
-        raise Unavailable("no NATS server answers", remedy=_REMEDY, url=url) from error
+        if isinstance(error, nats.errors.Error | OSError | ValueError | TimeoutError):
+            raise Unavailable("no NATS server answers", remedy=_REMEDY, url=url) from error
+        raise
     return client
 
 
