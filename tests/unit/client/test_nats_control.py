@@ -117,5 +117,6 @@ async def test_a_cancelled_attempt_to_connect_leaves_no_connection() -> None:
         async with asyncio.TaskGroup() as group:
             connecting = group.create_task(connect_nats(f"nats://127.0.0.1:{port}", "test"))
             await came.wait()
+            await asyncio.sleep(0.05)
             connecting.cancel()
         await gone.wait()
