@@ -40,8 +40,8 @@ def run(arguments: Sequence[str]) -> int:
         expected = expected_errors(raised)
         if not expected:
             raise
-        for error in expected:
-            print_error(error, as_json)
+        for told in expected:
+            print_error(told, as_json)
         return EXIT_FAILED
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
