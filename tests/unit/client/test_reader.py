@@ -291,3 +291,22 @@ async def test_a_failure_is_not_forgotten_when_asking_for_its_cause_is_cancelled
         b.control.before_query = lambda _name: None
         with pytest.raises(SegmentNotFound):
             await anext(reader)
+
+
+async def test_until_tail_yields_nothing_of_a_later_block_that_came_with_the_same_read() -> None:
+    async with bench() as b:
+        await fill(b, numbered(5))
+        is_filled = False
+
+        def not_yet(at: Direction, message: Message) -> AnabranchError | None:
+            wait = at == "in" and isinstance(message, ReadSegment) and not is_filled
+            return Unavailable("not yet") if wait else None
+
+        b.store.fault = not_yet
+        async with b.client.reader(STREAM, until_tail=True, settings=SETTINGS) as reader:
+            await fill(b, numbered(5, start=5))
+            is_filled = True
+            assert [event.payload async for event in reader] == numbered(5)
+            positions = reader.positions()
+        async with b.client.reader(STREAM, positions, until_tail=True) as rest:
+            assert [event.payload async for event in rest] == numbered(5, start=5)
