@@ -14,10 +14,17 @@ import json
 import os
 import shutil
 import signal
+from io import BufferedWriter
 from pathlib import Path
 
 from anabranch.cli.up.parts import HealthProbe, PartSpec
-from anabranch.common.errors import ERRORS_BY_CODE, AnabranchError, BinaryNotFound, from_body
+from anabranch.common.errors import (
+    ERRORS_BY_CODE,
+    AnabranchError,
+    BinaryNotFound,
+    DirectoryUnusable,
+    from_body,
+)
 from anabranch.common.runtime.health import PORT_FILE_VARIABLE
 
 LOG_SIZE_MAX = 8 * 1024 * 1024
@@ -60,9 +67,8 @@ class Child:
 
 
 async def spawn(spec: PartSpec) -> Child:
-    """Start a part's program. Raises BinaryNotFound."""
-    if isinstance(spec.probe, HealthProbe):
-        spec.probe.port_file.unlink(missing_ok=True)
+    """Start a part's program. Raises BinaryNotFound, DirectoryUnusable."""
+    log = _open_log(spec)
     environment = {
         name: value for name, value in os.environ.items() if name != PORT_FILE_VARIABLE
     } | dict(spec.environment)
@@ -73,7 +79,7 @@ async def spawn(spec: PartSpec) -> Child:
         if os.getppid() != parent:  # it died before the call above took effect
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with spec.log_file.open("ab") as log:
+    with log:
         try:
             process = await asyncio.create_subprocess_exec(
                 *spec.command,
@@ -93,6 +99,21 @@ async def spawn(spec: PartSpec) -> Child:
                 cause=error.strerror or str(error),
             ) from error
     return Child(process)
+
+
+def _open_log(spec: PartSpec) -> BufferedWriter:
+    """The part's log, after the last life's port file was removed. Raises DirectoryUnusable."""
+    try:
+        if isinstance(spec.probe, HealthProbe):
+            spec.probe.port_file.unlink(missing_ok=True)
+        return spec.log_file.open("ab")
+    except OSError as error:
+        raise DirectoryUnusable(
+            "a part's files cannot be written",
+            part=spec.name,
+            path=str(spec.log_file),
+            cause=error.strerror or str(error),
+        ) from error
 
 
 def describe_exit(code: int) -> str:
