@@ -2,16 +2,18 @@
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from anabranch.cli import session
 from anabranch.cli.__main__ import run
-from anabranch.cli.output import Output, print_error
+from anabranch.cli.input_lines import lines_of
+from anabranch.cli.output import Output, counted, print_error
 from anabranch.cli.read_command import record_of
 from anabranch.client import Event, Position
-from anabranch.common.errors import StreamNotFound
+from anabranch.common.errors import InvalidRequest, StreamNotFound
 
 ERROR = StreamNotFound("the stream\ndoes not exist", stream="a/b")
 
@@ -86,3 +88,33 @@ def test_an_address_where_nobody_listens_is_named(
     error = json.loads(capsys.readouterr().err)["error"]
     assert error["fields"]["url"] == "nats://127.0.0.1:9"
     assert "anabranch up" in error["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 events"), (1, "1 event"), (2, "2 events"), (-1, "-1 events")]
+)
+def test_counts_agree_with_their_nouns(count: int, text: str) -> None:
+    assert counted(count, "event") == text
+
+
+async def test_an_input_that_cannot_be_read_is_an_error_with_a_name(tmp_path: Path) -> None:
+    directory = os.open(tmp_path, os.O_RDONLY)
+    os.close(closed := os.open(tmp_path, os.O_RDONLY))
+    try:
+        for descriptor in (directory, closed):
+            with pytest.raises(InvalidRequest):
+                async for _ in lines_of(descriptor):
+                    pass
+    finally:
+        os.close(directory)
+
+
+def test_several_errors_at_once_are_lines_and_never_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(*_arguments: object, **_options: object) -> None:
+        raise ExceptionGroup("both", [ERROR, InvalidRequest("the other")])
+
+    monkeypatch.setattr("anabranch.cli.__main__.app", failing)
+    assert run(["demo"]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 2

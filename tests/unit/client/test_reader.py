@@ -10,6 +10,7 @@ from anabranch.common.errors import (
     AnabranchError,
     CorruptBlock,
     InvalidRequest,
+    SegmentNotFound,
     StreamNotFound,
     Unavailable,
     WrongHost,
@@ -252,3 +253,60 @@ async def test_a_lost_reply_of_the_tail_wait_is_asked_for_again() -> None:
             await fill(b, [b"x"])
             assert (await anext(reader)).payload == b"x"
         assert dropped == 1
+
+
+async def test_a_reader_that_could_not_start_says_so_again_and_starts_later() -> None:
+    async with bench() as b:
+        await fill(b, [b"there"])
+        hidden = b.controller.scopes["plant"].pop("sensors")
+        reader = b.client.reader(STREAM, until_tail=True, settings=SETTINGS)
+        for _ in range(2):
+            with pytest.raises(StreamNotFound):
+                await anext(reader)
+        b.controller.scopes["plant"]["sensors"] = hidden
+        assert [event.payload async for event in reader] == [b"there"]
+
+
+async def test_a_closed_reader_yields_nothing_more_and_does_not_start() -> None:
+    async with bench() as b:
+        await fill(b, numbered(20))
+        reader = b.client.reader(STREAM, settings=SETTINGS)
+        await reader.close()
+        assert await reader.next_batch() is None
+        async with b.client.reader(STREAM, settings=SETTINGS) as started:
+            await started.next_batch()
+            await started.close()
+            assert await started.next_batch() is None
+
+
+async def test_a_failure_is_not_forgotten_when_asking_for_its_cause_is_cancelled() -> None:
+    def cancelled(_name: str) -> None:
+        raise asyncio.CancelledError
+
+    async with bench() as b, b.client.reader(STREAM, settings=SETTINGS) as reader:
+        b.store.segments.clear()
+        b.control.before_query = cancelled
+        with pytest.raises(asyncio.CancelledError):
+            await anext(reader)
+        b.control.before_query = lambda _name: None
+        with pytest.raises(SegmentNotFound):
+            await anext(reader)
+
+
+async def test_until_tail_yields_nothing_of_a_later_block_that_came_with_the_same_read() -> None:
+    async with bench() as b:
+        await fill(b, numbered(5))
+        is_filled = False
+
+        def not_yet(at: Direction, message: Message) -> AnabranchError | None:
+            wait = at == "in" and isinstance(message, ReadSegment) and not is_filled
+            return Unavailable("not yet") if wait else None
+
+        b.store.fault = not_yet
+        async with b.client.reader(STREAM, until_tail=True, settings=SETTINGS) as reader:
+            await fill(b, numbered(5, start=5))
+            is_filled = True
+            assert [event.payload async for event in reader] == numbered(5)
+            positions = reader.positions()
+        async with b.client.reader(STREAM, positions, until_tail=True) as rest:
+            assert [event.payload async for event in rest] == numbered(5, start=5)

@@ -4,12 +4,15 @@ import asyncio
 
 import pytest
 
+from anabranch.client import WriterSettings
+from anabranch.client.settings import WRITER_BLOCK_SIZE_BYTES_MAX
 from anabranch.common.errors import (
     AnabranchError,
     BufferFull,
     CorruptBlock,
     EventTooLarge,
     InvalidRequest,
+    InvalidSetting,
     OutcomeUnknown,
     StreamNotFound,
     StreamSealed,
@@ -17,7 +20,11 @@ from anabranch.common.errors import (
     WrongHost,
 )
 from anabranch.common.model.hashing import routing_position
-from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
+from anabranch.common.wire.block import (
+    BLOCK_SIZE_BYTES_MAX,
+    EVENT_SIZE_BYTES_MAX,
+    KEY_SIZE_BYTES_MAX,
+)
 from anabranch.common.wire.messages import Append, Appended, Message, SetupAppend
 from kit.client_bench import STREAM, bench, until, writer_settings
 from kit.fake_segstore import Direction, Fault, no_faults
@@ -348,3 +355,79 @@ async def test_leaving_the_client_ends_writers_and_readers_left_open() -> None:
         assert (await anext(reader)).payload == b"x"
     with pytest.raises(InvalidRequest):
         writer.write(b"y")
+
+
+@pytest.mark.parametrize("timestamp_ms", [1 << 63, -(1 << 63) - 1, 1.5, "now"])
+async def test_an_impossible_timestamp_is_refused_and_the_writer_goes_on(
+    timestamp_ms: object,
+) -> None:
+    async with bench() as b, asyncio.timeout(5):
+        async with b.client.writer(STREAM) as writer:
+            writer.write(b"before", key="k")
+            with pytest.raises(InvalidRequest):
+                writer.write(b"wrong", timestamp_ms=timestamp_ms)  # type: ignore[arg-type]
+            with pytest.raises(InvalidRequest):
+                writer.write_batch([b"wrong"], timestamps_ms=[timestamp_ms])  # type: ignore[list-item]
+            with pytest.raises(InvalidRequest):
+                writer.write_batch([b"wrong"], ["k"], [timestamp_ms])  # type: ignore[list-item]
+            writer.write(b"after", key="k")
+        assert await b.payloads() == [b"before", b"after"]
+
+
+async def test_text_that_is_not_unicode_is_refused_by_name() -> None:
+    async with bench() as b, b.client.writer(STREAM) as writer:
+        with pytest.raises(InvalidRequest):
+            writer.write("\ud800")
+
+
+async def test_draining_waits_for_the_room_that_was_refused() -> None:
+    async with bench() as b, b.client.writer(STREAM, writer_settings(buffer_size_bytes=1000)) as w:
+        b.store.fault = lambda at, message: (
+            Fault.HOLD if at == "out" and isinstance(message, Appended) else None
+        )
+        w.write(b"x" * 400)
+        with pytest.raises(BufferFull):
+            w.write(b"y" * 700)
+        async with asyncio.TaskGroup() as group:
+            draining = group.create_task(w.drain())
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not draining.done()
+            b.store.fault = no_faults
+            b.store.release()
+        w.write(b"y" * 700)
+
+
+async def test_blocks_that_no_store_would_take_are_refused_as_a_setting() -> None:
+    with pytest.raises(InvalidSetting):
+        WriterSettings(block_size_bytes=BLOCK_SIZE_BYTES_MAX)
+    event, key = b"x" * EVENT_SIZE_BYTES_MAX, "k" * KEY_SIZE_BYTES_MAX
+    settings = WriterSettings(block_size_bytes=WRITER_BLOCK_SIZE_BYTES_MAX)
+    async with bench() as b, asyncio.timeout(10), b.client.writer(STREAM, settings) as writer:
+        writer.write(b"y" * (EVENT_SIZE_BYTES_MAX - 100))
+        writer.write(event, key, timestamp_ms=1)
+        writer.write(event, key, timestamp_ms=1)
+
+
+async def test_a_client_cancelled_while_it_closes_leaves_no_task_behind() -> None:
+    class Stuck:
+        async def close(self) -> None:
+            closing.set()
+            await asyncio.Event().wait()
+
+    closing = asyncio.Event()
+
+    async def use() -> None:
+        async with bench() as b:
+            await b.client.writer(STREAM).__aenter__()
+            runtime = b.client._runtime
+            assert runtime is not None
+            runtime.open_parts.clear()
+            runtime.open_parts.add(Stuck())
+
+    before = asyncio.all_tasks()
+    async with asyncio.timeout(2), asyncio.TaskGroup() as group:
+        using = group.create_task(use())
+        await closing.wait()
+        using.cancel()
+    assert asyncio.all_tasks() == before

@@ -211,3 +211,13 @@ async def test_only_news_is_announced_and_wakes_work() -> None:
         assert (notice.operation, notice.state, notice.read_token) == ("c-new", "succeeded", token)
         assert woken == [stream_events(stream_ref("s/new"))] * 2
         serving.cancel()
+
+
+async def test_a_defect_in_one_query_is_answered_and_ends_nothing() -> None:
+    def broken(_segments: object) -> tuple[queries.SegmentLocation, ...]:
+        raise AssertionError("a defect")
+
+    world = World()
+    world.desk = QueryDesk(world.mirror, broken)
+
+    assert await world.refusal("locate", queries.Locate(segments=("s/x/0.#epoch.0",))) == "error"

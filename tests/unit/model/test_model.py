@@ -103,3 +103,10 @@ def test_every_error_has_a_code_of_its_own_and_survives_the_wire() -> None:
         copy = from_body(kind("something", detail=1).to_body())
         assert type(copy) is kind
         assert copy.fields == {"detail": 1}
+
+
+@pytest.mark.parametrize("number", [str(2**31), "9" * 5000])
+@pytest.mark.parametrize("form", ["s/x/{}.#epoch.0", "s/x/0.#epoch.{}", "s/x/{}"])
+def test_a_number_that_no_segment_can_have_is_refused_by_name(form: str, number: str) -> None:
+    with pytest.raises(InvalidName):
+        parse_segment_name(form.format(number))

@@ -9,14 +9,14 @@ import pytest
 from rich.console import Console
 
 from anabranch.cli.up.binaries import Candidate, choose, parse_version
-from anabranch.cli.up.child import bound_log, describe_exit, error_told_in, last_line
+from anabranch.cli.up.child import bound_log, describe_exit, error_told_in, last_line, spawn
 from anabranch.cli.up.directory import claim
-from anabranch.cli.up.parts import ClusterPlan, cluster_parts
+from anabranch.cli.up.parts import ClusterPlan, NatsProbe, PartSpec, cluster_parts
 from anabranch.cli.up.plan import PartState, Phase
 from anabranch.cli.up.ports import LOOPBACK, PORT_MIN, choose_port
 from anabranch.cli.up.probe import read_health_reply
 from anabranch.cli.up.progress import Progress
-from anabranch.common.errors import BinaryNotFound, FormatTooNew, PortInUse
+from anabranch.common.errors import BinaryNotFound, DirectoryUnusable, FormatTooNew, PortInUse
 
 
 class Spread:
@@ -165,3 +165,15 @@ def test_the_last_words_of_a_service_are_its_error() -> None:
 @pytest.mark.parametrize("line", ["", "no json", "[1]", '{"event": "ready"}', '{"code": "?"}'])
 def test_any_other_line_is_no_error(line: str) -> None:
     assert error_told_in(line) is None
+
+
+async def test_a_part_whose_log_cannot_be_opened_is_an_error_with_a_name(tmp_path: Path) -> None:
+    spec = PartSpec(
+        name="nats",
+        command=("true",),
+        environment={},
+        probe=NatsProbe(1),
+        log_file=tmp_path / "gone" / "nats.log",
+    )
+    with pytest.raises(DirectoryUnusable):
+        await spawn(spec)

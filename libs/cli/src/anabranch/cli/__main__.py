@@ -14,6 +14,7 @@ from anabranch.cli.app import app
 from anabranch.cli.output import print_error, print_usage_error
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.logs import configure_logs
+from anabranch.common.runtime.service import expected_errors
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -35,8 +36,12 @@ def run(arguments: Sequence[str]) -> int:
     except CycloptsError as error:
         print_usage_error(str(error), as_json)
         return EXIT_USAGE
-    except AnabranchError as error:
-        print_error(error, as_json)
+    except (AnabranchError, BaseExceptionGroup) as raised:
+        expected = expected_errors(raised)
+        if not expected:
+            raise
+        for told in expected:
+            print_error(told, as_json)
         return EXIT_FAILED
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

@@ -5,18 +5,27 @@ import errno
 import os
 from collections.abc import AsyncIterator
 
+from anabranch.common.errors import InvalidRequest
+
 READ_SIZE_BYTES = 1024 * 1024
 
 
 async def lines_of(descriptor: int) -> AsyncIterator[list[bytes]]:
     """The lines as they arrive, in lists, without their line ends; a last line may lack one.
 
-    Of a line without end no more is kept than has been read.
+    Of a line without end no more is kept than has been read. Raises InvalidRequest for what
+    cannot be read, such as a directory or a closed input.
     """
     started = b""
     while True:
-        await _readable(descriptor)
-        data = os.read(descriptor, READ_SIZE_BYTES)
+        try:
+            await _readable(descriptor)
+            data = os.read(descriptor, READ_SIZE_BYTES)
+        except OSError as error:
+            raise InvalidRequest(
+                "the input cannot be read", remedy="give a file, or lines on standard input",
+                cause=error.strerror or str(error),
+            ) from error  # fmt: skip
         if not data:
             break
         *lines, started = (started + data).split(b"\n")

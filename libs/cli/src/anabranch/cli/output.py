@@ -48,6 +48,11 @@ class Output:
         self._stream.write(text + "\n")
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 event``, ``2 events``: for nouns that take an s."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def print_error(error: AnabranchError, as_json: bool, stream: TextIO | None = None) -> None:
     """The error on one line of stderr: its text and remedy, or its JSON body."""
     if as_json:

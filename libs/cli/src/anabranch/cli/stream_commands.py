@@ -2,7 +2,7 @@
 
 import cyclopts
 
-from anabranch.cli.output import Output
+from anabranch.cli.output import Output, counted
 from anabranch.cli.session import Connection, run_with_client
 from anabranch.client import Client
 
@@ -28,7 +28,7 @@ def create(stream: str, /, *, segments: int = 1, connection: Connection = _HERE)
     async def perform(client: Client, output: Output) -> None:
         await client.create_stream(stream, segments=segments)
         output.done(
-            f"created stream {stream} with {segments} segments",
+            f"created stream {stream} with {counted(segments, 'segment')}",
             {"created": stream, "segments": segments},
         )
 

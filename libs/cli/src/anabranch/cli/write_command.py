@@ -14,7 +14,7 @@ import cyclopts
 from cyclopts import Parameter
 
 from anabranch.cli.input_lines import lines_of
-from anabranch.cli.output import Output
+from anabranch.cli.output import Output, counted
 from anabranch.cli.records import Format, Record, RecordParser
 from anabranch.cli.session import Connection, run_with_client
 from anabranch.client import Client, EventWriter
@@ -66,7 +66,8 @@ def write(
                 await writer.flush()
                 raise
         output.done(
-            f"wrote {count} events to {stream}", {"stream": stream, "events": count, "bytes": size}
+            f"wrote {counted(count, 'event')} to {stream}",
+            {"stream": stream, "events": count, "bytes": size},
         )
 
     run_with_client(connection, perform)

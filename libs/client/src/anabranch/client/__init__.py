@@ -10,22 +10,95 @@
         async with client.reader("plant/sensors", until_tail=True) as reader:
             async for event in reader:
                 print(event.key, event.payload)
+
+Everything that a program needs is here: what calls return, and the errors that they raise. The
+kind of an error (Retry, Conflict, Fenced, Invalid, NotFound, Corrupt, Unknown) says what the
+caller can do about it.
 """
 
 from anabranch.client.client import Client, Connecting, connect
 from anabranch.client.reader import Event, EventBatch, EventReader, Position
 from anabranch.client.settings import ReaderSettings, WriterSettings
 from anabranch.client.writer import EventWriter
+from anabranch.common.contracts.queries import ScopeDescription, StreamDescription
+from anabranch.common.errors import (
+    AnabranchError,
+    BufferFull,
+    Busy,
+    Conflict,
+    ConnectionLost,
+    Corrupt,
+    CorruptBlock,
+    EventTooLarge,
+    Fenced,
+    FormatTooNew,
+    Invalid,
+    InvalidName,
+    InvalidRequest,
+    InvalidSetting,
+    NotFound,
+    OutcomeUnknown,
+    Overloaded,
+    Retry,
+    ScopeExists,
+    ScopeNotEmpty,
+    ScopeNotFound,
+    SegmentNotFound,
+    StreamExists,
+    StreamNotFound,
+    StreamNotSealed,
+    StreamSealed,
+    Unavailable,
+    Unknown,
+    UnsupportedProtocol,
+    WriterExpired,
+)
+from anabranch.common.model.names import StreamRef
+from anabranch.common.model.stream import StreamState
 
 __all__ = [
+    "AnabranchError",
+    "BufferFull",
+    "Busy",
     "Client",
+    "Conflict",
     "Connecting",
+    "ConnectionLost",
+    "Corrupt",
+    "CorruptBlock",
     "Event",
     "EventBatch",
     "EventReader",
+    "EventTooLarge",
     "EventWriter",
+    "Fenced",
+    "FormatTooNew",
+    "Invalid",
+    "InvalidName",
+    "InvalidRequest",
+    "InvalidSetting",
+    "NotFound",
+    "OutcomeUnknown",
+    "Overloaded",
     "Position",
     "ReaderSettings",
+    "Retry",
+    "ScopeDescription",
+    "ScopeExists",
+    "ScopeNotEmpty",
+    "ScopeNotFound",
+    "SegmentNotFound",
+    "StreamDescription",
+    "StreamExists",
+    "StreamNotFound",
+    "StreamNotSealed",
+    "StreamRef",
+    "StreamSealed",
+    "StreamState",
+    "Unavailable",
+    "Unknown",
+    "UnsupportedProtocol",
+    "WriterExpired",
     "WriterSettings",
     "connect",
 ]

@@ -81,8 +81,12 @@ class Client:
         assert self._runtime is not None
         open_parts, self._runtime = list(self._runtime.open_parts), None
         try:
-            for part in open_parts:
-                await part.close()
+            try:
+                for part in open_parts:
+                    await part.close()
+            except asyncio.CancelledError as cancelled:
+                # The group ends what is still open, and then raises this.
+                kind, error, trace = type(cancelled), cancelled, cancelled.__traceback__
             # The group would wrap the body's own error in an ExceptionGroup: it must only see
             # the cancellation that one of its tasks may have caused.
             if kind is not None and not issubclass(kind, asyncio.CancelledError):

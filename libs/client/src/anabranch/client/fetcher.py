@@ -144,6 +144,8 @@ class SegmentFetcher:
         at = 0
         while at < len(data):
             offset = self.offset
+            if self.end_offset is not None and offset >= self.end_offset:
+                return  # written after the end was set
             block = self._verified(view, at)
             if self.index >= len(block):
                 raise InvalidRequest(

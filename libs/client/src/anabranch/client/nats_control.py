@@ -20,6 +20,7 @@ from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, NoStreamResponseError
 
 from anabranch.client.control import A
+from anabranch.common.adapters.nats_connection import keeping_cancellation
 from anabranch.common.contracts import subjects
 from anabranch.common.contracts.base import ErrorBody, ReadToken
 from anabranch.common.contracts.commands import (
@@ -98,7 +99,10 @@ class NatsControlPlane:
 
     async def _ask(self, subject: str, payload: bytes, timeout_s: float) -> bytes:
         try:
-            reply = await self._connection.request(subject, payload, timeout=max(timeout_s, 0.01))
+            with keeping_cancellation():
+                reply = await self._connection.request(
+                    subject, payload, timeout=max(timeout_s, 0.01)
+                )
         except nats.errors.NoRespondersError as error:
             raise Unavailable("no controller answers", remedy=START_HINT) from error
         except (nats.errors.TimeoutError, TimeoutError) as error:
@@ -133,23 +137,26 @@ class NatsControlPlane:
                 "deadline_ms": self._clock.now_ms() + int(timeout_s * 1000),
             }
         )
-        answers = await self._subscribe(inbox)
-        notices = await self._subscribe(subjects.operation_notice(command.command_id))
 
         def published() -> None:
             nonlocal delivered
             delivered = True
 
+        subscriptions: list[Subscription] = []
         try:
             async with asyncio.timeout(timeout_s):
+                answers = await self._subscribe(inbox)
+                subscriptions.append(answers)
+                notices = await self._subscribe(subjects.operation_notice(command.command_id))
+                subscriptions.append(notices)
                 accepted = await self._publish_until_answered(command, answers, published)
                 if accepted is not None:
                     await self._until_done(command, accepted, notices)
         except TimeoutError:
             raise _time_ran_out(command, delivered) from None
         finally:
-            await self._unsubscribe(answers)
-            await self._unsubscribe(notices)
+            for subscription in subscriptions:
+                await self._unsubscribe(subscription)
 
     async def _subscribe(self, subject: str) -> Subscription:
         try:
@@ -158,7 +165,7 @@ class NatsControlPlane:
             raise ConnectionLost("the connection to nats is lost", reason=str(error)) from error
 
     async def _unsubscribe(self, subscription: Subscription) -> None:
-        if not self._connection.is_closed:
+        with contextlib.suppress(nats.errors.Error):  # the connection has ended, and with it this
             await subscription.unsubscribe()
 
     async def _publish_until_answered(
@@ -185,9 +192,10 @@ class NatsControlPlane:
         bucket = shard_of(f"{command.scope}/{stream}" if stream is not None else command.scope)
         subject = subjects.command(bucket, kind, command.scope, stream)
         try:
-            await self._jetstream.publish(
-                subject, command.model_dump_json().encode(), timeout=_ATTEMPT_S
-            )
+            with keeping_cancellation():
+                await self._jetstream.publish(
+                    subject, command.model_dump_json().encode(), timeout=_ATTEMPT_S
+                )
         except (NoStreamResponseError, nats.errors.NoRespondersError, APIError):
             return False
         except (nats.errors.TimeoutError, TimeoutError):
@@ -261,6 +269,7 @@ def _time_ran_out(command: CommandBase, delivered: bool) -> AnabranchError:
 
 async def _next_within(subscription: Subscription, seconds: float) -> Msg | None:
     try:
-        return await subscription.next_msg(timeout=seconds)
+        with keeping_cancellation():
+            return await subscription.next_msg(timeout=seconds)
     except nats.errors.TimeoutError:
         return None

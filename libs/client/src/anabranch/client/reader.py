@@ -135,6 +135,7 @@ class EventReader:
         """Stop reading; what was read ahead is dropped, `positions` stay. Repeatable."""
         self._closed = True
         self._news.set()
+        self._ready.clear()
         self._runtime.open_parts.discard(self)
         tasks, self._tasks = self._tasks, []
         for task in tasks:
@@ -143,17 +144,19 @@ class EventReader:
             await asyncio.wait(tasks)
 
     async def _begin(self) -> None:
-        self._started = True
-        self._runtime.open_parts.add(self)
+        """Place every segment's fetcher and start them all; after an error it can be repeated."""
         segments = (await current_segments(self._control, self.stream)).segments
         names = [segment.name for segment in segments]
         self._refuse_unknown_positions(names)
         await self._directory.learn(names)
         share = max(self._settings.read_ahead_bytes // len(names), 64 * 1024)
-        for name in names:
-            self._fetchers[name] = self._new_fetcher(name, share)
+        self._fetchers = {name: self._new_fetcher(name, share) for name in names}
         for fetcher in self._fetchers.values():
             await self._place(fetcher)
+        if self._closed:
+            return
+        self._started = True
+        self._runtime.open_parts.add(self)
         for fetcher in self._fetchers.values():
             self._running += 1
             self._tasks.append(self._runtime.tasks.create_task(fetcher.run()))
@@ -218,7 +221,7 @@ class EventReader:
 
         Continues behind the last event that was yielded.
         """
-        if not self._started:
+        if not self._started and not self._closed:
             await self._begin()
         self._finish_open_batch()
         if self._failure is not None:
@@ -230,6 +233,7 @@ class EventReader:
             await self._news.wait()
         ready = self._ready.popleft()
         if isinstance(ready, AnabranchError):
+            self._failure = ready
             self._failure = await self._explained(ready)
             raise _again(self._failure)
         self._positions[ready.segment] = ready.next

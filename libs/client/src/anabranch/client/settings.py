@@ -3,9 +3,16 @@
 from dataclasses import dataclass
 
 from anabranch.common.errors import InvalidSetting
+from anabranch.common.wire.block import (
+    BLOCK_SIZE_BYTES_MAX,
+    EVENT_SIZE_BYTES_MAX,
+    KEY_SIZE_BYTES_MAX,
+)
 
 KIB = 1024
 MIB = 1024 * KIB
+WRITER_BLOCK_SIZE_BYTES_MAX = BLOCK_SIZE_BYTES_MAX - EVENT_SIZE_BYTES_MAX - KEY_SIZE_BYTES_MAX - KIB
+"""A block is closed by the event that reaches its size, and that one may be of any size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,11 @@ class WriterSettings:
     def __post_init__(self) -> None:
         if min(self.buffer_size_bytes, self.block_size_bytes, self.blocks_in_flight_max) < 1:
             raise InvalidSetting("a writer's sizes must be positive")
+        if self.block_size_bytes > WRITER_BLOCK_SIZE_BYTES_MAX:
+            raise InvalidSetting(
+                "a writer's blocks would be over the limit",
+                block_size_bytes=self.block_size_bytes, limit=WRITER_BLOCK_SIZE_BYTES_MAX,
+            )  # fmt: skip
         if min(self.retry_timeout_s, self.ack_timeout_s) <= 0:
             raise InvalidSetting("a writer's timeouts must be positive")
 

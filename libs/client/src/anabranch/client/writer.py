@@ -11,10 +11,12 @@ is raised by every later call, and says what is unacknowledged.
 """
 
 import asyncio
+from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
+from operator import index
 from types import TracebackType
 from typing import Self
 
@@ -40,6 +42,7 @@ from anabranch.common.model.stream import StreamState
 from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
 
 KEYS_CACHED_MAX = 65_536
+_TIMESTAMP_MS_LIMIT = 1 << 63
 _SEALED = (StreamState.SEALING, StreamState.SEALED)
 _GONE = (StreamState.DELETING, StreamState.DELETED)
 
@@ -71,6 +74,7 @@ class EventWriter:
         self._keyless: Outbox | None = None
         self._pump_scheduled = False
         self._used = 0
+        self._room_refused = 0
         self._room_waiters: list[asyncio.Future[None]] = []
         self._failure: AnabranchError | None = None
         self._loop = asyncio.get_running_loop()
@@ -145,6 +149,11 @@ class EventWriter:
         """
         if type(event) is not bytes:
             event = _as_bytes(event)
+        if timestamp_ms is not None and (
+            type(timestamp_ms) is not int
+            or not -_TIMESTAMP_MS_LIMIT <= timestamp_ms < _TIMESTAMP_MS_LIMIT
+        ):
+            timestamp_ms = _as_timestamps([timestamp_ms])[0]
         cost = len(event) + EVENT_OVERHEAD_BYTES
         if key is not None:
             outbox, key_stored = self._route(key)
@@ -196,6 +205,7 @@ class EventWriter:
             return
         if set(map(type, events)) != {bytes}:
             raise InvalidRequest("a batch's events must be bytes")
+        stamps = _as_timestamps(timestamps_ms) if timestamps_ms is not None else None
         costs = list(map(EVENT_OVERHEAD_BYTES.__add__, map(len, events)))
         cost = sum(costs)
         if keys is not None:
@@ -208,14 +218,15 @@ class EventWriter:
         self._refuse_if_impossible(max(costs) - EVENT_OVERHEAD_BYTES, cost)
         if keys is None:
             self._used += cost
-            self._add_keyless(events, costs, timestamps_ms)
+            self._add_keyless(events, costs, stamps)
             return
-        stamps: Sequence[int | None] = timestamps_ms or [None] * len(events)
-        for event, key, timestamp_ms in zip(events, keys, stamps, strict=True):
+        for event, key, timestamp_ms in zip(
+            events, keys, stamps or [None] * len(events), strict=True
+        ):
             self.write(event, key, timestamp_ms)
 
     def _add_keyless(
-        self, events: Sequence[bytes], costs: list[int], timestamps_ms: Sequence[int] | None
+        self, events: Sequence[bytes], costs: list[int], timestamps_ms: "array[int] | None"
     ) -> None:
         ends = list(accumulate(costs))
         block_size = self._settings.block_size_bytes
@@ -242,8 +253,8 @@ class EventWriter:
             raise InvalidRequest(
                 "the writer is not open", remedy="use it as `async with client.writer(…)`"
             )
-        index = int(self._runtime.rng.random() * len(self._outboxes))
-        self._keyless = self._outboxes[index]
+        drawn = int(self._runtime.rng.random() * len(self._outboxes))
+        self._keyless = self._outboxes[drawn]
         return self._keyless
 
     def _route_uncached(self, key: str) -> tuple[Outbox, bytes]:
@@ -251,8 +262,8 @@ class EventWriter:
             raise InvalidRequest(
                 "the writer is not open", remedy="use it as `async with client.writer(…)`"
             )
-        index, stored = self._router.route(key)
-        return self._outboxes[index], stored
+        routed, stored = self._router.route(key)
+        return self._outboxes[routed], stored
 
     def _refuse_if_impossible(self, size: int, cost: int) -> None:
         """Raise unless an event of `size` bytes, and `cost` bytes of buffer, can be taken."""
@@ -267,19 +278,28 @@ class EventWriter:
                 remedy="give the writer a larger buffer", size=size, limit=limit,
             )  # fmt: skip
         if self._used + cost > limit:
+            self._room_refused = max(self._room_refused, cost)
             raise BufferFull("the writer's buffer is full", used=self._used, limit=limit)
 
     # --- waiting --------------------------------------------------------------------------
 
     async def drain(self) -> None:
-        """Wait until less than half of the buffer is in use. Raises the writer's failure."""
+        """Wait until less than half of the buffer is in use and what was refused has room.
+
+        Raises the writer's failure.
+        """
         await asyncio.sleep(0)  # whoever writes in a loop lets the sending happen here
-        while self._used * 2 >= self._settings.buffer_size_bytes:
+        while not self._has_room():
             if self._failure is not None:
                 raise _again(self._failure)
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._room_waiters.append(waiter)
             await waiter
+        self._room_refused = 0
+
+    def _has_room(self) -> bool:
+        limit = self._settings.buffer_size_bytes
+        return self._used * 2 < limit and self._used + self._room_refused <= limit
 
     async def flush(self) -> None:
         """Wait until everything written so far is durable.
@@ -349,7 +369,7 @@ class EventWriter:
 
     def _released(self, size: int) -> None:
         self._used -= size
-        if self._used * 2 < self._settings.buffer_size_bytes:
+        if self._has_room():
             self._wake_room_waiters()
 
     def _wake_room_waiters(self) -> None:
@@ -386,10 +406,23 @@ class EventWriter:
 def _as_bytes(event: object) -> bytes:
     match event:
         case str():
-            return event.encode()
+            try:
+                return event.encode()
+            except UnicodeEncodeError as error:
+                raise InvalidRequest("an event is not valid Unicode text") from error
         case bytearray() | memoryview() | bytes():
             return bytes(event)
     raise InvalidRequest("an event must be bytes or text", type=type(event).__name__)
+
+
+def _as_timestamps(timestamps_ms: Sequence[int]) -> "array[int]":
+    """The timestamps as they will be stored. Raises InvalidRequest."""
+    try:
+        return array("q", map(index, timestamps_ms))
+    except (TypeError, OverflowError) as error:
+        raise InvalidRequest(
+            "a timestamp must be a whole number of milliseconds in 64 bits"
+        ) from error
 
 
 def _again(error: AnabranchError) -> AnabranchError:

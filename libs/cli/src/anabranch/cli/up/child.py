@@ -14,10 +14,17 @@ import json
 import os
 import shutil
 import signal
+from io import BufferedWriter
 from pathlib import Path
 
 from anabranch.cli.up.parts import HealthProbe, PartSpec
-from anabranch.common.errors import ERRORS_BY_CODE, AnabranchError, BinaryNotFound, from_body
+from anabranch.common.errors import (
+    ERRORS_BY_CODE,
+    AnabranchError,
+    BinaryNotFound,
+    DirectoryUnusable,
+    from_body,
+)
 from anabranch.common.runtime.health import PORT_FILE_VARIABLE
 
 LOG_SIZE_MAX = 8 * 1024 * 1024
@@ -60,9 +67,8 @@ class Child:
 
 
 async def spawn(spec: PartSpec) -> Child:
-    """Start a part's program. Raises BinaryNotFound."""
-    if isinstance(spec.probe, HealthProbe):
-        spec.probe.port_file.unlink(missing_ok=True)
+    """Start a part's program. Raises BinaryNotFound, DirectoryUnusable."""
+    log = _open_log(spec)
     environment = {
         name: value for name, value in os.environ.items() if name != PORT_FILE_VARIABLE
     } | dict(spec.environment)
@@ -73,7 +79,7 @@ async def spawn(spec: PartSpec) -> Child:
         if os.getppid() != parent:  # it died before the call above took effect
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with spec.log_file.open("ab") as log:
+    with log:
         try:
             process = await asyncio.create_subprocess_exec(
                 *spec.command,
@@ -95,6 +101,21 @@ async def spawn(spec: PartSpec) -> Child:
     return Child(process)
 
 
+def _open_log(spec: PartSpec) -> BufferedWriter:
+    """The part's log, after the last life's port file was removed. Raises DirectoryUnusable."""
+    try:
+        if isinstance(spec.probe, HealthProbe):
+            spec.probe.port_file.unlink(missing_ok=True)
+        return spec.log_file.open("ab")
+    except OSError as error:
+        raise DirectoryUnusable(
+            "a part's files cannot be written",
+            part=spec.name,
+            path=str(spec.log_file),
+            cause=error.strerror or str(error),
+        ) from error
+
+
 def describe_exit(code: int) -> str:
     """A return code in words; negative is the signal that ended the process."""
     if code >= 0:
@@ -104,9 +125,18 @@ def describe_exit(code: int) -> str:
 
 
 def bound_log(path: Path, size_max: int = LOG_SIZE_MAX) -> None:
-    """Copy a log aside and empty it if it is larger than `size_max` bytes."""
-    if path.exists() and path.stat().st_size > size_max:
-        shutil.copyfile(path, path.with_name(path.name + ".1"))
+    """Copy a log aside and empty it if it is larger than `size_max` bytes.
+
+    What the disk refuses is left out: a log is never a reason to end the cluster.
+    """
+    if not path.exists() or path.stat().st_size <= size_max:
+        return
+    copy = path.with_name(path.name + ".1")
+    with contextlib.suppress(OSError):
+        try:
+            shutil.copyfile(path, copy)
+        except OSError:  # no room for both: the older half is the one to lose
+            copy.unlink(missing_ok=True)
         os.truncate(path, 0)
 
 

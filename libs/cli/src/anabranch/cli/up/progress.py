@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from anabranch.cli.output import counted
 from anabranch.cli.up.plan import PartState, Phase, is_cluster_ready
 from anabranch.cli.up.supervisor import States
 
@@ -98,7 +99,9 @@ class Progress:
 
 def _sentence(line: Mapping[str, object]) -> str:
     why = f" ({line['reason']})" if line["reason"] else ""
-    again = f", {line['restarts']} restarts" if line["restarts"] else ""
+    restarts = line["restarts"]
+    assert isinstance(restarts, int)
+    again = f", {counted(restarts, 'restart')}" if restarts else ""
     return f"{line['part']}: {line['state']}{why}{again}"
 
 

@@ -47,9 +47,11 @@ async def connect_nats(url: str, name: str, *, deadline_s: float = CONNECT_DEADL
                 disconnected_cb=report_loss,
                 reconnected_cb=_report_return,
             )
-    except (nats.errors.Error, OSError, ValueError, TimeoutError) as error:
+    except BaseException as error:
         await client.close()
-        raise Unavailable("no NATS server answers", remedy=_REMEDY, url=url) from error
+        if isinstance(error, nats.errors.Error | OSError | ValueError | TimeoutError):
+            raise Unavailable("no NATS server answers", remedy=_REMEDY, url=url) from error
+        raise
     return client
 
 
@@ -70,13 +72,15 @@ def keeping_cancellation() -> Iterator[None]:
     The NATS client waits by `asyncio.wait_for`, which before Python 3.12 returns the result and
     drops the cancellation when both come in the same turn of the loop, and it turns a
     cancellation on a closed connection into an error. A task that loops over such calls would
-    never end.
+    never end. A cancellation from before the block was delivered already: whoever cleans up
+    after it may go on calling.
     """
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
     try:
         yield
     finally:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if task is not None and task.cancelling() > before:
             raise asyncio.CancelledError
 
 

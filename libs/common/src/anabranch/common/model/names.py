@@ -97,7 +97,11 @@ def segment_name(stream: StreamRef, segment: SegmentId) -> str:
 def parse_segment_name(name: str) -> tuple[StreamRef, SegmentId]:
     """Inverse of `segment_name`; a missing epoch is 0. Raises InvalidName."""
     match = _SEGMENT_NAME.fullmatch(name)
-    if match is None:
-        raise InvalidName(f"{name!r} is not a segment's name", name=name)
+    if match is None or not all(_is_int31(match[part] or "0") for part in ("number", "epoch")):
+        raise InvalidName(f"{name[:600]!r} is not a segment's name", name=name[:600])
     ref = StreamRef(ScopeName(match["scope"]), StreamName(match["stream"]))
     return ref, segment_id(int(match["epoch"] or 0), int(match["number"]))
+
+
+def _is_int31(digits: str) -> bool:
+    return len(digits) <= 10 and int(digits) < 2**31

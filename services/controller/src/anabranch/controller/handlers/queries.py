@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from pydantic import ValidationError
 
 from anabranch.common.contracts import queries
@@ -33,6 +34,8 @@ from anabranch.controller.domain.operations import Operation, Operations
 from anabranch.controller.domain.scope.state import Scope
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.projections.mirror import Mirror
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,11 @@ async def answer_query(desk: QueryDesk, name: str, body: bytes) -> bytes:
         found = await answer(desk, query)
     except AnabranchError as error:
         found = queries.QueryFailed(error=ErrorBody.of(error))
+    except Exception:  # noqa: BLE001
+        # The edge: a defect in answering one query must not end the service for all.
+        _log.exception("a query could not be answered because of a defect", query=name)
+        defect = AnabranchError("the controller could not answer because of a defect")
+        found = queries.QueryFailed(error=ErrorBody.of(defect))
     return found.model_dump_json().encode()
 
 
