@@ -28,6 +28,7 @@ from anabranch.common.wire.block import (
 from anabranch.common.wire.messages import Append, Appended, Message, SetupAppend
 from kit.client_bench import STREAM, bench, until, writer_settings
 from kit.fake_segstore import Direction, Fault, no_faults
+from kit.rng import seeded
 
 BLOCKS = writer_settings(block_size_bytes=100)
 
@@ -90,14 +91,12 @@ async def test_a_connection_lost_at_any_step_costs_and_repeats_nothing(
 
 async def test_many_lost_connections_cost_and_repeat_nothing() -> None:
     async with bench(segment_count=3) as b:
-        replies = 0
+        rng = seeded(11)
 
-        def drop_each_fifth(at: Direction, message: Message) -> Fault | None:
-            nonlocal replies
-            replies += at == "out"
-            return Fault.DROP if at == "out" and replies % 5 == 0 else None
+        def drop_one_in_five(at: Direction, message: Message) -> Fault | None:
+            return Fault.DROP if at == "out" and rng.random() < 0.2 else None
 
-        b.store.fault = drop_each_fifth
+        b.store.fault = drop_one_in_five
         async with b.client.writer(STREAM, BLOCKS) as writer:
             for number in range(300):
                 writer.write(b"%d" % number, key=str(number % 5))
