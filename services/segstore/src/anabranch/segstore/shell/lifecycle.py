@@ -71,11 +71,13 @@ def after_failure(error: AnabranchError, restarts: int, served_s: float) -> Rest
     return Restart(failures, back_off_s(failures))
 
 
-def named_error(error: AnabranchError | OSError) -> AnabranchError:
+def named_error(error: BaseException) -> AnabranchError:
     """What the operating system refused, as an error that has a code and a remedy."""
     if isinstance(error, AnabranchError):
         return error
-    return DiskFailed("reading stored bytes failed", cause=str(error))
+    if isinstance(error, OSError):
+        return DiskFailed("reading stored bytes failed", cause=str(error))
+    return Unavailable("the container is closing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +111,16 @@ async def open_container(
         container, placement.container_epoch, log_id, new_log=not placement.log_id
     )
     opened = Container(container, placement.container_epoch, tier_two.catalog, around)
+    log = tiers.log.open_log(container, log_id, placement.container_epoch, opened)
     try:
-        log = tiers.log.open_log(container, log_id, placement.container_epoch, opened)
         for frame in log.replay(tier_two.catalog.applied_sequence):
             opened.replay(frame)
             await around.clock.sleep(0)
         opened.serve(log)
-    except (AnabranchError, OSError) as error:
+        # An earlier process may have died between its manifest and its release.
+        log.release(tier_two.catalog.applied_sequence)
+    except BaseException as error:
+        log.close()
         opened.fail(named_error(error))
         raise
     flusher = Flusher(
