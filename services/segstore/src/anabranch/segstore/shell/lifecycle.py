@@ -12,7 +12,8 @@ Opening, in this order, because each step fences or proves what the next relies 
         │                                       │ after five in a row
         └──corruption, log or tier 2 not here───┴──► offline, reported by name
 
-A failure of the journal ends the whole store: what it did with unsynced bytes is not known.
+A failure of the journal, or of a sync of tier 2, ends the whole store: what became of unsynced
+bytes is not known.
 """
 
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from anabranch.common.errors import (
     DiskFailed,
     LogNotHere,
     OutcomeUnknown,
+    SyncFailed,
     TierTwoNotHere,
     Unavailable,
     WrongHost,
@@ -171,6 +173,8 @@ class ContainerKeeper:
                 return
             except (AnabranchError, OSError) as caught:
                 error = named_error(caught)
+                if self._ends_store(error):
+                    return
                 if self._taken is None:
                     unreachable += 1
                     self._log_failure("the placement cannot be taken, trying again", error)
@@ -197,6 +201,8 @@ class ContainerKeeper:
         container.on_ended = ended
         try:
             await self._report_open(taken, container.log.log_id)
+            if container.failure is not None:
+                raise container.failure
             self._store.opened(opened)
             _log.info(
                 "container open", container=self._container, container_epoch=taken.container_epoch
@@ -207,6 +213,15 @@ class ContainerKeeper:
             raise
         finally:
             container.fail(Unavailable("the container is closing", container=self._container))
+
+    def _ends_store(self, error: AnabranchError) -> bool:
+        """Whether the container cannot be opened again in this process; then the store is told."""
+        failure = error if isinstance(error, SyncFailed) else self._tiers.log.failure
+        if failure is None:
+            return False
+        self._log_failure("the container failed, and with it the store", error)
+        self._store_failed(failure)
+        return True
 
     async def _report_open(self, taken: Placement, log_id: str) -> None:
         """Placements that cannot be reached are no failure of the container: not counted."""
