@@ -69,7 +69,9 @@ def after_failure(error: AnabranchError, restarts: int, served_s: float) -> Rest
         return Offline(restarts)
     failures = 1 if served_s >= SERVED_WELL_S else restarts + 1
     if failures > RESTARTS_MAX:
-        return Offline(restarts)
+        if not isinstance(error, Unavailable | OutcomeUnknown):
+            return Offline(restarts)
+        failures = RESTARTS_MAX  # tier 2 does not answer, which opening again later may cure
     return Restart(failures, back_off_s(failures))
 
 
@@ -238,16 +240,31 @@ class ContainerKeeper:
         next_move = after_failure(error, self._restarts, served_s)
         self._restarts = next_move.restarts
         self._log_failure("the container failed", error)
+        disabled = isinstance(next_move, Offline)
+        attempts = 1
+        while not await self._report_failed(taken, error, disabled=disabled) and disabled:
+            await self._around.clock.sleep(back_off_s(attempts))
+            attempts += 1
+        return next_move.pause_s if isinstance(next_move, Restart) else None
+
+    async def _report_failed(
+        self, taken: Placement, error: AnabranchError, *, disabled: bool
+    ) -> bool:
+        """False if the placement could not be reached: nobody else would tell of an end for good,
+        so that one is told again."""
         try:
             await self._tiers.placements.report_failed(
                 taken,
-                restarts=next_move.restarts,
+                restarts=self._restarts,
                 reason=f"{error.code}: {error}",
-                disabled=isinstance(next_move, Offline),
+                disabled=disabled,
             )
-        except (Deposed, WrongHost, Unavailable, OutcomeUnknown) as failure:
+        except (Deposed, WrongHost) as failure:
+            self._log_failure("the container's failure concerns nobody any more", failure)
+        except (Unavailable, OutcomeUnknown) as failure:
             self._log_failure("the container's failure could not be reported", failure)
-        return next_move.pause_s if isinstance(next_move, Restart) else None
+            return False
+        return True
 
     def _log_failure(self, event: str, error: AnabranchError) -> None:
         _log.warning(
