@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from anabranch.common.errors import Deposed, DiskFailed, Overloaded
+from anabranch.common.errors import Deposed, DiskFailed, OutcomeUnknown, Overloaded, Unavailable
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.wire.messages import Done, Failed, Message
 from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
@@ -194,3 +194,27 @@ def test_an_append_over_the_limit_is_refused_and_changes_nothing(driver: TieredD
     more = write(driver, 2)
     assert driver.read_all().endswith(more)
     assert driver.container.applied.state.known(SEGMENT) is not None
+
+
+class SilentStorage(MemoryChunkStorage):
+    """Does not say what becomes of chunks while `silent`."""
+
+    silent = True
+
+    async def put_new(self, name: str, parts: Sequence[Buffer]) -> None:
+        if self.silent and "/m/" not in name:
+            raise OutcomeUnknown("no answer in time")
+        await super().put_new(name, parts)
+
+
+def test_a_tier_two_that_does_not_answer_is_tried_again_and_ends_nothing() -> None:
+    storage = SilentStorage()
+    driver = TieredDriver(storage=storage)
+    block = write(driver, 1)
+    with pytest.raises(Unavailable):
+        driver.flush()
+    storage.silent = False
+    driver.flush()
+    driver.crash()
+    assert driver.read_all() == block
+    driver.finish()

@@ -16,6 +16,7 @@ from anabranch.common.errors import (
     Deposed,
     DiskFailed,
     LogNotHere,
+    OutcomeUnknown,
     RevisionConflict,
     Unavailable,
     WrongHost,
@@ -43,6 +44,8 @@ from kit.live_store import NODE, World, live_store
         (Deposed("x"), 4, 1.0, Restart(5, 8.0)),
         (DiskFailed("x"), RESTARTS_MAX, 1.0, Offline(RESTARTS_MAX)),
         (DiskFailed("x"), RESTARTS_MAX, SERVED_WELL_S, Restart(1, 0.5)),
+        (Unavailable("x"), RESTARTS_MAX, 1.0, Restart(RESTARTS_MAX, 8.0)),
+        (OutcomeUnknown("x"), RESTARTS_MAX, 1.0, Restart(RESTARTS_MAX, 8.0)),
         (CorruptChunk("x"), 0, 1.0, Offline(0)),
         (LogNotHere("x"), 0, 1.0, Offline(0)),
     ],
@@ -212,3 +215,26 @@ async def test_an_older_epoch_reports_nothing() -> None:
     stored = await objects.get("0")
     assert isinstance(stored, StoredObject)
     assert placement_from_bytes(stored.value).log_id == "a-log"
+
+
+class DeafOnce(InMemoryObjectStore):
+    """The first report of a failure reaches nobody."""
+
+    deaf = True
+
+    async def update(self, key: str, value: bytes, revision: int) -> int:
+        failed = placement_from_bytes(value).state is PlacementState.FAILED
+        if self.deaf and failed:
+            self.deaf = False
+            raise Unavailable("nobody answers")
+        return await super().update(key, value, revision)
+
+
+async def test_a_container_that_goes_offline_says_so_until_it_is_heard() -> None:
+    world = World(placements=DeafOnce())
+    await world.assign(0)
+    async with live_store(world) as live:
+        (opened,) = live.store.open_containers()
+        opened.container.fail(CorruptChunk("damaged"))
+        found = await eventually(world, PlacementState.FAILED, 1)
+        assert found.reason.startswith("corrupt-chunk")

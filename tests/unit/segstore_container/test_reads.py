@@ -8,11 +8,12 @@ from anabranch.common.errors import (
     AnabranchError,
     InvalidRequest,
     SegmentNotFound,
+    Unavailable,
 )
-from anabranch.common.wire.messages import LocateOffset, OffsetLocated, ReadSegment
+from anabranch.common.wire.messages import LocateOffset, OffsetLocated, ReadSegment, Stamp
 from anabranch.segstore.domain.container.state import SegmentState
 from anabranch.segstore.shell.read_index import InTierTwo
-from anabranch.segstore.shell.reader import locate_now, locate_tiered
+from anabranch.segstore.shell.reader import locate_now, locate_tiered, read_now, read_tiered
 from kit.container_driver import SEGMENT
 from kit.tiered_driver import TieredDriver
 
@@ -185,4 +186,22 @@ def test_a_failing_read_is_an_error_with_a_name() -> None:
     driver.frames.payloads.clear()
     with pytest.raises(AnabranchError):
         driver.read(0)
+    driver.finish()
+
+
+def test_a_read_does_not_answer_for_a_segment_that_took_the_name_meanwhile() -> None:
+    # given a read on its way to tier 2
+    driver = TieredDriver(cache_size=0)
+    fill(driver, "tier 2")
+    request = ReadSegment(segment=SEGMENT, offset=0, size_max=100)
+    place = read_now(driver.container, request)
+    assert isinstance(place, InTierTwo)
+    # when the segment is deleted and made again
+    driver.delete()
+    driver.create(stamp=Stamp(2, 1))
+    driver.append(driver.setup(), 1, [b"other" * 100])
+    driver.commit()
+    # then the old bytes are not given out as the new segment's
+    with pytest.raises(Unavailable):
+        driver.wait(read_tiered(driver.container, driver.tier_two, request, place))
     driver.finish()

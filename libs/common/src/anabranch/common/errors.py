@@ -135,6 +135,12 @@ class DiskFailed(Retry):
     default_remedy = "check the disk and its free space, then start the store again"
 
 
+class SyncFailed(DiskFailed):
+    """A sync failed: what earlier writes left on the disk is not known, so the store ends."""
+
+    code = "sync-failed"
+
+
 # --- Conflict ---------------------------------------------------------------------------------
 
 

@@ -171,6 +171,11 @@ class DurableDataLog(Protocol):
     @property
     def journal_id(self) -> str: ...
 
+    @property
+    def failure(self) -> AnabranchError | None:
+        """What ended it for every container; None while it goes on."""
+        ...
+
     def logs(self) -> Mapping[int, str]:
         """The journal's list of logs: container → log id, durable."""
         ...
@@ -198,7 +203,10 @@ class ChunkStorage(Protocol):
     """Objects in tier 2. Names: ``[a-z0-9/-.]``, never reused."""
 
     async def put_new(self, name: str, parts: Sequence[Buffer]) -> None:
-        """Create an object; durable on return. Raises ObjectExists, DiskFailed."""
+        """Create an object; durable on return.
+
+        Raises ObjectExists, DiskFailed; SyncFailed if nothing can be created any more.
+        """
         ...
 
     async def get(self, name: str) -> bytes:

@@ -9,7 +9,8 @@ is taken), and the directories that hold the name are synced, all of them the fi
 this process uses them: an earlier process may have made them and died before it synced them.
 For the same reason they are synced even if the name is taken: then that object is durable.
 After a failed sync nothing is created any more, because a sync that succeeds later proves
-nothing. State owned: the directories known to be durable, the counter of temporaries.
+nothing: SyncFailed ends the store. State owned: the directories known to be durable, the counter
+of temporaries.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from anabranch.common.errors import (
     InvalidName,
     ObjectExists,
     ObjectNotFound,
+    SyncFailed,
 )
 from anabranch.common.runtime.ids import IdSource
 from anabranch.segstore.ports import Buffer, Disk
@@ -117,7 +119,7 @@ class LocalChunkStorage:
     def _create_durably(self, path: str, parts: Sequence[Buffer]) -> None:
         """The object and its name, durable. Raises ObjectExists; then the other one is."""
         if self._sync_failed:
-            raise DiskFailed("an earlier sync of tier 2 failed", path=path)
+            raise SyncFailed("an earlier sync of tier 2 failed", path=path)
         with self._counter_lock:
             self._temporary_count += 1
             temporary = f"{self._temporary_prefix}-{self._temporary_count}"
@@ -155,9 +157,9 @@ class LocalChunkStorage:
     def _synced(self, sync: Callable[[], None]) -> None:
         try:
             sync()
-        except (OSError, DiskFailed):
+        except (OSError, DiskFailed) as error:
             self._sync_failed = True
-            raise
+            raise SyncFailed("a sync of tier 2 failed", cause=str(error)) from error
 
     def _read(self, path: str) -> bytes:
         file = self._disk.open(path)

@@ -85,6 +85,10 @@ class MemoryLog:
     def journal_id(self) -> str:
         return self._kept.journal_id
 
+    @property
+    def failure(self) -> AnabranchError | None:
+        return self._failure
+
     def logs(self) -> Mapping[int, str]:
         return self._kept.logs
 

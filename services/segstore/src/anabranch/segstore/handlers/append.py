@@ -4,7 +4,7 @@
 a dictionary look-up and a call of the container; nothing waits here.
 """
 
-from anabranch.common.errors import AnabranchError, Overloaded, SessionEnded
+from anabranch.common.errors import AnabranchError, SessionEnded
 from anabranch.common.wire.messages import Append, SetupAppend, failed
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.sessions import AppendSession, Send
@@ -24,9 +24,8 @@ class AppendDesk:
     def setup(self, request_id: int, request: SetupAppend) -> None:
         """SetupAppend → AppendSetup. A session that had the number is over in any case."""
         self._end(request.session)
+        self._make_room()
         try:
-            if len(self._sessions) >= SESSIONS_MAX:
-                raise Overloaded("the connection has too many append sessions", limit=SESSIONS_MAX)
             container = self._store.find(request.segment, request.container_epoch).container
             session = container.setup(request, request_id, self._send)
         except AnabranchError as error:
@@ -46,6 +45,17 @@ class AppendDesk:
         except AnabranchError as error:
             self._end(request.session)
             self._send(failed(error, request.session), request_id)
+
+    def _make_room(self) -> None:
+        """Nobody tells when a session is done with: what is over goes first, then the oldest.
+
+        A writer that still wants its session is told SessionEnded, and sets up anew.
+        """
+        if len(self._sessions) < SESSIONS_MAX:
+            return
+        over = [number for number, (_, found) in self._sessions.items() if not found.alive]
+        for number in over or [next(iter(self._sessions))]:
+            self._end(number)
 
     def _end(self, number: int) -> None:
         found = self._sessions.pop(number, None)

@@ -42,6 +42,7 @@ class Assignments:
         self._new_keeper = new_keeper
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._tried: set[int] = set()
+        self._leaving: set[int] = set()
 
     async def run(self) -> None:
         """Follow the placements until cancelled; the keepers end with it."""
@@ -72,10 +73,19 @@ class Assignments:
             self._store.unassign(container)
             if task is not None and working:
                 task.cancel()
+                self._leaving.add(container)
             return
         disabled = placement.state is PlacementState.FAILED and container in self._tried
-        if working or disabled or self._store.stopping:
+        kept = working and container not in self._leaving
+        if kept or disabled or self._store.stopping:
             return
         self._tried.add(container)
+        self._leaving.discard(container)
         self._store.assign(container)
-        self._tasks[container] = group.create_task(self._new_keeper(container).run())
+        self._tasks[container] = group.create_task(self._keep(container, task))
+
+    async def _keep(self, container: int, older: asyncio.Task[None] | None) -> None:
+        """A keeper's work, once the one before it has ended."""
+        if older is not None:
+            await asyncio.wait({older})
+        await self._new_keeper(container).run()

@@ -111,11 +111,13 @@ class Container:
         Raises CorruptJournal, FormatTooNew.
         """
         untiered = self.applied.untiered
-        for found in decode_operations(frame.payload, frame.first_sequence):
-            if found.sequence > self.applied.state.sequence:
-                self.applied.apply(found.sequence, found.operation, frame.address, found.at)
-        self.applied.end_frame()
-        self._throttle.add_untiered(self.applied.untiered - untiered)
+        try:
+            for found in decode_operations(frame.payload, frame.first_sequence):
+                if found.sequence > self.applied.state.sequence:
+                    self.applied.apply(found.sequence, found.operation, frame.address, found.at)
+        finally:
+            self.applied.end_frame()
+            self._throttle.add_untiered(self.applied.untiered - untiered)
 
     def serve(self, log: ContainerLog) -> None:
         """Recovery is complete: requests may come."""

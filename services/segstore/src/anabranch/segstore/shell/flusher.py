@@ -7,7 +7,7 @@ order: the journal is not let go before the manifest is durable and no successor
 
 Safe to repeat: a flush that failed in between leaves only unreferenced objects, and its changes
 are part of the next cut. A failing tier 2 costs nothing but journal space until the store's
-un-tiered limit; a newer owner ends the container.
+un-tiered limit; a newer owner ends the container, a failed sync of tier 2 the store.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from anabranch.common.errors import AnabranchError, DiskFailed, Unavailable
+from anabranch.common.errors import AnabranchError, DiskFailed, SyncFailed, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.messages import Done, failed
 from anabranch.segstore.ports import TierTwo
@@ -132,6 +132,8 @@ class Flusher:
             try:
                 await self.flush()
                 failures = 0
+            except SyncFailed:
+                raise
             except (DiskFailed, Unavailable) as error:
                 self._check_alive()
                 failures += 1

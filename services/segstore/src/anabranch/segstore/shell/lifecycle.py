@@ -12,7 +12,8 @@ Opening, in this order, because each step fences or proves what the next relies 
         │                                       │ after five in a row
         └──corruption, log or tier 2 not here───┴──► offline, reported by name
 
-A failure of the journal ends the whole store: what it did with unsynced bytes is not known.
+A failure of the journal, or of a sync of tier 2, ends the whole store: what became of unsynced
+bytes is not known.
 """
 
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from anabranch.common.errors import (
     DiskFailed,
     LogNotHere,
     OutcomeUnknown,
+    SyncFailed,
     TierTwoNotHere,
     Unavailable,
     WrongHost,
@@ -67,15 +69,19 @@ def after_failure(error: AnabranchError, restarts: int, served_s: float) -> Rest
         return Offline(restarts)
     failures = 1 if served_s >= SERVED_WELL_S else restarts + 1
     if failures > RESTARTS_MAX:
-        return Offline(restarts)
+        if not isinstance(error, Unavailable | OutcomeUnknown):
+            return Offline(restarts)
+        failures = RESTARTS_MAX  # tier 2 does not answer, which opening again later may cure
     return Restart(failures, back_off_s(failures))
 
 
-def named_error(error: AnabranchError | OSError) -> AnabranchError:
+def named_error(error: BaseException) -> AnabranchError:
     """What the operating system refused, as an error that has a code and a remedy."""
     if isinstance(error, AnabranchError):
         return error
-    return DiskFailed("reading stored bytes failed", cause=str(error))
+    if isinstance(error, OSError):
+        return DiskFailed("reading stored bytes failed", cause=str(error))
+    return Unavailable("the container is closing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +115,16 @@ async def open_container(
         container, placement.container_epoch, log_id, new_log=not placement.log_id
     )
     opened = Container(container, placement.container_epoch, tier_two.catalog, around)
+    log = tiers.log.open_log(container, log_id, placement.container_epoch, opened)
     try:
-        log = tiers.log.open_log(container, log_id, placement.container_epoch, opened)
         for frame in log.replay(tier_two.catalog.applied_sequence):
             opened.replay(frame)
             await around.clock.sleep(0)
         opened.serve(log)
-    except (AnabranchError, OSError) as error:
+        # An earlier process may have died between its manifest and its release.
+        log.release(tier_two.catalog.applied_sequence)
+    except BaseException as error:
+        log.close()
         opened.fail(named_error(error))
         raise
     flusher = Flusher(
@@ -166,6 +175,8 @@ class ContainerKeeper:
                 return
             except (AnabranchError, OSError) as caught:
                 error = named_error(caught)
+                if self._ends_store(error):
+                    return
                 if self._taken is None:
                     unreachable += 1
                     self._log_failure("the placement cannot be taken, trying again", error)
@@ -192,6 +203,8 @@ class ContainerKeeper:
         container.on_ended = ended
         try:
             await self._report_open(taken, container.log.log_id)
+            if container.failure is not None:
+                raise container.failure
             self._store.opened(opened)
             _log.info(
                 "container open", container=self._container, container_epoch=taken.container_epoch
@@ -202,6 +215,15 @@ class ContainerKeeper:
             raise
         finally:
             container.fail(Unavailable("the container is closing", container=self._container))
+
+    def _ends_store(self, error: AnabranchError) -> bool:
+        """Whether the container cannot be opened again in this process; then the store is told."""
+        failure = error if isinstance(error, SyncFailed) else self._tiers.log.failure
+        if failure is None:
+            return False
+        self._log_failure("the container failed, and with it the store", error)
+        self._store_failed(failure)
+        return True
 
     async def _report_open(self, taken: Placement, log_id: str) -> None:
         """Placements that cannot be reached are no failure of the container: not counted."""
@@ -218,16 +240,31 @@ class ContainerKeeper:
         next_move = after_failure(error, self._restarts, served_s)
         self._restarts = next_move.restarts
         self._log_failure("the container failed", error)
+        disabled = isinstance(next_move, Offline)
+        attempts = 1
+        while not await self._report_failed(taken, error, disabled=disabled) and disabled:
+            await self._around.clock.sleep(back_off_s(attempts))
+            attempts += 1
+        return next_move.pause_s if isinstance(next_move, Restart) else None
+
+    async def _report_failed(
+        self, taken: Placement, error: AnabranchError, *, disabled: bool
+    ) -> bool:
+        """False if the placement could not be reached: nobody else would tell of an end for good,
+        so that one is told again."""
         try:
             await self._tiers.placements.report_failed(
                 taken,
-                restarts=next_move.restarts,
+                restarts=self._restarts,
                 reason=f"{error.code}: {error}",
-                disabled=isinstance(next_move, Offline),
+                disabled=disabled,
             )
-        except (Deposed, WrongHost, Unavailable, OutcomeUnknown) as failure:
+        except (Deposed, WrongHost) as failure:
+            self._log_failure("the container's failure concerns nobody any more", failure)
+        except (Unavailable, OutcomeUnknown) as failure:
             self._log_failure("the container's failure could not be reported", failure)
-        return next_move.pause_s if isinstance(next_move, Restart) else None
+            return False
+        return True
 
     def _log_failure(self, event: str, error: AnabranchError) -> None:
         _log.warning(

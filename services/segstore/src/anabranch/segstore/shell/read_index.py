@@ -25,8 +25,9 @@ ReadFrame = Callable[[LogAddress], bytes]
 
 @dataclass(frozen=True, slots=True)
 class InTierTwo:
-    """The bytes asked for are in this extent."""
+    """The bytes asked for are in this extent of the segment with this number."""
 
+    number: int
     extent: TieredExtent
 
 
@@ -131,7 +132,7 @@ class SegmentIndex:
         found = bisect_right(self._extent_starts, offset) - 1
         extent = self._extents[found]
         assert extent.start <= offset < extent.start + extent.ref.length
-        return InTierTwo(extent)
+        return InTierTwo(self.number, extent)
 
     def range_end(self, offset: int, size_max: int, *, whole_appends: bool) -> int:
         """Where a read of about `size_max` bytes from `offset` ≥ `front` shall end.

@@ -13,6 +13,7 @@ from anabranch.common.errors import (
     FormatTooNew,
     InvalidRequest,
     SegmentTruncated,
+    Unavailable,
 )
 from anabranch.common.wire.block import (
     BLOCK_SIZE_BYTES_MAX,
@@ -67,7 +68,10 @@ def read_now(container: Container, request: ReadSegment) -> Found | InTierTwo:
 async def read_tiered(
     container: Container, tier_two: TierTwo, request: ReadSegment, place: InTierTwo
 ) -> Found:
-    """As `read_now`, from one extent. Raises InvalidRequest, CorruptChunk."""
+    """As `read_now`, from one extent.
+
+    Raises InvalidRequest, CorruptChunk, Unavailable (another segment has the name now).
+    """
     extent = place.extent
     at = request.offset - extent.start
     left = extent.ref.length - at
@@ -84,6 +88,8 @@ async def read_tiered(
             whole = needed
         data = data[:whole]
     state, _ = _segment(container, request.segment, request.offset)
+    if state.number != place.number:
+        raise Unavailable("the segment was replaced while it was read", segment=request.segment)
     return _found(state, request.offset, data)
 
 

@@ -26,6 +26,7 @@ from anabranch.common.errors import (
     ObjectExists,
     ObjectNotFound,
     OutcomeUnknown,
+    Unavailable,
 )
 from anabranch.segstore.domain.container.state import (
     Catalog,
@@ -78,9 +79,10 @@ class ContainerTierTwo:
     async def flush(self, cut: ContainerCut, fetch: FetchRange) -> Sequence[TieredExtents]:
         """See `ports.TierTwo.flush`. A cut in which nothing happened writes nothing.
 
-        The cut begins at the catalog's applied sequence. After a failure in the chunks the same
-        or a later cut may be flushed again. Deposed is final; so is a failure from the manifest
-        on (OutcomeUnknown at the next call): open again. Raises Busy while another flush runs.
+        The cut begins at the catalog's applied sequence. After a failure in the chunks (also
+        Unavailable) the same or a later cut may be flushed again. Deposed is final; so is a
+        failure from the manifest on (OutcomeUnknown at the next call): open again. Raises Busy
+        while another flush runs.
         """
         assert cut.after_sequence == self._catalog.applied_sequence
         assert cut.sequence >= cut.after_sequence
@@ -180,9 +182,11 @@ class ContainerTierTwo:
             footer = chunks.ChunkFooter(name, data_length, pieces, crcs)
             try:
                 await self._storage.put_new(name, [*parts, chunks.encode_footer(footer)])
-            except (ObjectExists, OutcomeUnknown):
+            except (ObjectExists, OutcomeUnknown) as error:
                 if attempt == CHUNK_ATTEMPTS_MAX:
-                    raise
+                    raise Unavailable(
+                        "tier 2 did not say that it took a chunk", name=name, attempts=attempt
+                    ) from error
             else:
                 return name
         raise AssertionError("the last attempt returns or raises")

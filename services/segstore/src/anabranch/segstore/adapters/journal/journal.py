@@ -112,6 +112,10 @@ class Journal:
     def journal_id(self) -> str:
         return self._journal_id
 
+    @property
+    def failure(self) -> AnabranchError | None:
+        return self._failure
+
     def logs(self) -> Mapping[int, str]:
         return self._logs
 

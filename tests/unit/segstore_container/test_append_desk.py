@@ -1,0 +1,67 @@
+"""The append sessions of a connection that lives long."""
+
+import asyncio
+
+import pytest
+
+from anabranch.common.wire.messages import (
+    Append,
+    Appended,
+    AppendSetup,
+    CreateSegment,
+    Failed,
+    Message,
+    SetupAppend,
+)
+from anabranch.segstore.handlers import append as desks
+from anabranch.segstore.handlers.append import AppendDesk
+from anabranch.segstore.shell.container import Container
+from kit.container_driver import CREATE_STAMP, SEGMENT
+from kit.live_store import LiveStore, World, live_store
+
+
+class Writer:
+    """Sets up and appends over one desk, each time under another writer id."""
+
+    def __init__(self, live: LiveStore) -> None:
+        self.replies: list[Message] = []
+        self._desk = AppendDesk(live.store, lambda message, _: self.replies.append(message))
+
+    def setup(self, session: int, writer: int) -> Message:
+        request = SetupAppend(segment=SEGMENT, writer_id=bytes([writer]) * 16, session=session)
+        self._desk.setup(session, request)
+        return self.replies[-1]
+
+    def append(self, session: int) -> None:
+        request = Append(session=session, first_event_number=1, count=1, is_block=False)
+        self._desk.append(session, request, b"x")
+
+
+async def durable(container: Container) -> None:
+    async with asyncio.timeout(5):
+        while not container.idle:  # noqa: ASYNC110  the log commits in the loop's next turn
+            await asyncio.sleep(0)
+
+
+async def test_a_connection_never_runs_out_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desks, "SESSIONS_MAX", 3)
+    world = World()
+    await world.assign(0)
+    async with live_store(world) as live:
+        container = live.store.open_containers()[0].container
+        container.create(CreateSegment(segment=SEGMENT, stamp=CREATE_STAMP), lambda _: None)
+        await durable(container)
+        writer = Writer(live)
+        # sessions that are over make room first, here those of one writer's first two setups
+        for session in (1, 2, 3, 4):
+            assert isinstance(writer.setup(session, writer=max(3, session)), AppendSetup)
+        writer.append(3)
+        await durable(container)
+        assert isinstance(writer.replies[-1], Appended)
+        # then the oldest
+        for session in (5, 6):
+            assert isinstance(writer.setup(session, writer=session), AppendSetup)
+        writer.append(3)
+        ended = writer.replies[-1]
+        assert isinstance(ended, Failed)
+        assert ended.code == "session-ended"

@@ -1,0 +1,89 @@
+"""An opening that does not come to its end gives back all that it took."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from anabranch.common.errors import CorruptJournal
+from anabranch.common.eventsourcing.memory import InMemoryObjectStore
+from anabranch.common.model.cluster import Placement
+from anabranch.common.runtime.clock import Clock, SystemClock
+from anabranch.common.runtime.ids import SeededIds
+from anabranch.segstore.adapters.memory_log import MemoryLog
+from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.container import Surroundings
+from anabranch.segstore.shell.flusher import FlushLimits
+from anabranch.segstore.shell.lifecycle import Tiers, open_container
+from anabranch.segstore.shell.placements import Placements
+from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from kit.container_driver import LOG_ID
+from kit.live_store import NODE, call_later
+from kit.tiered_driver import TieredDriver
+
+
+class Opening:
+    """The container of a driver, to be opened once more under the next epoch."""
+
+    def __init__(self, driver: TieredDriver) -> None:
+        self.cache = Cache(1 << 20)
+        self.throttle = Throttle(ThrottleLimits())
+        self.log = MemoryLog(driver.frames, lambda _: None)
+        ids = SeededIds(2)
+        placements = Placements(InMemoryObjectStore(), NODE)
+        self._tiers = Tiers(self.log, OpenContainerTierTwo(driver.storage, ids), placements, ids)
+
+    async def run(self, clock: Clock) -> None:
+        around = Surroundings(clock, self.cache, self.throttle, call_later)
+        placement = Placement(0, (NODE,), container_epoch=2, log_id=LOG_ID)
+        await open_container(placement, self._tiers, around, FlushLimits())
+
+    def check_nothing_is_held(self) -> None:
+        assert (self.cache.used, self.throttle.untiered, self.throttle.pending) == (0, 0, 0)
+        assert self.log._views == {}
+
+
+@pytest.fixture
+def driver() -> Iterator[TieredDriver]:
+    driver = TieredDriver()
+    driver.create()
+    session = driver.setup()
+    driver.append(session, 1, [b"a" * 100])
+    driver.commit()
+    driver.append(session, 2, [b"b" * 100])
+    driver.append(session, 3, [b"c" * 100])
+    driver.commit()
+    yield driver
+    driver.finish()
+
+
+class CancellingClock(SystemClock):
+    """Whoever sleeps is cancelled."""
+
+    async def sleep(self, seconds: float) -> None:
+        raise asyncio.CancelledError
+
+
+def test_a_cancelled_opening_holds_nothing(driver: TieredDriver) -> None:
+    async def cancelled() -> None:
+        opening = Opening(driver)
+        with pytest.raises(asyncio.CancelledError):
+            await opening.run(CancellingClock())
+        opening.check_nothing_is_held()
+
+    driver.wait(cancelled())
+
+
+def test_an_opening_that_meets_damage_within_a_frame_holds_nothing(driver: TieredDriver) -> None:
+    last = max(driver.frames.payloads)
+    payload = driver.frames.payloads[last]
+    driver.frames.payloads[last] = payload[:-1] + b"?"
+
+    async def damaged() -> None:
+        opening = Opening(driver)
+        with pytest.raises(CorruptJournal):
+            await opening.run(SystemClock())
+        opening.check_nothing_is_held()
+
+    driver.wait(damaged())
