@@ -1,5 +1,6 @@
 """``python -m anabranch.segstore``: one segment store, configured by its environment."""
 
+import argparse
 import sys
 
 from anabranch.common.runtime.service import run_service, settings_or_exit
@@ -7,9 +8,26 @@ from anabranch.segstore.settings import SegstoreSettings
 from anabranch.segstore.wiring import serve
 
 
+def settings_of(arguments: list[str]) -> SegstoreSettings:
+    """The environment's settings, with what the command line adds. Raises InvalidSetting."""
+    parser = argparse.ArgumentParser(
+        prog="python -m anabranch.segstore",
+        description="One segment store, configured by ANABRANCH_SEGSTORE_… variables.",
+    )
+    parser.add_argument(
+        "--take-over",
+        action="store_true",
+        help="open the data directory although another process holds its lock; "
+        "the journal's fence ends that process",
+    )
+    chosen = parser.parse_args(arguments)
+    settings = SegstoreSettings.from_environment()
+    return settings.model_copy(update={"take_over": True}) if chosen.take_over else settings
+
+
 def main() -> int:
     """Run until told to stop; the result is the exit code."""
-    settings = settings_or_exit("segstore", SegstoreSettings.from_environment)
+    settings = settings_or_exit("segstore", lambda: settings_of(sys.argv[1:]))
     return run_service(
         "segstore",
         lambda lifetime: serve(settings, lifetime),
