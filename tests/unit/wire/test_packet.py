@@ -44,9 +44,9 @@ def test_kind_numbers_are_frozen() -> None:
     assert {kind: message.__name__ for kind, message in KINDS.items()} == {
         1: "Hello", 2: "KeepAlive", 10: "CreateSegment", 11: "SealSegment",
         12: "DeleteSegment", 13: "GetSegmentInfo", 14: "LocateOffset", 15: "SetupAppend",
-        16: "Append", 17: "ReadSegment", 18: "FlushContainer", 40: "Done", 41: "SegmentInfo",
-        42: "Sealed", 43: "OffsetLocated", 44: "AppendSetup", 45: "Appended",
-        46: "SegmentRead", 47: "Failed",
+        16: "Append", 17: "ReadSegment", 18: "FlushContainer", 19: "AppendOnce",
+        40: "Done", 41: "SegmentInfo", 42: "Sealed", 43: "OffsetLocated", 44: "AppendSetup",
+        45: "Appended", 46: "SegmentRead", 47: "Failed",
     }  # fmt: skip
 
 
