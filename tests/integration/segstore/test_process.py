@@ -112,7 +112,10 @@ class Cluster:
 
     async def _served(self) -> None:
         """Return when requests are answered, which is soon after the placement says so."""
-        while getattr(await self._info(), "code", "") == Unavailable.code:
+        while True:
+            reply = await self._info()
+            if not isinstance(reply, Failed) or reply.code != Unavailable.code:
+                return
             await asyncio.sleep(0.01)
 
     async def _info(self) -> Message:
