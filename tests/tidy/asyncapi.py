@@ -97,7 +97,7 @@ class _Document:
         self.operations[name] = {
             "action": "receive",
             "channel": asked,
-            "summary": _summary(request),
+            **_summary(request),
             "messages": [{"$ref": f"{asked['$ref']}/messages/{request.__name__}"}],
             "reply": {
                 **({"address": {"location": inbox}} if inbox else {}),
@@ -155,7 +155,7 @@ def _add_commands(found: _Document) -> None:
     found.operations["notice"] = {
         "action": "send",
         "channel": notices,
-        "summary": _summary(OperationStatus),
+        **_summary(OperationStatus),
         "messages": [{"$ref": f"{notices['$ref']}/messages/{OperationStatus.__name__}"}],
     }
 
@@ -171,11 +171,11 @@ def _add_segment_requests(found: _Document) -> None:
         found.request(f"segment.{verb}", address, request, (reply, Failed))
 
 
-def _summary(kind: type[BaseModel] | type[Message]) -> str:
-    """The first paragraph of what the message says of itself, "" if it says nothing."""
+def _summary(kind: type[BaseModel] | type[Message]) -> Json:
+    """The first paragraph of what the message says of itself, if it says something."""
     if kind.__doc__ is None or kind.__doc__ in (base.__doc__ for base in kind.__mro__[1:]):
-        return ""
-    return " ".join(inspect.cleandoc(kind.__doc__).split("\n\n")[0].split())
+        return {}
+    return {"summary": " ".join(inspect.cleandoc(kind.__doc__).split("\n\n")[0].split())}
 
 
 def _messages(models: Iterable[type[BaseModel]], structs: Iterable[type[Message]]) -> Json:

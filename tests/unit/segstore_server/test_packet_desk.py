@@ -26,6 +26,7 @@ from anabranch.common.wire.messages import (
 )
 from anabranch.common.wire.packet import PacketParser
 from anabranch.segstore.handlers.control import CONTROL
+from anabranch.segstore.handlers.read import OUTSTANDING_MAX
 from anabranch.segstore.shell.throttle import ThrottleLimits
 from kit.live_store import LiveStore, World, live_store
 from kit.wire_client import WRITER, WireClient
@@ -182,6 +183,21 @@ async def test_reads_wait_while_answers_cannot_be_sent(live: LiveStore) -> None:
     assert len(answers) == 1
 
 
+async def test_a_read_too_many_is_refused_by_name_and_the_others_are_answered(
+    live: LiveStore,
+) -> None:
+    answers: list[bytes] = []
+    packet = b"".join(encode_message(read(0, wait_ms=60_000), 1))
+    for _ in range(OUTSTANDING_MAX + 1):
+        live.desk.handle("read", packet, answers.append)
+    assert len(answers) == 1
+    assert b"overloaded" in answers.pop()
+    request, block = append(1, [b"news"])
+    await ask(live, "append", request, block)
+    assert len(answers) == OUTSTANDING_MAX
+    assert all(answer.endswith(block) for answer in answers)
+
+
 async def test_a_setup_tells_what_is_stored_and_ends_the_session_on_a_connection(
     live: LiveStore,
 ) -> None:
@@ -198,6 +214,8 @@ async def test_a_setup_tells_what_is_stored_and_ends_the_session_on_a_connection
     await client.close()
     reply, _ = await ask(live, "append", *append(2, [b"b"]))
     assert isinstance(reply, Appended)
+    (opened,) = live.store.open_containers()
+    assert opened.container._sessions._live == {}, "nobody would ever end such a session"
 
 
 async def test_other_epochs_and_foreign_verbs_are_refused_by_name(live: LiveStore) -> None:

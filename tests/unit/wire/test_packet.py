@@ -10,6 +10,7 @@ from anabranch.common.wire.messages import (
     KINDS,
     Append,
     Appended,
+    AppendOnce,
     Failed,
     Hello,
     KeepAlive,
@@ -37,6 +38,8 @@ def test_the_format_is_frozen() -> None:
     assert_golden("packet_append", APPEND)
     seal = SealSegment(segment="s/x/0.#epoch.0", stamp=Stamp(1, 2), container_epoch=5)
     assert_golden("packet_seal", b"".join(encode_message(seal, 1)))
+    once = AppendOnce(segment="s/x/0.#epoch.0", writer_id=bytes(16), first_event_number=8, count=2)
+    assert_golden("packet_append_once", b"".join(encode_message(once, 41, b"payload bytes")))
     assert_golden("packet_hello", b"".join(encode_message(Hello(high=1, low=1, node_id="n"), 0)))
 
 
