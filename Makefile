@@ -52,7 +52,12 @@ up: setup
 test: setup
 	$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
-## make check     linters, types, import rules, project rules, drift of the lock
+## make asyncapi  renew docs/asyncapi.json from the messages and subjects
+.PHONY: asyncapi
+asyncapi: setup
+	PYTHONPATH=tests $(BIN)/python -m tidy.asyncapi
+
+## make check     linters, types, import rules, project rules, drift of the lock and asyncapi.json
 .PHONY: check
 check: setup
 	$(BIN)/ruff check

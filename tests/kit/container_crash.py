@@ -14,6 +14,7 @@ from anabranch.common.wire.block import encode_block
 from anabranch.common.wire.messages import (
     Append,
     Appended,
+    AppendOnce,
     CreateSegment,
     DeleteSegment,
     Done,
@@ -206,8 +207,22 @@ class CrashingContainer:
         )
         self.history.attempt(segment, writer, first, events)
         self._sent[(segment, writer)] = (first, block)
-        request = Append(session=1, first_event_number=first, count=count)
-        self._container.append(session, 0, request, block)
+        self._send(session, first, count, block)
+
+    def _send(self, session: AppendSession, first: int, count: int, block: bytes) -> None:
+        """In the session or, as likely as one in three, past it."""
+        if self._random.random() < 0.67:
+            request = Append(session=1, first_event_number=first, count=count)
+            self._container.append(session, 0, request, block)
+            return
+        segment, writer = session.segment, session.writer_id
+
+        def deliver(message: Message) -> None:
+            if isinstance(message, Appended):
+                self.history.acknowledge(segment, writer, message.last_event_number)
+
+        once = AppendOnce(segment=segment, writer_id=writer, first_event_number=first, count=count)
+        self._container.append_once(once, block, deliver)
 
     def _append_again(self, segment: str, writer: bytes) -> None:
         sent = self._sent.get((segment, writer))
@@ -215,8 +230,7 @@ class CrashingContainer:
         if sent is not None and session is not None:
             first, block = sent
             count = int.from_bytes(block[8:12], "little")
-            request = Append(session=1, first_event_number=first, count=count)
-            self._container.append(session, 0, request, block)
+            self._send(session, first, count, block)
 
     def _end(self, action: str, segment: str) -> None:
         if action == "seal":

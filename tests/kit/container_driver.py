@@ -9,6 +9,7 @@ from collections.abc import Callable
 from anabranch.common.wire.block import encode_block
 from anabranch.common.wire.messages import (
     Append,
+    AppendOnce,
     CreateSegment,
     DeleteSegment,
     GetSegmentInfo,
@@ -164,6 +165,19 @@ class ContainerDriver:
             session=session.session, first_event_number=first, count=count, is_block=is_block
         )
         self.container.append(session, self._request_id, request, payload)
+
+    def append_once(
+        self, first: int, events: list[bytes], *, segment: str = SEGMENT, writer_id: bytes = WRITER
+    ) -> bytes:
+        """Append a block without a session; returns its bytes."""
+        block = encode_block(
+            events, writer_id=writer_id, first_event_number=first, base_timestamp_ms=0
+        )
+        request = AppendOnce(
+            segment=segment, writer_id=writer_id, first_event_number=first, count=len(events)
+        )
+        self.container.append_once(request, block, self._deliver())
+        return block
 
     def take_replies(self) -> list[Message]:
         """The answers since the last call."""

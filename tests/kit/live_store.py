@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
-from anabranch.common.errors import AnabranchError
+from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Endpoint, Placement
 from anabranch.common.runtime.clock import SystemClock
@@ -14,6 +14,7 @@ from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.handlers.control import ControlDesk
+from anabranch.segstore.server.nats_door import PacketDesk
 from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
 from anabranch.segstore.shell.assignments import Assignments
 from anabranch.segstore.shell.cache import Cache
@@ -49,7 +50,7 @@ class LiveStore:
     endpoint: Endpoint
     store: Store
     throttle: Throttle
-    desk: ControlDesk
+    desk: PacketDesk
     failures: list[AnabranchError]
 
 
@@ -104,14 +105,16 @@ async def live_store(
         server = TcpServer(served)
         endpoint = await server.start("127.0.0.1", 0)
         following = group.create_task(assignments.run())
+        desk = PacketDesk(ControlDesk(store, spawn), throttle)
         try:
             async with asyncio.timeout(5):
                 while wait_open and len(store.open_numbers) < len(await world.placements.list()):
                     await changed.wait()
                     changed.clear()
-            yield LiveStore(endpoint, store, throttle, ControlDesk(store, spawn), failures)
+            yield LiveStore(endpoint, store, throttle, desk, failures)
         finally:
             store.stopping = True
             server.close()
+            desk.stop_reads(Unavailable("the store stops"))
             following.cancel()
     log.close()

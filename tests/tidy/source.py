@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("libs", "services", "tests", "docs", "deploy", "bench", ".ci")
-_LEFT_BEHIND = {"__pycache__", ".cache", ".hypothesis", ".pytest_cache", "out"}
+_LEFT_BEHIND = {".git", "__pycache__", ".cache", ".hypothesis", ".pytest_cache", "out"}
 
 
 @dataclass(frozen=True, slots=True)

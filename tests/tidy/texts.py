@@ -8,7 +8,7 @@ from tidy.source import SourceFile
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 _SPAN = re.compile(r"`([^`\n]+)`")
-_FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```[^`\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _PATH_WORD = re.compile(r"^(?:libs|services|tests|docs|deploy|\.ci)/[\w./{},*<>-]+$")
 # Written so that this file does not hold what it looks for.
 _MACHINE_PATHS = re.compile(

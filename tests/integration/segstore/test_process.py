@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
+from nats.errors import NoRespondersError
 
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
 from anabranch.common.adapters.nats_connection import connect_nats
@@ -22,23 +23,33 @@ from anabranch.common.contracts.cluster import (
     placement_key,
     placement_to_bytes,
 )
-from anabranch.common.errors import ConnectionLost
+from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX
+from anabranch.common.errors import ConnectionLost, Unavailable
 from anabranch.common.model.cluster import NodeRecord, Placement, PlacementState
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.wire.block import encode_block
 from anabranch.common.wire.messages import (
     Appended,
+    AppendOnce,
+    AppendSetup,
     CreateSegment,
     Done,
     Failed,
     FlushContainer,
+    GetSegmentInfo,
     KeepAlive,
+    Message,
+    ReadSegment,
+    SegmentRead,
+    SetupAppend,
     Stamp,
     decode_message,
     encode_message,
+    failed,
 )
 from anabranch.common.wire.packet import PacketParser
 from kit.nats_server import NatsServer
-from kit.wire_client import WireClient
+from kit.wire_client import WRITER, WireClient
 
 SEGMENT = "scope/stream/0.#epoch.0"
 START_DEADLINE_S = 20.0
@@ -88,15 +99,30 @@ class Cluster:
         await self.objects(subjects.PLACEMENTS_BUCKET).create(placement_key(0), value)
 
     async def opened(self, container_epoch: int) -> Placement:
-        """The placement, once it is open under at least this epoch."""
+        """The placement, once it is open under at least this epoch and its owner serves it."""
         async with asyncio.timeout(START_DEADLINE_S):
             async for stored in self.objects(subjects.PLACEMENTS_BUCKET).watch():
                 if stored is not None:
                     found = placement_from_bytes(stored.value)
                     is_open = found.state is PlacementState.OPEN
                     if is_open and found.container_epoch >= container_epoch:
+                        await self._served()
                         return found
         raise AssertionError
+
+    async def _served(self) -> None:
+        """Return when requests are answered, which is soon after the placement says so."""
+        while True:
+            reply = await self._info()
+            if not isinstance(reply, Failed) or reply.code != Unavailable.code:
+                return
+            await asyncio.sleep(0.01)
+
+    async def _info(self) -> Message:
+        try:
+            return (await ask(self, "info", GetSegmentInfo(segment=SEGMENT)))[0]
+        except NoRespondersError:
+            return failed(Unavailable("nobody listens yet"))
 
 
 @pytest.fixture
@@ -106,6 +132,17 @@ async def cluster(nats_server: NatsServer) -> AsyncIterator[Cluster]:
     await cluster.prepare()
     yield cluster
     await client.close()
+
+
+async def ask(
+    cluster: Cluster, verb: str, message: Message, payload: bytes = b""
+) -> tuple[Message, bytes]:
+    """One request over NATS → the reply's message and payload."""
+    data = b"".join(encode_message(message, 5, payload))
+    reply = await cluster.client.request(subjects.segment_request(0, verb), data, timeout=5)
+    (packet,) = PacketParser().feed(reply.data)
+    assert packet.request_id == 5
+    return decode_message(packet), packet.payload
 
 
 @asynccontextmanager
@@ -179,10 +216,7 @@ async def test_control_requests_are_served_over_nats_and_serving_outlives_nats(
         await cluster.assign()
         await cluster.opened(1)
         create = CreateSegment(segment=SEGMENT, stamp=Stamp(1, 1))
-        data = b"".join(encode_message(create, 5))
-        reply = await cluster.client.request(subjects.segment_request(0, "create"), data, timeout=5)
-        (packet,) = PacketParser().feed(reply.data)
-        assert (packet.request_id, decode_message(packet)) == (5, Done())
+        assert await ask(cluster, "create", create) == (Done(), b"")
         client = await connect(cluster)
         nats_server.stop()
         await client.setup(SEGMENT)
@@ -194,6 +228,74 @@ async def test_control_requests_are_served_over_nats_and_serving_outlives_nats(
         process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(STOP_DEADLINE_S):
             await process.communicate()
+        assert process.returncode == 0
+
+
+def numbered_append(number: int, size: int) -> tuple[AppendOnce, bytes]:
+    block = encode_block(
+        [bytes(size)], writer_id=WRITER, first_event_number=number, base_timestamp_ms=0
+    )
+    request = AppendOnce(segment=SEGMENT, writer_id=WRITER, first_event_number=number, count=1)
+    return request, block
+
+
+async def test_appends_and_reads_over_nats_survive_a_kill_and_repeats_are_stored_once(
+    tmp_path: Path, nats_server: NatsServer, cluster: Cluster
+) -> None:
+    expected = b""
+    for round_number in range(1, 3):
+        async with segment_store(tmp_path / "data", nats_server.url) as process:
+            if round_number == 1:
+                await cluster.assign()
+            await cluster.opened(round_number)
+            if round_number == 1:
+                create = CreateSegment(segment=SEGMENT, stamp=Stamp(1, 1))
+                assert await ask(cluster, "create", create) == (Done(), b"")
+            setup = SetupAppend(segment=SEGMENT, writer_id=WRITER, session=1)
+            told = AppendSetup(session=1, last_event_number=2 * (round_number - 1))
+            assert await ask(cluster, "setup", setup) == (told, b"")
+            for number in (told.last_event_number + 1, told.last_event_number + 2):
+                request, block = numbered_append(number, 250_000)
+                expected += block
+                stored = Appended(session=0, last_event_number=number, length=len(expected))
+                for _ in range(2):
+                    assert await ask(cluster, "append", request, block) == (stored, b"")
+            data = b""
+            while len(data) < len(expected):
+                read = ReadSegment(segment=SEGMENT, offset=len(data), size_max=1 << 30)
+                reply, more = await ask(cluster, "read", read)
+                assert isinstance(reply, SegmentRead)
+                assert 0 < len(more) <= PAYLOAD_SIZE_BYTES_MAX
+                data += more
+            assert data == expected
+            process.kill()
+            await process.communicate()
+
+
+async def test_a_read_over_nats_waits_at_the_tail_and_is_told_when_the_store_stops(
+    tmp_path: Path, nats_server: NatsServer, cluster: Cluster
+) -> None:
+    async with segment_store(tmp_path / "data", nats_server.url) as process:
+        await cluster.assign()
+        await cluster.opened(1)
+        await ask(cluster, "create", CreateSegment(segment=SEGMENT, stamp=Stamp(1, 1)))
+        request, block = numbered_append(1, 100)
+        async with asyncio.TaskGroup() as group:
+            read = ReadSegment(segment=SEGMENT, offset=0, size_max=1 << 20, wait_ms=4000)
+            waiting = group.create_task(ask(cluster, "read", read))
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            await ask(cluster, "append", request, block)
+        assert waiting.result() == (SegmentRead(offset=0, at_tail=True), block)
+        async with asyncio.TaskGroup() as group:
+            read = ReadSegment(segment=SEGMENT, offset=len(block), size_max=1 << 20, wait_ms=60_000)
+            waiting = group.create_task(ask(cluster, "read", read))
+            await asyncio.sleep(0.1)
+            process.send_signal(signal.SIGTERM)
+        (reply, _) = waiting.result()
+        assert isinstance(reply, Failed)
+        assert reply.code == "unavailable"
+        await process.communicate()
         assert process.returncode == 0
 
 

@@ -6,9 +6,11 @@ from contextlib import suppress
 
 import pytest
 
+from anabranch.common.wire.block import encode_block
 from anabranch.common.wire.messages import (
     Append,
     Appended,
+    AppendOnce,
     AppendSetup,
     CreateSegment,
     DeleteSegment,
@@ -29,7 +31,6 @@ from anabranch.common.wire.messages import (
     encode_message,
 )
 from anabranch.common.wire.packet import PACKET_SIZE_BYTES_MAX
-from anabranch.segstore.server.nats_door import handle_packet
 from anabranch.segstore.server.tcp import TcpLimits
 from anabranch.segstore.shell.throttle import ThrottleLimits
 from kit.live_store import LiveStore, World, live_store
@@ -278,19 +279,37 @@ async def test_both_doors_give_the_same_answers(client: WireClient, live: LiveSt
 
     def ask(verb: str, message: Message) -> None:
         data = b"".join(encode_message(message, 3))
-        handle_packet(live.desk, verb, data, answers.append)
+        live.desk.handle(verb, data, answers.append)
 
     create = CreateSegment(segment=SEGMENT, stamp=Stamp(1, 1))
     ask("create", create)
     assert await client.call(create) == Done()
     ask("info", GetSegmentInfo(segment=SEGMENT))
     ask("info", create)
-    handle_packet(live.desk, "info", b"nonsense that is long enough", answers.append)
+    live.desk.handle("info", b"nonsense that is long enough", answers.append)
     expected = await client.call(GetSegmentInfo(segment=SEGMENT))
     assert answers[0] == b"".join(encode_message(Done(), 3))
     assert answers[1] == b"".join(encode_message(expected, 3))
     assert b"invalid-request" in answers[2]
     assert b"bad-packet" in answers[3]
+
+
+async def test_an_append_without_a_session_is_served_over_tcp_too(client: WireClient) -> None:
+    await client.create(SEGMENT)
+    await client.setup(SEGMENT)
+    blocks = [
+        encode_block([b"e"], writer_id=WRITER, first_event_number=number, base_timestamp_ms=0)
+        for number in (1, 2)
+    ]
+    for number, block in enumerate(blocks, start=1):
+        request = AppendOnce(segment=SEGMENT, writer_id=WRITER, first_event_number=number, count=1)
+        length = sum(map(len, blocks[:number]))
+        expected = Appended(session=0, last_event_number=number, length=length)
+        assert await client.call(request, block) == expected
+    blocks.append(client.append(3, [b"in the session"]))
+    reply, _ = await client.receive()
+    assert reply == Appended(session=1, last_event_number=3, length=sum(map(len, blocks)))
+    assert await client.read_all(SEGMENT) == b"".join(blocks)
 
 
 async def test_a_client_that_does_not_read_holds_up_nobody_else(

@@ -10,6 +10,7 @@ from anabranch.common.wire.messages import (
     KINDS,
     Append,
     Appended,
+    AppendOnce,
     Failed,
     Hello,
     KeepAlive,
@@ -37,6 +38,8 @@ def test_the_format_is_frozen() -> None:
     assert_golden("packet_append", APPEND)
     seal = SealSegment(segment="s/x/0.#epoch.0", stamp=Stamp(1, 2), container_epoch=5)
     assert_golden("packet_seal", b"".join(encode_message(seal, 1)))
+    once = AppendOnce(segment="s/x/0.#epoch.0", writer_id=bytes(16), first_event_number=8, count=2)
+    assert_golden("packet_append_once", b"".join(encode_message(once, 41, b"payload bytes")))
     assert_golden("packet_hello", b"".join(encode_message(Hello(high=1, low=1, node_id="n"), 0)))
 
 
@@ -44,9 +47,9 @@ def test_kind_numbers_are_frozen() -> None:
     assert {kind: message.__name__ for kind, message in KINDS.items()} == {
         1: "Hello", 2: "KeepAlive", 10: "CreateSegment", 11: "SealSegment",
         12: "DeleteSegment", 13: "GetSegmentInfo", 14: "LocateOffset", 15: "SetupAppend",
-        16: "Append", 17: "ReadSegment", 18: "FlushContainer", 40: "Done", 41: "SegmentInfo",
-        42: "Sealed", 43: "OffsetLocated", 44: "AppendSetup", 45: "Appended",
-        46: "SegmentRead", 47: "Failed",
+        16: "Append", 17: "ReadSegment", 18: "FlushContainer", 19: "AppendOnce",
+        40: "Done", 41: "SegmentInfo", 42: "Sealed", 43: "OffsetLocated", 44: "AppendSetup",
+        45: "Appended", 46: "SegmentRead", 47: "Failed",
     }  # fmt: skip
 
 

@@ -53,6 +53,7 @@ NODE_ID_FILE = "node-id"
 SLOW_SYNC_MS = 2.0
 TIER_TWO_CALL_S_MAX = 30.0
 DRAIN_S_MAX = 5.0
+DOOR_CLOSE_S_MAX = 1.0
 _DRAIN_POLL_S = 0.01
 _DOOR_RETRY_S = 1.0
 _CANCEL_AGAIN_S = 0.1
@@ -169,7 +170,7 @@ class _Process:
         endpoint = _advertised(settings, await server.start(*parse_bind(settings.bind)))
         node = NodeRecord(parts.node_id, endpoint, parts.journal.journal.journal_id)
         nodes = parts.objects(subjects.NODES_BUCKET)
-        door = NatsDoor(parts.client, ControlDesk(store, spawn))
+        door = NatsDoor(parts.client, ControlDesk(store, spawn), throttle)
         tasks = [
             group.create_task(register_node(nodes, node, parts.clock)),
             group.create_task(self._assignments(store, throttle).run()),
@@ -178,6 +179,7 @@ class _Process:
         _log.info("the store listens", node=parts.node_id, endpoint=str(endpoint))
         await self._end.wait()
         await _drain(store, server, parts.clock)
+        await _close_door(door, parts.clock)
         await _end_tasks({*tasks, *spawned})
 
     def _assignments(self, store: Store, throttle: Throttle) -> Assignments:
@@ -257,6 +259,14 @@ async def _drain(store: Store, server: TcpServer, clock: Clock) -> None:
     while clock.monotonic() < deadline and not all(found.idle for found in containers):
         await clock.sleep(_DRAIN_POLL_S)
     server.close()
+
+
+async def _close_door(door: NatsDoor, clock: Clock) -> None:
+    """Tell who waits that the store stops; let go the answers that are on their way."""
+    door.stop_reads(Unavailable("the store stops"))
+    deadline = clock.monotonic() + DOOR_CLOSE_S_MAX
+    while clock.monotonic() < deadline and not door.idle:
+        await clock.sleep(_DRAIN_POLL_S)
 
 
 async def _end_tasks(tasks: set[asyncio.Task[None]]) -> None:

@@ -4,11 +4,11 @@ A request may demand `at_least`: the answering controller first catches up to th
 answer is either the model named in the request's docstring or a `QueryFailed`; both carry
 `ok`. Negative answers (not found, sealed) are given only after reading the subject's head.
 
-Query names: ``list_scopes``, ``describe_scope``, ``list_streams``, ``describe_stream``,
-``current_segments``, ``locate``, ``operation``.
+The names of the queries are in `QUERIES`.
 """
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -144,3 +144,22 @@ class OperationFound(Contract):
     operation: str
     state: Literal["running", "succeeded", "failed"]
     error: ErrorBody | None = None
+
+
+class Question(NamedTuple):
+    """What is asked and what is answered; a `QueryFailed` may come instead."""
+
+    query: type[Query]
+    answer: type[Contract]
+
+
+QUERIES: Mapping[str, Question] = {
+    "list_scopes": Question(ListScopes, ScopeList),
+    "describe_scope": Question(DescribeScope, ScopeDescription),
+    "list_streams": Question(ListStreams, StreamList),
+    "describe_stream": Question(DescribeStream, StreamDescription),
+    "current_segments": Question(CurrentSegments, SegmentList),
+    "locate": Question(Locate, Located),
+    "operation": Question(GetOperation, OperationFound),
+}
+"""By name."""

@@ -96,5 +96,5 @@ def operation_notice(operation: str) -> str:
 
 
 def segment_request(container: int, verb: str) -> str:
-    """A control request on a segment of the container, answered by its owner."""
+    """A request on a segment of the container, answered by its owner: `segment_requests`."""
     return f"ana.seg.{container}.{verb}"

@@ -115,6 +115,20 @@ class Append(Message, frozen=True, kw_only=True):
     trace_parent: str = ""
 
 
+class AppendOnce(Request, frozen=True, kw_only=True):
+    """Append the payload as `Append` does, without a session. → Appended with `session` 0.
+
+    For callers without a connection of their own, such as those on NATS. The numbers decide as
+    always, so a repeat is safe. Needs no live session of the writer and ends none: the next
+    append of a session is judged by the numbers that this one leaves behind.
+    """
+
+    writer_id: bytes
+    first_event_number: int
+    count: int
+    is_block: bool = True
+
+
 class ReadSegment(Request, frozen=True, kw_only=True):
     """Read from `offset`, up to about `size_max` bytes, waiting ≤ `wait_ms` at the tail.
 
@@ -212,6 +226,7 @@ KINDS: dict[int, type[Message]] = {
     1: Hello, 2: KeepAlive,
     10: CreateSegment, 11: SealSegment, 12: DeleteSegment, 13: GetSegmentInfo,
     14: LocateOffset, 15: SetupAppend, 16: Append, 17: ReadSegment, 18: FlushContainer,
+    19: AppendOnce,
     40: Done, 41: SegmentInfo, 42: Sealed, 43: OffsetLocated, 44: AppendSetup,
     45: Appended, 46: SegmentRead, 47: Failed,
 }  # fmt: skip

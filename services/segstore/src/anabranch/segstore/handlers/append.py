@@ -1,12 +1,18 @@
-"""Setups and appends of one connection.
+"""Setups and appends: in the sessions of one connection, or without either.
 
 `AppendDesk` knows the connection's sessions by the numbers that the client chose. An append is
 a dictionary look-up and a call of the container; nothing waits here.
+
+A door without connections serves `append_once`, whose request names segment and writer itself,
+and `setup_without_session`. Both kinds may be mixed by one writer: what an append does depends
+on the writer's event numbers alone, so a late or repeated one is a duplicate, a gap or exactly
+the next, whoever sends it. What a mix can cost is a session, which a refusal ends.
 """
 
 from anabranch.common.errors import AnabranchError, SessionEnded
-from anabranch.common.wire.messages import Append, SetupAppend, failed
+from anabranch.common.wire.messages import Append, AppendOnce, SetupAppend, failed
 from anabranch.segstore.shell.container import Container
+from anabranch.segstore.shell.replies import Deliver
 from anabranch.segstore.shell.sessions import AppendSession, Send
 from anabranch.segstore.shell.store import Store
 
@@ -67,3 +73,21 @@ class AppendDesk:
         """The connection is gone."""
         for number in tuple(self._sessions):
             self._end(number)
+
+
+def append_once(store: Store, request: AppendOnce, payload: bytes, deliver: Deliver) -> None:
+    """AppendOnce → Appended. Raises what keeps it from being decided: WrongHost, Unavailable."""
+    found = store.find(request.segment, request.container_epoch)
+    found.container.append_once(request, payload, deliver)
+
+
+def setup_without_session(store: Store, request: SetupAppend, deliver: Deliver) -> None:
+    """SetupAppend → AppendSetup: what is stored, and the writer's older session is over.
+
+    No session is left open, for there is no connection whose end would end it. Raises
+    WrongHost, Unavailable.
+    """
+    container = store.find(request.segment, request.container_epoch).container
+    session = container.setup(request, 0, lambda message, _: deliver(message))
+    if session is not None:
+        container.end_session(session)

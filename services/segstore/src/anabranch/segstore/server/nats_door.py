@@ -1,78 +1,143 @@
-"""The NATS door: control requests on segments, addressed by container.
+"""The NATS door: requests on segments, addressed by container.
 
 Serves ``ana.seg.<container>.<verb>`` for every container assigned here; a request is one packet
 and so is the reply. The same handlers as over TCP answer; the verb must fit the packet. Without
 NATS this door is silent and TCP serves on.
+
+There is no connection that could be held up, so nothing is kept between requests and overload
+is told instead: an append while the store is over its limits and a read too many are answered
+Overloaded. Reads wait their turn while answers of earlier ones wait to be sent.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 import nats.errors
 import structlog
+from msgspec.structs import replace
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from anabranch.common.contracts import subjects
-from anabranch.common.errors import AnabranchError, BadPacket, InvalidRequest
+from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX, SEGMENT_REQUESTS
+from anabranch.common.errors import AnabranchError, BadPacket, InvalidRequest, Overloaded
 from anabranch.common.wire.messages import (
-    CreateSegment,
-    DeleteSegment,
-    FlushContainer,
-    GetSegmentInfo,
-    LocateOffset,
+    AppendOnce,
     Message,
-    SealSegment,
+    ReadSegment,
+    SetupAppend,
     decode_message,
     encode_message,
     failed,
 )
-from anabranch.common.wire.packet import PacketParser
+from anabranch.common.wire.packet import Packet, PacketParser
+from anabranch.segstore.handlers.append import append_once, setup_without_session
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk
+from anabranch.segstore.handlers.read import ReadDesk
+from anabranch.segstore.shell.replies import Deliver
+from anabranch.segstore.shell.throttle import Throttle
 
-VERBS: Mapping[str, type[Message]] = {
-    "create": CreateSegment,
-    "seal": SealSegment,
-    "delete": DeleteSegment,
-    "info": GetSegmentInfo,
-    "locate": LocateOffset,
-    "flush": FlushContainer,
-}
+REQUESTS_WAITING_SIZE_BYTES_MAX = 32 * 1024 * 1024
+"""Per container; the NATS client drops what comes beyond, and the caller's time runs out."""
+REPLIES_WAITING_SIZE_BYTES_MAX = 8 * 1024 * 1024
+"""Reads wait while more than this is not yet handed to NATS."""
+
+_USE_TCP = "use a TCP connection to the segment store, whose packets may be larger"
 
 _log = structlog.get_logger(__name__)
-
 
 Respond = Callable[[bytes], None]
 """Sends a reply; must not wait."""
 
 
-def handle_packet(desk: ControlDesk, verb: str, data: bytes, respond: Respond) -> None:
-    """Answer one request, now or once what it depends on is durable."""
-    request_id = 0
+class PacketDesk:
+    """Answers packets that come one by one, now or once what they depend on is durable."""
 
-    def deliver(message: Message) -> None:
-        respond(b"".join(encode_message(message, request_id)))
+    def __init__(self, control: ControlDesk, throttle: Throttle) -> None:
+        self._control = control
+        self._store = control.store
+        self._throttle = throttle
+        self._reads = ReadDesk(control.store, self._read_done, control.spawn)
+        self._readers: dict[int, tuple[int, Respond]] = {}
+        self._read_count = 0
 
-    try:
-        packets = list(PacketParser().feed(data))
-        if len(packets) != 1:
-            raise BadPacket("a request is not exactly one packet", packets=len(packets))
-        request_id = packets[0].request_id
-        message = decode_message(packets[0])
-        if VERBS.get(verb) is not type(message):
-            raise InvalidRequest("the verb does not fit the packet", verb=verb)
-        CONTROL[type(message)](desk, message, deliver)
-    except AnabranchError as error:
-        deliver(failed(error))
+    def handle(self, verb: str, data: bytes, respond: Respond) -> None:
+        """Answer one request, in any case and once."""
+        request_id = 0
+
+        def deliver(message: Message) -> None:
+            respond(b"".join(encode_message(message, request_id)))
+
+        try:
+            packet = _one_packet(data)
+            request_id = packet.request_id
+            message = decode_message(packet)
+            exchange = SEGMENT_REQUESTS.get(verb)
+            if exchange is None or exchange.request is not type(message):
+                raise InvalidRequest("the verb does not fit the packet", verb=verb)
+            if len(packet.payload) > PAYLOAD_SIZE_BYTES_MAX:
+                raise _too_large("the payload is too large for NATS", len(packet.payload))
+            if isinstance(message, ReadSegment):
+                self._read(request_id, message, respond)
+            else:
+                self._perform(message, packet.payload, deliver)
+        except AnabranchError as error:
+            deliver(failed(error))
+
+    def _perform(self, message: Message, payload: bytes, deliver: Deliver) -> None:
+        if isinstance(message, AppendOnce):
+            if self._throttle.paused:
+                raise Overloaded("the store takes no appends at the moment")
+            append_once(self._store, message, payload, deliver)
+        elif isinstance(message, SetupAppend):
+            setup_without_session(self._store, message, deliver)
+        else:
+            CONTROL[type(message)](self._control, message, deliver)
+
+    # --- reads --------------------------------------------------------------------------------
+
+    def pause_reads(self) -> None:
+        """Answers cannot be sent as fast as they are made."""
+        self._reads.pause()
+
+    def resume_reads(self) -> None:
+        """Answers are taken again."""
+        self._reads.resume()
+
+    def stop_reads(self, error: AnabranchError) -> None:
+        """Answer all that wait at a tail or for their turn with `error`."""
+        self._reads.close()
+        for number in tuple(self._readers):
+            self._read_done(failed(error), number, b"")
+
+    def _read(self, request_id: int, request: ReadSegment, respond: Respond) -> None:
+        self._read_count += 1
+        number = self._read_count
+        self._readers[number] = (request_id, respond)
+        size_max = min(request.size_max, PAYLOAD_SIZE_BYTES_MAX)
+        try:
+            self._reads.submit(number, replace(request, size_max=size_max))
+        except AnabranchError:
+            del self._readers[number]
+            raise
+
+    def _read_done(self, message: Message, number: int, data: bytes) -> None:
+        request_id, respond = self._readers.pop(number)
+        if len(data) > PAYLOAD_SIZE_BYTES_MAX:
+            error = _too_large("the append at the offset is too large for NATS", len(data))
+            message, data = failed(error), b""
+        respond(b"".join(encode_message(message, request_id, data)))
 
 
 class NatsDoor:
     """Subscriptions of one process, by container."""
 
-    def __init__(self, client: Client, desk: ControlDesk) -> None:
+    def __init__(self, client: Client, control: ControlDesk, throttle: Throttle) -> None:
         self._client = client
-        self._desk = desk
+        self._spawn = control.spawn
+        self._desk = PacketDesk(control, throttle)
         self._subscriptions: dict[int, Subscription] = {}
+        self._sending = 0
 
     async def serve(self, containers: frozenset[int]) -> bool:
         """Answer for exactly these containers. False: NATS did not take it, call again."""
@@ -80,7 +145,9 @@ class NatsDoor:
             for container in containers - self._subscriptions.keys():
                 subject = subjects.segment_request(container, "*")
                 self._subscriptions[container] = await self._client.subscribe(
-                    subject, cb=self._callback()
+                    subject,
+                    cb=self._callback(),
+                    pending_bytes_limit=REQUESTS_WAITING_SIZE_BYTES_MAX,
                 )
             for container in self._subscriptions.keys() - containers:
                 await self._subscriptions[container].unsubscribe()
@@ -90,21 +157,49 @@ class NatsDoor:
             return False
         return True
 
+    def stop_reads(self, error: AnabranchError) -> None:
+        """Tell who waits for a read that nothing will come."""
+        self._desk.stop_reads(error)
+
+    @property
+    def idle(self) -> bool:
+        """Whether every answer was handed to NATS."""
+        return self._sending == 0
+
     def _callback(self) -> Callable[[Msg], Awaitable[None]]:
         async def received(message: Msg) -> None:
             verb = message.subject.rpartition(".")[2]
 
             def respond(data: bytes) -> None:
-                self._desk.spawn(self._reply(message.reply, data))
+                if message.reply:
+                    self._sending += len(data)
+                    if self._sending > REPLIES_WAITING_SIZE_BYTES_MAX:
+                        self._desk.pause_reads()
+                    self._spawn(self._reply(message.reply, data))
 
-            handle_packet(self._desk, verb, message.data, respond)
+            self._desk.handle(verb, message.data, respond)
 
         return received
 
     async def _reply(self, inbox: str, data: bytes) -> None:
-        if not inbox:
-            return
         try:
             await self._client.publish(inbox, data)
         except (nats.errors.Error, OSError) as error:
             _log.warning("a reply could not be sent over NATS", error=repr(error))
+        finally:
+            self._sending -= len(data)
+            if self._sending <= REPLIES_WAITING_SIZE_BYTES_MAX // 2:
+                self._desk.resume_reads()
+
+
+def _one_packet(data: bytes) -> Packet:
+    """Raises BadPacket."""
+    parser = PacketParser()
+    packets = list(parser.feed(data))
+    if len(packets) != 1 or parser.pending_size_bytes:
+        raise BadPacket("a request is not exactly one packet", packets=len(packets))
+    return packets[0]
+
+
+def _too_large(message: str, size: int) -> InvalidRequest:
+    return InvalidRequest(message, remedy=_USE_TCP, size=size, limit=PAYLOAD_SIZE_BYTES_MAX)

@@ -30,6 +30,7 @@ from anabranch.common.model.cluster import Endpoint
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.messages import (
     Append,
+    AppendOnce,
     Hello,
     KeepAlive,
     Message,
@@ -45,7 +46,7 @@ from anabranch.common.wire.packet import (
     Packet,
     PacketParser,
 )
-from anabranch.segstore.handlers.append import AppendDesk
+from anabranch.segstore.handlers.append import AppendDesk, append_once
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk, Spawn
 from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.shell.store import Store
@@ -159,15 +160,20 @@ class Connection(asyncio.Protocol):
         elif isinstance(message, SetupAppend):
             self._appends.setup(packet.request_id, message)
         elif not isinstance(message, KeepAlive):
-            self._handle_request(packet.request_id, message)
+            self._handle_request(packet.request_id, message, packet.payload)
 
-    def _handle_request(self, request_id: int, message: Message) -> None:
+    def _handle_request(self, request_id: int, message: Message, payload: bytes) -> None:
+        def deliver(reply: Message) -> None:
+            self.send(reply, request_id)
+
         handler = CONTROL.get(type(message))
         try:
             if isinstance(message, ReadSegment):
                 self._reads.submit(request_id, message)
+            elif isinstance(message, AppendOnce):
+                append_once(self._served.store, message, payload, deliver)
             elif handler is not None:
-                handler(self._control, message, lambda reply: self.send(reply, request_id))
+                handler(self._control, message, deliver)
             else:
                 raise BadPacket("a packet is no request", kind=type(message).__name__)
         except BadPacket:

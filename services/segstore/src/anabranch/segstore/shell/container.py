@@ -18,6 +18,8 @@ from anabranch.common.errors import AnabranchError, SessionEnded, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.messages import (
     Append,
+    Appended,
+    AppendOnce,
     AppendSetup,
     CreateSegment,
     DeleteSegment,
@@ -41,6 +43,7 @@ from anabranch.segstore.domain.container.decide import (
     not_found,
 )
 from anabranch.segstore.domain.container.operations import (
+    AppendOperation,
     ControlOperation,
     Operation,
     decode_operations,
@@ -286,14 +289,32 @@ class Container:
         if state is None:
             raise not_found(session.segment)
         last = self._pending.last_event_number(session.number, session.writer_id)
-        decision = decide_append(
-            state, last, session.writer_id, request, payload,
-            now_ms=self._around.clock.now_ms(),
-        )  # fmt: skip
+        now_ms = self._around.clock.now_ms()
+        decision = decide_append(state, last, session.writer_id, request, payload, now_ms=now_ms)
+        return self._perform_append(state, decision)
+
+    def append_once(self, request: AppendOnce, payload: bytes, deliver: Deliver) -> None:
+        """→ Appended. Needs no session and ends none, whatever the answer is."""
+        self._control(deliver, lambda: self._append_once(request, payload))
+
+    def _append_once(self, request: AppendOnce, payload: bytes) -> Message:
+        writer_id = request.writer_id
+        state = decide_setup(self._pending.known(request.segment), request.segment, writer_id)
+        last = self._pending.last_event_number(state.number, writer_id)
+        now_ms = self._around.clock.now_ms()
+        decision = decide_append(state, last, writer_id, request, payload, now_ms=now_ms)
+        return Appended(
+            session=0,
+            last_event_number=request.first_event_number + request.count - 1,
+            length=self._perform_append(state, decision),
+        )
+
+    def _perform_append(self, state: SegmentState, decision: AppendOperation | Duplicate) -> int:
+        """Returns the segment's length after the append."""
         if isinstance(decision, Duplicate):
             return state.length
         self._enqueue(decision)
-        return state.length + len(payload)
+        return state.length + len(decision.payload)
 
     def end_session(self, session: AppendSession) -> None:
         """The session's connection is gone."""

@@ -42,7 +42,7 @@ from anabranch.common.wire.block import (
     BlockHeader,
     verify_block,
 )
-from anabranch.common.wire.messages import Append, Stamp
+from anabranch.common.wire.messages import Append, AppendOnce, Stamp
 from anabranch.segstore.domain.container.operations import (
     WRITER_ID_SIZE_BYTES,
     AppendOperation,
@@ -141,7 +141,7 @@ def decide_append(
     state: SegmentState,
     last: int,
     writer_id: bytes,
-    request: Append,
+    request: Append | AppendOnce,
     payload: bytes,
     *,
     now_ms: int,
@@ -181,7 +181,7 @@ def decide_append(
     )  # fmt: skip
 
 
-def check_append(writer_id: bytes, request: Append, payload: bytes) -> None:
+def check_append(writer_id: bytes, request: Append | AppendOnce, payload: bytes) -> None:
     """The request agrees with itself and with its block.
 
     Raises InvalidRequest, EventTooLarge, CorruptBlock, FormatTooNew.
@@ -206,7 +206,7 @@ def check_append(writer_id: bytes, request: Append, payload: bytes) -> None:
         _check_block(writer_id, request, payload)
 
 
-def _check_block(writer_id: bytes, request: Append, payload: bytes) -> None:
+def _check_block(writer_id: bytes, request: Append | AppendOnce, payload: bytes) -> None:
     header = verify_block(payload)
     if header.size != len(payload):
         raise CorruptBlock("an append is not one whole block", size=len(payload), block=header.size)

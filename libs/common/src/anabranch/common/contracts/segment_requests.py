@@ -1,0 +1,53 @@
+"""Requests to segment stores that travel on `subjects.segment_request(<container>, <verb>)`.
+
+A request is one packet (`wire.packet`) that holds the verb's message, and so is the reply: the
+verb's answer or a `Failed`. Request ids are the caller's; the reply repeats them. Bytes that do
+not fit belong on a TCP connection to the store.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from anabranch.common.wire.messages import (
+    Appended,
+    AppendOnce,
+    AppendSetup,
+    CreateSegment,
+    DeleteSegment,
+    Done,
+    FlushContainer,
+    GetSegmentInfo,
+    LocateOffset,
+    Message,
+    OffsetLocated,
+    ReadSegment,
+    Sealed,
+    SealSegment,
+    SegmentInfo,
+    SegmentRead,
+    SetupAppend,
+)
+
+PAYLOAD_SIZE_BYTES_MAX = 512 * 1024
+"""Of a packet's payload, in requests and replies alike, so that what fits in fits out."""
+
+
+class Exchange(NamedTuple):
+    """What is asked and what is answered; a `Failed` may come instead."""
+
+    request: type[Message]
+    reply: type[Message]
+
+
+SEGMENT_REQUESTS: Mapping[str, Exchange] = {
+    "create": Exchange(CreateSegment, Done),
+    "seal": Exchange(SealSegment, Sealed),
+    "delete": Exchange(DeleteSegment, Done),
+    "info": Exchange(GetSegmentInfo, SegmentInfo),
+    "locate": Exchange(LocateOffset, OffsetLocated),
+    "flush": Exchange(FlushContainer, Done),
+    "setup": Exchange(SetupAppend, AppendSetup),
+    "append": Exchange(AppendOnce, Appended),
+    "read": Exchange(ReadSegment, SegmentRead),
+}
+"""By verb. `setup` opens no session here: it ends an older one and says what is stored."""

@@ -1,0 +1,107 @@
+"""What the documents tell readers to type works as printed, against a real cluster."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kit.documents import BrokenDocument, DocumentSession, runnable_blocks
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RUNNING = [
+    path.relative_to(ROOT).as_posix()
+    for path in DOCUMENTS
+    if re.search(r"^```.* (run|output)", path.read_text(), re.MULTILINE)
+]
+STOP_SECONDS_MAX = 30
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A reader's environment beside a running cluster."""
+    data_dir = tmp_path_factory.mktemp("documents") / "data"
+    programs = Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "ANABRANCH_DATA_DIR": str(data_dir),
+    }
+    up = [str(programs / "anabranch"), "up", "--data-dir", str(data_dir), "--json"]
+    with subprocess.Popen(up, stdout=subprocess.PIPE, text=True) as cluster:
+        assert cluster.stdout is not None
+        try:
+            assert any(json.loads(line).get("event") == "ready" for line in cluster.stdout)
+            yield environment
+            cluster.terminate()
+            cluster.communicate(timeout=STOP_SECONDS_MAX)
+        finally:
+            cluster.kill()
+
+
+@pytest.mark.parametrize("document", RUNNING)
+def test_every_block_that_is_marked_to_run_does_what_the_document_says(
+    document: str, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANABRANCH_DATA_DIR", environment["ANABRANCH_DATA_DIR"])
+    monkeypatch.chdir(ROOT)
+    with DocumentSession(ROOT, environment) as session:
+        session.run(runnable_blocks(document, (ROOT / document).read_text()))
+
+
+def test_the_documents_that_teach_by_example_have_blocks_that_run() -> None:
+    assert {"README.md", "docs/nats.md"} <= set(RUNNING)
+
+
+@contextlib.contextmanager
+def told(*words: str) -> Iterator[None]:
+    with pytest.raises(BrokenDocument) as broken:
+        yield
+    for word in words:
+        assert word in str(broken.value)
+
+
+def page(*lines: str) -> str:
+    return "\n".join(("# A page", "", *lines, ""))
+
+
+def run(text: str) -> None:
+    with DocumentSession(ROOT, os.environ) as session:
+        session.run(runnable_blocks("page.md", text))
+
+
+def test_blocks_share_names_and_an_event_loop_and_print_what_is_documented() -> None:
+    run(
+        page(
+            "```python run", "import asyncio", "queue = asyncio.Queue()", "```",
+            "```python", "this is only shown", "```",
+            "```python run", "await queue.put(5)", "print(await queue.get())", "```", "",
+            "```text output", "5", "```",
+            "```sh run", "echo one", "echo two >&2", "```",
+            "```text output", "one", "```",
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["```python run", "x = 1", "x.missing", "```"], ["page.md:4", "line 5", "missing"]),
+        (["```python run", "import asyncio", "await asyncio.Event(", "```"], ["page.md:4"]),
+        (["```python run", "assert 1 == 2", "```"], ["page.md:4", "AssertionError"]),
+        (["```sh run", "false", "echo fine", "```"], ["page.md:4", "ends with 1"]),
+        (["```sh run", "echo a", "```", "```text output", "b", "```"], ["page.md:4", "b", "a"]),
+        (["```python run", "print(1)", "```", "```text output", "```"], ["page.md:4", "1"]),
+        (["```text output", "b", "```"], ["page.md:4", "follows no code"]),
+        (["```ruby run", "puts 1", "```"], ["page.md:4", "ruby run"]),
+    ],
+)
+def test_a_broken_block_is_named_with_its_line(lines: list[str], words: list[str]) -> None:
+    with told(*words):
+        run(page(*lines))

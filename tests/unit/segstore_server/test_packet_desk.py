@@ -1,0 +1,241 @@
+"""Requests without a connection, through the desk behind the NATS door."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX, SEGMENT_REQUESTS
+from anabranch.common.errors import Unavailable
+from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.messages import (
+    Appended,
+    AppendOnce,
+    AppendSetup,
+    CreateSegment,
+    Done,
+    Failed,
+    GetSegmentInfo,
+    Message,
+    ReadSegment,
+    SegmentRead,
+    SetupAppend,
+    Stamp,
+    decode_message,
+    encode_message,
+)
+from anabranch.common.wire.packet import PacketParser
+from anabranch.segstore.handlers.control import CONTROL
+from anabranch.segstore.handlers.read import OUTSTANDING_MAX
+from anabranch.segstore.shell.throttle import ThrottleLimits
+from kit.live_store import LiveStore, World, live_store
+from kit.wire_client import WRITER, WireClient
+
+SEGMENT = "scope/stream/0.#epoch.0"
+BLOCK_OVERHEAD = len(
+    encode_block([b""], writer_id=WRITER, first_event_number=1, base_timestamp_ms=0)
+)
+
+
+@pytest.fixture
+async def world() -> World:
+    world = World()
+    await world.assign(0)
+    return world
+
+
+@pytest.fixture
+async def live(world: World) -> AsyncIterator[LiveStore]:
+    async with live_store(world) as live:
+        assert await ask(live, "create", CreateSegment(segment=SEGMENT, stamp=Stamp(1, 1))) == (
+            Done(),
+            b"",
+        )
+        yield live
+
+
+async def ask_raw(live: LiveStore, verb: str, data: bytes) -> tuple[int, Message, bytes]:
+    """(request id, message, payload) of the reply."""
+    answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    live.desk.handle(verb, data, answered.set_result)
+    async with asyncio.timeout(5):
+        (packet,) = PacketParser().feed(await answered)
+    return packet.request_id, decode_message(packet), packet.payload
+
+
+async def ask(
+    live: LiveStore, verb: str, message: Message, payload: bytes = b""
+) -> tuple[Message, bytes]:
+    data = b"".join(encode_message(message, 7, payload))
+    request_id, reply, got = await ask_raw(live, verb, data)
+    assert request_id == 7
+    return reply, got
+
+
+async def refusal(live: LiveStore, verb: str, message: Message, payload: bytes = b"") -> Failed:
+    reply, _ = await ask(live, verb, message, payload)
+    assert isinstance(reply, Failed), reply
+    return reply
+
+
+def append(
+    first: int, events: list[bytes], *, container_epoch: int = 0
+) -> tuple[AppendOnce, bytes]:
+    block = encode_block(events, writer_id=WRITER, first_event_number=first, base_timestamp_ms=0)
+    request = AppendOnce(
+        segment=SEGMENT,
+        container_epoch=container_epoch,
+        writer_id=WRITER,
+        first_event_number=first,
+        count=len(events),
+    )
+    return request, block
+
+
+def read(offset: int, *, wait_ms: int = 0, whole_appends: bool = True) -> ReadSegment:
+    return ReadSegment(
+        segment=SEGMENT,
+        offset=offset,
+        size_max=1 << 30,
+        wait_ms=wait_ms,
+        whole_appends=whole_appends,
+    )
+
+
+def test_every_verb_of_the_contract_has_a_handler() -> None:
+    requests = {exchange.request for exchange in SEGMENT_REQUESTS.values()}
+    assert requests == CONTROL.keys() | {SetupAppend, AppendOnce, ReadSegment}
+
+
+async def test_what_is_appended_without_a_connection_is_read_without_one(live: LiveStore) -> None:
+    request, block = append(1, [b"one", b"two"])
+    stored = Appended(session=0, last_event_number=2, length=len(block))
+    assert await ask(live, "append", request, block) == (stored, b"")
+    assert await ask(live, "append", request, block) == (stored, b"")
+    assert await ask(live, "read", read(0)) == (SegmentRead(offset=0, at_tail=True), block)
+
+
+async def test_the_largest_append_fits_in_and_out_and_one_byte_more_is_refused(
+    live: LiveStore,
+) -> None:
+    largest = PAYLOAD_SIZE_BYTES_MAX - BLOCK_OVERHEAD
+    request, block = append(1, [bytes(largest)])
+    assert len(block) == PAYLOAD_SIZE_BYTES_MAX
+    assert isinstance((await ask(live, "append", request, block))[0], Appended)
+    assert (await ask(live, "read", read(0)))[1] == block
+    refused = await refusal(live, "append", *append(2, [bytes(largest + 1)]))
+    assert refused.code == "invalid-request"
+    assert "TCP" in refused.remedy
+    assert (await ask(live, "read", read(len(block))))[1] == b""
+
+
+async def test_reads_are_cut_to_what_a_reply_may_hold(live: LiveStore) -> None:
+    blocks = b""
+    for number in range(1, 4):
+        request, block = append(number, [bytes(200_000)])
+        await ask(live, "append", request, block)
+        blocks += block
+    whole = await ask(live, "read", read(0))
+    assert len(whole[1]) == 2 * len(blocks) // 3
+    assert whole == (SegmentRead(offset=0), blocks[: len(whole[1])])
+    cut = await ask(live, "read", read(1, whole_appends=False))
+    assert cut == (SegmentRead(offset=1), blocks[1 : 1 + PAYLOAD_SIZE_BYTES_MAX])
+
+
+async def test_an_append_too_large_for_a_reply_is_left_to_tcp(live: LiveStore) -> None:
+    client = await WireClient.connect(live.endpoint.host, live.endpoint.port)
+    await client.setup(SEGMENT)
+    block = client.append(1, [bytes(PAYLOAD_SIZE_BYTES_MAX)])
+    await client.receive()
+    await client.close()
+    refused = await refusal(live, "read", read(0))
+    assert (refused.code, refused.fields["size"]) == ("invalid-request", len(block))
+    assert "TCP" in refused.remedy
+
+
+async def test_a_read_at_the_tail_waits_for_the_next_append(live: LiveStore) -> None:
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(ask(live, "read", read(0, wait_ms=5000)))
+        await asyncio.sleep(0)
+        request, block = append(1, [b"news"])
+        await ask(live, "append", request, block)
+    assert waiting.result() == (SegmentRead(offset=0, at_tail=True), block)
+
+
+async def test_a_read_at_the_tail_ends_with_its_time_or_with_the_store(live: LiveStore) -> None:
+    in_time = await ask(live, "read", read(0, wait_ms=10))
+    assert in_time == (SegmentRead(offset=0, at_tail=True), b"")
+    answers: list[bytes] = []
+    packet = b"".join(encode_message(read(0, wait_ms=60_000), 1))
+    live.desk.handle("read", packet, answers.append)
+    assert answers == []
+    live.store.stopping = True
+    live.desk.stop_reads(Unavailable("the store stops"))
+    assert b"unavailable" in answers[0]
+
+
+async def test_reads_wait_while_answers_cannot_be_sent(live: LiveStore) -> None:
+    answers: list[bytes] = []
+    live.desk.pause_reads()
+    live.desk.handle("read", b"".join(encode_message(read(0), 1)), answers.append)
+    assert answers == []
+    live.desk.resume_reads()
+    assert len(answers) == 1
+
+
+async def test_a_read_too_many_is_refused_by_name_and_the_others_are_answered(
+    live: LiveStore,
+) -> None:
+    answers: list[bytes] = []
+    packet = b"".join(encode_message(read(0, wait_ms=60_000), 1))
+    for _ in range(OUTSTANDING_MAX + 1):
+        live.desk.handle("read", packet, answers.append)
+    assert len(answers) == 1
+    assert b"overloaded" in answers.pop()
+    request, block = append(1, [b"news"])
+    await ask(live, "append", request, block)
+    assert len(answers) == OUTSTANDING_MAX
+    assert all(answer.endswith(block) for answer in answers)
+
+
+async def test_a_setup_tells_what_is_stored_and_ends_the_session_on_a_connection(
+    live: LiveStore,
+) -> None:
+    client = await WireClient.connect(live.endpoint.host, live.endpoint.port)
+    await client.setup(SEGMENT)
+    client.append(1, [b"a"])
+    await client.receive()
+    setup = SetupAppend(segment=SEGMENT, writer_id=WRITER, session=5)
+    assert await ask(live, "setup", setup) == (AppendSetup(session=5, last_event_number=1), b"")
+    client.append(2, [b"late"])
+    late, _ = await client.receive()
+    assert isinstance(late, Failed)
+    assert late.code == "session-ended"
+    await client.close()
+    reply, _ = await ask(live, "append", *append(2, [b"b"]))
+    assert isinstance(reply, Appended)
+    (opened,) = live.store.open_containers()
+    assert opened.container._sessions._live == {}, "nobody would ever end such a session"
+
+
+async def test_other_epochs_and_foreign_verbs_are_refused_by_name(live: LiveStore) -> None:
+    request, block = append(1, [b"e"], container_epoch=9)
+    assert (await refusal(live, "append", request, block)).code == "wrong-host"
+    setup = SetupAppend(segment=SEGMENT, writer_id=WRITER, session=1, container_epoch=9)
+    assert (await refusal(live, "setup", setup)).code == "wrong-host"
+    for verb in ("read", "nonsense"):
+        refused = await refusal(live, verb, GetSegmentInfo(segment=SEGMENT))
+        assert refused.code == "invalid-request"
+    two = b"".join(encode_message(read(0), 1)) * 2
+    assert "bad-packet" in str((await ask_raw(live, "read", two))[1])
+    half = b"".join(encode_message(read(0), 1)) + b"more"
+    assert "bad-packet" in str((await ask_raw(live, "read", half))[1])
+
+
+async def test_a_store_over_its_limits_refuses_appends_and_still_reads(world: World) -> None:
+    async with live_store(world, throttle_limits=ThrottleLimits(untiered=1000)) as live:
+        await ask(live, "create", CreateSegment(segment=SEGMENT, stamp=Stamp(1, 1)))
+        request, block = append(1, [bytes(1000)])
+        assert isinstance((await ask(live, "append", request, block))[0], Appended)
+        assert (await refusal(live, "append", *append(2, [b"more"]))).code == "overloaded"
+        assert (await ask(live, "read", read(0)))[1] == block
