@@ -38,6 +38,8 @@ class _Exchange:
     """One request: how it was answered, and what it holds."""
 
     status: int = 0
+    answered: bool = False
+    """The whole answer was handed to the server."""
     held_bytes: int = 0
 
 
@@ -74,6 +76,8 @@ class Intake:
             if message["type"] == "http.response.start":
                 exchange.status = message["status"]
             await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                exchange.answered = True
 
         try:
             await self._answer(exchange, scope, receive, watched)
@@ -99,9 +103,12 @@ class Intake:
             late = OutcomeUnknown("the request was not answered in time")
             await self._refuse(exchange, problem_of(late, path), scope, receive, send)
         except Exception as error:
-            if exchange.status:
-                raise  # too late for an answer: the server closes the connection
-            await self._refuse(exchange, unexpected(error, path), scope, receive, send)
+            # The framework answers a defect by our handler and then raises it all the same. One
+            # that comes in the middle of an answer is left to the server to cut off.
+            if not exchange.answered:
+                if exchange.status:
+                    raise
+                await self._refuse(exchange, unexpected(error, path), scope, receive, send)
 
     async def _refuse(
         self, exchange: _Exchange, response: ASGIApp, scope: Scope, receive: Receive, send: Send

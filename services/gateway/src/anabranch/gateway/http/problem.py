@@ -96,11 +96,16 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(AnabranchError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_wrong_input)
     app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_defect)
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, AnabranchError)
     return problem_of(error, request.url.path)
+
+
+async def _on_defect(request: Request, error: Exception) -> Response:
+    return unexpected(error, request.url.path)
 
 
 async def _on_wrong_input(request: Request, error: Exception) -> Response:
