@@ -16,7 +16,7 @@ lowercase and has no full stop. ``to_body`` and ``from_body`` carry an error ove
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Self
 
 FieldValue = str | int | float | bool | None
 
@@ -36,6 +36,10 @@ class AnabranchError(Exception):
     def __str__(self) -> str:
         details = " ".join(f"{name}={value}" for name, value in self.fields.items())
         return f"{self.message} ({details})" if details else self.message
+
+    def copy(self) -> Self:
+        """The same error as a new object, so that one failure can be raised to many callers."""
+        return type(self)(self.message, remedy=self.remedy, **self.fields)
 
     def to_body(self) -> dict[str, object]:
         """The error as plain data: {code, message, remedy, fields}."""
