@@ -1,0 +1,176 @@
+"""Whether the compose file and the Dockerfile fit the services that they deploy.
+
+Both are read as data, so that this needs no container engine: variables against the services'
+`Settings`, health checks and times to stop, paths and rules of the image.
+"""
+
+import importlib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from anabranch.common.runtime.service import GRACE_SECONDS
+from anabranch.common.runtime.settings import ServiceSettings, unknown_variables
+
+UID_MIN = 10_000
+_VARIABLE = re.compile(r"^ANABRANCH_([A-Z0-9]+)_")
+_DURATION = re.compile(r"^(?:(\d+)m)?(?:(\d+)s)?$")
+_PATH = re.compile(r"(?<![\w/.-])(?:\./)?((?:libs|services|deploy|tests|docs)/[\w./${}*-]+)")
+_REACHED_BY_OTHERS = ("nats_url", "bind")
+"""Settings that work on the loopback address everywhere but in a container."""
+
+Compose = Mapping[str, Any]
+
+
+def settings_of(part: str) -> type[ServiceSettings]:
+    """The settings class of a service, as its module `settings` defines it."""
+    module = importlib.import_module(f"anabranch.{part}.settings")
+    found = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, ServiceSettings)
+        and value.__module__ == module.__name__
+    ]
+    assert len(found) == 1, f"{part} has {len(found)} settings classes"
+    return found[0]
+
+
+def parts_of(compose: Compose) -> dict[str, str]:
+    """Compose services that are built here → the part that each is built of."""
+    built = {name: one["build"] for name, one in compose["services"].items() if "build" in one}
+    return {name: build["args"]["PART"] for name, build in built.items()}
+
+
+def wrong_variables(compose: Compose, settings: Mapping[str, type[ServiceSettings]]) -> list[str]:
+    """Variables that name no setting, belong elsewhere, have a wrong value, or are missing.
+
+    `settings` maps parts to their settings classes.
+    """
+    parts = parts_of(compose)
+    wrong = []
+    for name, service in compose["services"].items():
+        environment = {key: str(value) for key, value in service.get("environment", {}).items()}
+        part = parts.get(name)
+        if part is not None:
+            wrong += [f"{name}: {text}" for text in _misfits(settings[part], environment)]
+        wrong += [
+            f"{name}: {variable} belongs to another service"
+            for variable in environment
+            if (found := _VARIABLE.match(variable)) and found[1].lower() != part
+        ]
+    return wrong
+
+
+def _misfits(settings: type[ServiceSettings], environment: Mapping[str, str]) -> Iterator[str]:
+    prefix = str(settings.model_config.get("env_prefix"))
+    given = {
+        key.removeprefix(prefix).lower(): value
+        for key, value in environment.items()
+        if key.startswith(prefix)
+    }
+    for variable in unknown_variables(settings, environment):
+        yield f"{variable} names no setting"
+    for field, about in settings.model_fields.items():
+        variable = prefix + field.upper()
+        if field in given:
+            continue
+        if about.is_required():
+            yield f"{variable} is required and missing"
+        elif field in _REACHED_BY_OTHERS and "127.0.0.1" in str(about.default):
+            yield f"{variable} is missing, and its default reaches nobody outside the container"
+    try:
+        settings.model_validate(given)
+    except ValidationError as error:
+        for one in error.errors(include_url=False):
+            if one["type"] not in ("missing", "extra_forbidden"):
+                yield f"{prefix}{one['loc'][0]}".upper() + f" is wrong: {one['msg']}"
+
+
+def wrong_lifetimes(compose: Compose) -> list[str]:
+    """Services without a health check, or with too little time to stop; waits for no health."""
+    parts = parts_of(compose)
+    wrong = []
+    for name, service in compose["services"].items():
+        if not service.get("healthcheck", {}).get("test"):
+            wrong.append(f"{name}: no health check")
+        grace = _seconds(str(service.get("stop_grace_period", "")))
+        if grace is None:
+            wrong.append(f"{name}: no stop_grace_period")
+        elif name in parts and grace <= GRACE_SECONDS:
+            wrong.append(f"{name}: stop_grace_period must be over {GRACE_SECONDS:g}s, its own")
+        waits = service.get("depends_on", {})
+        healthy = isinstance(waits, dict) and all(
+            one.get("condition") == "service_healthy" for one in waits.values()
+        )
+        if not healthy:
+            wrong.append(f"{name}: depends_on must wait for service_healthy")
+    return wrong
+
+
+def wrong_rights(compose: Compose) -> list[str]:
+    """Services with rights that they do not need, or open to other machines."""
+    wrong = []
+    for name, service in compose["services"].items():
+        if service.get("cap_drop") != ["ALL"]:
+            wrong.append(f"{name}: cap_drop must be [ALL]")
+        if "no-new-privileges:true" not in service.get("security_opt", []):
+            wrong.append(f"{name}: no-new-privileges is missing")
+        if service.get("read_only") is not True:
+            wrong.append(f"{name}: read_only is missing")
+        wrong += [
+            f"{name}: port {port} is open to other machines"
+            for port in service.get("ports", [])
+            if not str(port).startswith("127.0.0.1:")
+        ]
+    return wrong
+
+
+def instructions(dockerfile: str) -> list[tuple[str, str]]:
+    """(instruction, arguments) in order, comments dropped and continued lines joined."""
+    lines = [line for line in dockerfile.splitlines() if not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
+    words = [line.strip().partition(" ") for line in joined.splitlines() if line.strip()]
+    return [(word.upper(), rest.strip()) for word, _, rest in words]
+
+
+def wrong_image(dockerfile: str) -> list[str]:
+    """What the image that the last stage describes lacks."""
+    stages = instructions(dockerfile)
+    last = max(number for number, (word, _) in enumerate(stages) if word == "FROM")
+    final = dict(stages[last:])
+    wrong = [
+        f"the last stage has no {word}"
+        for word in ("USER", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "LABEL")
+        if word not in final
+    ]
+    user = final.get("USER", "").partition(":")[0]
+    if "USER" in final and not (user.isdigit() and int(user) >= UID_MIN):
+        wrong.append(f"USER {user} is no number of at least {UID_MIN}")
+    if "ENTRYPOINT" in final and not final["ENTRYPOINT"].startswith("["):
+        wrong.append("ENTRYPOINT is not in exec form, so the service would get no signals")
+    return wrong
+
+
+def missing_paths(dockerfile: str, parts: list[str], root: Path) -> list[str]:
+    """Paths of the project that the Dockerfile names and that do not exist for one of `parts`."""
+    named: set[str] = set()
+    for word, rest in instructions(dockerfile):
+        named |= {path.rstrip("/") for path in _PATH.findall(rest)}
+        if word in ("COPY", "ADD") and "--from=" not in rest:
+            named |= set(rest.split()[:-1])
+    expanded = {
+        re.sub(r"\$\{?PART\}?", part, path).rstrip("/")
+        for path in named
+        if not path.startswith("-")
+        for part in parts
+    }
+    return sorted(path for path in expanded if not list(root.glob(path)))
+
+
+def _seconds(duration: str) -> int | None:
+    found = _DURATION.match(duration) if duration else None
+    return 60 * int(found[1] or 0) + int(found[2] or 0) if found else None

@@ -1,0 +1,145 @@
+"""The deployment fits the services, and each rule about it finds what it forbids."""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tidy import deployment
+from tidy.source import ROOT
+
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
+PARTS = sorted(set(deployment.parts_of(COMPOSE).values()))
+SETTINGS = {part: deployment.settings_of(part) for part in PARTS}
+
+
+@pytest.fixture
+def compose() -> dict[str, Any]:
+    """A copy of the real compose file, to be spoilt."""
+    return deepcopy(COMPOSE)
+
+
+def test_the_compose_file_fits_the_services() -> None:
+    assert PARTS == sorted(path.name for path in (ROOT / "services").iterdir())
+    assert deployment.wrong_variables(COMPOSE, SETTINGS) == []
+    assert deployment.wrong_lifetimes(COMPOSE) == []
+    assert deployment.wrong_rights(COMPOSE) == []
+
+
+def test_the_dockerfile_fits_the_project() -> None:
+    assert deployment.wrong_image(DOCKERFILE) == []
+    assert deployment.missing_paths(DOCKERFILE, PARTS, ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("service", "variable", "value", "complaint"),
+    [
+        ("segstore", "ANABRANCH_SEGSTORE_FLUSH_BITES", "1", "names no setting"),
+        ("segstore", "ANABRANCH_SEGSTORE_DATA_DIR", None, "is required and missing"),
+        ("controller", "ANABRANCH_CONTROLLER_NATS_URL", None, "reaches nobody outside"),
+        ("gateway", "ANABRANCH_GATEWAY_BIND", None, "reaches nobody outside"),
+        ("gateway", "ANABRANCH_SEGSTORE_BIND", "0.0.0.0:1", "belongs to another service"),
+        ("nats", "ANABRANCH_SEGSTORE_BIND", "0.0.0.0:1", "belongs to another service"),
+        ("segstore", "ANABRANCH_SEGSTORE_FLUSH_BYTES", "many", "FLUSH_BYTES is wrong"),
+    ],
+)
+def test_a_variable_that_does_not_fit_the_settings_is_found(
+    compose: dict[str, Any], service: str, variable: str, value: str | None, complaint: str
+) -> None:
+    environment = compose["services"][service].setdefault("environment", {})
+    environment[variable] = value
+    if value is None:
+        del environment[variable]
+
+    found = deployment.wrong_variables(compose, SETTINGS)
+
+    assert len(found) == 1
+    assert found[0].startswith(f"{service}: {variable} ")
+    assert complaint in found[0]
+
+
+@pytest.mark.parametrize(
+    ("service", "key", "value", "complaint"),
+    [
+        ("redis", "healthcheck", {}, "no health check"),
+        ("nats", "stop_grace_period", "", "no stop_grace_period"),
+        ("nats", "stop_grace_period", "soon", "no stop_grace_period"),
+        ("segstore", "stop_grace_period", "20s", "must be over 20s"),
+        ("gateway", "depends_on", ["nats"], "must wait for service_healthy"),
+        ("gateway", "depends_on", {"nats": {"condition": "service_started"}}, "must wait"),
+    ],
+)
+def test_a_service_without_a_proper_life_is_found(
+    compose: dict[str, Any], service: str, key: str, value: object, complaint: str
+) -> None:
+    compose["services"][service][key] = value
+
+    found = deployment.wrong_lifetimes(compose)
+
+    assert len(found) == 1
+    assert found[0].startswith(f"{service}: ")
+    assert complaint in found[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        ("cap_drop", [], "cap_drop"),
+        ("security_opt", [], "no-new-privileges"),
+        ("read_only", False, "read_only"),
+        ("ports", ["8080:8080"], "open to other machines"),
+    ],
+)
+def test_a_right_that_is_not_needed_is_found(
+    compose: dict[str, Any], key: str, value: object, complaint: str
+) -> None:
+    compose["services"]["gateway"][key] = value
+
+    found = deployment.wrong_rights(compose)
+
+    assert len(found) == 1
+    assert complaint in found[0]
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "complaint"),
+    [
+        ("USER 10001:10001", "USER root", "USER root is no number"),
+        ("USER 10001:10001", "USER 1000", "USER 1000 is no number"),
+        ("USER 10001:10001", "", "no USER"),
+        ("STOPSIGNAL SIGTERM", "", "no STOPSIGNAL"),
+        ('ENTRYPOINT ["/opt/anabranch/bin/part"]', "ENTRYPOINT part", "not in exec form"),
+        ("HEALTHCHECK", "# HEALTHCHECK", "no HEALTHCHECK"),
+    ],
+)
+def test_an_image_that_lacks_something_is_found(good: str, bad: str, complaint: str) -> None:
+    assert good in DOCKERFILE
+
+    found = deployment.wrong_image(DOCKERFILE.replace(good, bad))
+
+    assert len(found) == 1
+    assert complaint in found[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("COPY gone.lock .", ["gone.lock"]),
+        ("COPY --chown=1:1 deploy/gone.py deploy/there.py .", ["deploy/gone.py"]),
+        ("COPY services/${PART}/x services/${PART}/x", ["services/a/x"]),
+        ("RUN pip install \\\n    ./libs/gone \\\n    libs/lib", ["libs/gone"]),
+        ("COPY --from=builder /opt/gone /opt/gone", []),
+        ("# COPY libs/gone .", []),
+    ],
+)
+def test_a_path_that_the_dockerfile_names_in_vain_is_found(
+    tmp_path: Path, line: str, missing: list[str]
+) -> None:
+    for folder in ("deploy", "libs/lib", "services/a", "services/b/x"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "deploy" / "there.py").write_text("")
+
+    assert deployment.missing_paths(f"FROM base\n{line}\n", ["a", "b"], tmp_path) == missing
