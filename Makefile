@@ -70,3 +70,8 @@ check: setup
 .PHONY: sim
 sim: setup
 	PYTHONPATH=tests $(BIN)/python -m kit.simulate --budget $(BUDGET) $(ARGS)
+
+## make e2e       the cluster of docker-compose.yml, used and hurt; skipped loudly without Docker
+.PHONY: e2e
+e2e: setup
+	@$(BIN)/pytest tests/e2e $(ARGS)
