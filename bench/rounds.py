@@ -36,6 +36,7 @@ async def run_case(
     workload: Workload,
     case: Case,
     systems: Sequence[System],
+    *,
     effort: Effort,
     clock: Stopwatch,
     tell: Tell,
@@ -63,10 +64,10 @@ async def run_case(
 async def run_workload(
     workload: Workload,
     systems: Sequence[System],
+    *,
     effort: Effort,
     clock: Stopwatch,
     tell: Tell,
-    *,
     fresh_in: Path | None,
 ) -> list[Row]:
     """All sizes of a workload; `fresh_in`: start the systems there for each size, and stop them."""
@@ -74,11 +75,11 @@ async def run_workload(
     for event_bytes in workload.event_bytes:
         case = case_of(event_bytes)
         if fresh_in is None:
-            rows += await run_case(workload, case, systems, effort, clock, tell)
+            rows += await run_case(workload, case, systems, effort=effort, clock=clock, tell=tell)
             continue
         chosen = [system for system in systems if workload.suits(system.label)]
         async with running(chosen, fresh_in / f"{workload.name}-{event_bytes}"):
-            rows += await run_case(workload, case, chosen, effort, clock, tell)
+            rows += await run_case(workload, case, chosen, effort=effort, clock=clock, tell=tell)
     return rows
 
 

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -60,16 +61,19 @@ async def perform(names: Sequence[str], effort: Effort, directory: Path) -> dict
 async def _rows(
     chosen: Sequence[Workload], effort: Effort, directory: Path, clock: Stopwatch
 ) -> list[Row]:
-    rows: list[Row] = []
+    """Every workload in turn, on servers of its own or on those of the whole run."""
     compared = systems(effort)
-    if effort.fresh_servers:
-        for workload in chosen:
-            rows += await run_workload(workload, compared, effort, clock, _tell, fresh_in=directory)
-        return rows
-    async with running(compared, directory):
-        for workload in chosen:
-            rows += await run_workload(workload, compared, effort, clock, _tell, fresh_in=None)
-    return rows
+    async with AsyncExitStack() as stack:
+        if not effort.fresh_servers:
+            await stack.enter_async_context(running(compared, directory))
+        fresh_in = directory if effort.fresh_servers else None
+        return [
+            row
+            for workload in chosen
+            for row in await run_workload(
+                workload, compared, effort=effort, clock=clock, tell=_tell, fresh_in=fresh_in
+            )
+        ]
 
 
 async def _server_versions() -> dict[str, str]:

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from bench.case import QUICK, Digest, Effort, Supply, case_of
+from bench.case import QUICK, Digest, Effort, Sample, Supply, case_of
 from bench.report import is_verified, markdown
-from bench.rounds import run_case
+from bench.rounds import row_of, run_case
 from bench.workloads.port import Workload
 from bench.workloads.w1_max_write import MaxWrite
 from bench.workloads.w3_one_awaited import OneAwaited
@@ -34,11 +34,15 @@ def swapping(events: list[bytes]) -> list[bytes]:
     return [*events[:-2], events[-1], events[-2]]
 
 
+async def run_on(
+    system: FakeSystem, clock: FakeStopwatch, workload: Workload
+) -> list[dict[str, object]]:
+    return await run_case(workload, CASE, [system], effort=EFFORT, clock=clock, tell=lambda _: None)
+
+
 async def rows_of(workload: Workload, damage: Damage = list) -> list[dict[str, object]]:
     clock = FakeStopwatch()
-    return await run_case(
-        workload, CASE, [FakeSystem(clock, damage)], EFFORT, clock, lambda _: None
-    )
+    return await run_on(FakeSystem(clock, damage), clock, workload)
 
 
 async def test_max_write_stops_after_the_time_and_counts_what_it_wrote() -> None:
@@ -69,6 +73,14 @@ async def test_a_system_that_holds_something_else_is_reported(
 
     assert [row["verified"] for row in rows] == [False]
     assert not is_verified(rows)
+
+
+def test_one_round_that_lost_something_spoils_the_row() -> None:
+    rounds = [Sample(10, 1.0, 0.5, verified) for verified in (True, False, True)]
+
+    row = row_of("W1", 100, FakeSystem(FakeStopwatch()), rounds)
+
+    assert row["verified"] is False
 
 
 @pytest.mark.parametrize("setting", ["in memory", "elsewhere"])
@@ -144,9 +156,7 @@ async def test_the_tail_reads_what_is_sent_and_tells_a_change(
 ) -> None:
     clock = FakeStopwatch(step_s=1 / RATE_PER_S)
     async with asyncio.timeout(5):
-        rows = await run_case(
-            Tail(frozenset()), CASE, [FakeSystem(clock, damage)], EFFORT, clock, lambda _: None
-        )
+        rows = await run_on(FakeSystem(clock, damage), clock, Tail(frozenset()))
 
     assert [row["verified"] for row in rows] == [verified]
     assert all(row["p99_ms"] is not None and row["ack_p99_ms"] is not None for row in rows)
