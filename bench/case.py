@@ -34,7 +34,7 @@ class Effort:
     """New servers and directories for every workload and size, not only for every run."""
 
 
-QUICK = Effort("quick", 3, 0.05, 0.15, 0.15, 0.4, 96 * MIB, 8 * MIB, fresh_servers=False)
+QUICK = Effort("quick", 3, 0.03, 0.1, 0.1, 0.3, 64 * MIB, 8 * MIB, fresh_servers=False)
 MEDIUM = Effort("medium", 3, 0.5, 1.5, 1.5, 2.0, 512 * MIB, 64 * MIB, fresh_servers=True)
 LONG = Effort("long", 5, 10.0, 60.0, 30.0, 60.0, 4096 * MIB, 64 * MIB, fresh_servers=True)
 
