@@ -138,6 +138,7 @@ async def _serve(app: ASGIApp, listener: socket.socket, lifetime: Lifetime) -> N
         lifespan="off",
         log_config=None,
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=DRAIN_S,

@@ -15,7 +15,9 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.events.tokens import position_token, positions_of
 from anabranch.gateway.refusals import TooBusy
 
-MIB = 1024 * 1024
+KIB = 1024
+MIB = 1024 * KIB
+AHEAD_BYTES_MIN = 64 * KIB
 PATIENCE_S = 0.5
 """How often a waiting read looks whether the gateway is stopping."""
 
@@ -100,7 +102,7 @@ class Reads:
                 start = request.start
             case token:
                 start = positions_of(request.stream, found.incarnation, token)
-        reader = self._reader(request.stream, start, until_tail=True)
+        reader = self._reader(request, start, until_tail=True)
         async with reader:
             found.positions = dict(reader.positions())
             while not self._is_enough(request, found):
@@ -111,7 +113,7 @@ class Reads:
 
     async def _wait_at_tail(self, request: ReadRequest, found: ReadEvents) -> None:
         deadline_s = self._clock.monotonic() + request.wait_s
-        async with self._reader(request.stream, found.positions, until_tail=False) as reader:
+        async with self._reader(request, found.positions, until_tail=False) as reader:
             while not found.payloads and not found.ended and not self._stopping():
                 left_s = deadline_s - self._clock.monotonic()
                 if left_s <= 0:
@@ -125,14 +127,16 @@ class Reads:
                             self._take(batch, request, found)
 
     def _reader(
-        self, stream: str, start: Literal["head", "tail"] | Positions, *, until_tail: bool
+        self, request: ReadRequest, start: Literal["head", "tail"] | Positions, *, until_tail: bool
     ) -> EventReader:
+        """A reader that fetches about as much as the request takes, at 1 KiB an event."""
+        ahead_bytes = min(self._size_bytes_max, max(AHEAD_BYTES_MIN, request.events_max * KIB))
         settings = ReaderSettings(
-            read_ahead_bytes=self._size_bytes_max,
-            read_size_bytes=min(MIB, self._size_bytes_max),
+            read_ahead_bytes=ahead_bytes,
+            read_size_bytes=min(MIB, ahead_bytes),
             retry_timeout_s=20.0,
         )
-        return self._client.reader(stream, start, until_tail=until_tail, settings=settings)
+        return self._client.reader(request.stream, start, until_tail=until_tail, settings=settings)
 
     def _is_enough(self, request: ReadRequest, found: ReadEvents) -> bool:
         return len(found.payloads) >= request.events_max or found.size_bytes >= self._size_bytes_max
