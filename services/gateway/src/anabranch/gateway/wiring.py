@@ -98,6 +98,7 @@ def build(
         clock,
         readers_max=settings.readers_max,
         size_bytes_max=settings.read_size_bytes_max,
+        timeout_s=settings.request_timeout_s,
         stopping=stopping,
     )
     return Parts(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from anabranch.client import Client, EventBatch, EventReader, ReaderSettings
+from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.events.tokens import position_token, positions_of
 from anabranch.gateway.refusals import TooBusy
@@ -68,17 +69,19 @@ class Reads:
         *,
         readers_max: int,
         size_bytes_max: int,
+        timeout_s: float,
         stopping: Callable[[], bool],
     ) -> None:
         self._client = client
         self._clock = clock
         self._readers_max = readers_max
         self._size_bytes_max = size_bytes_max
+        self._timeout_s = timeout_s
         self._stopping = stopping
         self._readers = 0
 
     async def read(self, request: ReadRequest) -> ReadEvents:
-        """Raises what the reader raises, InvalidRequest for a foreign token, TooBusy."""
+        """Raises what the reader raises, InvalidRequest (foreign token), Unavailable, TooBusy."""
         if self._readers >= self._readers_max:
             raise TooBusy("too many reads at once", limit=self._readers_max)
         self._readers += 1
@@ -90,7 +93,11 @@ class Reads:
     async def _read(self, request: ReadRequest) -> ReadEvents:
         described = await self._client.describe_stream(request.stream)
         found = ReadEvents(described.incarnation)
-        await self._up_to_tail(request, found)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._up_to_tail(request, found)
+        except TimeoutError as error:
+            raise Unavailable("the events were not read in time", stream=request.stream) from error
         if not found.payloads and request.wait_s > 0:
             await self._wait_at_tail(request, found)
         return found
