@@ -220,7 +220,7 @@ async def test_an_idle_writer_makes_room_and_a_busy_one_does_not() -> None:
         async with g.parts.writers.lease("plant/other"):
             refused = await g.http.post(EVENTS, json=2)
 
-    assert problem(refused, 503) == "too-busy"
+    assert problem(refused, 503) == "overloaded"
     assert refused.headers["retry-after"] == "1"
 
 
@@ -246,7 +246,7 @@ async def test_overload_is_refused_by_name_and_health_is_still_told() -> None:
         await waiting
         g.bench.store.release()
 
-    assert problem(refused, 503) == "too-busy"
+    assert problem(refused, 503) == "overloaded"
     assert refused.headers["retry-after"] == "1"
     assert alive.status_code == 200
 
@@ -259,7 +259,7 @@ async def test_too_many_reads_at_once_are_refused() -> None:
         await g.http.post(EVENTS, json=1)
         await waiting
 
-    assert problem(refused, 503) == "too-busy"
+    assert problem(refused, 503) == "overloaded"
 
 
 async def test_events_that_cannot_be_read_in_time_are_unavailable() -> None:
@@ -297,7 +297,7 @@ async def test_no_more_is_taken_than_may_be_under_way_at_once() -> None:
         await first
         after = await g.http.post(EVENTS, content=bytes(900), headers=BINARY)
 
-    assert problem(refused, 503) == "too-busy"
+    assert problem(refused, 503) == "overloaded"
     assert (first.result().status_code, after.status_code) == (200, 200)
 
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from anabranch.client import Client, EventBatch, EventReader, ReaderSettings
-from anabranch.common.errors import Unavailable
+from anabranch.common.errors import Overloaded, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.events.tokens import position_token, positions_of
-from anabranch.gateway.refusals import TooBusy
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -81,9 +80,9 @@ class Reads:
         self._readers = 0
 
     async def read(self, request: ReadRequest) -> ReadEvents:
-        """Raises what the reader raises, InvalidRequest (foreign token), Unavailable, TooBusy."""
+        """Raises what the reader does, InvalidRequest (foreign token), Unavailable, Overloaded."""
         if self._readers >= self._readers_max:
-            raise TooBusy("too many reads at once", limit=self._readers_max)
+            raise Overloaded("too many reads at once", limit=self._readers_max)
         self._readers += 1
         try:
             return await self._read(request)

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from anabranch.common.errors import InvalidRequest
+from anabranch.common.errors import InvalidRequest, NotAcceptable
 from anabranch.gateway.events.appends import Idempotency
 from anabranch.gateway.events.bodies import (
     BINARY,
@@ -26,7 +26,6 @@ from anabranch.gateway.events.bodies import (
 from anabranch.gateway.events.reads import ReadEvents, ReadRequest
 from anabranch.gateway.http.parts import Parts, parts_of
 from anabranch.gateway.http.streams import stream_at
-from anabranch.gateway.refusals import NotAcceptable
 
 PATH = "/v1/scopes/{scope}/streams/{stream}/events"
 EVENTS_MAX = 1000
