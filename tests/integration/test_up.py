@@ -60,7 +60,7 @@ def stand_ins(plan: ClusterPlan) -> Sequence[PartSpec]:
 
 
 def with_broken_segstore(plan: ClusterPlan) -> Sequence[PartSpec]:
-    nats, controller, segstore = stand_ins(plan)
+    nats, controller, segstore, _gateway = stand_ins(plan)
     return (nats, controller, replace(segstore, command=(sys.executable, "-c", BROKEN)))
 
 
@@ -97,9 +97,10 @@ async def test_a_cluster_comes_up_publishes_its_endpoints_and_stops_in_order(
         assert str(cluster.endpoints["nats"]) in published
 
     downs = [[part for part, phase in row.items() if phase == "down"] for row in watch.seen]
-    assert downs[-1] == ["nats", "controller", "segstore"]
-    assert ["segstore"] in downs
-    assert ["controller", "segstore"] in downs
+    assert downs[-1] == ["nats", "controller", "segstore", "gateway"]
+    assert ["gateway"] in downs
+    assert ["segstore", "gateway"] in downs
+    assert ["controller", "segstore", "gateway"] in downs
     assert not (tmp_path / "endpoints.json").exists()
 
 

@@ -130,13 +130,13 @@ class FakeController:
     def _answer(self, query: q.Query) -> Contract:
         match query:
             case q.ListScopes():
-                names, token = self._page(sorted(self.scopes), query.page_token)
+                names, token = self._page(sorted(self.scopes), query)
                 return q.ScopeList(scopes=names, next_page_token=token)
             case q.DescribeScope():
                 self._scope(query.scope)
                 return q.ScopeDescription(scope=query.scope, incarnation=1)
             case q.ListStreams():
-                names, token = self._page(sorted(self._scope(query.scope)), query.page_token)
+                names, token = self._page(sorted(self._scope(query.scope)), query)
                 return q.StreamList(streams=names, next_page_token=token)
             case q.DescribeStream():
                 stream = self._stream(query.scope, query.stream)
@@ -153,9 +153,9 @@ class FakeController:
                 return self._operation(query)
         raise AssertionError(query)
 
-    def _page(self, names: list[str], after: str) -> tuple[tuple[str, ...], str]:
-        rest = [name for name in names if name > after]
-        page = tuple(rest[: self.page_size])
+    def _page(self, names: list[str], query: q.PagedQuery) -> tuple[tuple[str, ...], str]:
+        rest = [name for name in names if name > query.page_token]
+        page = tuple(rest[: min(self.page_size, query.page_size)])
         return page, page[-1] if len(rest) > len(page) else ""
 
     def _segments(self, scope: str, name: str) -> q.SegmentList:

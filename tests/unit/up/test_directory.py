@@ -50,7 +50,7 @@ def test_a_path_below_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_endpoints_of_a_killed_cluster_are_gone_after_the_next_claim(tmp_path: Path) -> None:
-    endpoints = Endpoints("nats://127.0.0.1:1", ("127.0.0.1:2",))
+    endpoints = Endpoints("nats://127.0.0.1:1", ("127.0.0.1:2",), "http://127.0.0.1:3")
     with claim(tmp_path) as directory:
         directory.publish(endpoints)
         assert json.loads(directory.endpoints_file.read_text()) == endpoints.as_dict()

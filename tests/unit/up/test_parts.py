@@ -80,14 +80,15 @@ def test_chosen_ports_lie_below_those_of_outgoing_connections() -> None:
 
 def test_services_are_configured_by_their_environment_alone(tmp_path: Path) -> None:
     with claim(tmp_path) as directory:
-        parts = cluster_parts(ClusterPlan(directory, Path("/bin/nats"), 21000, 21001, 8))
+        parts = cluster_parts(ClusterPlan(directory, Path("/bin/nats"), 21000, 21001, 21002, 8))
         config = directory.run_file("nats.conf").read_text()
 
-    nats, controller, segstore = parts
-    assert [part.name for part in parts] == ["nats", "controller", "segstore"]
+    nats, controller, segstore, gateway = parts
+    assert [part.name for part in parts] == ["nats", "controller", "segstore", "gateway"]
     assert controller.environment["ANABRANCH_CONTROLLER_CONTAINER_COUNT"] == "8"
     assert segstore.environment["ANABRANCH_SEGSTORE_BIND"] == "127.0.0.1:21001"
-    assert controller.needs == segstore.needs == (nats.name,)
+    assert gateway.environment["ANABRANCH_GATEWAY_BIND"] == "127.0.0.1:21002"
+    assert controller.needs == segstore.needs == gateway.needs == (nats.name,)
     assert 'listen: "127.0.0.1:21000"' in config
     assert "sync_interval: always" in config
 

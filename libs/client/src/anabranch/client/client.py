@@ -27,6 +27,7 @@ from anabranch.common.contracts.commands import (
     SealStream,
 )
 from anabranch.common.contracts.queries import (
+    PAGE_SIZE_MAX,
     DescribeScope,
     DescribeStream,
     ListScopes,
@@ -125,16 +126,18 @@ class Client:
 
     async def list_scopes(self) -> AsyncIterator[str]:
         """Scope names in order, fetched page by page."""
-        query = ListScopes()
+        token = ""
         while True:
-            page = await self._control.query(
-                "list_scopes", query, ScopeList, timeout_s=QUERY_TIMEOUT_S
-            )
+            page = await self.scope_page(token)
             for scope in page.scopes:
                 yield scope
-            if not page.next_page_token:
+            if not (token := page.next_page_token):
                 return
-            query = ListScopes(page_token=page.next_page_token)
+
+    async def scope_page(self, page_token: str = "", page_size: int = PAGE_SIZE_MAX) -> ScopeList:
+        """One page of scope names, from the start or from an earlier page's token."""
+        query = ListScopes(page_token=page_token, page_size=page_size)
+        return await self._control.query("list_scopes", query, ScopeList, timeout_s=QUERY_TIMEOUT_S)
 
     # --- streams --------------------------------------------------------------------------
 
@@ -164,16 +167,22 @@ class Client:
 
     async def list_streams(self, scope: str) -> AsyncIterator[str]:
         """The scope's stream names in order, fetched page by page. Raises ScopeNotFound."""
-        query = ListStreams(scope=scope_name(scope))
+        token = ""
         while True:
-            page = await self._control.query(
-                "list_streams", query, StreamList, timeout_s=QUERY_TIMEOUT_S
-            )
+            page = await self.stream_page(scope, token)
             for stream in page.streams:
                 yield stream
-            if not page.next_page_token:
+            if not (token := page.next_page_token):
                 return
-            query = ListStreams(scope=query.scope, page_token=page.next_page_token)
+
+    async def stream_page(
+        self, scope: str, page_token: str = "", page_size: int = PAGE_SIZE_MAX
+    ) -> StreamList:
+        """One page of the scope's stream names. Raises ScopeNotFound."""
+        query = ListStreams(scope=scope_name(scope), page_token=page_token, page_size=page_size)
+        return await self._control.query(
+            "list_streams", query, StreamList, timeout_s=QUERY_TIMEOUT_S
+        )
 
     async def seal_stream(self, stream: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
         """Make the stream read-only for ever. Raises StreamNotFound."""

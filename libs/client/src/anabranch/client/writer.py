@@ -341,6 +341,11 @@ class EventWriter:
         """How much of the buffer is in use."""
         return self._used
 
+    @property
+    def failed(self) -> bool:
+        """Whether the writer has ended, by an error or by `close`: it takes no more events."""
+        return self._failure is not None
+
     def unacknowledged(self) -> dict[str, list[bytes]]:
         """Segment → its payloads that are not acknowledged, in the order of writing.
 

@@ -16,7 +16,7 @@ lowercase and has no full stop. ``to_body`` and ``from_body`` carry an error ove
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Self
 
 FieldValue = str | int | float | bool | None
 
@@ -36,6 +36,10 @@ class AnabranchError(Exception):
     def __str__(self) -> str:
         details = " ".join(f"{name}={value}" for name, value in self.fields.items())
         return f"{self.message} ({details})" if details else self.message
+
+    def copy(self) -> Self:
+        """The same error as a new object, so that one failure can be raised to many callers."""
+        return type(self)(self.message, remedy=self.remedy, **self.fields)
 
     def to_body(self) -> dict[str, object]:
         """The error as plain data: {code, message, remedy, fields}."""
@@ -294,6 +298,44 @@ class DirectoryUnusable(Invalid):
 
     code = "directory-unusable"
     default_remedy = "choose a writable directory on a local disk"
+
+
+class BodyTooLarge(Invalid):
+    code = "body-too-large"
+    default_remedy = "send fewer events in one request"
+
+
+class BodyTooSlow(Invalid):
+    """The caller did not send the announced body in time."""
+
+    code = "body-too-slow"
+    default_remedy = "send a smaller body, or send it faster"
+
+
+class UnsupportedMediaType(Invalid):
+    code = "unsupported-media-type"
+    default_remedy = "send application/json, application/x-ndjson or application/octet-stream"
+
+
+class NotAcceptable(Invalid):
+    """What is to be answered cannot be written in a form that the caller accepts."""
+
+    code = "not-acceptable"
+    default_remedy = "accept application/octet-stream"
+
+
+class IdempotencyMismatch(Invalid):
+    """An Idempotency-Key came again with another request."""
+
+    code = "idempotency-mismatch"
+    default_remedy = "use a new Idempotency-Key for a new request"
+
+
+class NotBuilt(Invalid):
+    """The interface names it, this release does not do it."""
+
+    code = "not-built"
+    default_remedy = "see /openapi.json for what is served"
 
 
 # --- NotFound ---------------------------------------------------------------------------------

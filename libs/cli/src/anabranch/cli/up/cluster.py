@@ -1,4 +1,4 @@
-"""An embedded cluster for as long as an `async with` lasts: NATS, a controller, a segment store.
+"""An embedded cluster for as long as an `async with` lasts: NATS, controller, store, gateway.
 
     async with embedded_cluster(UpSettings(data_dir=Path("out/anabranch"))) as cluster:
         await cluster.wait_ready()
@@ -35,6 +35,7 @@ class UpSettings:
     data_dir: Path
     nats_port: int = 0
     segstore_port: int = 0
+    gateway_port: int = 0
     container_count: int = 4
 
 
@@ -52,7 +53,7 @@ class EmbeddedCluster:
 
     @property
     def endpoints(self) -> dict[str, str | list[str]]:
-        """The content of endpoints.json: {"nats": url, "segstores": ["host:port"]}."""
+        """The content of endpoints.json: {"nats", "gateway": url, "segstores": ["host:port"]}."""
         return self._endpoints.as_dict()
 
     @property
@@ -64,7 +65,7 @@ class EmbeddedCluster:
         return self.pids("segstore")
 
     def pids(self, part: str) -> list[int]:
-        """Process ids of one part (`nats`, `controller`, `segstore`); empty while it is down."""
+        """Process ids of one part (`nats`, `controller` …); empty while it is down."""
         assert self._supervisor is not None, "the cluster is not supervised yet"
         return self._supervisor.pids(part)
 
@@ -106,7 +107,7 @@ async def embedded_cluster(
     _check(settings)
     with claim(settings.data_dir) as directory:
         drawn = await _plan(settings, directory, system_rng())
-        endpoints = Endpoints(drawn.nats_url, (drawn.segstore_endpoint,))
+        endpoints = Endpoints(drawn.nats_url, (drawn.segstore_endpoint,), drawn.gateway_url)
         cluster = EmbeddedCluster(directory, endpoints, watch)
         supervisor = Supervisor(parts(drawn), SystemClock(), cluster.changed)
         cluster.supervise(supervisor)
@@ -145,11 +146,14 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
 async def _plan(settings: UpSettings, directory: DataDirectory, rng: Rng) -> ClusterPlan:
     nats_port = choose_port(settings.nats_port, rng)
     segstore_port = choose_port(settings.segstore_port, rng, taken=frozenset({nats_port}))
+    taken = frozenset({nats_port, segstore_port})
+    gateway_port = choose_port(settings.gateway_port, rng, taken=taken)
     return ClusterPlan(
         directory=directory,
         nats_program=await find_nats_server(),
         nats_port=nats_port,
         segstore_port=segstore_port,
+        gateway_port=gateway_port,
         container_count=settings.container_count,
     )
 
@@ -158,6 +162,7 @@ def _check(settings: UpSettings) -> None:
     for name, port in (
         ("nats-port", settings.nats_port),
         ("segstore-port", settings.segstore_port),
+        ("gateway-port", settings.gateway_port),
     ):
         if not 0 <= port <= 65535:
             raise InvalidSetting("port is out of range", setting=name, port=port)

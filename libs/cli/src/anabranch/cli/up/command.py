@@ -25,6 +25,7 @@ def up(
     data_dir: Annotated[Path, Parameter(env_var="ANABRANCH_DATA_DIR")] = DATA_DIR_DEFAULT,
     nats_port: int = 0,
     segstore_port: int = 0,
+    gateway_port: int = 0,
     container_count: int = 4,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -38,6 +39,8 @@ def up(
         Port of the NATS server on 127.0.0.1; 0 takes any free one.
     segstore_port
         Port of the segment store on 127.0.0.1; 0 takes any free one.
+    gateway_port
+        Port of the HTTP gateway on 127.0.0.1; 0 takes any free one.
     container_count
         Segment containers; chosen once, at the first start of a data directory.
     json
@@ -47,6 +50,7 @@ def up(
         data_dir=data_dir,
         nats_port=nats_port,
         segstore_port=segstore_port,
+        gateway_port=gateway_port,
         container_count=container_count,
     )
     asyncio.run(_run(settings, json))

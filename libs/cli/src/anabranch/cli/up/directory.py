@@ -26,10 +26,11 @@ class Endpoints:
 
     nats: str
     segstores: tuple[str, ...]
+    gateway: str
 
     def as_dict(self) -> dict[str, str | list[str]]:
         """The content of endpoints.json."""
-        return {"nats": self.nats, "segstores": list(self.segstores)}
+        return {"nats": self.nats, "segstores": list(self.segstores), "gateway": self.gateway}
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ class ClusterPlan:
     nats_program: Path
     nats_port: int
     segstore_port: int
+    gateway_port: int
     container_count: int
 
     @property
@@ -61,10 +62,14 @@ class ClusterPlan:
     def segstore_endpoint(self) -> str:
         return f"{LOOPBACK}:{self.segstore_port}"
 
+    @property
+    def gateway_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.gateway_port}"
+
 
 def cluster_parts(plan: ClusterPlan) -> tuple[PartSpec, ...]:
-    """The parts in start order: nats, controller, segstore. They stop in reverse."""
-    return (_nats(plan), _controller(plan), _segstore(plan))
+    """The parts in start order: nats, controller, segstore, gateway. They stop in reverse."""
+    return (_nats(plan), _controller(plan), _segstore(plan), _gateway(plan))
 
 
 def nats_config(port: int, store: Path) -> str:
@@ -115,6 +120,18 @@ def _segstore(plan: ClusterPlan) -> PartSpec:
             "ANABRANCH_SEGSTORE_NATS_URL": plan.nats_url,
             "ANABRANCH_SEGSTORE_BIND": plan.segstore_endpoint,
             "ANABRANCH_SEGSTORE_HEALTH_BIND": f"{LOOPBACK}:0",
+        },
+    )
+
+
+def _gateway(plan: ClusterPlan) -> PartSpec:
+    return _service(
+        plan,
+        "gateway",
+        {
+            "ANABRANCH_GATEWAY_NATS_URL": plan.nats_url,
+            "ANABRANCH_GATEWAY_BIND": f"{LOOPBACK}:{plan.gateway_port}",
+            "ANABRANCH_GATEWAY_HEALTH_BIND": f"{LOOPBACK}:0",
         },
     )
 

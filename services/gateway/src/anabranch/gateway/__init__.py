@@ -1,0 +1,1 @@
+"""The gateway: streams and events over HTTP, by the client library alone."""

@@ -1,0 +1,1 @@
+"""Events in and out of streams, without HTTP: bodies, open writers, reads, tokens."""

@@ -1,0 +1,178 @@
+"""Storing a request's events, and remembering the answer by its Idempotency-Key.
+
+Each append is a task of its own that outlives the request: when the caller's time is over, or
+the caller is gone, the writer goes on, and a repetition with the same key joins what is under way
+instead of storing again. A refusal before anything was written is forgotten; every other outcome
+is remembered, an unknown one too, because repeating it might store the events twice. The memory
+is bounded by count and age, and ends with the process.
+"""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from anabranch.client import EventWriter
+from anabranch.common.errors import AnabranchError, IdempotencyMismatch, OutcomeUnknown, Overloaded
+from anabranch.common.runtime.clock import Clock
+from anabranch.gateway.events.bodies import EventsBody
+from anabranch.gateway.events.writers import OpenWriters
+
+EVENT_COST_BYTES = 64
+"""What an event occupies beside its bytes, roughly."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendLimits:
+    """`pending_size_bytes_max`: events being stored at once."""
+
+    timeout_s: float
+    pending_size_bytes_max: int
+    answers_max: int
+    answer_age_s_max: float
+
+
+@dataclass(frozen=True, slots=True)
+class Idempotency:
+    """A caller's key, and a digest of all that the request says."""
+
+    key: str
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """`error` None: stored. `begun`: something may have been written."""
+
+    error: AnabranchError | None
+    begun: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    fingerprint: bytes
+    task: asyncio.Task[_Outcome]
+    since_s: float
+
+
+class Appends:
+    """See the module."""
+
+    def __init__(
+        self, writers: OpenWriters, clock: Clock, tasks: asyncio.TaskGroup, limits: AppendLimits
+    ) -> None:
+        self._writers = writers
+        self._clock = clock
+        self._tasks = tasks
+        self._limits = limits
+        self._pending_bytes = 0
+        self._running: set[asyncio.Task[_Outcome]] = set()
+        self._answers: OrderedDict[tuple[str, str], _Remembered] = OrderedDict()
+
+    async def append(
+        self, stream: str, body: EventsBody, idempotency: Idempotency | None = None
+    ) -> None:
+        """Return when every event is durable.
+
+        Raises what the writer raises; OutcomeUnknown when time is over; Overloaded;
+        IdempotencyMismatch.
+        """
+        task = self._task_for(stream, body, idempotency)
+        done, _ = await asyncio.wait({task}, timeout=self._limits.timeout_s)
+        if not done:
+            raise OutcomeUnknown(
+                "the events were not acknowledged in time; they may still be stored",
+                remedy="repeat the request with the same Idempotency-Key if it had one, "
+                "else read the stream before repeating",
+                stream=stream,
+            )
+        if task.cancelled():
+            raise OutcomeUnknown("the gateway is stopping", stream=stream)
+        outcome = task.result()
+        if outcome.error is not None:
+            raise outcome.error.copy()
+
+    def _task_for(
+        self, stream: str, body: EventsBody, idempotency: Idempotency | None
+    ) -> asyncio.Task[_Outcome]:
+        if idempotency is None:
+            return self._start(stream, body)
+        name = (stream, idempotency.key)
+        self._forget_old()
+        known = self._answers.get(name)
+        if known is not None:
+            if known.fingerprint != idempotency.fingerprint:
+                raise IdempotencyMismatch("the Idempotency-Key was used for another request")
+            return known.task
+        self._make_room()
+        task = self._start(stream, body)
+        kept = _Remembered(idempotency.fingerprint, task, self._clock.monotonic())
+        self._answers[name] = kept
+        task.add_done_callback(lambda ended: self._settle(name, ended))
+        return task
+
+    def _start(self, stream: str, body: EventsBody) -> asyncio.Task[_Outcome]:
+        cost = body.size_bytes + EVENT_COST_BYTES * len(body.payloads)
+        limit = self._limits.pending_size_bytes_max
+        if self._pending_bytes and self._pending_bytes + cost > limit:
+            raise Overloaded("too much is being stored", pending=self._pending_bytes, limit=limit)
+        self._pending_bytes += cost
+        task = self._tasks.create_task(self._store(stream, body))
+        self._running.add(task)
+        task.add_done_callback(lambda ended: self._release(ended, cost))
+        return task
+
+    def _release(self, ended: asyncio.Task[_Outcome], cost: int) -> None:
+        self._running.discard(ended)
+        self._pending_bytes -= cost
+
+    async def end(self, patience_s: float) -> None:
+        """Wait for what is being stored, and give up what is not stored in time."""
+        if self._running:
+            _, late = await asyncio.wait(self._running, timeout=patience_s)
+            for task in late:
+                task.cancel()
+
+    async def _store(self, stream: str, body: EventsBody) -> _Outcome:
+        begun = False
+        try:
+            async with self._writers.lease(stream) as writer:
+                _write(writer, body)
+                begun = True
+                await writer.flush()
+        except AnabranchError as error:
+            return _Outcome(error, begun)
+        return _Outcome(None, begun)
+
+    # --- remembered answers ---------------------------------------------------------------
+
+    def _settle(self, name: tuple[str, str], ended: asyncio.Task[_Outcome]) -> None:
+        if ended.cancelled() or ended.exception() is not None:
+            return
+        kept = self._answers.get(name)
+        if kept is not None and kept.task is ended and not ended.result().begun:
+            del self._answers[name]
+
+    def _forget_old(self) -> None:
+        oldest_s = self._clock.monotonic() - self._limits.answer_age_s_max
+        while self._answers:
+            name, oldest = next(iter(self._answers.items()))
+            if oldest.since_s > oldest_s or not oldest.task.done():
+                return
+            del self._answers[name]
+
+    def _make_room(self) -> None:
+        while len(self._answers) >= self._limits.answers_max:
+            name, oldest = next(iter(self._answers.items()))
+            if not oldest.task.done():
+                raise Overloaded(
+                    "too many requests with an Idempotency-Key are under way",
+                    limit=self._limits.answers_max,
+                )
+            del self._answers[name]
+
+
+def _write(writer: EventWriter, body: EventsBody) -> None:
+    if body.keys is None:
+        writer.write_batch(body.payloads)
+    else:
+        writer.write_batch(body.payloads, body.keys)

@@ -1,0 +1,118 @@
+"""Events as request and answer bodies.
+
+In: one JSON event, one JSON event per line, or one event of any bytes. JSON is checked and kept
+as it was sent. Out: one JSON event per line, or each event behind its size as four bytes
+(big-endian). Pure.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from anabranch.common.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+BINARY = "application/octet-stream"
+
+_JSON_SPACE = b" \t\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class EventsBody:
+    """Events to store together; `keys`, if any, has one item per payload."""
+
+    payloads: list[bytes]
+    keys: list[str | None] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.payloads))
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Where routing keys come from: one for all events, or a field of each. Not both."""
+
+    routing_key: str | None = None
+    field: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.routing_key is not None and self.field is not None:
+            raise InvalidRequest(
+                "two sources of routing keys", remedy="send Routing-Key or key_field, not both"
+            )
+
+
+def parse_events(body: bytes, media_type: str, keys: Keys, events_max: int) -> EventsBody:
+    """The events of a body. Raises InvalidRequest, BodyTooLarge, UnsupportedMediaType."""
+    match media_type:
+        case "application/json":
+            lines = [body.strip(_JSON_SPACE)]
+        case "application/x-ndjson" | "application/ndjson" | "application/jsonl":
+            lines = [line for line in map(_stripped, body.split(b"\n")) if line]
+        case "application/octet-stream":
+            if keys.field is not None:
+                raise InvalidRequest(
+                    "bytes have no fields", remedy="send the key by the header Routing-Key"
+                )
+            return EventsBody([body], _same_key(keys, 1))
+        case _:
+            raise UnsupportedMediaType("events are not taken in this form", media_type=media_type)
+    if not lines:
+        raise InvalidRequest("the body holds no event", remedy="send one JSON value per line")
+    if len(lines) > events_max:
+        raise BodyTooLarge("too many events in one body", events=len(lines), limit=events_max)
+    found = [_key_in(line, number, keys.field) for number, line in enumerate(lines, 1)]
+    return EventsBody(lines, found if keys.field is not None else _same_key(keys, len(lines)))
+
+
+def ndjson_line(payload: bytes) -> bytes | None:
+    """The event as one line without its end; None when it is not JSON."""
+    try:
+        msgspec.json.decode(payload, type=msgspec.Raw)
+        payload.decode()
+        if b"\n" in payload or b"\r" in payload:
+            return msgspec.json.format(payload, indent=-1)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return payload
+
+
+def binary_frames(payloads: Sequence[bytes]) -> bytes:
+    """Each payload behind its size in four bytes, big-endian."""
+    return b"".join(
+        part for payload in payloads for part in (len(payload).to_bytes(4, "big"), payload)
+    )
+
+
+def _stripped(line: bytes) -> bytes:
+    return line.strip(_JSON_SPACE)
+
+
+def _same_key(keys: Keys, count: int) -> list[str | None] | None:
+    return None if keys.routing_key is None else [keys.routing_key] * count
+
+
+def _key_in(line: bytes, number: int, field: str | None) -> str | None:
+    """The line's routing key, if one is asked for. Raises InvalidRequest unless it is JSON."""
+    try:
+        line.decode()
+        if field is None:
+            msgspec.json.decode(line, type=msgspec.Raw)
+            return None
+        value = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest("an event is not JSON", line=number, reason=str(error)) from error
+    found = value.get(field) if isinstance(value, dict) else None
+    match found:
+        case None | "":
+            return None
+        case bool():
+            return "true" if found else "false"
+        case str() | int() | float():
+            return str(found)
+    raise InvalidRequest(
+        "a key field holds neither text nor a number", line=number, key_field=field
+    )

@@ -1,0 +1,160 @@
+"""One read: events from a position up to a count, a size or the tail, perhaps after a wait.
+
+First everything up to the present tail is read. Only when that is nothing, and the caller wants
+to wait, a second reader waits at the tail for whatever comes first.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal
+
+from anabranch.client import Client, EventBatch, EventReader, ReaderSettings
+from anabranch.common.errors import Overloaded, Unavailable
+from anabranch.common.runtime.clock import Clock
+from anabranch.gateway.events.tokens import position_token, positions_of
+
+KIB = 1024
+MIB = 1024 * KIB
+AHEAD_BYTES_MIN = 64 * KIB
+PATIENCE_S = 0.5
+"""How often a waiting read looks whether the gateway is stopping."""
+
+Positions = dict[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """`start`: head, tail or a position token. `wait_s` 0: do not wait at the tail."""
+
+    stream: str
+    start: str
+    events_max: int
+    wait_s: float
+
+
+@dataclass(slots=True)
+class ReadEvents:
+    """What was read. `positions` is where the event after the last one lies."""
+
+    incarnation: int
+    positions: Positions = field(default_factory=dict)
+    payloads: list[bytes] = field(default_factory=list)
+    places: list[tuple[str, int, int]] = field(default_factory=list)
+    """Parallel to `payloads`: segment, offset and index of the event itself."""
+    size_bytes: int = 0
+    ended: bool = False
+    """The stream is sealed and nothing follows."""
+
+    def keep_first(self, count: int) -> None:
+        """Give back all but the first `count` events: the next read begins with them."""
+        for segment, offset, index in reversed(self.places[count:]):
+            self.positions[segment] = (offset, index)
+        del self.payloads[count:], self.places[count:]
+        self.ended = False
+
+    def next_position(self, stream: str) -> str:
+        return position_token(stream, self.incarnation, self.positions)
+
+
+class Reads:
+    """Reads for many callers at once, at most `readers_max`."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        *,
+        readers_max: int,
+        size_bytes_max: int,
+        timeout_s: float,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._readers_max = readers_max
+        self._size_bytes_max = size_bytes_max
+        self._timeout_s = timeout_s
+        self._stopping = stopping
+        self._readers = 0
+
+    async def read(self, request: ReadRequest) -> ReadEvents:
+        """Raises what the reader does, InvalidRequest (foreign token), Unavailable, Overloaded."""
+        if self._readers >= self._readers_max:
+            raise Overloaded("too many reads at once", limit=self._readers_max)
+        self._readers += 1
+        try:
+            return await self._read(request)
+        finally:
+            self._readers -= 1
+
+    async def _read(self, request: ReadRequest) -> ReadEvents:
+        described = await self._client.describe_stream(request.stream)
+        found = ReadEvents(described.incarnation)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._up_to_tail(request, found)
+        except TimeoutError as error:
+            raise Unavailable("the events were not read in time", stream=request.stream) from error
+        if not found.payloads and request.wait_s > 0:
+            await self._wait_at_tail(request, found)
+        return found
+
+    async def _up_to_tail(self, request: ReadRequest, found: ReadEvents) -> None:
+        start: Literal["head", "tail"] | Positions
+        match request.start:
+            case "head" | "tail":
+                start = request.start
+            case token:
+                start = positions_of(request.stream, found.incarnation, token)
+        reader = self._reader(request, start, until_tail=True)
+        async with reader:
+            found.positions = dict(reader.positions())
+            while not self._is_enough(request, found):
+                batch = await reader.next_batch()
+                if batch is None:
+                    return
+                self._take(batch, request, found)
+
+    async def _wait_at_tail(self, request: ReadRequest, found: ReadEvents) -> None:
+        deadline_s = self._clock.monotonic() + request.wait_s
+        async with self._reader(request, found.positions, until_tail=False) as reader:
+            while not found.payloads and not found.ended and not self._stopping():
+                left_s = deadline_s - self._clock.monotonic()
+                if left_s <= 0:
+                    return
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(left_s, PATIENCE_S)):
+                        batch = await reader.next_batch()
+                        if batch is None:
+                            found.ended = True
+                        else:
+                            self._take(batch, request, found)
+
+    def _reader(
+        self, request: ReadRequest, start: Literal["head", "tail"] | Positions, *, until_tail: bool
+    ) -> EventReader:
+        """A reader that fetches about as much as the request takes, at 1 KiB an event."""
+        ahead_bytes = min(self._size_bytes_max, max(AHEAD_BYTES_MIN, request.events_max * KIB))
+        settings = ReaderSettings(
+            read_ahead_bytes=ahead_bytes,
+            read_size_bytes=min(MIB, ahead_bytes),
+            retry_timeout_s=20.0,
+        )
+        return self._client.reader(request.stream, start, until_tail=until_tail, settings=settings)
+
+    def _is_enough(self, request: ReadRequest, found: ReadEvents) -> bool:
+        return len(found.payloads) >= request.events_max or found.size_bytes >= self._size_bytes_max
+
+    def _take(self, batch: EventBatch, request: ReadRequest, found: ReadEvents) -> None:
+        """Take the batch's events that still fit, at least one if it is the first."""
+        offset, first = batch.start
+        for index, payload in enumerate(batch.payloads, first):
+            if self._is_enough(request, found):
+                found.positions[batch.segment] = (offset, index)
+                return
+            found.payloads.append(payload)
+            found.places.append((batch.segment, offset, index))
+            found.size_bytes += len(payload)
+        found.positions[batch.segment] = batch.next

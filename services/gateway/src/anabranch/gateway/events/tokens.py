@@ -1,0 +1,88 @@
+"""Opaque tokens: where a page or a read continues.
+
+A token is JSON, deflated (its checksum finds damage) and written as URL-safe base64. It names
+what it belongs to, the incarnation of a stream included, so that a token of another list, another
+stream or an earlier life of the same name is refused and not misread.
+"""
+
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+
+from anabranch.common.errors import InvalidRequest
+
+TOKEN_SIZE_BYTES_MAX = 256 * 1024
+"""Of the JSON inside; a thousand segments take a tenth of it."""
+
+
+class PageToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="page"):
+    """The list, and the token by which the controller continues it."""
+
+    of: str
+    after: str
+
+
+class PositionToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="position"):
+    """Segment (without the stream's name) → (offset, index) of the next event."""
+
+    stream: str
+    incarnation: int
+    at: dict[str, tuple[int, int]]
+
+
+T = TypeVar("T", PageToken, PositionToken)
+
+
+def page_token(of: str, after: str) -> str:
+    """The token of the page that follows; empty after the last one."""
+    return _encode(PageToken(of, after)) if after else ""
+
+
+def page_after(of: str, token: str) -> str:
+    """Inverse of `page_token`. Raises InvalidRequest for what is not a token of this list."""
+    if not token:
+        return ""
+    opened = _decode(token, PageToken)
+    if opened is None or opened.of != of:
+        raise InvalidRequest(
+            "the page token does not belong to this list",
+            remedy="begin without one, or send back the next_page_token of the last answer",
+        )
+    return opened.after
+
+
+def position_token(stream: str, incarnation: int, positions: Mapping[str, tuple[int, int]]) -> str:
+    """The token of these positions, which are by full segment name."""
+    at = {name.removeprefix(f"{stream}/"): (p[0], p[1]) for name, p in positions.items()}
+    return _encode(PositionToken(stream, incarnation, at))
+
+
+def positions_of(stream: str, incarnation: int, token: str) -> dict[str, tuple[int, int]]:
+    """Inverse of `position_token`. Raises InvalidRequest for what is not a token of this stream."""
+    opened = _decode(token, PositionToken)
+    if opened is None or (opened.stream, opened.incarnation) != (stream, incarnation):
+        raise InvalidRequest(
+            "the position does not belong to this stream",
+            remedy="start at head or tail, or send back the Next-Position of the last answer",
+            stream=stream,
+        )
+    if any(offset < 0 or index < 0 for offset, index in opened.at.values()):
+        raise InvalidRequest("the position is negative", stream=stream)
+    return {f"{stream}/{segment}": place for segment, place in opened.at.items()}
+
+
+def _encode(token: PageToken | PositionToken) -> str:
+    return urlsafe_b64encode(zlib.compress(msgspec.json.encode(token))).decode().rstrip("=")
+
+
+def _decode(text: str, kind: type[T]) -> T | None:
+    try:
+        packed = urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))
+        inflate = zlib.decompressobj()
+        data = inflate.decompress(packed, TOKEN_SIZE_BYTES_MAX)
+        return msgspec.json.decode(data, type=kind) if inflate.eof else None
+    except (ValueError, zlib.error, msgspec.MsgspecError):
+        return None

@@ -1,0 +1,1 @@
+"""The HTTP side: one file per resource; `problem` turns errors into answers."""

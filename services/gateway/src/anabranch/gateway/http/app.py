@@ -1,0 +1,68 @@
+"""The application: administration by FastAPI, events and health by plain routes, one door."""
+
+from collections.abc import Sequence
+
+from fastapi import FastAPI
+from starlette.routing import Route
+from starlette.types import ASGIApp, Scope
+
+from anabranch.common.runtime.clock import Clock
+from anabranch.gateway.http import events, health, not_built, scopes, streams
+from anabranch.gateway.http.intake import Intake, IntakeLimits
+from anabranch.gateway.http.openapi import describe
+from anabranch.gateway.http.parts import Parts
+from anabranch.gateway.http.problem import add_handlers
+from anabranch.gateway.settings import Settings
+
+ANSWER_EXTRA_S = 30.0
+"""What a route may need beyond its own waiting, to ask the cluster and to send the answer."""
+
+
+def build_app(parts: Parts, clock: Clock) -> ASGIApp:
+    """The whole application over these parts."""
+    api = FastAPI(
+        title="Anabranch gateway",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    api.state.parts = parts
+    add_handlers(api)
+    others = [*health.routes(), *not_built.routes()]
+    api.router.routes[:0] = events.routes()  # first, because they are asked most
+    api.include_router(scopes.router)
+    api.include_router(streams.router)
+    api.router.routes.extend(others)
+    describe(api)
+    return Intake(
+        api,
+        limits=_limits(parts.settings),
+        clock=clock,
+        metrics=parts.metrics,
+        route_of=RouteTemplates([*events.routes(), *others]).template_of,
+    )
+
+
+def _limits(settings: Settings) -> IntakeLimits:
+    return IntakeLimits(
+        body_size_bytes_max=settings.body_size_bytes_max,
+        bodies_size_bytes_max=max(settings.pending_size_bytes_max, settings.body_size_bytes_max),
+        body_timeout_s=settings.body_timeout_s,
+        answer_timeout_s=max(settings.request_timeout_s, settings.wait_s_max) + ANSWER_EXTRA_S,
+        requests_max=settings.requests_max,
+    )
+
+
+class RouteTemplates:
+    """Names requests by their route, so that counts do not grow with the names in paths."""
+
+    def __init__(self, plain: Sequence[Route]) -> None:
+        self._by_endpoint: dict[object, str] = {route.endpoint: route.path for route in plain}
+
+    def template_of(self, scope: Scope) -> str:
+        """The template of a request that was routed; FastAPI leaves its own routes in the scope."""
+        path = getattr(scope.get("route"), "path", None)
+        if isinstance(path, str):
+            return path
+        return self._by_endpoint.get(scope.get("endpoint"), "other")

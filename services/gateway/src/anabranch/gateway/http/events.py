@@ -1,0 +1,175 @@
+"""Events in and out: plain routes on the same application, without a model per event.
+
+POST answers when every event of the body is durable. GET answers with events and, in the header
+`Next-Position`, with where to continue.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from anabranch.common.errors import InvalidRequest, NotAcceptable
+from anabranch.gateway.events.appends import Idempotency
+from anabranch.gateway.events.bodies import (
+    BINARY,
+    JSON,
+    NDJSON,
+    Keys,
+    binary_frames,
+    ndjson_line,
+    parse_events,
+)
+from anabranch.gateway.events.reads import ReadEvents, ReadRequest
+from anabranch.gateway.http.parts import Parts, parts_of
+from anabranch.gateway.http.streams import stream_at
+
+PATH = "/v1/scopes/{scope}/streams/{stream}/events"
+EVENTS_MAX = 1000
+EVENTS_MAX_MAX = 10_000
+IDEMPOTENCY_KEY_LENGTH_MAX = 255
+START_LENGTH_MAX = 65_536
+NDJSON_ACCEPTED = frozenset({NDJSON, "application/ndjson", "application/*", "*/*"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A GET's query."""
+
+    start: str
+    events_max: int
+    wait_s: float
+    binary: bool
+
+
+def routes() -> list[Route]:
+    return [Route(PATH, events, methods=["GET", "POST"])]
+
+
+async def events(request: Request) -> Response:
+    """POST appends, GET reads."""
+    if request.method == "POST":
+        return await append_events(request)
+    return await read_events(request)
+
+
+async def append_events(request: Request) -> Response:
+    """200 {events, stream} when all are durable; see `problem` for everything else."""
+    parts = parts_of(request)
+    stream = _stream(request)
+    media_type = _header(request, "content-type").partition(";")[0].strip().lower() or JSON
+    keys = Keys(_optional(request, "routing-key"), request.query_params.get("key_field"))
+    payload = await request.body()
+    body = parse_events(payload, media_type, keys, parts.settings.body_events_max)
+    await parts.appends.append(stream, body, _idempotency(request, media_type, keys, payload))
+    parts.metrics.events_in.inc(len(body.payloads))
+    answer = {"stream": stream, "events": len(body.payloads)}
+    return Response(msgspec.json.encode(answer), media_type=JSON)
+
+
+async def read_events(request: Request) -> Response:
+    """200 with the events, none included; see `problem` for everything else."""
+    parts = parts_of(request)
+    stream = _stream(request)
+    wanted = _wanted(request, parts)
+    found = await parts.reads.read(
+        ReadRequest(stream, wanted.start, wanted.events_max, wanted.wait_s)
+    )
+    body = binary_frames(found.payloads) if wanted.binary else _lines(found, stream)
+    parts.metrics.events_out.inc(len(found.payloads))
+    headers = {"next-position": found.next_position(stream), "cache-control": "no-store"}
+    if found.ended:
+        headers["end-of-stream"] = "true"
+    return Response(body, headers=headers, media_type=BINARY if wanted.binary else NDJSON)
+
+
+def _lines(found: ReadEvents, stream: str) -> bytes:
+    """The events as lines, up to the first that is not JSON. Raises NotAcceptable if that is
+    the very first one."""
+    lines: list[bytes] = []
+    for payload in found.payloads:
+        line = ndjson_line(payload)
+        if line is None:
+            break
+        lines.append(line)
+    if len(lines) < len(found.payloads):
+        if not lines:
+            raise NotAcceptable("the next event is not JSON", stream=stream)
+        found.keep_first(len(lines))
+    return b"".join(part for line in lines for part in (line, b"\n"))
+
+
+def _stream(request: Request) -> str:
+    return str(stream_at(request.path_params["scope"], request.path_params["stream"]))
+
+
+def _wanted(request: Request, parts: Parts) -> _Wanted:
+    query = request.query_params
+    start = query.get("from", "head")
+    if not start or len(start) > START_LENGTH_MAX:
+        raise InvalidRequest("from is empty or too long", remedy="send head, tail or a position")
+    return _Wanted(
+        start=start,
+        events_max=int(_number(query.get("max_events", str(EVENTS_MAX)), "max_events", 1)),
+        wait_s=_number(query.get("wait", "0"), "wait", 0, parts.settings.wait_s_max),
+        binary=_wants_binary(_header(request, "accept")),
+    )
+
+
+def _number(text: str, name: str, least: int, most: float = EVENTS_MAX_MAX) -> float:
+    """A number in [least, most]; whole if `least` is 1. Raises InvalidRequest."""
+    try:
+        value = float(int(text)) if least else float(text)
+    except (ValueError, OverflowError):
+        value = -1.0
+    if not least <= value <= most:  # also false for what is not a number
+        raise InvalidRequest(
+            f"{name} is out of range", remedy=f"send a number from {least} to {most:g}", name=name
+        )
+    return value
+
+
+def _wants_binary(accept: str) -> bool:
+    """Whether the first form accepted that is served is binary. Raises NotAcceptable."""
+    if not accept.strip():
+        return False
+    for item in accept.split(","):
+        media_type = item.partition(";")[0].strip().lower()
+        if media_type == BINARY:
+            return True
+        if media_type in NDJSON_ACCEPTED:
+            return False
+    raise NotAcceptable(
+        "events are not written in this form", remedy=f"accept {NDJSON} or {BINARY}"
+    )
+
+
+def _idempotency(
+    request: Request, media_type: str, keys: Keys, payload: bytes
+) -> Idempotency | None:
+    key = _optional(request, "idempotency-key")
+    if key is None:
+        return None
+    if not 1 <= len(key) <= IDEMPOTENCY_KEY_LENGTH_MAX:
+        raise InvalidRequest(
+            "the Idempotency-Key is empty or too long",
+            remedy=f"send 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} characters",
+        )
+    digest = hashlib.sha256(msgspec.json.encode([media_type, keys.routing_key, keys.field]))
+    digest.update(payload)
+    return Idempotency(key, digest.digest())
+
+
+def _optional(request: Request, name: str) -> str | None:
+    return _header(request, name) if name in request.headers else None
+
+
+def _header(request: Request, name: str) -> str:
+    """A header as UTF-8 text; empty if absent. Raises InvalidRequest."""
+    try:
+        return request.headers.get(name, "").encode("latin-1").decode()
+    except UnicodeError as error:
+        raise InvalidRequest("a header is not UTF-8", header=name) from error

@@ -1,0 +1,151 @@
+"""The OpenAPI document: FastAPI describes its own routes, the plain ones are added here."""
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from anabranch.gateway.events.bodies import BINARY, JSON, NDJSON
+from anabranch.gateway.http import events
+from anabranch.gateway.http.not_built import NOT_BUILT
+from anabranch.gateway.http.problem import PROBLEM
+
+Document = dict[str, Any]
+
+_METHODS = ("get", "put", "post", "delete")
+_PROBLEM_SCHEMA: Document = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "instance", "code", "remedy", "retryable"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "instance": {"type": "string"},
+        "code": {"type": "string"},
+        "remedy": {"type": "string"},
+        "fields": {"type": "object"},
+        "retryable": {"type": "boolean"},
+    },
+}
+_PROBLEM: Document = {
+    "description": "A problem document (RFC 9457)",
+    "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
+_PROBES = (
+    "/ping", "/healthz", "/readyz", "/metrics", "/v1/health", "/v1/health/status",
+    "/v1/health/readiness", "/v1/health/liveness",
+)  # fmt: skip
+
+
+def describe(api: FastAPI) -> None:
+    """Make `api.openapi()`, and so /openapi.json, tell all routes."""
+    own = api.openapi
+
+    def whole() -> Document:
+        if (
+            api.openapi_schema is None
+            or "Problem" not in api.openapi_schema["components"]["schemas"]
+        ):
+            api.openapi_schema = _completed(own())
+        return api.openapi_schema
+
+    api.openapi = whole  # type: ignore[method-assign]
+
+
+def _completed(document: Document) -> Document:
+    schemas = document["components"]["schemas"]
+    schemas["Problem"] = _PROBLEM_SCHEMA
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    paths = document["paths"]
+    paths[events.PATH] = {"post": _post_events(), "get": _get_events()}
+    for path in _PROBES:
+        paths[path] = {"get": {"tags": ["health"], "responses": {"200": {"description": "OK"}}}}
+    for path, methods, reason in NOT_BUILT:
+        for method in methods:
+            described = {"tags": ["not built"], "summary": reason, "responses": {}}
+            paths.setdefault(path, {})[method.lower()] = described
+    for path, item in paths.items():
+        for method in _METHODS:
+            if method in item:
+                _complete_operation(path, method, item[method])
+    return document
+
+
+def _complete_operation(path: str, method: str, operation: Document) -> None:
+    """Name the path's parameters, and let whatever is not success be a problem document."""
+    operation.setdefault("operationId", f"{method} {path}")
+    operation["responses"].pop("422", None)
+    operation["responses"]["default"] = _PROBLEM
+    named = {p["name"] for p in operation.get("parameters", [])}
+    for part in path.split("/"):
+        name = part[1:-1]
+        if part.startswith("{") and name not in named:
+            operation.setdefault("parameters", []).append(
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            )
+
+
+def _post_events() -> Document:
+    anything: Document = {}
+    return {
+        "tags": ["events"],
+        "summary": "Append events; answered when all are durable",
+        "parameters": [
+            _parameter("Routing-Key", "header", {"type": "string"}),
+            _parameter("Idempotency-Key", "header", {"type": "string", "maxLength": 255}),
+            _parameter("key_field", "query", {"type": "string"}),
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {
+                JSON: {"schema": anything},
+                NDJSON: {"schema": {"type": "string"}},
+                BINARY: {"schema": {"type": "string", "format": "binary"}},
+            },
+        },
+        "responses": {
+            "200": {
+                "description": "All events are durable",
+                "content": {
+                    JSON: {
+                        "schema": {
+                            "type": "object",
+                            "required": ["stream", "events"],
+                            "properties": {
+                                "stream": {"type": "string"},
+                                "events": {"type": "integer"},
+                            },
+                        }
+                    }
+                },
+            }
+        },
+    }
+
+
+def _get_events() -> Document:
+    most = events.EVENTS_MAX_MAX
+    return {
+        "tags": ["events"],
+        "summary": "Read events from a position; Next-Position tells where to continue",
+        "parameters": [
+            _parameter("from", "query", {"type": "string", "default": "head"}),
+            _parameter("max_events", "query", {"type": "integer", "minimum": 1, "maximum": most}),
+            _parameter("wait", "query", {"type": "number", "minimum": 0}),
+        ],
+        "responses": {
+            "200": {
+                "description": "Events, perhaps none",
+                "headers": {"Next-Position": {"schema": {"type": "string"}}},
+                "content": {
+                    NDJSON: {"schema": {"type": "string"}},
+                    BINARY: {"schema": {"type": "string", "format": "binary"}},
+                },
+            }
+        },
+    }
+
+
+def _parameter(name: str, where: str, schema: Document) -> Document:
+    return {"name": name, "in": where, "required": False, "schema": schema}

@@ -1,0 +1,138 @@
+"""Errors as HTTP answers: problem documents (RFC 9457) for whatever goes wrong.
+
+`status_of` is the whole mapping: by the error's own code where a branch of the error tree is too
+coarse, else by its branch, which says what the caller must do. An error that nobody raised on
+purpose is logged here and answered without its text.
+"""
+
+import http
+from collections.abc import Mapping
+
+import msgspec
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anabranch.common.errors import (
+    AnabranchError,
+    Conflict,
+    Corrupt,
+    Fenced,
+    Invalid,
+    InvalidRequest,
+    NotFound,
+    Retry,
+    Unauthorized,
+    Unknown,
+)
+
+PROBLEM = "application/problem+json"
+RETRY_AFTER_S = 1
+
+STATUS_BY_CODE: Mapping[str, int] = {
+    "scope-not-empty": 412,
+    "stream-not-sealed": 412,
+    "event-too-large": 413,
+    "body-too-large": 413,
+    "body-too-slow": 408,
+    "unsupported-media-type": 415,
+    "not-acceptable": 406,
+    "idempotency-mismatch": 422,
+    "segment-truncated": 410,
+    "not-built": 501,
+}
+STATUS_BY_BRANCH: Mapping[type[AnabranchError], int] = {
+    Retry: 503,
+    Conflict: 409,
+    Fenced: 503,
+    Invalid: 400,
+    NotFound: 404,
+    Unauthorized: 403,
+    Corrupt: 500,
+    Unknown: 504,
+}
+
+_log = structlog.get_logger(__name__)
+
+
+def status_of(error: AnabranchError) -> int:
+    """The HTTP status that an error is answered with."""
+    by_code = STATUS_BY_CODE.get(error.code)
+    if by_code is not None:
+        return by_code
+    return next((s for branch, s in STATUS_BY_BRANCH.items() if isinstance(error, branch)), 500)
+
+
+def problem_of(error: AnabranchError, instance: str) -> Response:
+    """The answer that tells an error; `instance` is the path that was asked."""
+    status = status_of(error)
+    document: dict[str, object] = {
+        "type": f"urn:anabranch:problem:{error.code}",
+        "title": http.HTTPStatus(status).phrase,
+        "status": status,
+        "detail": error.message,
+        "instance": instance,
+        "code": error.code,
+        "remedy": error.remedy,
+        "fields": dict(error.fields),
+        "retryable": isinstance(error, Retry | Fenced),
+    }
+    headers = {"retry-after": str(RETRY_AFTER_S)} if status == 503 else None
+    return Response(msgspec.json.encode(document), status, headers, PROBLEM)
+
+
+def unexpected(error: Exception, instance: str) -> Response:
+    """The answer to a defect: logged with its traceback, told without."""
+    _log.error("a request met an unexpected error", path=instance, exc_info=error)
+    told = AnabranchError("the gateway met an error that it did not expect")
+    return problem_of(told, instance)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Answer with problem documents whatever routes raise."""
+    app.add_exception_handler(AnabranchError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_wrong_input)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_defect)
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, AnabranchError)
+    return problem_of(error, request.url.path)
+
+
+async def _on_defect(request: Request, error: Exception) -> Response:
+    return unexpected(error, request.url.path)
+
+
+async def _on_wrong_input(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    told = InvalidRequest(f"the request is wrong: {str(first['msg']).lower()}", at=where)
+    return problem_of(told, request.url.path)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    """What the framework itself refuses: no such path, no such method, a body it cannot read."""
+    assert isinstance(error, HTTPException)
+    phrase = http.HTTPStatus(error.status_code).phrase
+    told = InvalidRequest(
+        f"{phrase.lower()}: {request.method} {request.url.path}",
+        remedy="see /openapi.json for what is served",
+    )
+    response = problem_of(told, request.url.path)
+    document = msgspec.json.decode(response.body)
+    code = phrase.lower().replace(" ", "-")
+    document |= {
+        "type": f"urn:anabranch:problem:{code}",
+        "title": phrase,
+        "status": error.status_code,
+        "code": code,
+    }
+    return Response(
+        msgspec.json.encode(document), error.status_code, dict(error.headers or {}), PROBLEM
+    )

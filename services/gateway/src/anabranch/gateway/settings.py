@@ -1,0 +1,48 @@
+"""The gateway's settings, from the environment: ``ANABRANCH_GATEWAY_…``."""
+
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from anabranch.common.runtime.settings import ServiceSettings
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class Settings(ServiceSettings):
+    """What can be set. None of it is secret."""
+
+    model_config = SettingsConfigDict(env_prefix="ANABRANCH_GATEWAY_")
+
+    nats_url: str = "nats://127.0.0.1:4222"
+    bind: str = "127.0.0.1:8080"
+    """Where HTTP is served, as host:port."""
+    health_bind: str = "127.0.0.1:0"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    body_size_bytes_max: int = Field(default=16 * MIB, ge=KIB)
+    """A larger request body is refused with 413."""
+    body_events_max: int = Field(default=100_000, ge=1)
+    requests_max: int = Field(default=512, ge=1)
+    """Requests being answered at once; one more is refused with 503."""
+    pending_size_bytes_max: int = Field(default=128 * MIB, ge=KIB)
+    """Request bodies being received, and separately events being stored, at once."""
+    request_timeout_s: float = Field(default=30.0, gt=0)
+    """How long a command, or the storing or reading of a request's events, may take."""
+    body_timeout_s: float = Field(default=30.0, gt=0)
+    """How long a caller may take to send a body."""
+    wait_s_max: float = Field(default=30.0, ge=0)
+    """The longest `wait` of a long-poll."""
+    writers_max: int = Field(default=256, ge=1)
+    """Streams with an open writer at once."""
+    writer_idle_s: float = Field(default=60.0, gt=0)
+    """A writer that nobody used for so long is closed."""
+    readers_max: int = Field(default=64, ge=1)
+    """Reads at once, long-polls included."""
+    read_size_bytes_max: int = Field(default=8 * MIB, ge=1)
+    """An answer ends with the event that reaches it."""
+    answers_max: int = Field(default=10_000, ge=1)
+    """Answers remembered by their Idempotency-Key."""
+    answer_age_s_max: float = Field(default=86_400.0, gt=0)

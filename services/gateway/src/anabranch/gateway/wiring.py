@@ -1,0 +1,169 @@
+"""Builds the gateway from its settings and runs its parts until it is asked to stop."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+import structlog
+import uvicorn
+from starlette.types import ASGIApp
+
+from anabranch.client import Client, connect
+from anabranch.common.errors import AnabranchError, PortInUse
+from anabranch.common.runtime.clock import Clock, SystemClock
+from anabranch.common.runtime.health import PartHealth
+from anabranch.common.runtime.service import Lifetime
+from anabranch.common.runtime.settings import parse_bind
+from anabranch.gateway.events.appends import AppendLimits, Appends
+from anabranch.gateway.events.reads import Reads
+from anabranch.gateway.events.writers import OpenWriters
+from anabranch.gateway.http.app import build_app
+from anabranch.gateway.http.metrics import Metrics
+from anabranch.gateway.http.parts import Parts
+from anabranch.gateway.settings import Settings
+
+PROBE_PAUSE_S = 2.0
+PROBE_PAUSE_FIRST_S = 0.2
+DRAIN_S = 8
+STORE_S = 4.0
+"""What is still being stored then gets this; both together are less than the grace."""
+KEEP_ALIVE_S = 30
+BACKLOG = 2048
+
+_log = structlog.get_logger(__name__)
+
+
+class Server(uvicorn.Server):
+    """uvicorn without its signal handlers: the process's lifetime belongs to `run_service`."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def run_gateway(settings: Settings, lifetime: Lifetime) -> None:
+    """Run until asked to stop. Raises Unavailable (no NATS), PortInUse."""
+    clock = SystemClock()
+    for part in ("http", "controller"):
+        lifetime.set_ready(part, False, "starting")
+    async with (
+        _listening(settings.bind) as listener,
+        connect(settings.nats_url, name="gateway") as client,
+        asyncio.TaskGroup() as group,
+    ):
+        parts = build(
+            settings,
+            client,
+            clock,
+            group,
+            health=lambda: lifetime.parts,
+            stopping=lambda: lifetime.stopping,
+        )
+        background = [
+            group.create_task(parts.writers.serve()),
+            group.create_task(_probe(client, clock, lifetime)),
+        ]
+        await _serve(build_app(parts, clock), listener, lifetime)
+        await parts.appends.end(STORE_S)
+        for task in background:
+            task.cancel()
+
+
+def build(
+    settings: Settings,
+    client: Client,
+    clock: Clock,
+    tasks: asyncio.TaskGroup,
+    *,
+    health: Callable[[], Mapping[str, PartHealth]],
+    stopping: Callable[[], bool],
+) -> Parts:
+    """The gateway's parts on an open client; `writers.serve` is yet to be run."""
+    writers = OpenWriters(
+        client.writer,
+        clock=clock,
+        tasks=tasks,
+        writers_max=settings.writers_max,
+        idle_s=settings.writer_idle_s,
+    )
+    limits = AppendLimits(
+        timeout_s=settings.request_timeout_s,
+        pending_size_bytes_max=settings.pending_size_bytes_max,
+        answers_max=settings.answers_max,
+        answer_age_s_max=settings.answer_age_s_max,
+    )
+    reads = Reads(
+        client,
+        clock,
+        readers_max=settings.readers_max,
+        size_bytes_max=settings.read_size_bytes_max,
+        timeout_s=settings.request_timeout_s,
+        stopping=stopping,
+    )
+    return Parts(
+        settings=settings,
+        client=client,
+        writers=writers,
+        appends=Appends(writers, clock, tasks, limits),
+        reads=reads,
+        metrics=Metrics(),
+        health=health,
+    )
+
+
+def listen(bind: str) -> socket.socket:
+    """A listening socket at ``host:port``. Raises PortInUse, InvalidSetting."""
+    host, port = parse_bind(bind)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise PortInUse(
+            "cannot listen for HTTP", host=host, port=port, cause=error.strerror or str(error)
+        ) from error
+
+
+@contextlib.asynccontextmanager
+async def _listening(bind: str) -> AsyncIterator[socket.socket]:
+    with contextlib.closing(listen(bind)) as listener:
+        yield listener
+
+
+async def _serve(app: ASGIApp, listener: socket.socket, lifetime: Lifetime) -> None:
+    """Serve until asked to stop; then requests under way get `DRAIN_S` to end."""
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=DRAIN_S,
+        backlog=BACKLOG,
+    )
+    server = Server(config)
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(server.serve(sockets=[listener]))
+        host, port = listener.getsockname()[:2]
+        _log.info("http is served", host=host, port=port)
+        lifetime.set_ready("http", True)
+        await lifetime.wait_for_stop()
+        server.should_exit = True
+        await serving
+
+
+async def _probe(client: Client, clock: Clock, lifetime: Lifetime) -> None:
+    """Report whether a controller answers, again and again."""
+    while True:
+        pause_s = PROBE_PAUSE_S
+        try:
+            await client.scope_page(page_size=1)
+            lifetime.set_ready("controller", True)
+        except AnabranchError as error:
+            lifetime.set_ready("controller", False, error.message)
+            pause_s = PROBE_PAUSE_FIRST_S
+        await clock.sleep(pause_s)

@@ -1,0 +1,67 @@
+"""The gateway's application over a fake store and controller, called without a socket."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import httpx
+
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.health import PartHealth
+from anabranch.gateway.http.app import build_app
+from anabranch.gateway.http.parts import Parts
+from anabranch.gateway.settings import Settings
+from anabranch.gateway.wiring import build
+from kit.client_bench import Bench, bench
+
+EVENTS = "/v1/scopes/plant/streams/sensors/events"
+NDJSON = {"content-type": "application/x-ndjson"}
+BINARY = {"content-type": "application/octet-stream"}
+
+
+@dataclass
+class GatewayBench:
+    """`http` calls the application; `health` is what the process would report."""
+
+    bench: Bench
+    parts: Parts
+    http: httpx.AsyncClient
+    health: dict[str, PartHealth]
+
+
+@asynccontextmanager
+async def gateway(
+    settings: Settings | None = None, segment_count: int = 1
+) -> AsyncIterator[GatewayBench]:
+    """A gateway on the stream of `client_bench`."""
+    health = {"controller": PartHealth(True)}
+    clock = SystemClock()
+    async with bench(segment_count) as b, asyncio.TaskGroup() as tasks:
+        parts = build(
+            settings or Settings(),
+            b.client,
+            clock,
+            tasks,
+            health=lambda: health,
+            stopping=lambda: False,
+        )
+        closing = tasks.create_task(parts.writers.serve())
+        transport = httpx.ASGITransport(build_app(parts, clock))
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as http:
+            yield GatewayBench(b, parts, http, health)
+        await parts.appends.end(0)
+        closing.cancel()
+
+
+def problem(response: httpx.Response, status: int) -> str:
+    """The code of a problem document, once it is seen to be a whole one."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    document = response.json()
+    assert document["status"] == status
+    assert document["instance"] == response.request.url.path
+    assert document["detail"]
+    assert document["remedy"]
+    assert set(document) >= {"type", "title", "fields", "retryable"}
+    return str(document["code"])

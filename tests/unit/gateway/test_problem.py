@@ -1,0 +1,82 @@
+"""What callers are told: every error of the tree as a status and a problem document."""
+
+import pytest
+
+from anabranch.common import errors as e
+from anabranch.common.errors import ERRORS_BY_CODE, AnabranchError
+from anabranch.gateway.http.problem import STATUS_BY_CODE, problem_of, status_of
+from kit.gateway_bench import gateway, problem
+
+TABLE: list[tuple[type[AnabranchError], int, bool]] = [
+    (e.InvalidName, 400, False),
+    (e.InvalidRequest, 400, False),
+    (e.Unauthorized, 403, False),
+    (e.ScopeNotFound, 404, False),
+    (e.StreamNotFound, 404, False),
+    (e.NotAcceptable, 406, False),
+    (e.BodyTooSlow, 408, False),
+    (e.ScopeExists, 409, False),
+    (e.StreamExists, 409, False),
+    (e.StreamSealed, 409, False),
+    (e.SegmentTruncated, 410, False),
+    (e.ScopeNotEmpty, 412, False),
+    (e.StreamNotSealed, 412, False),
+    (e.EventTooLarge, 413, False),
+    (e.BodyTooLarge, 413, False),
+    (e.UnsupportedMediaType, 415, False),
+    (e.IdempotencyMismatch, 422, False),
+    (e.CorruptBlock, 500, False),
+    (AnabranchError, 500, False),
+    (e.NotBuilt, 501, False),
+    (e.Unavailable, 503, True),
+    (e.BufferFull, 503, True),
+    (e.ConnectionLost, 503, True),
+    (e.WrongHost, 503, True),
+    (e.Overloaded, 503, True),
+    (e.OutcomeUnknown, 504, False),
+]
+
+
+@pytest.mark.parametrize(("kind", "status", "retryable"), TABLE)
+def test_an_error_becomes_the_status_that_says_what_to_do(
+    kind: type[AnabranchError], status: int, retryable: bool
+) -> None:
+    answer = problem_of(kind("it went wrong", remedy="do this", of=7), "/v1/x")
+
+    assert answer.status_code == status
+    assert answer.media_type == "application/problem+json"
+    assert ("retry-after" in answer.headers) is (status == 503)
+    for text in (f'"code":"{kind.code}"', '"detail":"it went wrong"', '"fields":{"of":7}'):
+        assert text.encode() in answer.body
+    assert (b'"retryable":true' in answer.body) is retryable
+
+
+def test_every_error_of_the_tree_has_a_status_and_every_exception_to_a_branch_is_an_error() -> None:
+    assert all(400 <= status_of(kind("x")) < 600 for kind in ERRORS_BY_CODE.values())
+    assert set(ERRORS_BY_CODE) >= set(STATUS_BY_CODE)
+
+
+async def test_what_the_framework_refuses_is_a_problem_document_too() -> None:
+    async with gateway() as g:
+        assert problem(await g.http.get("/nowhere"), 404) == "not-found"
+        assert problem(await g.http.patch("/ping"), 405) == "method-not-allowed"
+        for body in ("{", "[]", "{}", '{"scopeName": 3}', '{"scopeName": "a", "more": 1}'):
+            answer = await g.http.post(
+                "/v1/scopes", content=body, headers={"content-type": "application/json"}
+            )
+            assert problem(answer, 400) == "invalid-request"
+            assert answer.json()["fields"]["at"].startswith("body")
+
+
+async def test_a_defect_is_told_without_its_text() -> None:
+    async with gateway() as g:
+
+        def break_down(name: str) -> None:
+            raise RuntimeError("the secret inside")
+
+        g.bench.control.before_query = break_down
+        answer = await g.http.get("/v1/scopes")
+
+    assert problem(answer, 500) == "error"
+    assert "secret" not in answer.text
+    assert "Traceback" not in answer.text
