@@ -66,6 +66,18 @@ check: setup
 	$(BIN)/lint-imports --cache-dir .cache/import-linter
 	$(BIN)/pytest tests/tidy
 
+## make bench     WORKLOADS=W1,W3,W6 [QUICK=1|LONG=1] beside JetStream, Redis and the bare disk
+WORKLOADS ?= W1,W3,W6
+.PHONY: bench
+bench: setup
+	$(BIN)/python -m bench.run --workloads $(WORKLOADS) \
+		--effort $(if $(QUICK),quick,$(if $(LONG),long,medium)) $(ARGS)
+
+## make bench-table  the table of the last `make bench` as Markdown
+.PHONY: bench-table
+bench-table: setup
+	@$(BIN)/python -m bench.report --markdown $(ARGS)
+
 ## make sim       the simulation for BUDGET seconds (60)
 .PHONY: sim
 sim: setup

@@ -71,6 +71,19 @@ def test_the_lock_holds_what_the_parts_declare() -> None:
     assert lock.drift(lock.declared_requirements(ROOT), locked) == []
 
 
+def test_the_benchmark_declares_what_it_imports() -> None:
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    parts = [f"anabranch-{name}" for name in ("cli", "client", "common")]
+    files = [file for file in python_files() if file.path.startswith("bench/")]
+
+    found = dependencies.undeclared_imports(
+        "bench", files, [*groups["bench"], *parts], {**packages_distributions(), "bench": parts}
+    )
+
+    assert files
+    assert found == []
+
+
 def test_every_part_declares_what_it_imports() -> None:
     distributions = packages_distributions()
     wrong = []

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from anabranch.common.errors import AnabranchError, CorruptBlock
-from anabranch.common.wire.messages import Append, Appended
+from anabranch.common.wire.messages import Append, Appended, SegmentRead
 from anabranch.gateway.settings import Settings
 from kit.client_bench import STREAM, until
 from kit.fake_segstore import Fault, no_faults
@@ -220,7 +220,7 @@ async def test_an_idle_writer_makes_room_and_a_busy_one_does_not() -> None:
         async with g.parts.writers.lease("plant/other"):
             refused = await g.http.post(EVENTS, json=2)
 
-    assert problem(refused, 503) == "too-busy"
+    assert problem(refused, 503) == "overloaded"
     assert refused.headers["retry-after"] == "1"
 
 
@@ -246,7 +246,7 @@ async def test_overload_is_refused_by_name_and_health_is_still_told() -> None:
         await waiting
         g.bench.store.release()
 
-    assert problem(refused, 503) == "too-busy"
+    assert problem(refused, 503) == "overloaded"
     assert refused.headers["retry-after"] == "1"
     assert alive.status_code == 200
 
@@ -259,7 +259,46 @@ async def test_too_many_reads_at_once_are_refused() -> None:
         await g.http.post(EVENTS, json=1)
         await waiting
 
-    assert problem(refused, 503) == "too-busy"
+    assert problem(refused, 503) == "overloaded"
+
+
+async def test_events_that_cannot_be_read_in_time_are_unavailable() -> None:
+    async with gateway(Settings(request_timeout_s=0.1)) as g:
+        await g.http.post(EVENTS, json=1)
+        g.bench.store.fault = lambda _, m: Fault.HOLD if isinstance(m, SegmentRead) else None
+        late = await g.http.get(EVENTS)
+        g.bench.store.fault = no_faults
+        g.bench.store.release()
+
+    assert problem(late, 503) == "unavailable"
+
+
+async def test_a_body_that_does_not_arrive_in_time_is_refused() -> None:
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"1"
+        await asyncio.sleep(5)
+        yield b"2"
+
+    async with gateway(Settings(body_timeout_s=0.05)) as g:
+        refused = await g.http.post(EVENTS, content=slow(), headers=BINARY)
+        assert await g.bench.payloads() == []
+
+    assert problem(refused, 408) == "body-too-slow"
+
+
+async def test_no_more_is_taken_than_may_be_under_way_at_once() -> None:
+    async with gateway(Settings(pending_size_bytes_max=1024)) as g, asyncio.TaskGroup() as tasks:
+        g.bench.store.fault = lambda _, m: Fault.HOLD if isinstance(m, Appended) else None
+        first = tasks.create_task(g.http.post(EVENTS, content=bytes(900), headers=BINARY))
+        await until(lambda: g.bench.segments[0].event_count == 1)
+        refused = await g.http.post(EVENTS, content=bytes(900), headers=BINARY)
+        g.bench.store.fault = no_faults
+        g.bench.store.release()
+        await first
+        after = await g.http.post(EVENTS, content=bytes(900), headers=BINARY)
+
+    assert problem(refused, 503) == "overloaded"
+    assert (first.result().status_code, after.status_code) == (200, 200)
 
 
 def new_stream(name: str, segments: int = 1) -> dict[str, object]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.common.errors import InvalidRequest
+from anabranch.common.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
 from anabranch.gateway.events.bodies import (
     BINARY,
     JSON,
@@ -20,7 +20,6 @@ from anabranch.gateway.events.tokens import (
     position_token,
     positions_of,
 )
-from anabranch.gateway.refusals import BodyTooLarge, UnsupportedMediaType
 
 SEGMENTS = st.dictionaries(
     st.integers(0, 999).map(lambda n: f"a/b/{n}.#epoch.0"),

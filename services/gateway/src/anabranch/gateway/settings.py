@@ -30,7 +30,7 @@ class Settings(ServiceSettings):
     pending_size_bytes_max: int = Field(default=128 * MIB, ge=KIB)
     """Request bodies being received, and separately events being stored, at once."""
     request_timeout_s: float = Field(default=30.0, gt=0)
-    """How long a command, or the storing of a request's events, is waited for."""
+    """How long a command, or the storing or reading of a request's events, may take."""
     body_timeout_s: float = Field(default=30.0, gt=0)
     """How long a caller may take to send a body."""
     wait_s_max: float = Field(default=30.0, ge=0)

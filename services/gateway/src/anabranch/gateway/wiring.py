@@ -98,6 +98,7 @@ def build(
         clock,
         readers_max=settings.readers_max,
         size_bytes_max=settings.read_size_bytes_max,
+        timeout_s=settings.request_timeout_s,
         stopping=stopping,
     )
     return Parts(
@@ -138,6 +139,7 @@ async def _serve(app: ASGIApp, listener: socket.socket, lifetime: Lifetime) -> N
         lifespan="off",
         log_config=None,
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=DRAIN_S,

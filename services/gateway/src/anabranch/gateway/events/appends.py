@@ -12,11 +12,10 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from anabranch.client import EventWriter
-from anabranch.common.errors import AnabranchError, OutcomeUnknown
+from anabranch.common.errors import AnabranchError, IdempotencyMismatch, OutcomeUnknown, Overloaded
 from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.events.bodies import EventsBody
 from anabranch.gateway.events.writers import OpenWriters
-from anabranch.gateway.refusals import IdempotencyMismatch, TooBusy
 
 EVENT_COST_BYTES = 64
 """What an event occupies beside its bytes, roughly."""
@@ -74,7 +73,7 @@ class Appends:
     ) -> None:
         """Return when every event is durable.
 
-        Raises what the writer raises; OutcomeUnknown when time is over; TooBusy;
+        Raises what the writer raises; OutcomeUnknown when time is over; Overloaded;
         IdempotencyMismatch.
         """
         task = self._task_for(stream, body, idempotency)
@@ -115,7 +114,7 @@ class Appends:
         cost = body.size_bytes + EVENT_COST_BYTES * len(body.payloads)
         limit = self._limits.pending_size_bytes_max
         if self._pending_bytes and self._pending_bytes + cost > limit:
-            raise TooBusy("too much is being stored", pending=self._pending_bytes, limit=limit)
+            raise Overloaded("too much is being stored", pending=self._pending_bytes, limit=limit)
         self._pending_bytes += cost
         task = self._tasks.create_task(self._store(stream, body))
         self._running.add(task)
@@ -165,7 +164,7 @@ class Appends:
         while len(self._answers) >= self._limits.answers_max:
             name, oldest = next(iter(self._answers.items()))
             if not oldest.task.done():
-                raise TooBusy(
+                raise Overloaded(
                     "too many requests with an Idempotency-Key are under way",
                     limit=self._limits.answers_max,
                 )

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from anabranch.common.errors import InvalidRequest
-from anabranch.gateway.refusals import BodyTooLarge, UnsupportedMediaType
+from anabranch.common.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"

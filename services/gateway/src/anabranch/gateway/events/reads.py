@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from anabranch.client import Client, EventBatch, EventReader, ReaderSettings
+from anabranch.common.errors import Overloaded, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.events.tokens import position_token, positions_of
-from anabranch.gateway.refusals import TooBusy
 
-MIB = 1024 * 1024
+KIB = 1024
+MIB = 1024 * KIB
+AHEAD_BYTES_MIN = 64 * KIB
 PATIENCE_S = 0.5
 """How often a waiting read looks whether the gateway is stopping."""
 
@@ -66,19 +68,21 @@ class Reads:
         *,
         readers_max: int,
         size_bytes_max: int,
+        timeout_s: float,
         stopping: Callable[[], bool],
     ) -> None:
         self._client = client
         self._clock = clock
         self._readers_max = readers_max
         self._size_bytes_max = size_bytes_max
+        self._timeout_s = timeout_s
         self._stopping = stopping
         self._readers = 0
 
     async def read(self, request: ReadRequest) -> ReadEvents:
-        """Raises what the reader raises, InvalidRequest for a foreign token, TooBusy."""
+        """Raises what the reader does, InvalidRequest (foreign token), Unavailable, Overloaded."""
         if self._readers >= self._readers_max:
-            raise TooBusy("too many reads at once", limit=self._readers_max)
+            raise Overloaded("too many reads at once", limit=self._readers_max)
         self._readers += 1
         try:
             return await self._read(request)
@@ -88,7 +92,11 @@ class Reads:
     async def _read(self, request: ReadRequest) -> ReadEvents:
         described = await self._client.describe_stream(request.stream)
         found = ReadEvents(described.incarnation)
-        await self._up_to_tail(request, found)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._up_to_tail(request, found)
+        except TimeoutError as error:
+            raise Unavailable("the events were not read in time", stream=request.stream) from error
         if not found.payloads and request.wait_s > 0:
             await self._wait_at_tail(request, found)
         return found
@@ -100,7 +108,7 @@ class Reads:
                 start = request.start
             case token:
                 start = positions_of(request.stream, found.incarnation, token)
-        reader = self._reader(request.stream, start, until_tail=True)
+        reader = self._reader(request, start, until_tail=True)
         async with reader:
             found.positions = dict(reader.positions())
             while not self._is_enough(request, found):
@@ -111,7 +119,7 @@ class Reads:
 
     async def _wait_at_tail(self, request: ReadRequest, found: ReadEvents) -> None:
         deadline_s = self._clock.monotonic() + request.wait_s
-        async with self._reader(request.stream, found.positions, until_tail=False) as reader:
+        async with self._reader(request, found.positions, until_tail=False) as reader:
             while not found.payloads and not found.ended and not self._stopping():
                 left_s = deadline_s - self._clock.monotonic()
                 if left_s <= 0:
@@ -125,14 +133,16 @@ class Reads:
                             self._take(batch, request, found)
 
     def _reader(
-        self, stream: str, start: Literal["head", "tail"] | Positions, *, until_tail: bool
+        self, request: ReadRequest, start: Literal["head", "tail"] | Positions, *, until_tail: bool
     ) -> EventReader:
+        """A reader that fetches about as much as the request takes, at 1 KiB an event."""
+        ahead_bytes = min(self._size_bytes_max, max(AHEAD_BYTES_MIN, request.events_max * KIB))
         settings = ReaderSettings(
-            read_ahead_bytes=self._size_bytes_max,
-            read_size_bytes=min(MIB, self._size_bytes_max),
+            read_ahead_bytes=ahead_bytes,
+            read_size_bytes=min(MIB, ahead_bytes),
             retry_timeout_s=20.0,
         )
-        return self._client.reader(stream, start, until_tail=until_tail, settings=settings)
+        return self._client.reader(request.stream, start, until_tail=until_tail, settings=settings)
 
     def _is_enough(self, request: ReadRequest, found: ReadEvents) -> bool:
         return len(found.payloads) >= request.events_max or found.size_bytes >= self._size_bytes_max

@@ -10,9 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from anabranch.client import EventWriter
-from anabranch.common.errors import AnabranchError
+from anabranch.common.errors import AnabranchError, Overloaded
 from anabranch.common.runtime.clock import Clock
-from anabranch.gateway.refusals import TooBusy
 
 SWEEP_S = 5.0
 
@@ -50,7 +49,7 @@ class OpenWriters:
 
     @asynccontextmanager
     async def lease(self, stream: str) -> AsyncIterator[EventWriter]:
-        """The stream's open writer. Raises what opening it raises, and TooBusy."""
+        """The stream's open writer. Raises what opening it raises, and Overloaded."""
         slot = self._slots.get(stream) or self._new_slot(stream)
         slot.users += 1
         writer: EventWriter | AnabranchError | None = None
@@ -101,10 +100,10 @@ class OpenWriters:
         return slot
 
     def _make_room(self) -> None:
-        """Drop the writer that was unused for longest. Raises TooBusy if all are in use."""
+        """Drop the writer that was unused for longest. Raises Overloaded if all are in use."""
         idle = [(slot.used_s, name) for name, slot in self._slots.items() if not slot.users]
         if not idle or len(self._leaving) >= self._writers_max:
-            raise TooBusy("too many streams are being written to", limit=self._writers_max)
+            raise Overloaded("too many streams are being written to", limit=self._writers_max)
         stream = min(idle)[1]
         self._drop(stream, self._slots[stream])
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fastapi import FastAPI
-from starlette.routing import BaseRoute, Match
+from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
 from anabranch.common.runtime.clock import Clock
@@ -29,17 +29,18 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
     )
     api.state.parts = parts
     add_handlers(api)
+    others = [*health.routes(), *not_built.routes()]
+    api.router.routes[:0] = events.routes()  # first, because they are asked most
     api.include_router(scopes.router)
     api.include_router(streams.router)
-    api.router.routes.extend([*events.routes(), *health.routes(), *not_built.routes()])
+    api.router.routes.extend(others)
     describe(api)
-    templates = RouteTemplates(api.router.routes)
     return Intake(
         api,
         limits=_limits(parts.settings),
         clock=clock,
         metrics=parts.metrics,
-        route_of=templates.template_of,
+        route_of=RouteTemplates([*events.routes(), *others]).template_of,
     )
 
 
@@ -56,14 +57,12 @@ def _limits(settings: Settings) -> IntakeLimits:
 class RouteTemplates:
     """Names requests by their route, so that counts do not grow with the names in paths."""
 
-    def __init__(self, routes: Sequence[BaseRoute]) -> None:
-        self._routes = routes
+    def __init__(self, plain: Sequence[Route]) -> None:
+        self._by_endpoint: dict[object, str] = {route.endpoint: route.path for route in plain}
 
     def template_of(self, scope: Scope) -> str:
+        """The template of a request that was routed; FastAPI leaves its own routes in the scope."""
         path = getattr(scope.get("route"), "path", None)
         if isinstance(path, str):
             return path
-        for route in self._routes:
-            if route.matches(scope)[0] is Match.FULL:
-                return str(getattr(route, "path", "other"))
-        return "other"
+        return self._by_endpoint.get(scope.get("endpoint"), "other")

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from anabranch.common.errors import InvalidRequest
+from anabranch.common.errors import InvalidRequest, NotAcceptable
 from anabranch.gateway.events.appends import Idempotency
 from anabranch.gateway.events.bodies import (
     BINARY,
@@ -26,11 +26,10 @@ from anabranch.gateway.events.bodies import (
 from anabranch.gateway.events.reads import ReadEvents, ReadRequest
 from anabranch.gateway.http.parts import Parts, parts_of
 from anabranch.gateway.http.streams import stream_at
-from anabranch.gateway.refusals import NotAcceptable
 
 PATH = "/v1/scopes/{scope}/streams/{stream}/events"
-EVENTS_MAX = 1000
-EVENTS_MAX_MAX = 10_000
+EVENTS_COUNT_DEFAULT = 1000
+EVENTS_COUNT_LIMIT = 10_000
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
 START_LENGTH_MAX = 65_536
 NDJSON_ACCEPTED = frozenset({NDJSON, "application/ndjson", "application/*", "*/*"})
@@ -114,13 +113,15 @@ def _wanted(request: Request, parts: Parts) -> _Wanted:
         raise InvalidRequest("from is empty or too long", remedy="send head, tail or a position")
     return _Wanted(
         start=start,
-        events_max=int(_number(query.get("max_events", str(EVENTS_MAX)), "max_events", 1)),
+        events_max=int(
+            _number(query.get("max_events", str(EVENTS_COUNT_DEFAULT)), "max_events", 1)
+        ),
         wait_s=_number(query.get("wait", "0"), "wait", 0, parts.settings.wait_s_max),
         binary=_wants_binary(_header(request, "accept")),
     )
 
 
-def _number(text: str, name: str, least: int, most: float = EVENTS_MAX_MAX) -> float:
+def _number(text: str, name: str, least: int, most: float = EVENTS_COUNT_LIMIT) -> float:
     """A number in [least, most]; whole if `least` is 1. Raises InvalidRequest."""
     try:
         value = float(int(text)) if least else float(text)

@@ -12,11 +12,17 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from anabranch.common.errors import AnabranchError, InvalidRequest, OutcomeUnknown
+from anabranch.common.errors import (
+    AnabranchError,
+    BodyTooLarge,
+    BodyTooSlow,
+    InvalidRequest,
+    OutcomeUnknown,
+    Overloaded,
+)
 from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.http.metrics import Metrics
 from anabranch.gateway.http.problem import problem_of, unexpected
-from anabranch.gateway.refusals import BodyTooLarge, BodyTooSlow, TooBusy
 
 ALWAYS_OPEN = ("/ping", "/healthz", "/readyz", "/metrics", "/v1/health")
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
@@ -94,7 +100,7 @@ class Intake:
         try:
             async with asyncio.timeout(self._limits.body_timeout_s + self._limits.answer_timeout_s):
                 if self._requests > self._limits.requests_max and not path.startswith(ALWAYS_OPEN):
-                    raise TooBusy("too many requests at once", limit=self._limits.requests_max)
+                    raise Overloaded("too many requests at once", limit=self._limits.requests_max)
                 body = await self._receive_body(exchange, scope, receive)
                 await self._app(scope, _replay(body, receive), send)
         except AnabranchError as error:
@@ -117,7 +123,7 @@ class Intake:
             await response(scope, receive, send)
 
     async def _receive_body(self, exchange: _Exchange, scope: Scope, receive: Receive) -> bytes:
-        """The whole body. Raises BodyTooLarge, BodyTooSlow, TooBusy, InvalidRequest."""
+        """The whole body. Raises BodyTooLarge, BodyTooSlow, Overloaded, InvalidRequest."""
         announced = Request(scope).headers.get("content-length", "")
         if announced.isascii() and announced.isdigit():
             self._check_size(int(announced))
@@ -141,7 +147,7 @@ class Intake:
         self._check_size(exchange.held_bytes + len(chunk))
         limit = self._limits.bodies_size_bytes_max
         if self._held_bytes + len(chunk) > limit:
-            raise TooBusy("too many bytes of bodies at once", limit=limit)
+            raise Overloaded("too many bytes of bodies at once", limit=limit)
         exchange.held_bytes += len(chunk)
         self._held_bytes += len(chunk)
 

@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from anabranch.gateway.refusals import NotBuilt
+from anabranch.common.errors import NotBuilt
 
 _STREAM = "/v1/scopes/{scope}/streams/{stream}"
 _GROUPS = "/v1/scopes/{scope}/readergroups"

@@ -125,7 +125,7 @@ def _post_events() -> Document:
 
 
 def _get_events() -> Document:
-    most = events.EVENTS_MAX_MAX
+    most = events.EVENTS_COUNT_LIMIT
     return {
         "tags": ["events"],
         "summary": "Read events from a position; Next-Position tells where to continue",

@@ -13,14 +13,13 @@ from starlette.requests import Request
 
 from anabranch.client import Client
 from anabranch.common.contracts.queries import StreamDescription
-from anabranch.common.errors import NotFound
+from anabranch.common.errors import NotBuilt, NotFound
 from anabranch.common.model.names import StreamRef, scope_name, stream_name
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX
 from anabranch.gateway.events.tokens import page_after
 from anabranch.gateway.events.tokens import page_token as next_token
 from anabranch.gateway.http.parts import parts_of
 from anabranch.gateway.http.scopes import PAGE_SIZE, HttpBody, PageSize, PageToken
-from anabranch.gateway.refusals import NotBuilt
 
 FIXED: Literal["FIXED_NUM_SEGMENTS"] = "FIXED_NUM_SEGMENTS"
 DESCRIBED_AT_ONCE = 32

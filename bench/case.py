@@ -1,0 +1,135 @@
+"""What is asked of every system alike: payloads, how long, how often, and what came of it.
+
+The pool is 1,000 payloads of which the first half is random and the rest is not, so that
+compression gains little and nothing is drawn while the clock runs. It comes from one seed: the
+same events in every run.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+from anabranch.common.runtime.ids import SeededIds
+from bench.clock import Stopwatch
+
+POOL_COUNT = 1_000
+MIB = 1024 * 1024
+_SEED = 20_261_121
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is done. `bytes_max` bounds a round so that memory and disk suffice."""
+
+    name: str
+    rounds: int
+    warm_up_s: float
+    write_s: float
+    awaited_s: float
+    tail_s: float
+    bytes_max: int
+    flush_bytes: int
+    """Flush size of the cluster that tiers: small in short rounds, or none would see a flush."""
+    fresh_servers: bool
+    """New servers and directories for every workload and size, not only for every run."""
+
+
+QUICK = Effort("quick", 3, 0.03, 0.1, 0.1, 0.3, 64 * MIB, 8 * MIB, fresh_servers=False)
+MEDIUM = Effort("medium", 3, 0.5, 1.5, 1.5, 2.0, 512 * MIB, 64 * MIB, fresh_servers=True)
+LONG = Effort("long", 5, 10.0, 60.0, 30.0, 60.0, 4096 * MIB, 64 * MIB, fresh_servers=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One size of event in one workload; `events` is the pool."""
+
+    event_bytes: int
+    events: tuple[bytes, ...]
+
+    @property
+    def pool_bytes(self) -> int:
+        return self.event_bytes * len(self.events)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What one round of one system gave. Latencies in ms; None = not what is measured here."""
+
+    events: int
+    seconds: float
+    cpu_seconds: float
+    verified: bool
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    ack_p50_ms: float | None = None
+    ack_p99_ms: float | None = None
+
+
+class Supply:
+    """The pool as one batch, again and again, until time or bytes are used up.
+
+    Counts what was taken, so that what a system holds can be compared with it.
+    """
+
+    def __init__(self, case: Case, clock: Stopwatch, seconds: float, bytes_max: int) -> None:
+        self._case = case
+        self._clock = clock
+        self._ends_at = clock.now() + seconds
+        self._batches_max = max(1, bytes_max // case.pool_bytes)
+        self.batches = 0
+
+    @property
+    def events(self) -> int:
+        return self.batches * len(self._case.events)
+
+    def __iter__(self) -> Iterator[Sequence[bytes]]:
+        while self.batches < self._batches_max:
+            self.batches += 1
+            yield self._case.events
+            if self._clock.now() >= self._ends_at:
+                return
+
+
+class Digest:
+    """Count and checksum of events in their order; equal digests mean equal sequences."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._size = 0
+        self._crc = 0
+
+    def add(self, events: Sequence[bytes]) -> None:
+        joined = b"".join(events)
+        self._count += len(events)
+        self._size += len(joined)
+        self._crc = crc32(joined, self._crc)
+
+    def add_pool(self, case: Case, count: int) -> None:
+        """The first `count` events of the pool repeated for ever."""
+        rounds, rest = divmod(count, len(case.events))
+        joined = b"".join(case.events)
+        for _ in range(rounds):
+            self._crc = crc32(joined, self._crc)
+        self._count += rounds * len(case.events)
+        self._size += rounds * len(joined)
+        self.add(case.events[:rest])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Digest) and self._key() == other._key()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _key(self) -> tuple[int, int, int]:
+        return self._count, self._size, self._crc
+
+
+def case_of(event_bytes: int) -> Case:
+    """The pool for events of a size (at least 16 bytes)."""
+    source = SeededIds(_SEED + event_bytes)
+    filler = b"anabranch bench " * (event_bytes // 16 + 1)
+    events = []
+    for _ in range(POOL_COUNT):
+        random_bytes = event_bytes // 2
+        drawn = b"".join(source.new_bytes() for _ in range(random_bytes // 16 + 1))
+        events.append(drawn[:random_bytes] + filler[: event_bytes - random_bytes])
+    return Case(event_bytes, tuple(events))

@@ -1,0 +1,49 @@
+"""Which systems under which settings, and which workloads, a run can choose from."""
+
+from collections.abc import Sequence
+
+from anabranch.common.errors import InvalidRequest
+from bench.case import MIB, Effort
+from bench.systems.anabranch import NOT_FLUSHING, Anabranch, flushing
+from bench.systems.disk import Disk
+from bench.systems.jetstream import JetStream
+from bench.systems.port import System
+from bench.systems.redis import Redis
+from bench.workloads.port import Workload
+from bench.workloads.w1_max_write import MaxWrite
+from bench.workloads.w3_one_awaited import OneAwaited
+from bench.workloads.w6_tail import Tail
+
+FLUSH_OFF = "flush off"
+BLOCK_BYTES = 256 * 1024
+"""What the client sends as one block."""
+WINDOW_BYTES = 8 * BLOCK_BYTES
+"""What the client may have in flight, so at most what one writer gives the journal at once."""
+
+
+def systems(effort: Effort) -> list[System]:
+    """All systems, in the order of the first round."""
+    file_bytes = effort.bytes_max + 16 * MIB
+    return [
+        Anabranch(FLUSH_OFF, NOT_FLUSHING),
+        Anabranch("flush on", flushing(effort.flush_bytes)),
+        JetStream(synced=False),
+        JetStream(synced=True),
+        Redis(synced=False),
+        Redis(synced=True),
+        Disk(BLOCK_BYTES, file_bytes),
+        Disk(WINDOW_BYTES, file_bytes),
+    ]
+
+
+def workloads(names: Sequence[str]) -> list[Workload]:
+    """The named workloads in the order given. Raises InvalidRequest."""
+    once_is_enough = frozenset({FLUSH_OFF, Disk(WINDOW_BYTES, 0).label.settings})
+    known: dict[str, Workload] = {
+        workload.name: workload
+        for workload in (MaxWrite(), OneAwaited(once_is_enough), Tail(once_is_enough))
+    }
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise InvalidRequest("no such workload", asked=",".join(unknown), known=",".join(known))
+    return [known[name] for name in names]

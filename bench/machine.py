@@ -1,0 +1,101 @@
+"""What the figures were taken on: the machine, the bare sync of its disk, processor time.
+
+All of it is read from `/proc`, so it costs next to nothing while something is being measured.
+"""
+
+import os
+import platform
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+
+from bench.clock import Stopwatch
+from bench.stats import percentile
+
+PROBE_SIZE_BYTES = 4096
+PROBE_COUNT = 400
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_PAGE_SIZE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Processor time that processes have used so far, in user and kernel mode."""
+    return sum(_ticks(pid) for pid in pids) / _TICKS_PER_SECOND
+
+
+def _ticks(pid: int) -> int:
+    # The second field is the program's name in parentheses and may hold spaces.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def sync_probe(directory: Path, clock: Stopwatch) -> dict[str, float]:
+    """p50 and p99 of writing and syncing 4 KB to a preallocated, zero-filled file."""
+    path = directory / "probe"
+    page = os.urandom(PROBE_SIZE_BYTES)
+    path.write_bytes(bytes(PROBE_SIZE_BYTES * PROBE_COUNT))
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.fsync(descriptor)
+        times_ms = []
+        for index in range(PROBE_COUNT):
+            started = clock.now()
+            os.pwritev(descriptor, [page], index * PROBE_SIZE_BYTES, os.RWF_DSYNC)
+            times_ms.append((clock.now() - started) * 1000)
+    finally:
+        os.close(descriptor)
+        path.unlink()
+    return {
+        "sync_4k_p50_ms": round(percentile(times_ms, 50), 3),
+        "sync_4k_p99_ms": round(percentile(times_ms, 99), 3),
+    }
+
+
+class StealMeter:
+    """How much of the machine's time its host gave to others, since this was made."""
+
+    def __init__(self) -> None:
+        self._before = _processor_times()
+
+    def percent(self) -> float:
+        spent = [
+            after - before for before, after in zip(self._before, _processor_times(), strict=True)
+        ]
+        return round(100 * spent[7] / max(1, sum(spent)), 2)
+
+
+def describe(directory: Path) -> dict[str, object]:
+    """The machine's class and the versions of what is compared; no name of the machine."""
+    return {
+        "cpu_model": _first_field("/proc/cpuinfo", "model name"),
+        "cpu_count": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * _PAGE_SIZE_BYTES / 2**30),
+        "kernel": platform.release(),
+        "file_system": file_system_of(directory),
+        "python": platform.python_version(),
+        "clients": {name: version(name) for name in ("nats-py", "redis", "hiredis", "uvloop")},
+        "load_1m_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def file_system_of(directory: Path) -> str:
+    """The type of the file system that holds a directory, e.g. ``ext4``."""
+    best = ("", "unknown")
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, mount, kind, *_ = line.split()
+        if directory.resolve().is_relative_to(mount) and len(mount) >= len(best[0]):
+            best = (mount, kind)
+    return best[1]
+
+
+def _processor_times() -> list[int]:
+    first = Path("/proc/stat").read_text().partition("\n")[0]
+    return [int(text) for text in first.split()[1:9]]
+
+
+def _first_field(path: str, name: str) -> str:
+    for line in Path(path).read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return "unknown"

@@ -1,0 +1,118 @@
+"""Shows a result: a table for the terminal, or Markdown for docs/performance.md.
+
+    python -m bench.report              the last run
+    python -m bench.report --markdown   the same to be pasted into a document
+
+`bench/out/latest.json` = {machine, probe, rows}; a row's `range` holds the least and the
+greatest of the rounds behind each median.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.table import Table
+
+LATEST = Path(__file__).parent / "out" / "latest.json"
+Result = Mapping[str, Any]
+_COLUMNS = (
+    "workload", "event", "system", "class", "events/s (least–greatest)", "MB/s",
+    "p50 ms", "p99 ms", "ack p99 ms", "CPU µs/event", "verified",
+)  # fmt: skip
+_LEFT_COLUMNS = 4
+
+
+def is_verified(rows: Sequence[Result]) -> bool:
+    """Whether every system held exactly what was written to it, in every row."""
+    return all(row["verified"] is True for row in rows)
+
+
+def cells(row: Result) -> tuple[str, ...]:
+    """One row as the text of its columns."""
+    least, greatest = row["range"]["events_per_s"]
+    return (
+        row["workload"],
+        f"{row['event_bytes']:,} B",
+        f"{row['system']}, {row['settings']}",
+        row["durability"],
+        f"{row['events_per_s']:,.0f} ({least:,.0f}–{greatest:,.0f})",
+        f"{row['mb_per_s']:,.1f}",
+        _milliseconds(row["p50_ms"]),
+        _milliseconds(row["p99_ms"]),
+        _milliseconds(row["ack_p99_ms"]),
+        f"{row['cpu_us_per_event']:,.1f}",
+        "yes" if row["verified"] else "NO: LOST OR CHANGED",
+    )
+
+
+def conditions(result: Result) -> list[str]:
+    """What the figures were taken on, as lines."""
+    machine, probe = result["machine"], result["probe"]
+    return [
+        f"{machine['cpu_count']} cores ({machine['cpu_model']}), {machine['memory_gib']} GiB, "
+        f"{machine['file_system']}, Linux {machine['kernel']}, Python {machine['python']}",
+        ", ".join(f"{name} {number}" for name, number in versions(machine)),
+        f"bare 4 KB sync: {_sync(probe)} before, {_sync(probe['after'])} after",
+        f"load before {machine['load_1m_before']}, stolen time {machine['steal_percent']} %, "
+        f"{result['effort']} run of {result['seconds']} s at {result['at']}",
+    ]
+
+
+def versions(machine: Result) -> list[tuple[str, str]]:
+    return [*machine["servers"].items(), *machine["clients"].items()]
+
+
+def print_table(result: Result, stream: TextIO) -> None:
+    """The result for people."""
+    table = Table(title="Side by side: medians of the rounds", title_justify="left")
+    for index, name in enumerate(_COLUMNS):
+        table.add_column(name, justify="left" if index < _LEFT_COLUMNS else "right")
+    for previous, row in zip([None, *result["rows"]], result["rows"], strict=False):
+        if previous is not None and _group(previous) != _group(row):
+            table.add_section()
+        table.add_row(*cells(row))
+    console = Console(file=stream, width=None if stream.isatty() else 160)
+    console.print(table)
+    for line in conditions(result):
+        console.print(line, highlight=False)
+
+
+def markdown(result: Result) -> str:
+    """The result as a Markdown table with its conditions."""
+    sides = [":--" if index < _LEFT_COLUMNS else "--:" for index in range(len(_COLUMNS))]
+    lines = [_COLUMNS, tuple(sides), *(cells(row) for row in result["rows"])]
+    table = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([*(f"- {line}" for line in conditions(result)), "", *table])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench.report", description="show a benchmark's result")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown")
+    parser.add_argument("--file", type=Path, default=LATEST, help="the result to show")
+    options = parser.parse_args()
+    result = json.loads(options.file.read_text())
+    if options.markdown:
+        sys.stdout.write(markdown(result) + "\n")
+    else:
+        print_table(result, sys.stdout)
+    return 0
+
+
+def _sync(probe: Result) -> str:
+    return f"p50 {probe['sync_4k_p50_ms']} ms and p99 {probe['sync_4k_p99_ms']} ms"
+
+
+def _milliseconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _group(row: Result) -> tuple[str, int]:
+    return row["workload"], row["event_bytes"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""Anabranch as a user gets it: `embedded_cluster`, the client library, one segment.
+
+Events are synced before they are acknowledged (D2). Whether the store moves them to tier 2
+meanwhile is a setting: with flushing on both share the disk, with flushing off a flush is put
+off beyond any run and what waits for it is not bounded.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
+from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
+from anabranch.client import Client, EventWriter, ReaderSettings, connect
+from anabranch.common.errors import BufferFull
+from bench.case import Case
+from bench.systems.port import Label
+
+SCOPE = "bench"
+_NEVER = str(2**50)
+_PARTS = ("nats", "controller", "segstore")
+
+
+def flushing(flush_bytes: int) -> Mapping[str, str]:
+    """The store's environment to flush whenever so many bytes wait."""
+    return {"ANABRANCH_SEGSTORE_FLUSH_BYTES": str(flush_bytes)}
+
+
+NOT_FLUSHING: Mapping[str, str] = {
+    "ANABRANCH_SEGSTORE_FLUSH_BYTES": _NEVER,
+    "ANABRANCH_SEGSTORE_FLUSH_AGE_S": "1000000",
+    "ANABRANCH_SEGSTORE_UNTIERED_BYTES_MAX": _NEVER,
+}
+
+
+class AnabranchStream:
+    """A stream of one segment with one writer."""
+
+    sends_in_flight_max = 256
+
+    def __init__(self, client: Client, name: str, writer: EventWriter) -> None:
+        self._client = client
+        self._name = name
+        self._writer = writer
+
+    async def write_all(self, batches: Iterable[Sequence[bytes]]) -> None:
+        writer = self._writer
+        for batch in batches:
+            while True:
+                try:
+                    writer.write_batch(batch)
+                    break
+                except BufferFull:
+                    await writer.drain()
+            await writer.drain()
+        await writer.flush()
+
+    async def append(self, event: bytes) -> None:
+        await self._writer.append(event)
+
+    async def send(self, events: Sequence[bytes]) -> None:
+        for event in events:
+            self._writer.write(event)
+        await self._writer.flush()
+
+    async def read_back(self) -> AsyncIterator[Sequence[bytes]]:
+        async with self._client.reader(self._name, until_tail=True) as reader:
+            async for batch in reader.batches():
+                yield batch.payloads
+
+    @asynccontextmanager
+    async def tail(self) -> AsyncIterator[AsyncIterator[Sequence[bytes]]]:
+        settings = ReaderSettings()
+        async with self._client.reader(self._name, "tail", settings=settings) as reader:
+            yield (batch.payloads async for batch in reader.batches())
+
+
+class Anabranch:
+    """An embedded cluster with its own data directory and NATS server."""
+
+    def __init__(self, settings: str, environment: Mapping[str, str]) -> None:
+        self.label = Label("anabranch", settings, "D2")
+        self._environment = environment
+        self._numbers = count(1)
+        self._cluster: EmbeddedCluster | None = None
+        self._client: Client | None = None
+
+    @asynccontextmanager
+    async def run(self, directory: Path) -> AsyncIterator[None]:
+        settings = UpSettings(data_dir=directory / "cluster")
+        async with embedded_cluster(settings, parts=self._parts) as cluster:
+            await cluster.wait_ready()
+            async with connect(str(cluster.endpoints["nats"]), name="bench") as client:
+                await client.create_scope(SCOPE)
+                self._cluster, self._client = cluster, client
+                yield
+
+    def _parts(self, plan: ClusterPlan) -> list[PartSpec]:
+        return [
+            replace(part, environment={**part.environment, **self._environment})
+            if part.name == "segstore"
+            else part
+            for part in cluster_parts(plan)
+        ]
+
+    def pids(self) -> list[int]:
+        assert self._cluster is not None, "the cluster does not run"
+        return [pid for part in _PARTS for pid in self._cluster.pids(part)]
+
+    @asynccontextmanager
+    async def stream(self, case: Case) -> AsyncIterator[AnabranchStream]:  # noqa: ARG002
+        assert self._client is not None, "the cluster does not run"
+        name = f"{SCOPE}/s{next(self._numbers)}"
+        await self._client.create_stream(name, segments=1)
+        async with self._client.writer(name) as writer:
+            yield AnabranchStream(self._client, name, writer)
+        await self._client.seal_stream(name)
+        await self._client.delete_stream(name)

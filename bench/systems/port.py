@@ -1,0 +1,76 @@
+"""What the workloads ask of a system. Every system and the tests' fake fulfil it.
+
+A system is a server (or a file) with a durability class; a stream is one fresh log in it, open
+for one writer. Whatever returns from `write_all`, `append` or `send` is acknowledged with the
+durability of the system's class.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, runtime_checkable
+
+from bench.case import Case
+
+Durability = Literal["D1", "D2"]
+"""D1: an acknowledged event survives `kill -9`. D2: it is synced to disk before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Whom a row is about. `settings` tells apart what runs under one system's name."""
+
+    system: str
+    settings: str
+    durability: Durability
+
+
+class Stream(Protocol):
+    """A fresh log with one writer."""
+
+    async def write_all(self, batches: Iterable[Sequence[bytes]]) -> None:
+        """Write as fast as it goes; return when all is acknowledged."""
+        ...
+
+    async def append(self, event: bytes) -> None:
+        """Write one event and wait for its acknowledgement."""
+        ...
+
+    def read_back(self) -> AsyncIterator[Sequence[bytes]]:
+        """Everything that the system holds now, in its order; then end."""
+        ...
+
+
+@runtime_checkable
+class TailedStream(Stream, Protocol):
+    """A log that can be read while it grows."""
+
+    sends_in_flight_max: int
+    """How many `send` calls may wait at once without mixing up their order."""
+
+    async def send(self, events: Sequence[bytes]) -> None:
+        """Write events that became due together; return when all are acknowledged."""
+        ...
+
+    def tail(self) -> AbstractAsyncContextManager[AsyncIterator[Sequence[bytes]]]:
+        """Inside the block a reader stands at the end and yields what comes."""
+        ...
+
+
+class System(Protocol):
+    """One system under one configuration; `run` it before anything else."""
+
+    label: Label
+
+    def run(self, directory: Path) -> AbstractAsyncContextManager[None]:
+        """Keep the servers up, with their data in `directory`, for as long as the block lasts."""
+        ...
+
+    def pids(self) -> list[int]:
+        """The server processes, for their processor time."""
+        ...
+
+    def stream(self, case: Case) -> AbstractAsyncContextManager[Stream]:
+        """A fresh stream, deleted after the block."""
+        ...

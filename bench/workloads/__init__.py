@@ -1,0 +1,1 @@
+"""What the systems are asked to do: one file per workload."""
