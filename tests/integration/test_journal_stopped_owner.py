@@ -45,8 +45,8 @@ def test_a_stopped_owner_acknowledges_nothing_after_it_wakes(
     tmp_path: Path, stop_after: int
 ) -> None:
     owner = start_owner(tmp_path)
+    assert owner.stdout is not None
     try:
-        assert owner.stdout is not None
         lines = [owner.stdout.readline() for _ in range(stop_after)]
         os.kill(owner.pid, signal.SIGSTOP)
         os.waitpid(owner.pid, os.WUNTRACED)
@@ -65,6 +65,7 @@ def test_a_stopped_owner_acknowledges_nothing_after_it_wakes(
     finally:
         owner.kill()
         owner.wait(timeout=5)
+        owner.stdout.close()
     assert lines[-1] == "failed deposed\n"
     assert acked(lines) == list(range(1, len(lines)))
     for sequence in acked(lines):
