@@ -76,7 +76,11 @@ class NatsServer:
         """End the process with the signal `how`; stopped already is fine."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(how)
-            self._process.wait(timeout=10)
+            try:
+                self._process.wait(timeout=10)
+            except subprocess.TimeoutExpired:  # a disk that stalls may hold it up for long
+                self._process.kill()
+                self._process.wait(timeout=10)
         self._process = None
 
 

@@ -144,6 +144,17 @@ def test_when_the_log_fails_nobody_is_acknowledged_and_everybody_is_told() -> No
         driver.create()
 
 
+def test_when_the_log_fails_every_answer_of_a_session_still_names_it() -> None:
+    driver = ContainerDriver()
+    driver.create()
+    session = driver.setup(session=7)
+    driver.append(session, 1, [b"a"])
+    driver.append(session, 5, [b"leaves a gap: refused"])
+    driver.container.log_failed(DiskFailed("the sync failed"))
+    replies = [reply for reply in driver.take_replies() if isinstance(reply, Failed)]
+    assert [reply.session for reply in replies] == [0, 7, 7, 7], "create, setup, append, refusal"
+
+
 def test_a_container_that_ended_acknowledges_nothing_that_becomes_durable_later() -> None:
     # given an append that the log has taken and one that waits
     driver = ContainerDriver()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from anabranch.common.errors import AnabranchError
-from anabranch.common.wire.messages import Appended, Message, failed
+from anabranch.common.wire.messages import Appended, AppendSetup, Failed, Message, failed
 from anabranch.segstore.shell.sessions import AppendSession
 from anabranch.segstore.shell.throttle import Throttle
 
@@ -91,8 +91,13 @@ class ReplyGate:
                 entry.session.alive = False
                 entry.session.send(failed(error, entry.session.session), entry.request_id)
             else:
-                entry.deliver(failed(error))
+                entry.deliver(failed(error, _session_of(entry.message)))
         self._throttle.forget_pending(len(held) * HELD_SIZE_BYTES)
+
+
+def _session_of(message: Message) -> int:
+    """The append session that a held answer belongs to, 0 for none."""
+    return message.session if isinstance(message, AppendSetup | Failed) else 0
 
 
 def _send_acks(acks: dict[AppendSession, HeldAck]) -> None:
