@@ -25,11 +25,6 @@ def token(name: str) -> str:
     return name.replace(".", "=")
 
 
-def name_of(subject_token: str) -> str:
-    """Inverse of `token`."""
-    return subject_token.replace("=", ".")
-
-
 def event_stream(shard: int) -> str:
     """The JetStream stream that holds a shard's domain events."""
     assert 0 <= shard < SHARD_COUNT
