@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BUDGET ?= 60
 WORKERS ?= 2
-MEMBERS := libs/common libs/client libs/cli services/controller services/segstore services/gateway
+MEMBERS := libs/common libs/client libs/cli libs/spark services/controller services/segstore services/gateway
 
 .PHONY: help
 help:

@@ -1,0 +1,1 @@
+"""Streams in PySpark: the data source of the format `anabranch`, and pipelines on it."""
