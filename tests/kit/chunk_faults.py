@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, TypeVar
 
 from anabranch.common.errors import OutcomeUnknown
-from anabranch.segstore.ports import Buffer, ChunkStorage
+from anabranch.common.storage.ports import Buffer, ChunkStorage
 
 T = TypeVar("T")
 

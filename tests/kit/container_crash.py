@@ -9,7 +9,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.block import encode_block
 from anabranch.common.wire.messages import (
     Append,
@@ -25,10 +27,8 @@ from anabranch.common.wire.messages import (
     SetupAppend,
     Stamp,
 )
-from anabranch.segstore.adapters.chunk_local import LocalChunkStorage
 from anabranch.segstore.adapters.journal.journal import open_journal
 from anabranch.segstore.domain.container.invariants import check_state
-from anabranch.segstore.domain.container.state import SegmentState, Tombstone
 from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.container import Container, Surroundings
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits

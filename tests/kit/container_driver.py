@@ -6,6 +6,7 @@ memory and opens the container again from the log's frames and a catalog.
 
 from collections.abc import Callable
 
+from anabranch.common.tier2.state import Catalog
 from anabranch.common.wire.block import encode_block
 from anabranch.common.wire.messages import (
     Append,
@@ -19,7 +20,6 @@ from anabranch.common.wire.messages import (
     Stamp,
 )
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
-from anabranch.segstore.domain.container.state import Catalog
 from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.container import Container, Surroundings
 from anabranch.segstore.shell.sessions import AppendSession

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
 from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Endpoint, Placement
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.server.nats_door import PacketDesk

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from anabranch.common.errors import AnabranchError
-from anabranch.segstore.ports import Buffer, ContainerLog, FrameContents, LogAddress
+from anabranch.common.storage.ports import Buffer
+from anabranch.segstore.ports import ContainerLog, FrameContents, LogAddress
 
 
 class Callbacks:

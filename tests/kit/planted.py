@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
+from anabranch.common.storage.ports import Buffer, DiskFile
 from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.adapters.journal.files import FileWriter
 from anabranch.segstore.domain.log import formats
 from anabranch.segstore.domain.log.formats import FrameContent
-from anabranch.segstore.ports import Buffer, DiskFile
 from kit.simdisk import SimDisk, SimFile
 
 

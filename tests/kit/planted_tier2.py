@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from anabranch.segstore.adapters.chunk_local import LocalChunkStorage
-from anabranch.segstore.domain.container.state import ChunkRef
-from anabranch.segstore.domain.storage import chunk
-from anabranch.segstore.domain.storage.manifest import Manifest
+from anabranch.common.adapters.chunk_local import LocalChunkStorage
+from anabranch.common.tier2 import chunk
+from anabranch.common.tier2.manifest import Manifest
+from anabranch.common.tier2.state import ChunkRef
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 
 

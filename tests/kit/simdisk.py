@@ -21,7 +21,7 @@ from typing import Literal, Protocol
 
 from anabranch.common.errors import DiskFailed, ObjectExists, ObjectNotFound
 from anabranch.common.runtime.ids import Rng
-from anabranch.segstore.ports import Buffer
+from anabranch.common.storage.ports import Buffer
 
 SECTOR_SIZE_BYTES = 512
 When = Literal["before", "during", "after"]

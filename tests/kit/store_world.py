@@ -13,6 +13,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
+from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
 from anabranch.common.errors import AnabranchError, DirectoryUnusable, DiskFailed, SegmentNotFound
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
@@ -37,7 +38,6 @@ from anabranch.common.wire.messages import (
     Stamp,
     error_of,
 )
-from anabranch.segstore.adapters.chunk_local import LocalChunkStorage
 from anabranch.segstore.adapters.journal.journal import open_journal
 from anabranch.segstore.handlers.append import AppendDesk
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk

@@ -12,8 +12,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.segstore.adapters.chunk_local import LocalChunkStorage
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.simdisk import Crashed, SimDisk

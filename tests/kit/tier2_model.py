@@ -5,16 +5,9 @@ The model holds every byte, so that a catalog read from tier 2 can be compared e
 
 from dataclasses import dataclass, field, replace
 
+from anabranch.common.tier2.state import Catalog, SegmentState, Tombstone, WriterKey
 from anabranch.common.wire.messages import Stamp
-from anabranch.segstore.domain.container.state import (
-    AppendMark,
-    Catalog,
-    ContainerCut,
-    SegmentCut,
-    SegmentState,
-    Tombstone,
-    WriterKey,
-)
+from anabranch.segstore.domain.container.state import AppendMark, ContainerCut, SegmentCut
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 
 WRITER = bytes(range(16))

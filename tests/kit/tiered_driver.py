@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.tier2.state import Catalog
 from anabranch.common.wire.messages import ReadSegment
-from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
-from anabranch.segstore.domain.container.state import Catalog
-from anabranch.segstore.ports import ChunkStorage, TierTwo
+from anabranch.segstore.ports import TierTwo
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits
 from anabranch.segstore.shell.read_index import InTierTwo
 from anabranch.segstore.shell.reader import Found, read_now, read_tiered

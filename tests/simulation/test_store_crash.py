@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from anabranch.common.errors import AnabranchError
+from anabranch.common.storage.ports import Buffer
+from anabranch.common.tier2.manifest import Changes
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.adapters.journal.journal import Journal, JournalView
 from anabranch.segstore.domain.log.formats import FILE_HEADER_SIZE_BYTES
-from anabranch.segstore.domain.storage.manifest import Changes
-from anabranch.segstore.ports import Buffer, FrameSource
+from anabranch.segstore.ports import FrameSource
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 from kit.rng import seeded
 from kit.simdisk import (

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.errors import Corrupt
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.planted_tier2 import skipped_crc

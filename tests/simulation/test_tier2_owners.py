@@ -10,13 +10,13 @@ from copy import deepcopy
 
 import pytest
 
+from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.errors import Deposed
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
-from anabranch.segstore.domain.container.state import Catalog
-from anabranch.segstore.domain.storage.manifest import Manifest, decode_manifest
-from anabranch.segstore.domain.storage.names import manifest_number
-from anabranch.segstore.ports import ChunkStorage
+from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.tier2.manifest import Manifest, decode_manifest
+from anabranch.common.tier2.names import manifest_number
+from anabranch.common.tier2.state import Catalog
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.chunk_faults import PausingStorage, all_schedules, run_schedule

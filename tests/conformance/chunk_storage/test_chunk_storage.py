@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.common.adapters.chunk_local import LocalChunkStorage
+from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
+from anabranch.common.adapters.local_disk import LocalDisk
 from anabranch.common.errors import CorruptChunk, ObjectExists, ObjectNotFound
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.segstore.adapters.chunk_local import LocalChunkStorage
-from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
-from anabranch.segstore.adapters.local_disk import LocalDisk
-from anabranch.segstore.ports import ChunkStorage
-from anabranch.segstore.shell.tier2_objects import DeadlineChunkStorage
-from anabranch.segstore.shell.tier2_probe import probe_create_only
+from anabranch.common.storage.deadline import DeadlineChunkStorage
+from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.storage.probe import probe_create_only
 from kit.simdisk import SimDisk
 
 NAME = "c3/0000000007-0000000001"

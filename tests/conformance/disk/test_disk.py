@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.common.adapters.local_disk import LocalDisk
 from anabranch.common.errors import ObjectExists, ObjectNotFound
-from anabranch.segstore.adapters.local_disk import LocalDisk
-from anabranch.segstore.ports import Disk
+from anabranch.common.storage.ports import Disk
 from kit.simdisk import SimDisk
 
 MakeDisk = Callable[[Path], Disk]

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.common.adapters.local_disk import LocalDisk
 from anabranch.common.errors import Deposed, LogNotHere, ObjectExists, Unavailable
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.storage.ports import Disk
 from anabranch.segstore.adapters.journal.journal import open_journal
-from anabranch.segstore.adapters.local_disk import LocalDisk
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
-from anabranch.segstore.ports import Disk, DurableDataLog
+from anabranch.segstore.ports import DurableDataLog
 from kit.log_driver import Callbacks, ScriptedSource, replayed
 from kit.simdisk import SimDisk
 

@@ -6,6 +6,7 @@ import pytest
 from crc32c import crc32c
 
 from anabranch.common.errors import AnabranchError
+from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.block import (
     BLOCK_SIZE_BYTES_MAX,
     EVENT_SIZE_BYTES_MAX,
@@ -21,7 +22,6 @@ from anabranch.segstore.domain.container.decide import (
     decide_seal,
     decide_setup,
 )
-from anabranch.segstore.domain.container.state import SegmentState, Tombstone
 
 NAME = "scope/stream/0.#epoch.0"
 WRITER = bytes(16)

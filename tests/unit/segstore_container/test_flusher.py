@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.errors import Deposed, DiskFailed, OutcomeUnknown, Overloaded, Unavailable
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.storage.ports import Buffer
 from anabranch.common.wire.messages import Done, Failed, Message
-from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
-from anabranch.segstore.ports import Buffer
 from anabranch.segstore.shell.flusher import REQUEST_DEADLINE_S
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo

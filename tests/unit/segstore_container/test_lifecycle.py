@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.contracts.cluster import (
     placement_from_bytes,
     placement_key,
@@ -24,7 +25,6 @@ from anabranch.common.errors import (
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.cluster import Placement, PlacementState
-from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.segstore.shell.lifecycle import (
     RESTARTS_MAX,
     SERVED_WELL_S,

@@ -10,8 +10,8 @@ from anabranch.common.errors import (
     SegmentNotFound,
     Unavailable,
 )
+from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import LocateOffset, OffsetLocated, ReadSegment, Stamp
-from anabranch.segstore.domain.container.state import SegmentState
 from anabranch.segstore.shell.read_index import InTierTwo
 from anabranch.segstore.shell.reader import locate_now, locate_tiered, read_now, read_tiered
 from kit.container_driver import SEGMENT

@@ -8,16 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.common.errors import AnabranchError
+from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, TieredExtent, WriterKey
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.invariants import check_state, check_step
-from anabranch.segstore.domain.container.state import (
-    Catalog,
-    ChunkRef,
-    SegmentState,
-    TieredExtent,
-    WriterKey,
-)
 from kit.container_driver import ContainerDriver
 from kit.tiered_driver import TieredDriver
 

@@ -5,26 +5,11 @@ from dataclasses import replace
 import pytest
 
 from anabranch.common.errors import CorruptManifest
+from anabranch.common.tier2.catalog import apply_manifest, apply_manifests, check_catalog
+from anabranch.common.tier2.manifest import Changes, LogBinding, Manifest, SegmentChange
+from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, TieredExtent, Tombstone
 from anabranch.common.wire.messages import Stamp
-from anabranch.segstore.domain.container.state import (
-    Catalog,
-    ChunkRef,
-    SegmentState,
-    TieredExtent,
-    Tombstone,
-)
-from anabranch.segstore.domain.storage.catalog import (
-    apply_manifest,
-    apply_manifests,
-    changes_of_cut,
-    check_catalog,
-)
-from anabranch.segstore.domain.storage.manifest import (
-    Changes,
-    LogBinding,
-    Manifest,
-    SegmentChange,
-)
+from anabranch.segstore.domain.storage.changes import changes_of_cut
 from kit.tier2_model import WRITER, ModelContainer, small_container
 
 NAME = "s/a/0.#epoch.0"

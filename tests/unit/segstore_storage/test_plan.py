@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.segstore.domain.container.state import Catalog
-from anabranch.segstore.domain.storage.chunk import SparseEntry
+from anabranch.common.tier2.chunk import SparseEntry
+from anabranch.common.tier2.state import Catalog
 from anabranch.segstore.domain.storage.plan import ChunkLimits, PlannedChunk, plan_flush
 from kit.tier2_model import ModelContainer
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.errors import (
     Busy,
     CorruptChunk,
@@ -15,20 +16,19 @@ from anabranch.common.errors import (
     TierTwoNotHere,
 )
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
-from anabranch.segstore.domain.container.state import Catalog, ChunkRef
-from anabranch.segstore.domain.storage.chunk import CRC_BLOCK_BYTES, crc_of
-from anabranch.segstore.domain.storage.manifest import (
+from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.tier2.chunk import CRC_BLOCK_BYTES, crc_of
+from anabranch.common.tier2.manifest import (
     LogBinding,
     Manifest,
     SnapshotRef,
     decode_manifest,
     encode_manifest,
 )
-from anabranch.segstore.domain.storage.names import manifest_name
-from anabranch.segstore.domain.storage.page import Page, PageIndex, encode_index, encode_page
+from anabranch.common.tier2.names import manifest_name
+from anabranch.common.tier2.page import Page, PageIndex, encode_index, encode_page
+from anabranch.common.tier2.state import Catalog, ChunkRef
 from anabranch.segstore.domain.storage.plan import ChunkLimits
-from anabranch.segstore.ports import ChunkStorage
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.chunk_faults import UnknownOutcomes

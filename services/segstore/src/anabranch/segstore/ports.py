@@ -1,10 +1,9 @@
 """Ports of the segment store. Each has a conformance suite that every adapter passes.
 
-    Disk, DiskFile    blocking file operations; the simulated disk implements them too
     DurableDataLog    tier 1: one journal per process, one `ContainerLog` view per container
-    ChunkStorage      tier 2 objects: create-only, never changed
-    TierTwo           a container's catalog and extents in tier 2, over ChunkStorage
+    TierTwo           a container's catalog and extents in tier 2, over the shared ChunkStorage
 
+`Disk` and `ChunkStorage` are in `anabranch.common.storage.ports`.
 Errors of the operating system surface as `DiskFailed` (writes, syncs) or OSError (the rest).
 """
 
@@ -13,78 +12,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch.common.errors import AnabranchError
-from anabranch.segstore.domain.container.state import (
-    Catalog,
-    ChunkRef,
-    ContainerCut,
-    TieredExtent,
-)
-
-Buffer = bytes | bytearray | memoryview
-
-
-class DiskFile(Protocol):
-    """An open file; every call blocks. Writes are visible at once, durable only when synced."""
-
-    def write(self, buffers: Sequence[Buffer], offset: int) -> None:
-        """Write all buffers in order from `offset` on; not durable."""
-        ...
-
-    def write_synced(self, buffers: Sequence[Buffer], offset: int) -> None:
-        """As `write`, and durable on return (data, and size if it grew)."""
-        ...
-
-    def sync(self) -> None:
-        """Make all earlier writes to this file durable (fdatasync)."""
-        ...
-
-    def forget_cached(self) -> None:
-        """Read what is clean from the disk again: after a failed sync the page cache may show
-        what the disk does not hold. To be called after a successful `sync`."""
-        ...
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Up to `length` bytes; shorter only at the end of the file."""
-        ...
-
-    def size(self) -> int: ...
-
-    def close(self) -> None: ...
-
-
-class Disk(Protocol):
-    """A directory tree; paths are relative, ``/``-separated. Names are durable only after
-    `sync_directory` of the directory that holds them ("" is the root)."""
-
-    def create(self, path: str, size: int = 0) -> DiskFile:
-        """Create a new file of `size` zero bytes, opened; nothing synced. Raises ObjectExists."""
-        ...
-
-    def open(self, path: str) -> DiskFile:
-        """Open an existing file for reading and writing. Raises ObjectNotFound."""
-        ...
-
-    def exists(self, path: str) -> bool: ...
-
-    def list(self, path: str = "") -> Sequence[str]:
-        """Names in a directory, sorted; empty if the directory does not exist."""
-        ...
-
-    def make_directory(self, path: str) -> None:
-        """Create a directory and its parents; existing is success. Nothing synced."""
-        ...
-
-    def link(self, source: str, target: str) -> None:
-        """A second name for a file. Raises ObjectExists if `target` is taken."""
-        ...
-
-    def rename(self, source: str, target: str) -> None:
-        """Rename, replacing `target`."""
-        ...
-
-    def unlink(self, path: str) -> None: ...
-
-    def sync_directory(self, path: str = "") -> None: ...
+from anabranch.common.storage.ports import Buffer
+from anabranch.common.tier2.state import Catalog, ChunkRef, TieredExtent
+from anabranch.segstore.domain.container.state import ContainerCut
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,37 +127,6 @@ class DurableDataLog(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-class ChunkStorage(Protocol):
-    """Objects in tier 2. Names: ``[a-z0-9/-.]``, never reused."""
-
-    async def put_new(self, name: str, parts: Sequence[Buffer]) -> None:
-        """Create an object; durable on return.
-
-        Raises ObjectExists, DiskFailed; SyncFailed if nothing can be created any more.
-        """
-        ...
-
-    async def get(self, name: str) -> bytes:
-        """A whole object. Raises ObjectNotFound."""
-        ...
-
-    async def get_range(self, name: str, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes at `offset`. Raises ObjectNotFound, CorruptChunk if shorter."""
-        ...
-
-    async def size(self, name: str) -> int:
-        """The size of an object in bytes. Raises ObjectNotFound."""
-        ...
-
-    async def list(self, prefix: str) -> Sequence[str]:
-        """Names that start with `prefix`, sorted."""
-        ...
-
-    async def delete(self, name: str) -> None:
-        """Delete; deleting what is not there is success."""
-        ...
 
 
 FetchRange = Callable[[int, int, int], Awaitable[bytes]]

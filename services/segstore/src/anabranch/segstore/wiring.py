@@ -14,7 +14,9 @@ from pathlib import Path
 import structlog
 from nats.aio.client import Client
 
+from anabranch.common.adapters.chunk_url import open_chunk_storage
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
+from anabranch.common.adapters.local_disk import prepare_directory
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import AnabranchError, Unavailable
@@ -23,18 +25,12 @@ from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import IdSource, SystemIds
 from anabranch.common.runtime.service import Lifetime
 from anabranch.common.runtime.settings import parse_bind
-from anabranch.segstore.adapters.chunk_url import open_chunk_storage
+from anabranch.common.storage.ports import ChunkStorage
 from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.adapters.journal.layout import create_small, read_small
-from anabranch.segstore.adapters.journal.local import (
-    LocalJournal,
-    open_local_journal,
-    probe_sync,
-)
+from anabranch.segstore.adapters.journal.local import LocalJournal, open_local_journal, probe_sync
 from anabranch.segstore.adapters.journal.recovery import OpenReport
-from anabranch.segstore.adapters.local_disk import prepare_directory
 from anabranch.segstore.handlers.control import ControlDesk
-from anabranch.segstore.ports import ChunkStorage
 from anabranch.segstore.server.nats_door import NatsDoor
 from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
 from anabranch.segstore.settings import SegstoreSettings

@@ -7,6 +7,7 @@ what a `ContainerCut` is made of.
 
 from collections.abc import Sequence
 
+from anabranch.common.tier2.state import Catalog, SegmentState, Tombstone, WriterKey
 from anabranch.segstore.domain.container.evolve import SegmentMap, map_of_catalog
 from anabranch.segstore.domain.container.operations import (
     APPEND_OVERHEAD_SIZE_BYTES,
@@ -15,14 +16,7 @@ from anabranch.segstore.domain.container.operations import (
     DeleteOperation,
     Operation,
 )
-from anabranch.segstore.domain.container.state import (
-    Catalog,
-    ContainerCut,
-    SegmentCut,
-    SegmentState,
-    Tombstone,
-    WriterKey,
-)
+from anabranch.segstore.domain.container.state import ContainerCut, SegmentCut
 from anabranch.segstore.ports import LogAddress, TieredExtents
 from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.read_index import ReadIndex

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from anabranch.common.errors import AnabranchError, SessionEnded, Unavailable
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.storage.ports import Buffer
+from anabranch.common.tier2.state import Catalog, SegmentState
 from anabranch.common.wire.messages import (
     Append,
     Appended,
@@ -49,8 +51,7 @@ from anabranch.segstore.domain.container.operations import (
     decode_operations,
     encode_operation,
 )
-from anabranch.segstore.domain.container.state import Catalog, SegmentState
-from anabranch.segstore.ports import Buffer, ContainerLog, FrameContents, LogAddress, ReplayedFrame
+from anabranch.segstore.ports import ContainerLog, FrameContents, LogAddress, ReplayedFrame
 from anabranch.segstore.shell.applied import Applied
 from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.replies import Deliver, HeldAck, HeldReply, ReplyGate

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from anabranch.common.errors import CorruptJournal, InvalidRequest
+from anabranch.common.tier2.state import TieredExtent
 from anabranch.segstore.domain.container.operations import AppendOperation
-from anabranch.segstore.domain.container.state import AppendMark, TieredExtent
+from anabranch.segstore.domain.container.state import AppendMark
 from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.cache import Cache, Piece
 

@@ -15,6 +15,7 @@ from anabranch.common.errors import (
     SegmentTruncated,
     Unavailable,
 )
+from anabranch.common.tier2.state import SegmentState, TieredExtent
 from anabranch.common.wire.block import (
     BLOCK_SIZE_BYTES_MAX,
     HEADER_SIZE_BYTES,
@@ -27,7 +28,6 @@ from anabranch.common.wire.messages import (
     SegmentRead,
 )
 from anabranch.segstore.domain.container.decide import not_found
-from anabranch.segstore.domain.container.state import SegmentState, TieredExtent
 from anabranch.segstore.ports import TierTwo
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.read_index import InTierTwo, SegmentIndex

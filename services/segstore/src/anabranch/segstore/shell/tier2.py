@@ -1,7 +1,7 @@
 """A container's tier 2: flushing cuts into it and reading from it.
 
-State owned: the catalog, the number of the last manifest, the counter of chunk names, and a
-small cache of chunk footers. Flush, in this order and for these reasons:
+State owned: the catalog, the number of the last manifest and the counter of chunk names.
+Flush, in this order and for these reasons:
 
 1. the chunks, one after another: what a manifest refers to must be durable before it exists;
 2. the next manifest, create-only: from here on the state at the cut is the state of record;
@@ -14,43 +14,37 @@ learnt by opening again under a new container epoch. `fetch` is asked for at mos
 4 MiB at a time, and one chunk's bytes are held at a time.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 
 from anabranch.common.errors import (
     AnabranchError,
     Busy,
-    Corrupt,
-    CorruptChunk,
     Deposed,
     ObjectExists,
-    ObjectNotFound,
     OutcomeUnknown,
     Unavailable,
 )
-from anabranch.segstore.domain.container.state import (
-    Catalog,
-    ChunkRef,
-    ContainerCut,
-    TieredExtent,
-)
-from anabranch.segstore.domain.storage import chunk as chunks
-from anabranch.segstore.domain.storage.catalog import apply_manifest, changes_of_cut
+from anabranch.common.storage.chunk_reader import ChunkReader
+from anabranch.common.storage.objects import highest_manifest
+from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.tier2 import chunk as chunks
+from anabranch.common.tier2.catalog import apply_manifest
+from anabranch.common.tier2.manifest import Changes, Manifest
+from anabranch.common.tier2.names import chunk_name
+from anabranch.common.tier2.state import Catalog, ChunkRef, TieredExtent
+from anabranch.segstore.domain.container.state import ContainerCut
+from anabranch.segstore.domain.storage.changes import changes_of_cut
 from anabranch.segstore.domain.storage.fence import deposed_by
-from anabranch.segstore.domain.storage.manifest import Changes, Manifest
-from anabranch.segstore.domain.storage.names import chunk_name
 from anabranch.segstore.domain.storage.plan import (
     ChunkLimits,
     PlannedChunk,
     PlannedPiece,
     plan_flush,
 )
-from anabranch.segstore.ports import ChunkStorage, FetchRange, TieredExtents
-from anabranch.segstore.shell.tier2_objects import create_manifest, highest_manifest
+from anabranch.segstore.ports import FetchRange, TieredExtents
+from anabranch.segstore.shell.tier2_manifest import create_manifest
 
 FETCH_BYTES_MAX = 4 * 1024 * 1024
-FOOTER_GUESS_BYTES = 32 * 1024
-FOOTERS_CACHED_MAX = 64
 CHUNK_ATTEMPTS_MAX = 3
 
 
@@ -67,7 +61,7 @@ class ContainerTierTwo:
         self._chunk_counter = 0
         self._flushing = False
         self._stopped: AnabranchError | None = None
-        self._footers: OrderedDict[str, chunks.ChunkFooter] = OrderedDict()
+        self._reader = ChunkReader(storage)
 
     @property
     def catalog(self) -> Catalog:
@@ -198,55 +192,8 @@ class ContainerTierTwo:
     # --- read ---------------------------------------------------------------------------------
 
     async def read(self, ref: ChunkRef, offset: int, length: int) -> bytes:
-        """See `ports.TierTwo.read`. A missing chunk is CorruptChunk too: a manifest named it."""
-        assert offset >= 0
-        assert length >= 0
-        assert offset + length <= ref.length
-        if length == 0:
-            return b""
-        try:
-            if length == ref.length:
-                return await self._read_whole(ref)
-            return await self._read_part(ref, ref.offset + offset, length)
-        except ObjectNotFound as error:
-            raise CorruptChunk("a chunk that is in use is missing", name=ref.name) from error
-        except Corrupt:
-            self._footers.pop(ref.name, None)
-            raise
-
-    async def _read_whole(self, ref: ChunkRef) -> bytes:
-        data = await self._storage.get_range(ref.name, ref.offset, ref.length)
-        if chunks.crc_of([data]) != ref.crc:
-            raise CorruptChunk(
-                "the checksum of a chunk's piece does not match", name=ref.name, offset=ref.offset
-            )
-        return data
-
-    async def _read_part(self, ref: ChunkRef, position: int, length: int) -> bytes:
-        """Whole 64 KiB blocks around the range, each verified, then the range."""
-        footer = await self._footer(ref.name)
-        chunks.check_reference(footer, ref)
-        first, end = chunks.block_span(footer, position, length)
-        data = await self._storage.get_range(ref.name, first, end - first)
-        chunks.check_blocks(footer, first, data)
-        return data[position - first : position - first + length]
-
-    async def _footer(self, name: str) -> chunks.ChunkFooter:
-        known = self._footers.get(name)
-        if known is not None:
-            self._footers.move_to_end(name)
-            return known
-        size = await self._storage.size(name)
-        guess = min(size, FOOTER_GUESS_BYTES)
-        tail = await self._storage.get_range(name, size - guess, guess)
-        needed = chunks.footer_size(tail, name, size)
-        if needed > len(tail):
-            tail = await self._storage.get_range(name, size - needed, needed)
-        footer = chunks.decode_footer(tail, name, size)
-        self._footers[name] = footer
-        while len(self._footers) > FOOTERS_CACHED_MAX:
-            self._footers.popitem(last=False)
-        return footer
+        """See `ports.TierTwo.read`."""
+        return await self._reader.read(ref, offset, length)
 
 
 async def _fetch_piece(plan: PlannedPiece, fetch: FetchRange) -> list[bytes]:

@@ -6,22 +6,15 @@ number before it does; its manifest then counts, and the fence goes above it. `O
 owns no state; every call returns a new `ContainerTierTwo`.
 """
 
-from anabranch.common.errors import CorruptManifest, Unavailable
+from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.ids import IdSource
-from anabranch.segstore.domain.container.state import Catalog
-from anabranch.segstore.domain.storage.catalog import apply_manifests, check_catalog
+from anabranch.common.storage.objects import highest_manifest, load_catalog, read_manifest
+from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.tier2.manifest import Manifest
 from anabranch.segstore.domain.storage.fence import decide_fence, first_fence
-from anabranch.segstore.domain.storage.manifest import Manifest
-from anabranch.segstore.domain.storage.page import catalog_of_pages, decode_index, decode_page
 from anabranch.segstore.domain.storage.plan import ChunkLimits
-from anabranch.segstore.ports import ChunkStorage
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
-from anabranch.segstore.shell.tier2_objects import (
-    create_manifest,
-    highest_manifest,
-    read_manifest,
-    read_referenced,
-)
+from anabranch.segstore.shell.tier2_manifest import create_manifest
 
 FENCE_ATTEMPTS_MAX = 16
 """An older owner can take the number once per flush; sixteen in a row is another fault."""
@@ -44,7 +37,7 @@ class OpenContainerTierTwo:
         under a new container epoch."""
         owner = first_fence(container, container_epoch, self._ids.new_bytes(), log_id)
         fence = await self._fence(owner, new_log=new_log)
-        catalog = await self._load(fence)
+        catalog = await load_catalog(self._storage, fence)
         return ContainerTierTwo(self._storage, fence, catalog, self._limits)
 
     async def _fence(self, owner: Manifest, *, new_log: bool) -> Manifest:
@@ -63,28 +56,3 @@ class OpenContainerTierTwo:
             container=owner.container,
             attempts=FENCE_ATTEMPTS_MAX,
         )
-
-    async def _load(self, fence: Manifest) -> Catalog:
-        """The catalog after the fence: its snapshot, then each manifest up to it."""
-        catalog, through = Catalog(), 0
-        if fence.snapshot is not None:
-            catalog, through = await self._load_snapshot(fence)
-        manifests = [
-            await read_manifest(self._storage, fence.container, number)
-            for number in range(through + 1, fence.number)
-        ]
-        return apply_manifests(catalog, [*manifests, fence])
-
-    async def _load_snapshot(self, fence: Manifest) -> tuple[Catalog, int]:
-        snapshot = fence.snapshot
-        assert snapshot is not None
-        data = await read_referenced(self._storage, snapshot.index)
-        index = decode_index(data, snapshot.index.name)
-        if (index.container, index.through) != (fence.container, snapshot.through):
-            raise CorruptManifest("the page index is another's", name=snapshot.index.name)
-        pages = [
-            decode_page(await read_referenced(self._storage, ref), ref.name) for ref in index.pages
-        ]
-        catalog = catalog_of_pages(index, pages)
-        check_catalog(catalog)
-        return catalog, snapshot.through

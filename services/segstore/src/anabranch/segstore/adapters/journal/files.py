@@ -11,6 +11,7 @@ before its name is durable. Nothing here retries; an error ends the journal.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from anabranch.common.storage.ports import Buffer, Disk, DiskFile
 from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.domain.log.formats import (
     FILE_HEADER_SIZE_BYTES,
@@ -23,7 +24,6 @@ from anabranch.segstore.domain.log.formats import (
     file_id_of,
     frame_seed,
 )
-from anabranch.segstore.ports import Buffer, Disk, DiskFile
 
 FILL_STEP_SIZE_BYTES_MIN = 64 * 1024
 _ZEROS = memoryview(bytes(4 * 1024 * 1024))

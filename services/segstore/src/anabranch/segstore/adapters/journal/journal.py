@@ -23,6 +23,7 @@ from anabranch.common.errors import (
     Unavailable,
 )
 from anabranch.common.runtime.ids import IdSource
+from anabranch.common.storage.ports import Disk
 from anabranch.segstore.adapters.group import Schedule, Taken, gather
 from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.adapters.journal.files import FileWriter, LiveFile
@@ -34,7 +35,7 @@ from anabranch.segstore.domain.log.formats import (
     parse_frame,
 )
 from anabranch.segstore.domain.log.replay import FrameEntry, continuous
-from anabranch.segstore.ports import Disk, FrameSource, LogAddress, ReplayedFrame
+from anabranch.segstore.ports import FrameSource, LogAddress, ReplayedFrame
 
 FILE_SIZE_BYTES_DEFAULT = 64 * 1024 * 1024
 

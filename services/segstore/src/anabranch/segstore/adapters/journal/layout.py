@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from crc32c import crc32c
 
 from anabranch.common.errors import CorruptJournal, FormatTooNew, ObjectExists, ObjectNotFound
-from anabranch.segstore.ports import Disk
+from anabranch.common.storage.ports import Disk
 
 LAYOUT_FORMAT = 1
 FORMAT_FILE = "format"

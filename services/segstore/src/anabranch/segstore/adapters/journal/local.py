@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from anabranch.common.adapters.local_disk import DirectoryLock, lock_directory, prepare_directory
 from anabranch.common.errors import DirectoryUnusable
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
+from anabranch.common.storage.ports import Disk
 from anabranch.segstore.adapters.group import Schedule
 from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.adapters.journal.journal import (
@@ -13,12 +15,6 @@ from anabranch.segstore.adapters.journal.journal import (
     Journal,
     open_journal,
 )
-from anabranch.segstore.adapters.local_disk import (
-    DirectoryLock,
-    lock_directory,
-    prepare_directory,
-)
-from anabranch.segstore.ports import Disk
 
 _PROBE_FILE = "probe"
 _PROBE_WRITE = bytes(4096)

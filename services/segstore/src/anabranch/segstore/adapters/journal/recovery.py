@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from anabranch.common.errors import CorruptJournal, Deposed, ObjectExists
+from anabranch.common.storage.ports import Disk, DiskFile
 from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.adapters.journal.files import LiveFile
 from anabranch.segstore.domain.log.chain import Chain, chain_files
@@ -26,7 +27,6 @@ from anabranch.segstore.domain.log.formats import (
 )
 from anabranch.segstore.domain.log.replay import FrameEntry, resolve
 from anabranch.segstore.domain.log.scan import ScannedFile, TornTail, scan_file
-from anabranch.segstore.ports import Disk, DiskFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from anabranch.common.errors import (
     WriterExpired,
 )
 from anabranch.common.model.names import parse_segment_name
+from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.block import (
     BLOCK_SIZE_BYTES_MAX,
     EVENT_SIZE_BYTES_MAX,
@@ -50,7 +51,6 @@ from anabranch.segstore.domain.container.operations import (
     DeleteOperation,
     SealOperation,
 )
-from anabranch.segstore.domain.container.state import SegmentState, Tombstone
 
 SEGMENT_NAME_SIZE_BYTES_MAX = 1024
 LENGTH_BYTES_MAX = 2**62

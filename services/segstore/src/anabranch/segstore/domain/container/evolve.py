@@ -8,6 +8,7 @@ tests all move by this one function.
 from typing import assert_never
 
 from anabranch.common.errors import CorruptJournal
+from anabranch.common.tier2.state import Catalog, SegmentState, Tombstone
 from anabranch.segstore.domain.container.decide import Known
 from anabranch.segstore.domain.container.operations import (
     AppendOperation,
@@ -15,11 +16,6 @@ from anabranch.segstore.domain.container.operations import (
     DeleteOperation,
     Operation,
     SealOperation,
-)
-from anabranch.segstore.domain.container.state import (
-    Catalog,
-    SegmentState,
-    Tombstone,
 )
 
 

@@ -8,8 +8,8 @@ SEG-5  a writer's last event number never falls
 SEG-6  0 ≤ start ≤ length, and every living segment is found by its number
 """
 
+from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.segstore.domain.container.evolve import SegmentMap
-from anabranch.segstore.domain.container.state import SegmentState, Tombstone
 
 
 def check_state(state: SegmentMap) -> None:

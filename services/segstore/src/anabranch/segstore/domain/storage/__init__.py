@@ -1,1 +1,1 @@
-"""Tier 2 as values: names, chunks, manifests, snapshot pages, the catalog, flush plans (pure)."""
+"""Tier 2 as its owner sees it: flush plans, fences, what a cut changes (pure)."""

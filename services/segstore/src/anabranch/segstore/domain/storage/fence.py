@@ -10,7 +10,7 @@ old manifests have been collected) a higher number in the list that it takes aft
 """
 
 from anabranch.common.errors import Deposed, LogNotHere, TierTwoNotHere
-from anabranch.segstore.domain.storage.manifest import LogBinding, Manifest
+from anabranch.common.tier2.manifest import LogBinding, Manifest
 
 
 def decide_fence(last: Manifest | None, owner: Manifest, *, new_log: bool) -> Manifest:

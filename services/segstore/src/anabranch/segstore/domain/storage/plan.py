@@ -10,13 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from anabranch.segstore.domain.container.state import (
-    AppendMark,
-    Catalog,
-    ContainerCut,
-    SegmentCut,
-)
-from anabranch.segstore.domain.storage.chunk import SparseEntry
+from anabranch.common.tier2.chunk import SparseEntry
+from anabranch.common.tier2.state import Catalog
+from anabranch.segstore.domain.container.state import AppendMark, ContainerCut, SegmentCut
 
 CHUNK_DATA_BYTES_MAX = 64 * 1024 * 1024
 OWN_CHUNK_BYTES_MIN = 16 * 1024 * 1024

@@ -5,6 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.common.adapters import local_disk
+from anabranch.common.adapters.local_disk import (
+    LocalDisk,
+    lock_directory,
+    mount_type,
+    prepare_directory,
+)
 from anabranch.common.errors import (
     DirectoryInUse,
     DirectoryUnusable,
@@ -13,14 +20,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.segstore.adapters import local_disk
 from anabranch.segstore.adapters.journal.local import open_local_journal, probe_sync
-from anabranch.segstore.adapters.local_disk import (
-    LocalDisk,
-    lock_directory,
-    mount_type,
-    prepare_directory,
-)
 from kit.log_driver import Callbacks
 from kit.simdisk import SimDisk
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from anabranch.common.adapters.chunk_local import FORMAT_FILE, LocalChunkStorage
+from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.errors import (
     DirectoryUnusable,
     DiskFailed,
@@ -14,10 +16,8 @@ from anabranch.common.errors import (
     ObjectExists,
 )
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.segstore.adapters.chunk_local import FORMAT_FILE, LocalChunkStorage
-from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
-from anabranch.segstore.ports import Buffer
-from anabranch.segstore.shell.tier2_probe import probe_create_only
+from anabranch.common.storage.ports import Buffer
+from anabranch.common.storage.probe import probe_create_only
 from kit.simdisk import KEEP_ALL, LOSE_ALL, Crashed, SimDisk
 
 NAME = "c3/m/0000000001"

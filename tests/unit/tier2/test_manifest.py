@@ -7,17 +7,11 @@ import msgspec
 import pytest
 
 from anabranch.common.errors import CorruptManifest, FormatTooNew
+from anabranch.common.tier2 import manifest as m
+from anabranch.common.tier2 import page as p
+from anabranch.common.tier2.envelope import HEAD, open_envelope, seal_envelope
+from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, TieredExtent, Tombstone
 from anabranch.common.wire.messages import Stamp
-from anabranch.segstore.domain.container.state import (
-    Catalog,
-    ChunkRef,
-    SegmentState,
-    TieredExtent,
-    Tombstone,
-)
-from anabranch.segstore.domain.storage import manifest as m
-from anabranch.segstore.domain.storage import page as p
-from anabranch.segstore.domain.storage.envelope import HEAD, open_envelope, seal_envelope
 from kit.golden import assert_golden, read_golden
 
 STATE = SegmentState("s/a/0.#epoch.0", 9, Stamp(2, 5), 3, 40, 12, sealed=True)

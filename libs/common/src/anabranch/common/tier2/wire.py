@@ -6,14 +6,8 @@ Each has a pair of functions to and from the container's own values.
 
 import msgspec
 
+from anabranch.common.tier2.state import ChunkRef, SegmentState, TieredExtent, Tombstone, WriterKey
 from anabranch.common.wire.messages import Stamp
-from anabranch.segstore.domain.container.state import (
-    ChunkRef,
-    SegmentState,
-    TieredExtent,
-    Tombstone,
-    WriterKey,
-)
 
 
 class Entry(msgspec.Struct, array_like=True, frozen=True):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from anabranch.common.errors import CorruptChunk, ObjectExists, ObjectNotFound
-from anabranch.segstore.ports import Buffer
+from anabranch.common.storage.ports import Buffer
 
 
 class MemoryChunkStorage:

@@ -4,14 +4,14 @@ import asyncio
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from anabranch.common.adapters.chunk_local import LocalChunkStorage
+from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
+from anabranch.common.adapters.local_disk import LocalDisk
 from anabranch.common.errors import DirectoryUnusable, InvalidSetting
 from anabranch.common.runtime.ids import IdSource
-from anabranch.segstore.adapters.chunk_local import LocalChunkStorage
-from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
-from anabranch.segstore.adapters.local_disk import LocalDisk
-from anabranch.segstore.ports import ChunkStorage
-from anabranch.segstore.shell.tier2_objects import DeadlineChunkStorage
-from anabranch.segstore.shell.tier2_probe import probe_create_only
+from anabranch.common.storage.deadline import DeadlineChunkStorage
+from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.storage.probe import probe_create_only
 
 _SUPPORTED = "file:///absolute/directory and memory:"
 

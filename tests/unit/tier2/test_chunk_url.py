@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.common.adapters.chunk_url import directory_of, open_chunk_storage
+from anabranch.common.adapters.local_disk import LocalDisk
 from anabranch.common.errors import DirectoryUnusable, FormatTooNew, InvalidSetting
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.segstore.adapters.chunk_url import directory_of, open_chunk_storage
-from anabranch.segstore.adapters.local_disk import LocalDisk
-from anabranch.segstore.ports import ChunkStorage
+from anabranch.common.storage.ports import ChunkStorage
 
 
 async def _open(url: str) -> ChunkStorage:

@@ -3,14 +3,9 @@
 import pytest
 
 from anabranch.common.errors import CorruptChunk, FormatTooNew
-from anabranch.segstore.domain.container.state import ChunkRef
-from anabranch.segstore.domain.storage import chunk
-from anabranch.segstore.domain.storage.chunk import (
-    CRC_BLOCK_BYTES,
-    ChunkFooter,
-    Piece,
-    SparseEntry,
-)
+from anabranch.common.tier2 import chunk
+from anabranch.common.tier2.chunk import CRC_BLOCK_BYTES, ChunkFooter, Piece, SparseEntry
+from anabranch.common.tier2.state import ChunkRef
 from kit.golden import assert_golden, read_golden
 
 NAME = "c3/0000000007-0000000012"

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from anabranch.common.errors import CorruptManifest
-from anabranch.segstore.domain.container.state import (
+from anabranch.common.tier2 import wire as w
+from anabranch.common.tier2.envelope import open_envelope, seal_envelope
+from anabranch.common.tier2.state import (
     Catalog,
     ChunkRef,
     SegmentState,
@@ -20,8 +22,6 @@ from anabranch.segstore.domain.container.state import (
     Tombstone,
     WriterKey,
 )
-from anabranch.segstore.domain.storage import wire as w
-from anabranch.segstore.domain.storage.envelope import open_envelope, seal_envelope
 
 PAGE_MAGIC = b"ANPG"
 INDEX_MAGIC = b"ANPX"

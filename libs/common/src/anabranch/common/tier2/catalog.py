@@ -1,7 +1,6 @@
 """The catalog: how manifests make it, and what it may never become.
 
-    changes_of_cut(catalog, cut, added) -> Changes      what the next manifest says
-    apply_manifest(catalog, manifest) -> Catalog         what it makes of the catalog
+    apply_manifest(catalog, manifest) -> Catalog
 
 Invariants, checked on every manifest before it is written and when it is read:
 
@@ -12,16 +11,11 @@ Invariants, checked on every manifest before it is written and when it is read:
 - writer numbers belong to living segments; no name is both a segment and a tombstone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from anabranch.common.errors import CorruptManifest
-from anabranch.segstore.domain.container.state import (
-    Catalog,
-    ContainerCut,
-    SegmentState,
-    TieredExtent,
-)
-from anabranch.segstore.domain.storage.manifest import Changes, Manifest, SegmentChange
+from anabranch.common.tier2.manifest import Changes, Manifest, SegmentChange
+from anabranch.common.tier2.state import Catalog, SegmentState, TieredExtent
 
 Extents = tuple[TieredExtent, ...]
 
@@ -40,42 +34,6 @@ def apply_manifests(catalog: Catalog, manifests: Iterable[Manifest]) -> Catalog:
     for manifest in manifests:
         draft.apply(manifest)
     return draft.catalog()
-
-
-def changes_of_cut(catalog: Catalog, cut: ContainerCut, added: Mapping[int, Extents]) -> Changes:
-    """What a cut changes, given the extents (by segment number) that hold its bytes.
-
-    Of a name deleted and created again within the cut the later fate counts: a segment's
-    number and a tombstone's sequence are both sequence numbers of operations. Extents that end
-    at or before a segment's start are dropped. Writer numbers of dead segments are left out.
-    """
-    created = {segment.state.name: segment.state.number for segment in cut.segments}
-    tombstones = tuple(
-        tombstone
-        for tombstone in cut.tombstones
-        if created.get(tombstone.name, -1) < tombstone.sequence
-    )
-    dead = {tombstone.name for tombstone in tombstones}
-    living = tuple(segment.state for segment in cut.segments if segment.state.name not in dead)
-    replaced = dead | {state.name for state in living}
-    numbers = {state.number for state in living}
-    numbers |= {held.number for name, held in catalog.segments.items() if name not in replaced}
-    return Changes(
-        segments=tuple(
-            SegmentChange(
-                state=state,
-                added=added.get(state.number, ()),
-                dropped=_truncated(state, catalog.extents.get(state.number, ())),
-            )
-            for state in living
-        ),
-        tombstones=tombstones,
-        writers={key: last for key, last in cut.writers.items() if key[0] in numbers},
-    )
-
-
-def _truncated(state: SegmentState, extents: Extents) -> Extents:
-    return tuple(held for held in extents if held.start + held.ref.length <= state.start)
 
 
 class _Draft:

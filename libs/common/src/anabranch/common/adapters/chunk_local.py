@@ -30,7 +30,7 @@ from anabranch.common.errors import (
     SyncFailed,
 )
 from anabranch.common.runtime.ids import IdSource
-from anabranch.segstore.ports import Buffer, Disk
+from anabranch.common.storage.ports import Buffer, Disk
 
 FORMAT = 1
 FORMAT_FILE = "format"

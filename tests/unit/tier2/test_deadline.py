@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.errors import OutcomeUnknown, Unavailable
-from anabranch.segstore.adapters.chunk_memory import MemoryChunkStorage
-from anabranch.segstore.ports import Buffer
-from anabranch.segstore.shell.tier2_objects import DeadlineChunkStorage
+from anabranch.common.storage.deadline import DeadlineChunkStorage
+from anabranch.common.storage.ports import Buffer
 
 
 class _Stuck(MemoryChunkStorage):

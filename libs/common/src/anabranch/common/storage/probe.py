@@ -8,7 +8,7 @@ import asyncio
 
 from anabranch.common.errors import AnabranchError, InvalidSetting, ObjectExists
 from anabranch.common.runtime.ids import IdSource
-from anabranch.segstore.ports import ChunkStorage
+from anabranch.common.storage.ports import ChunkStorage
 
 RACERS = 8
 

@@ -20,7 +20,7 @@ import msgspec
 from crc32c import crc32c
 
 from anabranch.common.errors import CorruptChunk, FormatTooNew
-from anabranch.segstore.domain.container.state import ChunkRef
+from anabranch.common.tier2.state import ChunkRef
 
 Buffer = bytes | bytearray | memoryview
 

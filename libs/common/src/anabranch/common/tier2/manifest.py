@@ -15,16 +15,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from anabranch.common.errors import CorruptManifest
-from anabranch.segstore.domain.container.state import (
-    ChunkRef,
-    SegmentState,
-    TieredExtent,
-    Tombstone,
-    WriterKey,
-)
-from anabranch.segstore.domain.storage import wire as w
-from anabranch.segstore.domain.storage.envelope import open_envelope, seal_envelope
-from anabranch.segstore.domain.storage.names import manifest_name
+from anabranch.common.tier2 import wire as w
+from anabranch.common.tier2.envelope import open_envelope, seal_envelope
+from anabranch.common.tier2.names import manifest_name
+from anabranch.common.tier2.state import ChunkRef, SegmentState, TieredExtent, Tombstone, WriterKey
 
 MAGIC = b"ANMF"
 FORMAT = 1

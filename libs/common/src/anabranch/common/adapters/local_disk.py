@@ -19,7 +19,7 @@ from anabranch.common.errors import (
     ObjectExists,
     ObjectNotFound,
 )
-from anabranch.segstore.ports import Buffer
+from anabranch.common.storage.ports import Buffer
 
 BUFFERS_PER_CALL_MAX = 1024
 LOCK_FILE = "lock"

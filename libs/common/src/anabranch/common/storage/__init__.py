@@ -1,0 +1,1 @@
+"""Tier 2 in use: its port, and reading manifests, catalogs and chunks through it."""

@@ -1,0 +1,77 @@
+"""Reading what the catalog refers to: bytes of chunks, every one verified.
+
+A whole reference is checked against its own CRC; a part of one is read in whole 64 KiB blocks,
+whose CRCs are in the chunk's footer. State owned: a small cache of footers.
+"""
+
+from collections import OrderedDict
+
+from anabranch.common.errors import Corrupt, CorruptChunk, ObjectNotFound
+from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.tier2 import chunk as chunks
+from anabranch.common.tier2.state import ChunkRef
+
+FOOTER_GUESS_BYTES = 32 * 1024
+FOOTERS_CACHED_MAX = 64
+
+
+class ChunkReader:
+    """Reads through one storage."""
+
+    def __init__(self, storage: ChunkStorage) -> None:
+        self._storage = storage
+        self._footers: OrderedDict[str, chunks.ChunkFooter] = OrderedDict()
+
+    async def read(self, ref: ChunkRef, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset` of the reference, verified.
+
+        Raises CorruptChunk; a missing chunk is that too, because a manifest named it.
+        """
+        assert offset >= 0
+        assert length >= 0
+        assert offset + length <= ref.length
+        if length == 0:
+            return b""
+        try:
+            if length == ref.length:
+                return await self._read_whole(ref)
+            return await self._read_part(ref, ref.offset + offset, length)
+        except ObjectNotFound as error:
+            raise CorruptChunk("a chunk that is in use is missing", name=ref.name) from error
+        except Corrupt:
+            self._footers.pop(ref.name, None)
+            raise
+
+    async def _read_whole(self, ref: ChunkRef) -> bytes:
+        data = await self._storage.get_range(ref.name, ref.offset, ref.length)
+        if chunks.crc_of([data]) != ref.crc:
+            raise CorruptChunk(
+                "the checksum of a chunk's piece does not match", name=ref.name, offset=ref.offset
+            )
+        return data
+
+    async def _read_part(self, ref: ChunkRef, position: int, length: int) -> bytes:
+        """Whole 64 KiB blocks around the range, each verified, then the range."""
+        footer = await self._footer(ref.name)
+        chunks.check_reference(footer, ref)
+        first, end = chunks.block_span(footer, position, length)
+        data = await self._storage.get_range(ref.name, first, end - first)
+        chunks.check_blocks(footer, first, data)
+        return data[position - first : position - first + length]
+
+    async def _footer(self, name: str) -> chunks.ChunkFooter:
+        known = self._footers.get(name)
+        if known is not None:
+            self._footers.move_to_end(name)
+            return known
+        size = await self._storage.size(name)
+        guess = min(size, FOOTER_GUESS_BYTES)
+        tail = await self._storage.get_range(name, size - guess, guess)
+        needed = chunks.footer_size(tail, name, size)
+        if needed > len(tail):
+            tail = await self._storage.get_range(name, size - needed, needed)
+        footer = chunks.decode_footer(tail, name, size)
+        self._footers[name] = footer
+        while len(self._footers) > FOOTERS_CACHED_MAX:
+            self._footers.popitem(last=False)
+        return footer

@@ -1,0 +1,71 @@
+"""What tier 2 tells of a container's segments, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from anabranch.common.wire.messages import Stamp
+
+WriterKey = tuple[int, bytes]
+"""(segment number, writer id)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentState:
+    """One living segment. Offsets and lengths in bytes.
+
+    `number` is the sequence number of the operation that created it: unique in the container
+    and kept for life. `stamp` is the highest (incarnation, revision) seen.
+    """
+
+    name: str
+    number: int
+    stamp: Stamp
+    start: int = 0
+    length: int = 0
+    event_count: int = 0
+    sealed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """What remains of a deleted segment: requests with a lower stamp are refused."""
+
+    name: str
+    stamp: Stamp
+    sequence: int
+    deleted_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRef:
+    """Where an extent's bytes are in tier 2: `length` bytes at `offset` of an object.
+
+    `crc` is the CRC32C of exactly these bytes.
+    """
+
+    name: str
+    offset: int
+    length: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class TieredExtent:
+    """`ref.length` bytes of a segment from `start` on, kept in tier 2."""
+
+    start: int
+    ref: ChunkRef
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The exact state of a container at `applied_sequence`, as its manifests tell it.
+
+    `extents[number]` are sorted by start, adjacent, and cover [start, length) of the segment.
+    """
+
+    applied_sequence: int = 0
+    segments: Mapping[str, SegmentState] = field(default_factory=dict)
+    tombstones: Mapping[str, Tombstone] = field(default_factory=dict)
+    writers: Mapping[WriterKey, int] = field(default_factory=dict)
+    extents: Mapping[int, tuple[TieredExtent, ...]] = field(default_factory=dict)

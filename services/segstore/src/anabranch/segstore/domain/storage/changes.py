@@ -1,0 +1,44 @@
+"""What a cut changes in the catalog: the contents of the next manifest."""
+
+from collections.abc import Mapping
+
+from anabranch.common.tier2.catalog import Extents
+from anabranch.common.tier2.manifest import Changes, SegmentChange
+from anabranch.common.tier2.state import Catalog, SegmentState
+from anabranch.segstore.domain.container.state import ContainerCut
+
+
+def changes_of_cut(catalog: Catalog, cut: ContainerCut, added: Mapping[int, Extents]) -> Changes:
+    """What a cut changes, given the extents (by segment number) that hold its bytes.
+
+    Of a name deleted and created again within the cut the later fate counts: a segment's
+    number and a tombstone's sequence are both sequence numbers of operations. Extents that end
+    at or before a segment's start are dropped. Writer numbers of dead segments are left out.
+    """
+    created = {segment.state.name: segment.state.number for segment in cut.segments}
+    tombstones = tuple(
+        tombstone
+        for tombstone in cut.tombstones
+        if created.get(tombstone.name, -1) < tombstone.sequence
+    )
+    dead = {tombstone.name for tombstone in tombstones}
+    living = tuple(segment.state for segment in cut.segments if segment.state.name not in dead)
+    replaced = dead | {state.name for state in living}
+    numbers = {state.number for state in living}
+    numbers |= {held.number for name, held in catalog.segments.items() if name not in replaced}
+    return Changes(
+        segments=tuple(
+            SegmentChange(
+                state=state,
+                added=added.get(state.number, ()),
+                dropped=_truncated(state, catalog.extents.get(state.number, ())),
+            )
+            for state in living
+        ),
+        tombstones=tombstones,
+        writers={key: last for key, last in cut.writers.items() if key[0] in numbers},
+    )
+
+
+def _truncated(state: SegmentState, extents: Extents) -> Extents:
+    return tuple(held for held in extents if held.start + held.ref.length <= state.start)
