@@ -74,6 +74,17 @@ class LocalChunkStorage:
                 cause=str(error),
             ) from error
 
+    def check_format(self) -> None:
+        """Raises DirectoryUnusable if no tier 2 is here, FormatTooNew; changes nothing; blocks."""
+        try:
+            _check_format(self._read(FORMAT_FILE))
+        except (OSError, ObjectNotFound) as error:
+            raise DirectoryUnusable(
+                "there is no tier 2 in the directory",
+                remedy="name the directory that the segment stores use",
+                cause=str(error),
+            ) from error
+
     def _create_format(self) -> None:
         """Written anew at each start and refused if there: so the directory was writable."""
         try:

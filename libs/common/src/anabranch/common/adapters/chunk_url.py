@@ -1,4 +1,4 @@
-"""From a tier-2 URL to a chunk storage that is checked and ready."""
+"""From a tier-2 URL to a chunk storage that is checked and ready, to write or to read alone."""
 
 import asyncio
 from pathlib import Path
@@ -8,7 +8,7 @@ from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.adapters.local_disk import LocalDisk
 from anabranch.common.errors import DirectoryUnusable, InvalidSetting
-from anabranch.common.runtime.ids import IdSource
+from anabranch.common.runtime.ids import IdSource, SystemIds
 from anabranch.common.storage.deadline import DeadlineChunkStorage
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.storage.probe import probe_create_only
@@ -35,6 +35,16 @@ async def open_chunk_storage(
     return storage
 
 
+async def open_chunk_storage_read_only(url: str, *, limit_s: float) -> ChunkStorage:
+    """The storage that a URL names, for a reader: nothing is created, removed or probed.
+
+    The caller keeps to `get`, `get_range`, `size` and `list`. Raises InvalidSetting,
+    DirectoryUnusable (there is no tier 2 at the URL), FormatTooNew.
+    """
+    local = await asyncio.to_thread(_open_directory_read_only, directory_of(url))
+    return DeadlineChunkStorage(local, limit_s)
+
+
 def directory_of(url: str) -> Path:
     """The directory of a ``file:`` URL. Raises InvalidSetting."""
     parts = urlsplit(url)
@@ -44,6 +54,12 @@ def directory_of(url: str) -> Path:
             "the URL of tier 2 is not supported", remedy=f"use {_SUPPORTED}", url=url
         )
     return Path(path)
+
+
+def _open_directory_read_only(root: Path) -> LocalChunkStorage:
+    storage = LocalChunkStorage(LocalDisk(root, read_only=True), SystemIds(), "", in_threads=True)
+    storage.check_format()
+    return storage
 
 
 def _open_directory(root: Path, ids: IdSource, owner: str) -> LocalChunkStorage:

@@ -125,8 +125,9 @@ def _without_start(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
 class LocalDisk:
     """A directory of the machine's file system; paths are relative to it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, read_only: bool = False) -> None:
         self.root = root
+        self._open_flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
 
     def _at(self, path: str) -> Path:
         assert ".." not in path.split("/"), path
@@ -148,7 +149,7 @@ class LocalDisk:
     def open(self, path: str) -> LocalFile:
         full = self._at(path)
         with _disk_errors("open", full):
-            return LocalFile(os.open(full, os.O_RDWR | os.O_CLOEXEC), full)
+            return LocalFile(os.open(full, self._open_flags), full)
 
     def exists(self, path: str) -> bool:
         try:

@@ -1,0 +1,155 @@
+"""What a stream is, told to readers of tier 2 that ask no controller.
+
+    s/07/3f…a9/0000000042    the stream whose name has this hash, of shard 7, at revision 42
+
+One object per change of a stream's state or segments, create-only; the highest revision is the
+present one. Names hold a hash because object names never hold a user's words; the object itself
+tells the stream's name. Revisions of a name only grow, across deletion and creation too.
+
+    envelope  `envelope.py`, magic ANSM
+    body      MessagePack map; a reader of this format ignores fields that it does not know
+"""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import msgspec
+
+from anabranch.common.errors import CorruptManifest
+from anabranch.common.model.hashing import shard_of
+from anabranch.common.model.key_range import KeyRange
+from anabranch.common.model.names import ScopeName, SegmentId, StreamName, StreamRef
+from anabranch.common.model.stream import SegmentRange, StreamState
+from anabranch.common.tier2.envelope import open_envelope, seal_envelope
+from anabranch.common.tier2.names import NUMBER_MAX
+
+MAGIC = b"ANSM"
+FORMAT = 1
+STREAMS_PREFIX = "s/"
+_DIGITS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedEpoch:
+    """The segments of one stream epoch, sorted by key, covering [0, 1) exactly."""
+
+    stream_epoch: int
+    segments: tuple[SegmentRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedStream:
+    """A stream at `revision`. `epochs` ascend; the last one is the present one.
+
+    `container_count`: of the cluster, so that a segment's container can be told by its name.
+    A deleted stream has no epochs.
+    """
+
+    ref: StreamRef
+    incarnation: int
+    revision: int
+    state: StreamState
+    created_ms: int
+    container_count: int
+    epochs: tuple[ExportedEpoch, ...]
+
+
+class _SegmentWire(msgspec.Struct, array_like=True, frozen=True):
+    segment_id: int
+    key_start: float
+    key_end: float
+
+
+class _EpochWire(msgspec.Struct, frozen=True):
+    stream_epoch: int
+    segments: tuple[_SegmentWire, ...]
+
+
+class _StreamWire(msgspec.Struct, frozen=True):
+    scope: str
+    stream: str
+    incarnation: int
+    revision: int
+    state: str
+    created_ms: int
+    container_count: int
+    epochs: tuple[_EpochWire, ...]
+
+
+_decoder = msgspec.msgpack.Decoder(_StreamWire)
+
+
+def stream_prefix(ref: StreamRef) -> str:
+    """What the names of all objects about a stream start with."""
+    digest = blake2b(str(ref).encode(), digest_size=16).hexdigest()
+    return f"{STREAMS_PREFIX}{shard_of(str(ref)):02d}/{digest}/"
+
+
+def stream_object_name(ref: StreamRef, revision: int) -> str:
+    assert 0 < revision <= NUMBER_MAX
+    return f"{stream_prefix(ref)}{revision:0{_DIGITS}d}"
+
+
+def revision_in(name: str) -> int | None:
+    """The revision in the name of an object about a stream; None if it is not one."""
+    digits = name.rpartition("/")[2]
+    if not name.startswith(STREAMS_PREFIX) or len(digits) != _DIGITS:
+        return None
+    return int(digits) if digits.isascii() and digits.isdigit() else None
+
+
+def encode_stream(stream: ExportedStream) -> bytes:
+    """The object's bytes; equal values give equal bytes."""
+    body = _StreamWire(
+        scope=stream.ref.scope,
+        stream=stream.ref.stream,
+        incarnation=stream.incarnation,
+        revision=stream.revision,
+        state=stream.state.value,
+        created_ms=stream.created_ms,
+        container_count=stream.container_count,
+        epochs=tuple(
+            _EpochWire(
+                epoch.stream_epoch,
+                tuple(_SegmentWire(s.segment_id, s.keys.start, s.keys.end) for s in epoch.segments),
+            )
+            for epoch in stream.epochs
+        ),
+    )
+    return seal_envelope(MAGIC, FORMAT, msgspec.msgpack.encode(body))
+
+
+def decode_stream(data: bytes, name: str) -> ExportedStream:
+    """The stream that was read from the object `name`, verified.
+
+    Raises CorruptManifest (also if it says it is another one), FormatTooNew.
+    """
+    body = open_envelope(data, MAGIC, FORMAT, name=name, damaged=CorruptManifest)
+    try:
+        found = _from_wire(_decoder.decode(body))
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise CorruptManifest("what tier 2 tells of a stream has no sense", name=name) from error
+    if stream_object_name(found.ref, found.revision) != name:
+        raise CorruptManifest("what tier 2 tells is of another stream", name=name)
+    return found
+
+
+def _from_wire(wire: _StreamWire) -> ExportedStream:
+    return ExportedStream(
+        ref=StreamRef(ScopeName(wire.scope), StreamName(wire.stream)),
+        incarnation=wire.incarnation,
+        revision=wire.revision,
+        state=StreamState(wire.state),
+        created_ms=wire.created_ms,
+        container_count=wire.container_count,
+        epochs=tuple(
+            ExportedEpoch(
+                epoch.stream_epoch,
+                tuple(
+                    SegmentRange(SegmentId(s.segment_id), KeyRange(s.key_start, s.key_end))
+                    for s in epoch.segments
+                ),
+            )
+            for epoch in wire.epochs
+        ),
+    )

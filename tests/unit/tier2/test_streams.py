@@ -1,0 +1,86 @@
+"""What tier 2 tells of streams: the format, and finding the last word."""
+
+import pytest
+
+from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
+from anabranch.common.errors import CorruptManifest, FormatTooNew, StreamNotFound
+from anabranch.common.model.key_range import even_ranges
+from anabranch.common.model.names import segment_id, stream_ref
+from anabranch.common.model.stream import SegmentRange, StreamState
+from anabranch.common.storage.streams import read_stream
+from anabranch.common.tier2.envelope import seal_envelope
+from anabranch.common.tier2.streams import (
+    FORMAT,
+    MAGIC,
+    ExportedEpoch,
+    ExportedStream,
+    decode_stream,
+    encode_stream,
+    revision_in,
+    stream_object_name,
+)
+
+REF = stream_ref("demo/flights")
+
+
+def exported(revision: int, state: StreamState = StreamState.ACTIVE) -> ExportedStream:
+    segments = tuple(
+        SegmentRange(segment_id(0, number), keys) for number, keys in enumerate(even_ranges(4))
+    )
+    return ExportedStream(
+        ref=REF, incarnation=1, revision=revision, state=state, created_ms=1_700_000_000_000,
+        container_count=4,
+        epochs=() if state is StreamState.DELETED else (ExportedEpoch(0, segments),),
+    )  # fmt: skip
+
+
+async def storage_with(*streams: ExportedStream) -> MemoryChunkStorage:
+    storage = MemoryChunkStorage()
+    for stream in streams:
+        name = stream_object_name(stream.ref, stream.revision)
+        await storage.put_new(name, [encode_stream(stream)])
+    return storage
+
+
+def test_a_stream_survives_the_way_there_and_back() -> None:
+    name = stream_object_name(REF, 42)
+    assert decode_stream(encode_stream(exported(42)), name) == exported(42)
+
+
+def test_names_hold_no_words_of_users_and_tell_the_revision() -> None:
+    name = stream_object_name(REF, 42)
+    assert "demo" not in name
+    assert "flights" not in name
+    assert revision_in(name) == 42
+    assert revision_in("s/07/abc/x") is None
+
+
+def test_every_flipped_bit_is_noticed() -> None:
+    name, data = stream_object_name(REF, 42), encode_stream(exported(42))
+    for position in range(len(data)):
+        damaged = bytearray(data)
+        damaged[position] ^= 1
+        with pytest.raises(CorruptManifest):
+            decode_stream(bytes(damaged), name)
+
+
+def test_an_object_under_anothers_name_is_refused() -> None:
+    with pytest.raises(CorruptManifest):
+        decode_stream(encode_stream(exported(42)), stream_object_name(REF, 43))
+
+
+def test_a_newer_format_is_refused_by_name() -> None:
+    with pytest.raises(FormatTooNew):
+        decode_stream(seal_envelope(MAGIC, FORMAT + 1, b""), stream_object_name(REF, 42))
+
+
+async def test_the_highest_revision_is_the_present_one() -> None:
+    storage = await storage_with(exported(2), exported(10), exported(9))
+    assert (await read_stream(storage, REF)).revision == 10
+
+
+async def test_a_stream_that_was_deleted_or_never_told_of_is_not_found() -> None:
+    with pytest.raises(StreamNotFound):
+        await read_stream(await storage_with(), REF)
+    with pytest.raises(StreamNotFound):
+        await read_stream(await storage_with(exported(3), exported(5, StreamState.DELETED)), REF)
