@@ -11,6 +11,7 @@ beside a busy loop is slower than the sync itself).
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from anabranch.common.errors import (
     AnabranchError,
@@ -198,6 +199,13 @@ class Journal:
             self._check_fence()
             for item, address in zip(taken, addresses, strict=True):
                 item.view.source.frame_durable(item.contents, address)
+        self._schedule(self._fill_spare)
+
+    def _fill_spare(self) -> None:
+        """A turn of the loop after the commit, whose answers must not wait for it."""
+        if self._failure is not None:
+            return
+        with suppress(DiskFailed, Deposed), _Ending(self):
             self._writer.fill_spare()
 
     def _write(self, taken: list[Taken[JournalView]]) -> list[LogAddress]:
