@@ -6,11 +6,12 @@ tracing is off, and then no span object is ever made. Only sampled spans are pas
 the gateway and programs that use the client begin traces: services behind them continue theirs.
 """
 
+import contextvars
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from opentelemetry import trace
-from opentelemetry.context import Context
+from opentelemetry.context import Context, attach
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -66,6 +67,13 @@ def current_trace_id() -> str:
     """The id of the current trace as 32 hexadecimal digits; empty when there is none."""
     context = trace.get_current_span().get_span_context()
     return f"{context.trace_id:032x}" if context.is_valid else ""
+
+
+def outside_of_spans() -> contextvars.Context:
+    """The present context without a current span, for tasks that outlive it."""
+    present = contextvars.copy_context()
+    present.run(attach, trace.set_span_in_context(trace.INVALID_SPAN))
+    return present
 
 
 @contextmanager
