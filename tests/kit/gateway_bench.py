@@ -6,9 +6,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import httpx
+from opentelemetry.trace import Tracer
 
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.health import PartHealth
+from anabranch.common.runtime.telemetry import Telemetry, silent_telemetry
 from anabranch.gateway.http.app import build_app
 from anabranch.gateway.http.parts import Parts
 from anabranch.gateway.settings import Settings
@@ -32,17 +34,21 @@ class GatewayBench:
 
 @asynccontextmanager
 async def gateway(
-    settings: Settings | None = None, segment_count: int = 1
+    settings: Settings | None = None,
+    segment_count: int = 1,
+    tracer: Tracer | None = None,
 ) -> AsyncIterator[GatewayBench]:
     """A gateway on the stream of `client_bench`."""
+    telemetry = Telemetry(silent_telemetry().metrics, tracer)
     health = {"controller": PartHealth(True)}
     clock = SystemClock()
-    async with bench(segment_count) as b, asyncio.TaskGroup() as tasks:
+    async with bench(segment_count, tracer) as b, asyncio.TaskGroup() as tasks:
         parts = build(
             settings or Settings(),
             b.client,
             clock,
             tasks,
+            telemetry=telemetry,
             health=lambda: health,
             stopping=lambda: False,
         )
