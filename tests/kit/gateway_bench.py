@@ -10,7 +10,8 @@ from opentelemetry.trace import Tracer
 
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.health import PartHealth
-from anabranch.common.runtime.telemetry import Telemetry, silent_telemetry
+from anabranch.common.runtime.settings import NO_TARGET
+from anabranch.common.runtime.telemetry import Telemetry, open_telemetry
 from anabranch.gateway.http.app import build_app
 from anabranch.gateway.http.parts import Parts
 from anabranch.gateway.settings import Settings
@@ -39,7 +40,7 @@ async def gateway(
     tracer: Tracer | None = None,
 ) -> AsyncIterator[GatewayBench]:
     """A gateway on the stream of `client_bench`."""
-    telemetry = Telemetry(silent_telemetry().metrics, tracer)
+    telemetry = Telemetry(open_telemetry("gateway", NO_TARGET, "test").metrics, tracer)
     health = {"controller": PartHealth(True)}
     clock = SystemClock()
     async with bench(segment_count, tracer) as b, asyncio.TaskGroup() as tasks:

@@ -20,8 +20,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.trace import Tracer
 from prometheus_client import CollectorRegistry, generate_latest
 
-from anabranch.common.runtime.metrics import Metrics
-from anabranch.common.runtime.settings import NO_TARGET, TelemetryTarget
+from anabranch.common.runtime.metrics import Metrics, silent_metrics
+from anabranch.common.runtime.settings import TelemetryTarget
 
 if TYPE_CHECKING:
     from anabranch.common.runtime.otlp import Collector
@@ -84,5 +84,5 @@ def _collector(target: TelemetryTarget, resource: Resource) -> "Collector":
 
 
 def silent_telemetry() -> Telemetry:
-    """Metrics that nobody is told, and no traces: for parts that run outside a service."""
-    return open_telemetry("none", NO_TARGET, "none")
+    """Telemetry that costs nothing and is told nobody: for parts that run outside a service."""
+    return Telemetry(silent_metrics())

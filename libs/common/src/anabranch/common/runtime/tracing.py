@@ -106,8 +106,13 @@ def asking(tracer: Tracer | None, name: str, **attributes: str | int) -> Iterato
         yield
 
 
-def end_failed(span: Span, error: AnabranchError) -> None:
-    """End a span whose work failed, saying how."""
+def mark_failed(span: Span, error: AnabranchError) -> None:
+    """Say in a span how its work failed."""
     span.set_attribute("error.type", error.code)
     span.set_status(Status(StatusCode.ERROR, error.message))
+
+
+def end_failed(span: Span, error: AnabranchError) -> None:
+    """End a span whose work failed, saying how."""
+    mark_failed(span, error)
     span.end()
