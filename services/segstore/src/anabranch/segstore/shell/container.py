@@ -191,7 +191,7 @@ class Container:
         self._taken.clear()
         self._sessions.end_all()
         self._gate.fail(told)
-        self._spans.fail(told)
+        self._spans.fail(error)
         self._throttle.forget_pending(waiting)
         self._throttle.add_untiered(-self.applied.untiered)
         self._throttle.tier_two_failing(self.container, failing=False)
