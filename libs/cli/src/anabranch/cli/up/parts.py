@@ -53,6 +53,7 @@ class ClusterPlan:
     segstore_port: int
     gateway_port: int
     container_count: int
+    otlp_endpoint: str = ""
 
     @property
     def nats_url(self) -> str:
@@ -141,7 +142,11 @@ def _service(plan: ClusterPlan, name: str, environment: Mapping[str, str]) -> Pa
     return PartSpec(
         name=name,
         command=(sys.executable, "-m", f"anabranch.{name}"),
-        environment={**environment, PORT_FILE_VARIABLE: str(port_file)},
+        environment={
+            **environment,
+            f"ANABRANCH_{name.upper()}_OTLP_ENDPOINT": plan.otlp_endpoint,
+            PORT_FILE_VARIABLE: str(port_file),
+        },
         probe=HealthProbe(port_file),
         log_file=plan.directory.log_file(name),
         needs=("nats",),

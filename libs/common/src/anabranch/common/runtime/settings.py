@@ -42,7 +42,7 @@ class ServiceSettings(BaseSettings):
     @field_validator("otlp_endpoint")
     @classmethod
     def _check_endpoint(cls, endpoint: str) -> str:
-        if endpoint and not _is_base_url(endpoint):
+        if endpoint and not is_base_url(endpoint):
             raise ValueError("not a URL such as http://127.0.0.1:4318")
         return endpoint
 
@@ -99,7 +99,8 @@ def parse_bind(bind: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _is_base_url(text: str) -> bool:
+def is_base_url(text: str) -> bool:
+    """Whether the text is the URL of an HTTP server, perhaps with a path."""
     try:
         parts = urlsplit(text)
         wrong = parts.query or parts.fragment or parts.port == 0

@@ -414,6 +414,7 @@ class Container:
         touched = self.applied.end_frame()
         self._throttle.add_untiered(self.applied.untiered - untiered)
         self._throttle.forget_pending(contents.size)
+        self._spans.note_answering()
         self._gate.release(items[-1].sequence)
         self._spans.release(items[-1].sequence)
         self.metrics.append_seconds.record(self._around.clock.monotonic() - queued_at_s)

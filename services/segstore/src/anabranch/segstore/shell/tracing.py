@@ -41,7 +41,7 @@ class Commits:
     def __init__(self, metrics: StoreMetrics, clock: Clock, now_ns: Callable[[], int]) -> None:
         self._metrics = metrics
         self._clock = clock
-        self._now_ns = now_ns
+        self.now_ns = now_ns
         self._began_s = 0.0
         self._seconds = 0.0
         self.last: Commit | None = None
@@ -53,7 +53,7 @@ class Commits:
     def synced(self, frame_count: int, size: int) -> None:
         """See `ports.CommitWatch`."""
         self._seconds = self._clock.monotonic() - self._began_s
-        ended_ns = self._now_ns()
+        ended_ns = self.now_ns()
         began_ns = ended_ns - int(self._seconds * 1e9)
         self.last = Commit(began_ns, ended_ns, frame_count, size)
         self._metrics.commits += 1
@@ -80,6 +80,10 @@ class StoreTracing:
             return None
         context = remote_context(trace_parent)
         return self._tracer.start_span(name, context, SpanKind.SERVER, attributes)
+
+    def now_ns(self) -> int:
+        """Unix time in nanoseconds, by the clock of the commits."""
+        return self._commits.now_ns()
 
     def record_sync(self, span: Span) -> None:
         """The last commit made the request of `span` durable."""
@@ -109,6 +113,7 @@ class HeldSpans:
         self._tracing = tracing
         self._held: deque[tuple[int, Span]] = deque()
         self._durable = 0
+        self._answered_ns = 0
 
     def begin(self, name: str, trace_parent: str, attributes: dict[str, str | int]) -> Span | None:
         """See `StoreTracing`; `hold` or `end_failed` follows."""
@@ -127,14 +132,19 @@ class HeldSpans:
         else:
             self._held.append((barrier, span))
 
+    def note_answering(self) -> None:
+        """Answers leave now. Spans are ended by `release`, after them, so that none waits."""
+        if self._held and self._tracing is not None:
+            self._answered_ns = self._tracing.now_ns()
+
     def release(self, durable: int) -> None:
-        """Everything up to `durable` was synced by the last commit, and answered."""
+        """Everything up to `durable` was synced by the last commit, and answered when noted."""
         self._durable = durable
         while self._held and self._held[0][0] <= durable:
             _, span = self._held.popleft()
             assert self._tracing is not None
             self._tracing.record_sync(span)
-            span.end()
+            span.end(self._answered_ns)
 
     def fail(self, error: AnabranchError) -> None:
         """Nothing held will become durable."""
