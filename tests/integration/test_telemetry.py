@@ -21,12 +21,12 @@ CREATING = "00-11111111111111111111111111111111-b7ad6b7169203331-01"
 POST = "POST /v1/scopes/{scope}/streams/{stream}/events"
 CHAIN = (
     ("anabranch-gateway", POST),
-    ("anabranch-gateway", "anabranch append"),
+    ("anabranch-gateway", "client append"),
     ("anabranch-segstore", "segstore append"),
     ("anabranch-segstore", "segstore journal sync"),
 )
 CREATION = {
-    ("anabranch-gateway", "anabranch command create_stream"),
+    ("anabranch-gateway", "client command create_stream"),
     ("anabranch-controller", "controller command create_stream"),
     ("anabranch-controller", "controller step create_segments"),
     ("anabranch-segstore", "segstore create segment"),

@@ -95,7 +95,7 @@ class NatsControlPlane:
         """
         if query.at_least is None:
             query = query.model_copy(update={"at_least": self._token_for(query)})
-        with asking(self._tracer, f"anabranch query {name}"):
+        with asking(self._tracer, f"client query {name}"):
             return await self._query(name, query.model_dump_json().encode(), answer, timeout_s)
 
     async def _query(self, name: str, payload: bytes, answer: type[A], timeout_s: float) -> A:
@@ -142,7 +142,7 @@ class NatsControlPlane:
 
     async def execute(self, command: CommandBase, *, timeout_s: float) -> None:
         """See `ControlPlane`."""
-        with asking(self._tracer, f"anabranch command {_kind_of(command)}"):
+        with asking(self._tracer, f"client command {_kind_of(command)}"):
             await self._execute(command, timeout_s)
 
     async def _execute(self, command: CommandBase, timeout_s: float) -> None:

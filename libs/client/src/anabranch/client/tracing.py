@@ -13,7 +13,7 @@ from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.tracing import end_failed, trace_parent_of
 
 SPANS_MAX = 8
-SPAN_NAME = "anabranch append"
+SPAN_NAME = "client append"
 
 
 def tracer_of_program() -> Tracer | None:
