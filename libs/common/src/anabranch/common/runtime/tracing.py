@@ -96,8 +96,8 @@ def continued(
 
 @contextmanager
 def asking(tracer: Tracer | None, name: str, **attributes: str | int) -> Iterator[None]:
-    """A span around asking another process, below the current one; without one, nothing."""
-    if tracer is None or not trace.get_current_span().get_span_context().is_valid:
+    """A span around asking another process, below the current one if that is sampled."""
+    if tracer is None or not current_trace_parent():
         yield
         return
     with tracer.start_as_current_span(
