@@ -33,8 +33,10 @@ from anabranch.segstore.domain.log.formats import (
 )
 
 FILL_STEP_SIZE_BYTES_MIN = 64 * 1024
-FREE_FILES_MAX = 4
-"""Files kept for later beside the spare; what comes beyond is removed."""
+FILL_AHEAD_SIZE_BYTES = 1024 * 1024
+FREE_FILES_MAX = 16
+"""Files kept for later beside the spare; what comes beyond is removed. As many as are in use while
+a flush runs, or each flush would give them up and the next one make them anew."""
 _ZEROS = memoryview(bytes(4 * 1024 * 1024))
 
 
@@ -146,8 +148,9 @@ class FileWriter:
         return positions
 
     def fill_spare(self) -> None:
-        """Keep the next file ahead of need: filled twice as far as the present one is written."""
-        self._fill_spare_to(min(2 * self._end.offset, self._file_size))
+        """Keep the next file ahead of need: filled a little further than the present one is
+        written, so that no commit waits for more than its own size."""
+        self._fill_spare_to(min(self._end.offset + FILL_AHEAD_SIZE_BYTES, self._file_size))
 
     def _fill_spare_to(self, size: int) -> None:
         if self._spare is None:
