@@ -18,11 +18,15 @@ from anabranch.common.runtime.ids import SeededIds
 from anabranch.controller.domain.scope.state import SCOPE, ScopeCreated
 from anabranch.controller.domain.stream.events import (
     PlannedSegment,
+    StreamCommandSatisfied,
     StreamCreated,
     StreamCreateFailed,
     StreamCreating,
     StreamEvent,
+    StreamIntentJoined,
     StreamJoinedScope,
+    StreamSealed,
+    StreamSealing,
 )
 from anabranch.controller.domain.stream.state import STREAM
 from anabranch.controller.handlers.queries import QueryDesk, answer_query
@@ -211,6 +215,51 @@ async def test_only_news_is_announced_and_wakes_work() -> None:
         assert (notice.operation, notice.state, notice.read_token) == ("c-new", "succeeded", token)
         assert woken == [stream_events(stream_ref("s/new"))] * 2
         serving.cancel()
+
+
+async def test_a_command_that_is_only_noted_leaves_the_stream_s_shape(world: World) -> None:
+    sealing = StreamSealing(command_id="seal", revision=4)
+    noted = StreamIntentJoined(command_id="again")
+    satisfied = StreamCommandSatisfied(command_id="late")
+    await world.stream("s/x", *ACTIVE, sealing, noted, StreamSealed(lengths=(0,)), satisfied)
+    await world.stream("s/y", *ACTIVE)
+    await world.mirror.reach_heads()
+
+    subject = stream_events(stream_ref("s/x"))
+    (found,) = world.mirror.shaped_streams([subject, "ana.evt.0.stream.s.unknown"])
+
+    assert (found.stream.status, found.revision) == ("sealed", 6)
+    assert [fold.reshaped for fold in world.folds if fold.subject == subject] == [
+        *(True, False, True),
+        *(True, False, True, False),
+    ]
+    assert len(list(world.mirror.shaped_streams())) == 2
+
+
+async def test_a_stream_that_cannot_be_read_is_not_told_of(world: World) -> None:
+    await world.stream("s/x", *ACTIVE)
+    subject = stream_events(stream_ref("s/x"))
+    await world.mirror.reach_heads()
+    world.mirror._streams.damaged[subject] = CorruptEvent("damaged")
+
+    assert list(world.mirror.shaped_streams()) == []
+
+
+async def test_a_change_of_shape_is_passed_on_once_the_past_is_known() -> None:
+    told: list[str] = []
+    listener = FoldListener(lambda _subject: None, told.append)
+    world = World()
+    world.mirror = Mirror(world.store, world.scopes, world.streams, listener)
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(world.mirror.serve())
+        await world.stream("s/old", *ACTIVE)
+        await world.mirror.reach_heads()
+        listener.go_live()
+        await world.stream("s/new", *ACTIVE)
+        await world.mirror.reach_heads()
+        serving.cancel()
+
+    assert told == [stream_events(stream_ref("s/new"))] * 2
 
 
 async def test_a_defect_in_one_query_is_answered_and_ends_nothing() -> None:
