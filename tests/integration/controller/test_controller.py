@@ -265,6 +265,15 @@ async def test_containers_are_assigned_to_the_store_and_located_once_open(
                 if located.locations[0].container_epoch:
                     break
                 await asyncio.sleep(0.02)
+        listed = await caller.ask(
+            "list_containers", queries.ListContainers(), queries.ContainerList
+        )
 
+    assert [found.container for found in listed.containers] == [0, 1, 2, 3]
+    assert listed.containers[container] == queries.ContainerDescription(
+        container=container, state="open", container_epoch=7, node_id="node-1",
+        host="127.0.0.1", port=4000,
+    )  # fmt: skip
+    assert {found.state for found in listed.containers} == {"open", "assigned"}
     found = located.locations[0]
     assert (found.container_epoch, found.host, found.port) == (7, "127.0.0.1", 4000)

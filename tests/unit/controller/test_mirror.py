@@ -43,7 +43,7 @@ class World:
         self.streams = Repository(self.store, STREAM, SeededIds(2))
         self.folds: list[Fold] = []
         self.mirror = Mirror(self.store, self.scopes, self.streams, self.folds.append)
-        self.desk = QueryDesk(self.mirror, lambda _: ())
+        self.desk = QueryDesk(self.mirror, lambda _: (), lambda: ())
 
     async def scope(self, name: str) -> None:
         event = ScopeCreated(command_id="c", scope=name, incarnation=1, at_ms=5)
@@ -267,6 +267,6 @@ async def test_a_defect_in_one_query_is_answered_and_ends_nothing() -> None:
         raise AssertionError("a defect")
 
     world = World()
-    world.desk = QueryDesk(world.mirror, broken)
+    world.desk = QueryDesk(world.mirror, broken, lambda: ())
 
     assert await world.refusal("locate", queries.Locate(segments=("s/x/0.#epoch.0",))) == "error"

@@ -103,7 +103,7 @@ def build(settings: Settings, client: Client, clock: Clock, ids: IdSource, rng: 
         clock,
     )
     command_desk = CommandDesk(scopes, streams, clock, partial(_reply, client))
-    query_desk = QueryDesk(mirror, placements.locate)
+    query_desk = QueryDesk(mirror, placements.locate, placements.list_containers)
     controller = Controller(
         client=client,
         clock=clock,
