@@ -14,6 +14,8 @@ from anabranch.common.errors import StreamNotFound
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import stream_ref
 from anabranch.common.model.stream import StreamState
+from anabranch.common.storage.chunk_reader import ChunkReader
+from anabranch.common.storage.objects import highest_manifest, load_catalog, read_manifest
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.storage.streams import read_stream
 from anabranch.common.tier2.streams import ExportedStream
@@ -86,3 +88,38 @@ async def test_a_stream_is_told_to_tier_two_from_its_creation_to_its_end(
 
     await client.delete_stream("export/x")
     assert await until(gone)
+
+
+async def test_after_a_flush_tier_two_holds_every_byte_that_was_acknowledged(
+    client: Client, tmp_path: Path
+) -> None:
+    await client.create_scope("flush")
+    await client.create_stream("flush/x", segments=6)
+    storage = await tier_two(tmp_path)
+    written = 0
+    for _ in range(2):
+        async with client.writer("flush/x") as writer:
+            for number in range(300):
+                writer.write(b"%d" % number * 50, key=f"k{number}")
+        written += 300
+        assert await client.flush_to_tier2() == (0, 1, 2, 3)
+
+        event_count, segment_count = await tiered(storage)
+
+        assert (event_count, segment_count) == (written, 6)
+
+
+async def tiered(storage: ChunkStorage) -> tuple[int, int]:
+    """(events, segments) of all containers; every segment's bytes must be in its chunks."""
+    reader = ChunkReader(storage)
+    event_count = segment_count = 0
+    for container in range(4):
+        number = await highest_manifest(storage, container)
+        catalog = await load_catalog(storage, await read_manifest(storage, container, number))
+        for segment in catalog.segments.values():
+            extents = catalog.extents.get(segment.number, ())
+            pieces = [await reader.read(found.ref, 0, found.ref.length) for found in extents]
+            assert sum(map(len, pieces)) == segment.length > 0
+            event_count += segment.event_count
+            segment_count += 1
+    return event_count, segment_count
