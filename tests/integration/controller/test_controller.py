@@ -1,6 +1,7 @@
 """A whole controller: real NATS server, real event store and queue, a store in memory."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
@@ -233,6 +234,30 @@ async def test_another_container_count_refuses_to_start(controller: StartControl
             pass
 
     assert refusal.value.subgroup(InvalidSetting) is not None
+
+
+async def test_a_tier_two_that_nobody_shares_refuses_to_start(controller: StartController) -> None:
+    with pytest.raises(ExceptionGroup) as refusal:
+        async with controller(tier2_url="memory:"):
+            pass
+
+    assert refusal.group_contains(InvalidSetting, match="in memory")
+
+
+async def test_a_tier_two_that_fails_is_shown_and_holds_nothing_up(
+    controller: StartController, caller: Caller, stores: FakeSegmentStores, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("no directory")
+    async with controller(tier2_url=(tmp_path / "file").as_uri()) as lifetime:
+        await caller.perform(CreateScope(command_id="c1", scope="s"))
+        await caller.perform(CreateStream(command_id="c2", scope="s", stream="x"))
+        await until(lambda: "tier 2" in lifetime.parts["export"].reason)
+        assert lifetime.ready
+
+
+async def test_without_a_tier_two_nothing_is_told(controller: StartController) -> None:
+    async with controller() as lifetime:
+        assert "export" not in lifetime.parts
 
 
 async def test_containers_are_assigned_to_the_store_and_located_once_open(

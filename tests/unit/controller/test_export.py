@@ -73,6 +73,7 @@ class World:
         self.storage = storage
         self.streams = streams or ShapedStreams()
         self.session_count = 0
+        self.reports: list[str] = []
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.exporter = StreamExporter(self.streams, self._open, 4, clock=self.clock, rng=seeded(1))
 
@@ -87,7 +88,7 @@ class World:
     async def serve_for(self, seconds: float) -> None:
         """Let the exporter work, then end it as a kill does."""
         async with asyncio.TaskGroup() as group:
-            serving = group.create_task(self.exporter.serve())
+            serving = group.create_task(self.exporter.serve(self.reports.append))
             await self.clock.sleep(seconds)
             serving.cancel()
 
@@ -244,7 +245,7 @@ def test_controllers_that_tell_at_once_never_lose_what_is_newest() -> None:
 async def test_a_change_is_told_at_once_and_the_sweep_finds_what_nobody_told() -> None:
     world = World(FaultyStorage())
     async with asyncio.TaskGroup() as group:
-        serving = group.create_task(world.exporter.serve())
+        serving = group.create_task(world.exporter.serve(world.reports.append))
         await world.clock.sleep(0.1)
         world.exporter.wake(world.streams.put(shaped(REF, 3)))
         await world.clock.sleep(0.1)
@@ -261,7 +262,7 @@ async def test_constant_changes_do_not_keep_the_sweep_away() -> None:
     world = World(FaultyStorage())
     world.streams.put(shaped(REF, 3))
     async with asyncio.TaskGroup() as group:
-        serving = group.create_task(world.exporter.serve())
+        serving = group.create_task(world.exporter.serve(world.reports.append))
         await world.clock.sleep(0.1)
         world.streams.put(shaped(REF, 5))
         for revision in range(1, 70):
@@ -291,17 +292,18 @@ async def test_a_failing_tier_two_is_reported_once_and_everything_told_when_it_i
     structlog.reset_defaults()
     with capture_logs() as logs:
         async with asyncio.TaskGroup() as group:
-            serving = group.create_task(world.exporter.serve())
+            serving = group.create_task(world.exporter.serve(world.reports.append))
             await world.clock.sleep(60)
             for subject in subjects:
                 world.exporter.wake(subject)
             await world.clock.sleep(60)
-            assert "the disk is gone" in world.exporter.trouble
+            (trouble,) = world.reports
+            assert "the disk is gone" in trouble
             assert 5 < world.session_count < 20, "tries again, ever more seldom"
             world.storage.broken = False
             await world.clock.sleep(60)
             serving.cancel()
-    assert world.exporter.trouble == ""
+    assert world.reports[-1] == ""
     assert [log["log_level"] for log in logs] == ["warning", "info"]
     assert {(await world.told(ref)).revision for ref in names} == {3}
 

@@ -187,7 +187,8 @@ async def _serve(controller: Controller, lifetime: Lifetime) -> None:
         tasks.append(group.create_task(_announce(controller)))
         tasks.append(group.create_task(_sweep(controller, lifetime)))
         if controller.exporter is not None:
-            tasks.append(group.create_task(controller.exporter.serve()))
+            report = partial(lifetime.set_ready, "export", True)
+            tasks.append(group.create_task(controller.exporter.serve(report)))
         lifetime.set_ready("queries", True)
         await _start_commands(controller)
         try:
@@ -236,6 +237,4 @@ async def _sweep(controller: Controller, lifetime: Lifetime) -> None:
         failing = controller.scope_runner.failures() + controller.stream_runner.failures()
         reason = f"{len(failing)} failing, first: {failing[0].subject}" if failing else ""
         lifetime.set_ready("workflows", True, reason)
-        if controller.exporter is not None:
-            lifetime.set_ready("export", True, controller.exporter.trouble)
         await controller.clock.sleep(SWEEP_S)

@@ -58,6 +58,8 @@ _log = structlog.get_logger(__name__)
 ShapedStreams = Callable[[Collection[str] | None], Iterable[ShapedStream]]
 """The streams with these subjects, or all; see `Mirror.shaped_streams`."""
 OpenStorage = Callable[[], AbstractAsyncContextManager[ChunkStorage]]
+Report = Callable[[str], None]
+"""Takes why tier 2 cannot be told at the moment; empty if it can."""
 
 
 class StreamExporter:
@@ -80,36 +82,30 @@ class StreamExporter:
         self._woken: set[str] = set()
         self._work_came = asyncio.Event()
         self._failures = 0
-        self._trouble = ""
-
-    @property
-    def trouble(self) -> str:
-        """Why tier 2 cannot be told at the moment; empty if it can."""
-        return self._trouble
 
     def wake(self, subject: str) -> None:
         """The stream's shape changed. Cheap, repeatable; bounded by the number of streams."""
         self._woken.add(subject)
         self._work_came.set()
 
-    async def serve(self) -> None:
+    async def serve(self, report: Report) -> None:
         """Tell until cancelled."""
         while True:
             try:
                 async with self._open_storage() as storage:
-                    await self._session(storage)
+                    await self._session(storage, report)
             except (AnabranchError, OSError) as error:
-                self._note_failure(error)
+                self._note_failure(error, report)
                 await self._clock.sleep(pause_s(self._failures, self._rng.random()))
 
-    async def _session(self, storage: ChunkStorage) -> None:
+    async def _session(self, storage: ChunkStorage, report: Report) -> None:
         told = await self._learn(storage)
         subjects: Collection[str] | None = None
         ends_at = self._clock.monotonic() + SESSION_S_MAX
         sweep_at = self._clock.monotonic() + SWEEP_S
         while self._clock.monotonic() < ends_at:
             await self._tell(storage, told, subjects)
-            self._note_success()
+            self._note_success(report)
             subjects = await self._next_woken(sweep_at)
             if subjects is None:
                 sweep_at = self._clock.monotonic() + SWEEP_S
@@ -155,20 +151,21 @@ class StreamExporter:
         due = decide_exports(told, self._streams(subjects))
         await for_each(due, CONCURRENT_MAX, tell_one)
 
-    def _note_failure(self, error: AnabranchError | OSError) -> None:
+    def _note_failure(self, error: AnabranchError | OSError, report: Report) -> None:
+        """Only the first of a row is told: the others follow from it or look the same."""
         self._failures += 1
-        self._trouble = f"streams cannot be told to tier 2: {error}"
         if self._failures == 1:
+            report(f"streams cannot be told to tier 2: {error}")
             remedy = error.remedy if isinstance(error, AnabranchError) else "check the directory"
             _log.warning(
                 "streams cannot be told to tier 2, trying again", error=str(error), remedy=remedy
             )
 
-    def _note_success(self) -> None:
+    def _note_success(self, report: Report) -> None:
+        report("")
         if self._failures:
             _log.info("streams are told to tier 2 again", failures=self._failures)
         self._failures = 0
-        self._trouble = ""
 
 
 async def tell(storage: ChunkStorage, exported: ExportedStream) -> None:

@@ -122,7 +122,7 @@ class ContainerTierTwo:
         )
         try:
             await self._create_next(manifest)
-            await self._look_for_successor(manifest.number)
+            await self._look_for_successor(manifest)
         except Deposed as deposed:
             self._stopped = deposed
             raise
@@ -134,21 +134,21 @@ class ContainerTierTwo:
         if taken is not None:
             raise deposed_by(taken, manifest.container_epoch)
 
-    async def _look_for_successor(self, number: int) -> None:
-        """Whoever fenced us wrote a higher number than ours. Raises Deposed."""
-        highest = await highest_manifest(self._storage, self._last.container)
-        if highest > number:
+    async def _look_for_successor(self, manifest: Manifest) -> None:
+        """Whoever fenced us wrote a higher number. Raises Deposed."""
+        highest = await highest_manifest(self._storage, manifest.container)
+        if highest > manifest.number:
             raise Deposed(
                 "a newer owner has written to tier 2",
-                container=self._last.container,
-                container_epoch=self._last.container_epoch,
+                container=manifest.container,
+                container_epoch=manifest.container_epoch,
                 manifest=highest,
             )
 
     async def check_owner(self) -> None:
         """See `ports.TierTwo.check_owner`. Not to be called while a flush runs."""
         try:
-            await self._look_for_successor(self._last.number)
+            await self._look_for_successor(self._last)
         except OSError as error:
             raise Unavailable(
                 "tier 2 cannot be listed", container=self._last.container, cause=str(error)
