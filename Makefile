@@ -83,6 +83,12 @@ bench-table: setup
 sim: setup
 	PYTHONPATH=tests $(BIN)/python -m kit.simulate --budget $(BUDGET) $(ARGS)
 
+## make fuzz      the gateway of a fresh cluster by its OpenAPI document, EXAMPLES (200) an operation
+EXAMPLES ?= 200
+.PHONY: fuzz
+fuzz: setup
+	PYTHONPATH=tests $(BIN)/python -m kit.fuzz_gateway --examples $(EXAMPLES) $(ARGS)
+
 ## make e2e       the cluster of docker-compose.yml, used and hurt; skipped loudly without Docker
 .PHONY: e2e
 e2e: setup
