@@ -8,6 +8,7 @@ from anabranch.cli import (
     scope_commands,
     segstore_commands,
     stream_commands,
+    tier2_commands,
     up,
     write_command,
 )
@@ -25,6 +26,7 @@ scope_commands.register(app)
 stream_commands.register(app)
 container_commands.register(app)
 segstore_commands.register(app)
+tier2_commands.register(app)
 write_command.register(app)
 read_command.register(app)
 demo_command.register(app)
