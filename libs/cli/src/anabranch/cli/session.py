@@ -12,8 +12,6 @@ import uvloop
 from cyclopts import Parameter
 
 from anabranch.cli.client_session import ClientSession
-from anabranch.cli.http.calls import GatewayCalls
-from anabranch.cli.http.session import HttpSession
 from anabranch.cli.output import Output
 from anabranch.cli.session_port import Session
 from anabranch.client import connect
@@ -94,6 +92,10 @@ async def _through_client(url: str) -> AsyncIterator[Session]:
 
 @asynccontextmanager
 async def _through_gateway(url: str) -> AsyncIterator[Session]:
+    # Only commands that need it wait for the HTTP library to load: a sixth of their start.
+    from anabranch.cli.http.calls import GatewayCalls
+    from anabranch.cli.http.session import HttpSession
+
     async with GatewayCalls(url, clock=SystemClock(), rng=system_rng()) as calls:
         await calls.reach()
         yield HttpSession(calls, SystemIds())
