@@ -262,7 +262,7 @@ async def test_reading_goes_on_at_the_position_that_an_answer_gave() -> None:
 
 
 async def test_following_waits_for_events_and_ends_with_the_stream() -> None:
-    async with world() as w, asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(10), world() as w, asyncio.TaskGroup() as tasks:
         request = ReadRequest("head", follow=True, count=None, details=False)
         batches = w.session.read(STREAM, request)
         waiting = tasks.create_task(batches.__anext__())

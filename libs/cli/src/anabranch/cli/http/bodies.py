@@ -104,11 +104,11 @@ def _is_line(event: bytes) -> bool:
 
 
 class _NoKey:
-    """What the gateway refuses to take as a key; equal to no key."""
+    """Anything else in the field; equal to no key."""
 
 
 def _key_in(event: bytes, key_field: str) -> str | _NoKey | None:
-    """The key that the gateway takes from this field."""
+    """The key that the gateway takes from this field, if that is text or a number."""
     try:
         value = msgspec.json.decode(event)
     except (msgspec.DecodeError, RecursionError):
@@ -117,9 +117,7 @@ def _key_in(event: bytes, key_field: str) -> str | _NoKey | None:
     match found:
         case None | "":
             return None
-        case bool():
-            return "true" if found else "false"
-        case str() | int() | float():
+        case str() | int() | float() if not isinstance(found, bool):
             return str(found)
     return _NoKey()
 
