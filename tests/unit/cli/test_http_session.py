@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
+from anabranch.cli.client_session import ClientSession
 from anabranch.cli.http import bodies
 from anabranch.cli.http.calls import GatewayCalls
 from anabranch.cli.http.session import HttpSession
 from anabranch.cli.records import Record
-from anabranch.cli.session_port import ReadRequest
+from anabranch.cli.session_port import ReadRequest, Session
 from anabranch.common.errors import (
     AnabranchError,
     InvalidName,
@@ -88,7 +89,7 @@ def calls(transport: httpx.AsyncBaseTransport, *, retry_timeout_s: float = 0.0) 
     )
 
 
-async def payloads(session: HttpSession, request: ReadRequest = HEAD) -> list[bytes]:
+async def payloads(session: Session, request: ReadRequest = HEAD) -> list[bytes]:
     async with aclosing(session.read(STREAM, request)) as batches:
         return [payload async for batch in batches for payload in batch.payloads]
 
@@ -249,6 +250,15 @@ async def test_reading_neither_loses_nor_repeats_across_pages_and_lost_answers(
         some = await payloads(w.session, ReadRequest("head", False, 6, details=False))
         assert len(some) == 6
         assert await payloads(w.session, ReadRequest("tail", False, None, details=False)) == []
+
+
+@pytest.mark.parametrize("count", [1, 0, -1])
+async def test_both_sessions_end_at_the_count_also_when_they_follow(count: int) -> None:
+    request = ReadRequest("head", follow=True, count=count, details=False)
+    async with asyncio.timeout(10), world() as w:
+        await w.write(Record(b"1", None))
+        for session in (w.session, ClientSession(w.gateway.bench.client)):
+            assert await payloads(session, request) == [b"1"] * max(count, 0)
 
 
 async def test_reading_goes_on_at_the_position_that_an_answer_gave() -> None:

@@ -53,7 +53,12 @@ class ClientSession:
     async def read(self, stream: str, request: ReadRequest) -> AsyncGenerator[EventBatch, None]:
         start = _start(request.start)
         async with self._client.reader(stream, start, until_tail=not request.follow) as reader:
-            async for batch in reader.batches():
+            left = request.count
+            while left is None or left > 0:
+                batch = await reader.next_batch()
+                if batch is None:
+                    return
+                left = None if left is None else left - len(batch)
                 yield batch
 
 

@@ -51,7 +51,6 @@ def read(
     count
         End after this many events.
     """
-
     request = ReadRequest(start, follow, count, details=connection.json)
 
     async def perform(session: Session, output: Output) -> None:
@@ -60,8 +59,6 @@ def read(
         async with aclosing(session.read(stream, request)) as batches:
             async for batch in batches:
                 left = _print_batch(batch, left, lines, sys.stdout.buffer)
-                if left == 0:
-                    return
 
     run_with_session(connection, perform)
 

@@ -73,5 +73,6 @@ class Session(Protocol):
         ...
 
     def read(self, stream: str, request: ReadRequest) -> AsyncGenerator[EventBatch, None]:
-        """Batches up to the end; the last one may exceed the count. To be closed by the caller."""
+        """Batches up to the end or the count, which the last one may exceed; none if the count
+        is below 1. To be closed by the caller."""
         ...
