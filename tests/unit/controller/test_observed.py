@@ -43,7 +43,7 @@ class World:
         )
         self.commands = CommandDesk(scopes, streams, SystemClock(), self._reply, self.observer)
         mirror = Mirror(store, scopes, streams, lambda _: None)
-        self.queries = QueryDesk(mirror, lambda _: (), self.observer)
+        self.queries = QueryDesk(mirror, lambda _: (), lambda: (), self.observer)
 
     async def _reply(self, _inbox: str, _answer: bytes) -> None:
         return

@@ -21,6 +21,7 @@ from typing import TypeVar
 import structlog
 
 from anabranch.common.errors import AnabranchError
+from anabranch.common.runtime.garbage import set_apart_what_stays
 from anabranch.common.runtime.health import HealthServer, PartHealth, is_ready
 from anabranch.common.runtime.ids import SystemIds
 from anabranch.common.runtime.logs import configure_logs, error_fields
@@ -97,6 +98,7 @@ def run_service(
             closing(open_telemetry(name, telemetry, SystemIds().new_id())) as opened,
             asyncio.Runner(loop_factory=_loop_factory()) as runner,
         ):
+            set_apart_what_stays()
             return runner.run(_serve(main, health_bind, opened))
     except AnabranchError as error:
         _log_failure(error)

@@ -302,18 +302,16 @@ class Journal:
                 self._collect()
 
     def _collect(self) -> None:
-        """Remove the oldest files that nobody needs, one at a time, never the present one.
+        """Retire the oldest files that nobody needs, one at a time, never the present one.
 
-        Each removal is synced before the next, so that no older file outlives a younger one.
+        Each is durably gone before the next, so that no older file outlives a younger one.
         """
         for file_id, live in list(self._files.items()):
             if file_id == self._writer.file_id or not self._applied(live):
                 return
             self._check_fence()
-            self._disk.unlink(layout.journal_file(file_id))
-            self._disk.sync_directory()
+            self._writer.retire(live)
             del self._files[file_id]
-            live.file.close()
 
     def _applied(self, live: LiveFile) -> bool:
         return all(
