@@ -9,8 +9,11 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import NonRecordingSpan
 
 from anabranch.client import StreamSealed
+from anabranch.client.connection import SegmentStoreConnection
+from anabranch.client.control import SegmentDirectory
 from anabranch.client.tracing import SPAN_NAME, SPANS_MAX, tracer_of_program
-from anabranch.common.runtime.tracing import trace_parent_of
+from anabranch.common.contracts.queries import SegmentLocation
+from anabranch.common.runtime.tracing import current_trace_id, trace_parent_of
 from anabranch.common.wire.messages import Append
 from kit.client_bench import STREAM, WRITER, Bench, bench
 from kit.fake_segstore import Fault
@@ -123,6 +126,38 @@ async def test_what_was_not_stored_is_told_by_its_span() -> None:
     assert not append.status.is_ok
     assert append.attributes is not None
     assert append.attributes["error.type"] == "stream-sealed"
+
+
+async def test_the_work_behind_a_writer_is_no_part_of_the_span_that_opened_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spans, seen = RecordedSpans(), list[str]()
+    connect = SegmentDirectory.connect
+
+    async def watched(
+        directory: SegmentDirectory, segment: str
+    ) -> tuple[SegmentStoreConnection, SegmentLocation]:
+        seen.append(current_trace_id())
+        return await connect(directory, segment)
+
+    monkeypatch.setattr(SegmentDirectory, "connect", watched)
+    async with bench(tracer=spans.tracer) as b:
+        with spans.tracer.start_as_current_span("work"):
+            writer = await b.client.writer(STREAM, WRITER).__aenter__()
+            await writer.append(b"one")
+        await writer.close()
+
+    assert seen == [""]
+
+
+def test_a_program_that_set_up_a_tracer_is_traced_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans = RecordedSpans()
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", spans.provider)
+    tracer = tracer_of_program()
+
+    assert tracer is not None
+    tracer.start_span("work").end()
+    assert spans.named("work")
 
 
 def test_a_program_that_set_nothing_up_has_no_tracer() -> None:

@@ -1,6 +1,7 @@
 """A request is a span, whatever kind of route answers it; without a tracer there is none."""
 
 import pytest
+from opentelemetry import trace
 
 from anabranch.client.tracing import SPAN_NAME
 from anabranch.gateway.events.appends import Appends
@@ -64,6 +65,15 @@ async def test_what_probes_ask_is_not_traced(path: str) -> None:
     spans = RecordedSpans()
     async with gateway(tracer=spans.tracer) as g:
         await g.http.get(path)
+
+    assert spans.ended == ()
+
+
+async def test_the_framework_does_not_trace_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans = RecordedSpans()
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", spans.provider)
+    async with gateway() as g:
+        await g.http.get("/v1/scopes")
 
     assert spans.ended == ()
 

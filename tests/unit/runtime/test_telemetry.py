@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -147,6 +148,20 @@ def test_a_collector_that_is_not_there_neither_fails_a_service_nor_keeps_it_from
             telemetry.tracer.start_span(f"span {number}").end()
 
         telemetry.close(0.01)  # returns though the collector never answers
+
+
+def test_the_end_does_not_wait_for_an_export_beyond_its_deadline(telemetry: Telemetry) -> None:
+    gate, ended = threading.Event(), threading.Event()
+
+    def export() -> None:
+        gate.wait(10)
+        ended.set()
+
+    Telemetry(telemetry.metrics, None, [export]).close(0.01)
+
+    assert not ended.is_set()
+    gate.set()
+    assert ended.wait(10)
 
 
 def test_the_ratio_decides_about_traces_that_begin_here() -> None:

@@ -66,12 +66,13 @@ def test_a_commit_is_recorded_for_a_few_and_the_others_link_to_the_first_record(
 
 def test_the_next_commit_is_recorded_anew() -> None:
     traced = Traced()
-    for number in (1, 2):
+    for number in range(1, SYNC_SPANS_MAX + 1):
         traced.append(number)
-        traced.driver.commit()
+    traced.driver.commit()
+    traced.append(SYNC_SPANS_MAX + 1)
+    traced.driver.commit()
 
-    assert len(traced.spans.named(SYNC_SPAN)) == 2
-    assert len(traced.spans.trace_ids()) == 2
+    assert len(traced.spans.named(SYNC_SPAN)) == SYNC_SPANS_MAX + 1
 
 
 def test_a_duplicate_of_what_is_durable_ends_at_once_without_a_sync() -> None:
