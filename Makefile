@@ -52,6 +52,11 @@ up: setup
 test: setup
 	$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
+## make test-containers  tests/integration with NATS and Redis in containers; needs Docker
+.PHONY: test-containers
+test-containers: setup
+	ANABRANCH_TEST_INFRA=containers $(BIN)/pytest -n $(WORKERS) tests/integration $(ARGS)
+
 ## make asyncapi  renew docs/asyncapi.json from the messages and subjects
 .PHONY: asyncapi
 asyncapi: setup

@@ -22,11 +22,12 @@ BINARY = {"content-type": "application/octet-stream"}
 
 @dataclass
 class GatewayBench:
-    """`http` calls the application; `health` is what the process would report."""
+    """`http` calls the application by `transport`; `health` is what the process would report."""
 
     bench: Bench
     parts: Parts
     http: httpx.AsyncClient
+    transport: httpx.AsyncBaseTransport
     health: dict[str, PartHealth]
 
 
@@ -49,7 +50,7 @@ async def gateway(
         closing = tasks.create_task(parts.writers.serve())
         transport = httpx.ASGITransport(build_app(parts, clock))
         async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as http:
-            yield GatewayBench(b, parts, http, health)
+            yield GatewayBench(b, parts, http, transport, health)
         await parts.appends.end(0)
         closing.cancel()
 

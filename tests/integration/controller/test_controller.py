@@ -38,7 +38,7 @@ from anabranch.common.model.stream import StreamState
 from anabranch.common.runtime.clock import SystemClock
 from kit.controller_caller import Caller, StartController, until
 from kit.fake_stores import FakeSegmentStores
-from kit.nats_server import NatsServer
+from kit.infra import NatsServer
 
 
 async def test_a_stream_lives_from_creation_to_deletion_and_again(
@@ -217,7 +217,7 @@ async def test_a_controller_survives_the_loss_of_its_nats_server(
 ) -> None:
     async with controller():
         await caller.perform(CreateScope(command_id="c1", scope="s"))
-        nats_server.stop(9)
+        nats_server.kill()
         nats_server.start()
         await until(lambda: client.is_connected and client.stats["reconnects"] > 0)
         await caller.perform(CreateStream(command_id="c2", scope="s", stream="x"))

@@ -1,6 +1,12 @@
-"""The application: which commands there are. Each module registers its own."""
+"""The application: which commands there are. Each module registers its own.
+
+`--http` may stand before the command as well as after it; before it, it is handed on.
+"""
+
+from typing import Annotated
 
 import cyclopts
+from cyclopts import Parameter
 
 from anabranch.cli import (
     container_commands,
@@ -30,3 +36,30 @@ tier2_commands.register(app)
 write_command.register(app)
 read_command.register(app)
 demo_command.register(app)
+
+
+@app.meta.default
+def perform(
+    *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+    http: str | None = None,
+) -> object:
+    """Perform a command line.
+
+    Parameters
+    ----------
+    http
+        Address of an HTTP gateway, e.g. http://127.0.0.1:8080: scope, stream, write and read go
+        through it and need no other port. ANABRANCH_HTTP says the same.
+    """
+    end = tokens.index("--") if "--" in tokens else len(tokens)
+    handed_on = () if http is None else ("--http", http)
+    return app(
+        (*tokens[:end], *handed_on, *tokens[end:]),
+        exit_on_error=False,
+        print_error=False,
+        result_action="return_value",
+    )
+
+
+entry = app.meta
+"""What a command line is given to: `app` behind the options that stand before a command."""
