@@ -123,9 +123,9 @@ async def test_a_stream_is_created_written_read_sealed_and_deleted(
 
 
 async def test_the_containers_are_listed_and_flushed(
-    nats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with shell(nats, tmp_path, capsys) as sh:
+    async with shell(nats_url, tmp_path, capsys) as sh:
         listed = await sh.run("container", "list")
         assert "container" in listed.out
         assert "127.0.0.1:" in listed.out
