@@ -63,6 +63,7 @@ def test_a_flush_releases_the_log_and_the_bytes_are_still_there(driver: TieredDr
     driver.flush()
     assert driver.frames.payloads == {}
     assert driver.container.applied.untiered == driver.throttle.untiered == 0
+    assert (driver.metrics.flushes, driver.metrics.flush_bytes) == (1, len(block))
     driver.crash()
     assert driver.read_all() == block
 

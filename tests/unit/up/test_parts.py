@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from anabranch.cli.up import UpSettings, embedded_cluster
 from anabranch.cli.up.binaries import Candidate, choose, parse_version
 from anabranch.cli.up.child import bound_log, describe_exit, error_told_in, last_line, spawn
 from anabranch.cli.up.directory import claim
@@ -16,7 +17,13 @@ from anabranch.cli.up.plan import PartState, Phase
 from anabranch.cli.up.ports import LOOPBACK, PORT_MIN, choose_port
 from anabranch.cli.up.probe import read_health_reply
 from anabranch.cli.up.progress import Progress
-from anabranch.common.errors import BinaryNotFound, DirectoryUnusable, FormatTooNew, PortInUse
+from anabranch.common.errors import (
+    BinaryNotFound,
+    DirectoryUnusable,
+    FormatTooNew,
+    InvalidSetting,
+    PortInUse,
+)
 
 
 class Spread:
@@ -94,6 +101,28 @@ def test_services_are_configured_by_their_environment_alone(tmp_path: Path) -> N
     assert controller.needs == segstore.needs == gateway.needs == (nats.name,)
     assert 'listen: "127.0.0.1:21000"' in config
     assert "sync_interval: always" in config
+
+
+@pytest.mark.parametrize(("endpoint", "told"), [("http://127.0.0.1:4318", 3), ("", 0)])
+def test_every_service_is_told_the_collector_if_one_is_named(
+    endpoint: str, told: int, tmp_path: Path
+) -> None:
+    with claim(tmp_path) as directory:
+        plan = ClusterPlan(
+            directory, Path("/bin/nats"), 21000, 21001, 21002, 8, otlp_endpoint=endpoint
+        )
+        parts = cluster_parts(plan)
+
+    variables = [f"ANABRANCH_{part.name.upper()}_OTLP_ENDPOINT" for part in parts]
+    found = [part.environment.get(name) for part, name in zip(parts, variables, strict=True)]
+    assert found.count(endpoint) == told
+
+
+async def test_a_collector_that_is_no_url_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match="OTLP"):
+        async with embedded_cluster(UpSettings(tmp_path / "new", otlp_endpoint="collector")):
+            raise AssertionError("must not start")
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(

@@ -32,12 +32,14 @@ from anabranch.controller.domain.stream.state import STREAM, Stream, StreamStep
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.queries import QUERIES, QueryDesk, answer_query
+from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.periodic.export_streams import StreamExporter
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.settings import Settings
 from anabranch.controller.workflows import create_stream, delete_scope, delete_stream, seal_stream
 from anabranch.controller.workflows.context import WorkContext
+from anabranch.controller.workflows.observed import Observer, observed
 
 SWEEP_S = 5.0
 CATCH_UP_PAUSE_S = 0.2
@@ -72,6 +74,8 @@ class Controller:
 async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
     """Run until asked to stop. Raises Unavailable (no NATS), InvalidSetting (other constants)."""
     clock, ids, rng = SystemClock(), SystemIds(), system_rng()
+    telemetry = lifetime.telemetry
+    observer = Observer(ControllerMetrics(telemetry.metrics, clock), telemetry.tracer)
     if settings.tier2_url:
         shared_directory(settings.tier2_url)  # wrong for ever if it is wrong now
     client = await connect_nats(settings.nats_url, "controller")
@@ -81,12 +85,31 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
             await create_bucket(client, bucket)
         constants = JetStreamObjectStore(client, clock, subjects.CLUSTER_BUCKET)
         await settle_constants(constants, settings.container_count)
-        await _serve(build(settings, client, clock, ids, rng), lifetime)
+        controller = build(settings, client, clock, ids, rng, observer=observer)
+        _watch(controller, observer.metrics)
+        await _serve(controller, lifetime)
     finally:
         await client.close()
 
 
-def build(settings: Settings, client: Client, clock: Clock, ids: IdSource, rng: Rng) -> Controller:
+def _watch(controller: Controller, metrics: ControllerMetrics) -> None:
+    runners = (controller.scope_runner, controller.stream_runner)
+    metrics.watch(
+        active=lambda: sum(runner.active_count for runner in runners),
+        failing=lambda: sum(runner.failing_count for runner in runners),
+        folds=lambda: controller.mirror.folds,
+    )
+
+
+def build(
+    settings: Settings,
+    client: Client,
+    clock: Clock,
+    ids: IdSource,
+    rng: Rng,
+    *,
+    observer: Observer,
+) -> Controller:
     """The controller's parts, connected but not started."""
     store = JetStreamEventStore(client, clock)
     scopes = Repository(store, SCOPE, ids)
@@ -102,15 +125,15 @@ def build(settings: Settings, client: Client, clock: Clock, ids: IdSource, rng: 
         settings.container_count,
         clock,
     )
-    command_desk = CommandDesk(scopes, streams, clock, partial(_reply, client))
-    query_desk = QueryDesk(mirror, placements.locate, placements.list_containers)
+    command_desk = CommandDesk(scopes, streams, clock, partial(_reply, client), observer)
+    query_desk = QueryDesk(mirror, placements.locate, placements.list_containers, observer)
     controller = Controller(
         client=client,
         clock=clock,
         mirror=mirror,
         listener=listener,
-        scope_runner=Runner(_scope_workflow(scopes, context), clock, rng),
-        stream_runner=Runner(_stream_workflow(streams, context), clock, rng),
+        scope_runner=Runner(_scope_workflow(scopes, context, observer), clock, rng),
+        stream_runner=Runner(_stream_workflow(streams, context, observer), clock, rng),
         placements=placements,
         exporter=_exporter(settings, mirror, clock, ids, rng),
         queries=QueryServer(client, QUERIES, partial(answer_query, query_desk)),
@@ -136,17 +159,22 @@ def _exporter(
 
 
 def _scope_workflow(
-    scopes: Repository[Scope, ScopeEvent], context: WorkContext
+    scopes: Repository[Scope, ScopeEvent], context: WorkContext, observer: Observer
 ) -> Workflow[Scope, ScopeEvent, ScopeStep]:
-    steps = {step: partial(perform, context) for step, perform in delete_scope.STEPS.items()}
+    steps = {
+        step: observed(observer, step, partial(perform, context))
+        for step, perform in delete_scope.STEPS.items()
+    }
     return Workflow(scopes, scope_next_step, steps)
 
 
 def _stream_workflow(
-    streams: Repository[Stream, StreamEvent], context: WorkContext
+    streams: Repository[Stream, StreamEvent], context: WorkContext, observer: Observer
 ) -> Workflow[Stream, StreamEvent, StreamStep]:
     table = {**create_stream.STEPS, **seal_stream.STEPS, **delete_stream.STEPS}
-    steps = {step: partial(perform, context) for step, perform in table.items()}
+    steps = {
+        step: observed(observer, step, partial(perform, context)) for step, perform in table.items()
+    }
     return Workflow(streams, stream_next_step, steps)
 
 

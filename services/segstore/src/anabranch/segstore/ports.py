@@ -65,6 +65,22 @@ class FrameSource(Protocol):
         ...
 
 
+class CommitWatch(Protocol):
+    """Whoever measures group commits. Called in turn, from the event loop's thread."""
+
+    def begin(self) -> None:
+        """A group commit is about to be written."""
+        ...
+
+    def synced(self, frame_count: int, size: int) -> None:
+        """It is durable, `size` bytes of frames; the sources are told next."""
+        ...
+
+    def told(self) -> None:
+        """The sources were told: nobody waits for this commit any more."""
+        ...
+
+
 class ContainerLog(Protocol):
     """The view of one container's log under one container epoch."""
 

@@ -39,11 +39,13 @@ from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.container import Surroundings
 from anabranch.segstore.shell.flusher import FlushLimits, back_off_s
 from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
+from anabranch.segstore.shell.metrics import StoreMetrics
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.registration import container_count, register_node
 from anabranch.segstore.shell.store import Store
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.tracing import Commits, StoreTracing
 
 NODE_ID_FILE = "node-id"
 SLOW_SYNC_MS = 2.0
@@ -65,6 +67,8 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
     errors, and what ended the journal while serving.
     """
     clock, ids = SystemClock(), SystemIds()
+    metrics = StoreMetrics(lifetime.telemetry.metrics)
+    commits = Commits(metrics, clock, clock.now_ns)
     _log.info("settings", **settings.describe())
     loop = asyncio.get_running_loop()
     journal = open_local_journal(
@@ -72,6 +76,7 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
         ids=ids,
         schedule=loop.call_soon,
         take_over=settings.take_over,
+        watch=commits,
     )
     try:
         _log_opening(journal.journal.report)
@@ -85,7 +90,18 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
             return
         try:
             lifetime.set_ready("nats", True)
-            parts = _Parts(settings, lifetime, clock, ids, journal, node_id, client, storage)
+            parts = _Parts(
+                settings=settings,
+                lifetime=lifetime,
+                clock=clock,
+                ids=ids,
+                journal=journal,
+                node_id=node_id,
+                client=client,
+                storage=storage,
+                metrics=metrics,
+                tracing=_tracing(lifetime, commits),
+            )
             await _Process(parts).run()
         finally:
             await client.close()
@@ -105,6 +121,8 @@ class _Parts:
     node_id: str
     client: Client
     storage: ChunkStorage
+    metrics: StoreMetrics
+    tracing: StoreTracing | None
 
     def objects(self, bucket: str) -> JetStreamObjectStore:
         return JetStreamObjectStore(self.client, self.clock, bucket)
@@ -127,7 +145,8 @@ class _Process:
             stopper = group.create_task(self._wait_for_stop())
             count = await self._container_count(group)
             if count is not None:
-                await self._serve(Store(count, on_changed=self._changed.set), group)
+                store = Store(count, self._changed.set, parts.metrics)
+                await self._serve(store, group)
             stopper.cancel()
         if self._failure is not None:
             raise self._failure
@@ -151,7 +170,7 @@ class _Process:
     async def _serve(self, store: Store, group: asyncio.TaskGroup) -> None:
         parts, settings = self._parts, self._parts.settings
         throttle = Throttle(ThrottleLimits(untiered=settings.untiered_bytes_max))
-
+        cache = Cache(settings.cache_bytes)
         spawned: set[asyncio.Task[None]] = set()
 
         def spawn(work: Coroutine[None, None, None]) -> None:
@@ -165,11 +184,18 @@ class _Process:
         server = TcpServer(served)
         endpoint = _advertised(settings, await server.start(*parse_bind(settings.bind)))
         node = NodeRecord(parts.node_id, endpoint, parts.journal.journal.journal_id)
+        parts.metrics.watch(
+            pending=lambda: throttle.pending,
+            untiered=lambda: throttle.untiered,
+            cached=lambda: cache.used,
+            containers=lambda: len(store.open_numbers),
+            connections=lambda: server.connection_count,
+        )
         nodes = parts.objects(subjects.NODES_BUCKET)
         door = NatsDoor(parts.client, ControlDesk(store, spawn), throttle)
         tasks = [
             group.create_task(register_node(nodes, node, parts.clock)),
-            group.create_task(self._assignments(store, throttle).run()),
+            group.create_task(self._assignments(store, throttle, cache).run()),
             group.create_task(self._follow(store, door)),
         ]
         _log.info("the store listens", node=parts.node_id, endpoint=str(endpoint))
@@ -178,11 +204,13 @@ class _Process:
         await _close_door(door, parts.clock)
         await _end_tasks({*tasks, *spawned})
 
-    def _assignments(self, store: Store, throttle: Throttle) -> Assignments:
+    def _assignments(self, store: Store, throttle: Throttle, cache: Cache) -> Assignments:
         parts, settings = self._parts, self._parts.settings
         objects = parts.objects(subjects.PLACEMENTS_BUCKET)
         placements = Placements(objects, parts.node_id)
-        around = Surroundings(parts.clock, Cache(settings.cache_bytes), throttle, _call_later)
+        around = Surroundings(
+            parts.clock, cache, throttle, _call_later, parts.metrics, parts.tracing
+        )
         open_tier_two = OpenContainerTierTwo(parts.storage, parts.ids)
         tiers = Tiers(parts.journal.journal, open_tier_two, placements, parts.ids)
         limits = FlushLimits(bytes_max=settings.flush_bytes, age_s_max=settings.flush_age_s)
@@ -224,6 +252,11 @@ class _Process:
                 continue
             await self._changed.wait()
             self._changed.clear()
+
+
+def _tracing(lifetime: Lifetime, commits: Commits) -> StoreTracing | None:
+    tracer = lifetime.telemetry.tracer
+    return StoreTracing(tracer, commits) if tracer is not None else None
 
 
 async def _learn_count(parts: _Parts) -> int:

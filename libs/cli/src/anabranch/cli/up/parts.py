@@ -53,6 +53,7 @@ class ClusterPlan:
     segstore_port: int
     gateway_port: int
     container_count: int
+    otlp_endpoint: str = ""
 
     @property
     def nats_url(self) -> str:
@@ -145,10 +146,13 @@ def _gateway(plan: ClusterPlan) -> PartSpec:
 
 def _service(plan: ClusterPlan, name: str, environment: Mapping[str, str]) -> PartSpec:
     port_file = plan.directory.run_file(f"{name}.port")
+    telemetry = {}
+    if plan.otlp_endpoint:  # else what the parent's environment says counts
+        telemetry[f"ANABRANCH_{name.upper()}_OTLP_ENDPOINT"] = plan.otlp_endpoint
     return PartSpec(
         name=name,
         command=(sys.executable, "-m", f"anabranch.{name}"),
-        environment={**environment, PORT_FILE_VARIABLE: str(port_file)},
+        environment={**environment, **telemetry, PORT_FILE_VARIABLE: str(port_file)},
         probe=HealthProbe(port_file),
         log_file=plan.directory.log_file(name),
         needs=("nats",),

@@ -90,6 +90,8 @@ class Mirror:
         """The revision at which a stream's shape changed last, by subject."""
         self._names: dict[str, list[str]] = {}
         self._scope_names: list[str] = []
+        self.folds = 0
+        """Messages folded since the start."""
         self._reached = [0] * SHARD_COUNT
         self._moved = [asyncio.Event() for _ in range(SHARD_COUNT)]
 
@@ -104,6 +106,7 @@ class Mirror:
     async def _follow(self, shard: int) -> None:
         async for message in self._store.follow(shard, self._reached[shard]):
             fold = self._fold(message, ReadToken(shard=shard, sequence=message.sequence))
+            self.folds += 1
             self._reached[shard] = message.sequence
             self._moved[shard].set()
             self._moved[shard] = asyncio.Event()

@@ -157,6 +157,7 @@ class Flusher:
                 await self._ended.wait()
 
     def _report(self, error: AnabranchError, failures: int) -> None:
+        self._container.metrics.flush_failures += 1
         self._throttle.tier_two_failing(self._container.container, failing=True)
         _log.warning(
             "flushing to tier 2 failed, trying again",
@@ -178,13 +179,16 @@ class Flusher:
             self._cancel_age()
             self._aging = False
             cut = applied.begin_flush()
-            tiered = None
+            tiered, moved = None, 0
+            began_s = self._clock.monotonic()
             try:
                 tiered = await self._tier_two.flush(cut, self._fetch)
             finally:
                 if container.failure is None:
-                    self._throttle.add_untiered(-applied.end_flush(cut, tiered))
+                    moved = applied.end_flush(cut, tiered)
+                    self._throttle.add_untiered(-moved)
             self._check_alive()
+            container.metrics.flushed(moved, self._clock.monotonic() - began_s)
             container.log.release(cut.sequence)
             if applied.changed:
                 self.notice_applied()
