@@ -66,8 +66,8 @@ check: setup
 	$(BIN)/lint-imports --cache-dir .cache/import-linter
 	$(BIN)/pytest tests/tidy
 
-## make bench     WORKLOADS=W1,W3,W6 [QUICK=1|LONG=1] beside JetStream, Redis and the bare disk
-WORKLOADS ?= W1,W3,W6
+## make bench     WORKLOADS=W1,W3,W6,W12 [QUICK=1|LONG=1] beside JetStream, Redis and the bare disk
+WORKLOADS ?= W1,W3,W6,W12
 .PHONY: bench
 bench: setup
 	$(BIN)/python -m bench.run --workloads $(WORKLOADS) \

@@ -6,13 +6,16 @@ from anabranch.common.errors import InvalidRequest
 from bench.case import MIB, Effort
 from bench.systems.anabranch import NOT_FLUSHING, Anabranch, flushing
 from bench.systems.disk import Disk
+from bench.systems.echo import Echo
 from bench.systems.jetstream import JetStream
 from bench.systems.port import System
 from bench.systems.redis import Redis
 from bench.workloads.port import Workload
 from bench.workloads.w1_max_write import MaxWrite
+from bench.workloads.w3_busy import BusyAwaited
 from bench.workloads.w3_one_awaited import OneAwaited
 from bench.workloads.w6_tail import Tail
+from bench.workloads.w12_gateway import DirectWriters, GatewayGet, GatewayPost
 
 FLUSH_OFF = "flush off"
 BLOCK_BYTES = 256 * 1024
@@ -33,17 +36,21 @@ def systems(effort: Effort) -> list[System]:
         Redis(synced=True),
         Disk(BLOCK_BYTES, file_bytes),
         Disk(WINDOW_BYTES, file_bytes),
+        Echo(),
     ]
 
 
 def workloads(names: Sequence[str]) -> list[Workload]:
-    """The named workloads in the order given. Raises InvalidRequest."""
-    once_is_enough = frozenset({FLUSH_OFF, Disk(WINDOW_BYTES, 0).label.settings})
-    known: dict[str, Workload] = {
-        workload.name: workload
-        for workload in (MaxWrite(), OneAwaited(once_is_enough), Tail(once_is_enough))
+    """The named workloads in the order given; W3 and W12 have parts. Raises InvalidRequest."""
+    once = frozenset({FLUSH_OFF, Disk(WINDOW_BYTES, 0).label.settings})
+    over_http: tuple[Workload, ...] = (GatewayPost(once), GatewayGet(once), DirectWriters(once))
+    known: dict[str, tuple[Workload, ...]] = {
+        "W1": (MaxWrite(),),
+        "W3": (OneAwaited(once), BusyAwaited(once)),
+        "W6": (Tail(once),),
+        "W12": over_http,
     }
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         raise InvalidRequest("no such workload", asked=",".join(unknown), known=",".join(known))
-    return [known[name] for name in names]
+    return [workload for name in names for workload in known[name]]

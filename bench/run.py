@@ -1,6 +1,6 @@
 """Runs workloads on all systems, prints the table, writes `bench/out/latest.json`.
 
-    python -m bench.run --workloads W1,W3,W6 --effort quick
+    python -m bench.run --workloads W1,W3,W12 --effort quick
 
 Ends with 1 if any system did not hold exactly what was written to it. Data lie in
 `bench/out/data-<n>` and are removed at the end; the directory must be on the disk that is meant,
@@ -114,7 +114,7 @@ def _fresh_directory(out: Path) -> Path:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.run", description="compare systems side by side")
-    parser.add_argument("--workloads", default="W1,W3,W6", help="names, separated by commas")
+    parser.add_argument("--workloads", default="W1,W3,W6,W12", help="names, separated by commas")
     parser.add_argument("--effort", choices=sorted(EFFORTS), default=MEDIUM.name)
     parser.add_argument("--out", type=Path, default=LATEST.parent, help="where results go")
     options = parser.parse_args()

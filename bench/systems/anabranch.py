@@ -5,8 +5,8 @@ meanwhile is a setting: with flushing on both share the disk, with flushing off 
 off beyond any run and what waits for it is not bounded.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -16,11 +16,11 @@ from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
 from anabranch.client import Client, EventWriter, ReaderSettings, connect
 from anabranch.common.errors import BufferFull
 from bench.case import Case
-from bench.systems.port import Label
+from bench.systems.port import HttpTarget, Label
 
 SCOPE = "bench"
 _NEVER = str(2**50)
-_PARTS = ("nats", "controller", "segstore")
+_PARTS = ("nats", "controller", "segstore", "gateway")
 
 
 def flushing(flush_bytes: int) -> Mapping[str, str]:
@@ -40,10 +40,23 @@ class AnabranchStream:
 
     sends_in_flight_max = 256
 
-    def __init__(self, client: Client, name: str, writer: EventWriter) -> None:
+    def __init__(self, client: Client, name: str, writer: EventWriter, gateway: str) -> None:
         self._client = client
-        self._name = name
+        self.name = name
         self._writer = writer
+        path = f"/v1/scopes/{name.replace('/', '/streams/')}/events"
+        host, _, port = gateway.removeprefix("http://").rpartition(":")
+        self.http = HttpTarget(host, int(port), path, f"{path}?from=head&max_events=1")
+
+    @asynccontextmanager
+    async def appenders(
+        self, count: int
+    ) -> AsyncIterator[Sequence[Callable[[bytes], Awaitable[None]]]]:
+        async with AsyncExitStack() as stack:
+            yield [
+                (await stack.enter_async_context(self._client.writer(self.name))).append
+                for _ in range(count)
+            ]
 
     async def write_all(self, batches: Iterable[Sequence[bytes]]) -> None:
         writer = self._writer
@@ -66,14 +79,14 @@ class AnabranchStream:
         await self._writer.flush()
 
     async def read_back(self) -> AsyncIterator[Sequence[bytes]]:
-        async with self._client.reader(self._name, until_tail=True) as reader:
+        async with self._client.reader(self.name, until_tail=True) as reader:
             async for batch in reader.batches():
                 yield batch.payloads
 
     @asynccontextmanager
     async def tail(self) -> AsyncIterator[AsyncIterator[Sequence[bytes]]]:
         settings = ReaderSettings()
-        async with self._client.reader(self._name, "tail", settings=settings) as reader:
+        async with self._client.reader(self.name, "tail", settings=settings) as reader:
             yield (batch.payloads async for batch in reader.batches())
 
 
@@ -109,12 +122,23 @@ class Anabranch:
         assert self._cluster is not None, "the cluster does not run"
         return [pid for part in _PARTS for pid in self._cluster.pids(part)]
 
+    def endpoint(self, part: str) -> str:
+        """The address of `nats` or `gateway`."""
+        assert self._cluster is not None, "the cluster does not run"
+        return str(self._cluster.endpoints[part])
+
     @asynccontextmanager
-    async def stream(self, case: Case) -> AsyncIterator[AnabranchStream]:  # noqa: ARG002
+    async def named_stream(self) -> AsyncIterator[str]:
+        """The name of a fresh stream of one segment."""
         assert self._client is not None, "the cluster does not run"
         name = f"{SCOPE}/s{next(self._numbers)}"
         await self._client.create_stream(name, segments=1)
-        async with self._client.writer(name) as writer:
-            yield AnabranchStream(self._client, name, writer)
+        yield name
         await self._client.seal_stream(name)
         await self._client.delete_stream(name)
+
+    @asynccontextmanager
+    async def stream(self, case: Case) -> AsyncIterator[AnabranchStream]:  # noqa: ARG002
+        assert self._client is not None, "the cluster does not run"
+        async with self.named_stream() as name, self._client.writer(name) as writer:
+            yield AnabranchStream(self._client, name, writer, self.endpoint("gateway"))

@@ -5,7 +5,7 @@ for one writer. Whatever returns from `write_all`, `append` or `send` is acknowl
 durability of the system's class.
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,10 @@ from typing import Literal, Protocol, runtime_checkable
 
 from bench.case import Case
 
-Durability = Literal["D1", "D2"]
-"""D1: an acknowledged event survives `kill -9`. D2: it is synced to disk before."""
+Durability = Literal["D1", "D2", "–"]
+"""D1: an acknowledged event survives `kill -9`. D2: it is synced to disk before. –: not kept."""
+
+NOT_KEPT: Durability = "–"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class Label:
     durability: Durability
 
 
+@runtime_checkable
 class Stream(Protocol):
     """A fresh log with one writer."""
 
@@ -58,6 +61,34 @@ class TailedStream(Stream, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class HttpTarget:
+    """Where events are posted, one to a body, and where one event is got."""
+
+    host: str
+    port: int
+    post_path: str
+    get_path: str
+
+
+@runtime_checkable
+class HttpStream(Protocol):
+    """A log, or what stands for one, behind HTTP."""
+
+    http: HttpTarget
+
+
+@runtime_checkable
+class ManyWriters(Stream, Protocol):
+    """A log that many writers write to, each of its own."""
+
+    def appenders(
+        self, count: int
+    ) -> AbstractAsyncContextManager[Sequence[Callable[[bytes], Awaitable[None]]]]:
+        """Inside the block, the `append` of each of `count` writers."""
+        ...
+
+
 class System(Protocol):
     """One system under one configuration; `run` it before anything else."""
 
@@ -71,6 +102,6 @@ class System(Protocol):
         """The server processes, for their processor time."""
         ...
 
-    def stream(self, case: Case) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, case: Case) -> AbstractAsyncContextManager[Stream | HttpStream]:
         """A fresh stream, deleted after the block."""
         ...

@@ -1,5 +1,7 @@
 """What a workload is: sizes of events, which systems it suits, and one round on one of them."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from bench.case import Case, Digest, Effort, Sample
@@ -38,6 +40,14 @@ class Meter:
 
     def _cpu(self) -> float:
         return self._clock.own_cpu() + cpu_seconds(self._system.pids())
+
+
+@asynccontextmanager
+async def plain_stream(system: System, case: Case) -> AsyncIterator[Stream]:
+    """A fresh stream of a system that keeps what is written."""
+    async with system.stream(case) as stream:
+        assert isinstance(stream, Stream), "the system keeps nothing"
+        yield stream
 
 
 async def holds_exactly(stream: Stream, case: Case, events: int) -> bool:

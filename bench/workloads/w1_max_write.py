@@ -6,21 +6,21 @@ everything is read back and compared.
 
 from bench.case import Case, Effort, Sample, Supply
 from bench.clock import Stopwatch
-from bench.systems.port import Label, System
-from bench.workloads.port import Meter, holds_exactly
+from bench.systems.port import NOT_KEPT, Label, System
+from bench.workloads.port import Meter, holds_exactly, plain_stream
 
 
 class MaxWrite:
     name = "W1"
     event_bytes: tuple[int, ...] = (100, 1_024, 10_240)
 
-    def suits(self, label: Label) -> bool:  # noqa: ARG002
-        return True
+    def suits(self, label: Label) -> bool:
+        return label.durability != NOT_KEPT
 
     async def measure(
         self, system: System, case: Case, effort: Effort, clock: Stopwatch, *, warm_up: bool
     ) -> Sample:
-        async with system.stream(case) as stream:
+        async with plain_stream(system, case) as stream:
             seconds_max = effort.warm_up_s if warm_up else effort.write_s
             meter = Meter(system, clock)
             supply = Supply(case, clock, seconds_max, effort.bytes_max)

@@ -3,8 +3,8 @@
 from bench.case import Case, Effort, Sample
 from bench.clock import Stopwatch
 from bench.stats import percentile
-from bench.systems.port import Label, System
-from bench.workloads.port import Meter, holds_exactly
+from bench.systems.port import NOT_KEPT, Label, Stream, System
+from bench.workloads.port import Meter, holds_exactly, plain_stream
 
 
 class OneAwaited:
@@ -15,27 +15,34 @@ class OneAwaited:
         self._left_out = settings_left_out
 
     def suits(self, label: Label) -> bool:
-        return label.settings not in self._left_out
+        return label.durability != NOT_KEPT and label.settings not in self._left_out
 
     async def measure(
         self, system: System, case: Case, effort: Effort, clock: Stopwatch, *, warm_up: bool
     ) -> Sample:
-        times_ms: list[float] = []
-        async with system.stream(case) as stream:
-            meter = Meter(system, clock)
-            now = clock.now()
-            ends_at = now + (effort.warm_up_s if warm_up else effort.awaited_s)
-            while now < ends_at:
-                await stream.append(case.events[len(times_ms) % len(case.events)])
-                started, now = now, clock.now()
-                times_ms.append((now - started) * 1000)
-            seconds, cpu_seconds = meter.read()
-            verified = await holds_exactly(stream, case, len(times_ms))
-        return Sample(
-            len(times_ms),
-            seconds,
-            cpu_seconds,
-            verified,
-            p50_ms=percentile(times_ms, 50),
-            p99_ms=percentile(times_ms, 99),
-        )
+        async with plain_stream(system, case) as stream:
+            seconds = effort.warm_up_s if warm_up else effort.awaited_s
+            return await await_one_by_one(system, stream, case, clock, seconds)
+
+
+async def await_one_by_one(
+    system: System, stream: Stream, case: Case, clock: Stopwatch, seconds: float
+) -> Sample:
+    """Append one event after the other to a fresh stream for so long, and read all of it back."""
+    times_ms: list[float] = []
+    meter = Meter(system, clock)
+    now = clock.now()
+    ends_at = now + seconds
+    while now < ends_at:
+        await stream.append(case.events[len(times_ms) % len(case.events)])
+        started, now = now, clock.now()
+        times_ms.append((now - started) * 1000)
+    measured_seconds, cpu_seconds = meter.read()
+    return Sample(
+        len(times_ms),
+        measured_seconds,
+        cpu_seconds,
+        await holds_exactly(stream, case, len(times_ms)),
+        p50_ms=percentile(times_ms, 50),
+        p99_ms=percentile(times_ms, 99),
+    )

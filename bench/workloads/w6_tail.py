@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from bench.case import Case, Effort, Sample
 from bench.clock import Stopwatch
 from bench.stats import percentile
-from bench.systems.port import Label, System, TailedStream
+from bench.systems.port import NOT_KEPT, Label, System, TailedStream
 from bench.workloads.port import Meter
 
 RATE_PER_S = 5_000
@@ -75,7 +75,8 @@ class Tail:
         self._left_out = settings_left_out
 
     def suits(self, label: Label) -> bool:
-        return label.system != "disk" and label.settings not in self._left_out
+        kept_and_served = label.durability != NOT_KEPT and label.system != "disk"
+        return kept_and_served and label.settings not in self._left_out
 
     async def measure(
         self, system: System, case: Case, effort: Effort, clock: Stopwatch, *, warm_up: bool

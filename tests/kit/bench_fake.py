@@ -4,7 +4,7 @@ It can be told to lose, to change or to repeat events, which a report must not h
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -53,6 +53,12 @@ class FakeStream:
         self._held.append(event)
         self._clock.advance(APPEND_SECONDS)
 
+    @asynccontextmanager
+    async def appenders(
+        self, count: int
+    ) -> AsyncIterator[Sequence[Callable[[bytes], Awaitable[None]]]]:
+        yield [self.append] * count
+
     async def send(self, events: Sequence[bytes]) -> None:
         self._held += events
         self._news.set()
@@ -76,8 +82,8 @@ class FakeStream:
 class FakeSystem:
     """A system whose every stream suffers the same damage."""
 
-    def __init__(self, clock: FakeStopwatch, damage: Damage = list) -> None:
-        self.label = Label("fake", "in memory", "D1")
+    def __init__(self, clock: FakeStopwatch, damage: Damage = list, system: str = "fake") -> None:
+        self.label = Label(system, "in memory", "D1")
         self._clock = clock
         self._damage = damage
         self.streams = 0

@@ -113,7 +113,7 @@ def payload(life: int, container: int, number: int, size: int) -> bytes:
 
 
 def whole_life(disk: SimDisk, ledgers: dict[int, Ledger]) -> None:
-    """Open, append, roll, release, open again, append, roll."""
+    """Open, append, roll, release, go on in a file that is used again, open anew, append, roll."""
     first = Process(disk, ledgers, 1)
     first.open_containers()
     for number in range(6):
@@ -124,6 +124,9 @@ def whole_life(disk: SimDisk, ledgers: dict[int, Ledger]) -> None:
     first.release(1, 4)
     first.append(1, payload(1, 1, 50, 1400))
     first.commit()
+    for number in range(60, 66):
+        first.append(0, payload(1, 0, number, 600), payload(1, 0, number + 100, 40))
+        first.commit()
     disk.end_process()
     second = Process(disk, ledgers, 2)
     second.open_containers()

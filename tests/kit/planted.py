@@ -4,13 +4,13 @@ Each is a context manager under which the journal behaves as if one line were mi
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from unittest.mock import patch
 
 from anabranch.common.storage.ports import Buffer, DiskFile
-from anabranch.segstore.adapters.journal import layout
+from anabranch.segstore.adapters.journal import files, journal, layout
 from anabranch.segstore.adapters.journal.files import FileWriter
-from anabranch.segstore.domain.log import formats
+from anabranch.segstore.domain.log import formats, scan
 from anabranch.segstore.domain.log.formats import FrameContent
 from kit.simdisk import SimDisk, SimFile
 
@@ -59,10 +59,40 @@ def cached_scan() -> AbstractContextManager[object]:
     return patch.object(SimFile, "forget_cached", lambda _self: None)
 
 
+@contextmanager
+def one_seed_for_all_files() -> Iterator[None]:
+    """What a file holds of its former life passes for frames of its present one."""
+    with ExitStack() as patches:
+        for module in (files, journal, scan):
+            patches.enter_context(patch.object(module, "frame_seed", lambda _file_id: 7))
+        yield
+
+
+@contextmanager
+def header_after_the_name() -> Iterator[None]:
+    """A file that is used again gets its new name, and its header only later."""
+    real = SimDisk.rename
+
+    def rename(self: SimDisk, source: str, target: str) -> None:
+        if "spare-" in source:
+            file = self.open(source)
+            header = file.read(0, formats.FILE_HEADER_SIZE_BYTES)
+            file.write_synced([bytes(formats.FILE_HEADER_SIZE_BYTES)], 0)
+            real(self, source, target)
+            file.write_synced([header], 0)
+            return
+        real(self, source, target)
+
+    with patch.object(SimDisk, "rename", rename):
+        yield
+
+
 JOURNAL_BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "ack before sync": ack_before_sync,
     "no fence check": no_fence_check,
     "no directory sync": no_directory_sync,
     "skipped CRC": skipped_crc,
     "cached scan": cached_scan,
+    "one seed for all files": one_seed_for_all_files,
+    "header after the name": header_after_the_name,
 }

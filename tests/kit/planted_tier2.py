@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from anabranch.common.adapters.chunk_local import LocalChunkStorage
+from anabranch.common.storage.chunk_reader import ChunkReader
 from anabranch.common.tier2 import chunk
 from anabranch.common.tier2.manifest import Manifest
 from anabranch.common.tier2.state import ChunkRef
@@ -16,9 +17,9 @@ def _accept_any_blocks(footer: chunk.ChunkFooter, first: int, data: bytes) -> No
     """In place of `chunk.check_blocks`."""
 
 
-async def _read_unverified(tier_two: ContainerTierTwo, ref: ChunkRef) -> bytes:
-    """In place of `ContainerTierTwo._read_whole`."""
-    return await tier_two._storage.get_range(ref.name, ref.offset, ref.length)
+async def _read_unverified(reader: ChunkReader, ref: ChunkRef) -> bytes:
+    """In place of `ChunkReader._read_whole`."""
+    return await reader._storage.get_range(ref.name, ref.offset, ref.length)
 
 
 def _leave_names_unsynced(storage: LocalChunkStorage, directory: str) -> None:
@@ -38,7 +39,7 @@ async def _look_away(tier_two: ContainerTierTwo, manifest: Manifest) -> None:
 def skipped_crc() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunk, "check_blocks", _accept_any_blocks)
-        patch.setattr(ContainerTierTwo, "_read_whole", _read_unverified)
+        patch.setattr(ChunkReader, "_read_whole", _read_unverified)
         yield
 
 

@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 
+from anabranch.segstore.domain.log.formats import FILE_HEADER_SIZE_BYTES, parse_file_header
 from kit.journal_scenario import check, new_ledgers, random_journal, run_until_crash, whole_life
 from kit.rng import seeded
 from kit.simdisk import (
@@ -36,6 +37,20 @@ def survivals(seed: int) -> list[Survival]:
 
 def moments(call: DiskCall) -> list[When]:
     return ["before", "during", "after"] if call.verb == "write_synced" else ["before", "after"]
+
+
+def test_the_script_goes_on_in_a_file_that_is_used_again() -> None:
+    recycled = []
+    for call in whole_trace():
+        disk = SimDisk()
+        disk.crash_at(call.number, "after")
+        run_until_crash(whole_life, disk)
+        disk.kill()
+        for name in disk.list():
+            if name.startswith("journal-"):
+                header = parse_file_header(disk.open(name).read(0, FILE_HEADER_SIZE_BYTES), name)
+                recycled += [header.file_id] if header.recycled else []
+    assert len(recycled) > 10, "many crashes fall into its second life"
 
 
 def test_the_script_covers_append_roll_open_and_release() -> None:

@@ -18,7 +18,7 @@ from kit.journal_scenario import (
 )
 from kit.log_driver import replayed
 from kit.planted import JOURNAL_BUGS
-from kit.simdisk import LOSE_ALL, SimDisk
+from kit.simdisk import KEEP_ALL, LOSE_ALL, SimDisk
 
 
 def power_loss_after_a_whole_life() -> None:
@@ -96,12 +96,41 @@ def a_failed_sync_is_followed_by_a_kill_and_a_power_loss() -> None:
         check(disk, ledgers)
 
 
+def a_kill_in_a_file_that_is_used_again() -> None:
+    """The second life writes over some frames of the first, and the rest are still there."""
+    disk = SimDisk()
+    ledgers = new_ledgers()
+    process = Process(disk, ledgers, 1)
+    process.open_containers()
+    for number in range(12):
+        process.append(0, payload(1, 0, number, 600))
+        process.append(0, payload(1, 0, number + 100, 600))
+        process.commit()
+        process.release(0, 2 * number + 1)
+    disk.kill()
+    check(disk, ledgers)
+
+
+def a_crash_at_every_rename() -> None:
+    calls = SimDisk()
+    whole_life(calls, new_ledgers())
+    for call in calls.trace:
+        for near in (call.number, call.number + 1) if call.verb == "rename" else ():
+            disk = SimDisk()
+            disk.crash_at(near, "after")
+            ledgers = run_until_crash(whole_life, disk)
+            disk.power_loss(KEEP_ALL)
+            check(disk, ledgers)
+
+
 CHECKS: dict[str, Callable[[], None]] = {
     "ack before sync": power_loss_in_mid_life,
     "no fence check": a_zombie_appends_after_it_was_deposed,
     "no directory sync": power_loss_after_a_whole_life,
     "skipped CRC": every_flipped_bit_is_detected,
     "cached scan": a_failed_sync_is_followed_by_a_kill_and_a_power_loss,
+    "one seed for all files": a_kill_in_a_file_that_is_used_again,
+    "header after the name": a_crash_at_every_rename,
 }
 
 

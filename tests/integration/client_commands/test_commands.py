@@ -131,6 +131,22 @@ async def test_a_stream_is_created_written_read_sealed_and_deleted(
         assert (missing.code, missing.error["code"]) == (1, "stream-not-found")
 
 
+async def test_the_containers_are_listed_and_flushed(
+    nats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(nats, tmp_path, capsys) as sh:
+        listed = await sh.run("container", "list")
+        assert "container" in listed.out
+        assert "127.0.0.1:" in listed.out
+        (one,) = (await sh.run("container", "list", "--json")).out.splitlines()
+        assert json.loads(one)["state"] == "open"
+        assert (await sh.run("segstore", "flush")).out == "flushed 1 container to tier 2\n"
+        flushed = await sh.run("segstore", "flush", "--timeout", "5", "--json")
+        assert json.loads(flushed.out) == {"flushed": [0]}
+        refused = await sh.run("segstore", "flush", "--timeout", "0", "--json")
+        assert (refused.code, refused.error["code"]) == (1, "invalid-request")
+
+
 async def test_following_shows_lines_as_they_come_until_ctrl_c(
     nats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

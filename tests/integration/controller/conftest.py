@@ -42,14 +42,16 @@ async def stores(client: Client) -> FakeSegmentStores:
 @pytest.fixture
 def controller(nats_server: NatsServer) -> StartController:
     @asynccontextmanager
-    async def run(container_count: int = 4) -> AsyncIterator[None]:
+    async def run(container_count: int = 4, tier2_url: str = "") -> AsyncIterator[Lifetime]:
         lifetime = Lifetime()
-        settings = Settings(nats_url=nats_server.url, container_count=container_count)
+        settings = Settings(
+            nats_url=nats_server.url, container_count=container_count, tier2_url=tier2_url
+        )
         async with asyncio.TaskGroup() as group:
             group.create_task(run_controller(settings, lifetime))
             await until(lambda: lifetime.ready)
             try:
-                yield
+                yield lifetime
             finally:
                 lifetime.request_stop()
 

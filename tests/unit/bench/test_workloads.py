@@ -12,10 +12,11 @@ from bench.workloads.port import Workload
 from bench.workloads.w1_max_write import MaxWrite
 from bench.workloads.w3_one_awaited import OneAwaited
 from bench.workloads.w6_tail import RATE_PER_S, Tail, Timetable
+from bench.workloads.w12_gateway import DirectWriters
 from kit.bench_fake import APPEND_SECONDS, Damage, FakeStopwatch, FakeSystem
 
 CASE = case_of(32)
-EFFORT: Effort = replace(QUICK, rounds=2, write_s=1.5, awaited_s=0.01, tail_s=0.004)
+EFFORT: Effort = replace(QUICK, rounds=2, write_s=1.5, awaited_s=0.01, tail_s=0.004, http_s=0.2)
 
 
 def losing(events: list[bytes]) -> list[bytes]:
@@ -40,9 +41,11 @@ async def run_on(
     return await run_case(workload, CASE, [system], effort=EFFORT, clock=clock, tell=lambda _: None)
 
 
-async def rows_of(workload: Workload, damage: Damage = list) -> list[dict[str, object]]:
+async def rows_of(
+    workload: Workload, damage: Damage = list, *, system: str = "fake"
+) -> list[dict[str, object]]:
     clock = FakeStopwatch()
-    return await run_on(FakeSystem(clock, damage), clock, workload)
+    return await run_on(FakeSystem(clock, damage, system), clock, workload)
 
 
 async def test_max_write_stops_after_the_time_and_counts_what_it_wrote() -> None:
@@ -62,6 +65,24 @@ async def test_one_awaited_reports_the_time_of_each_acknowledgement() -> None:
     assert row["verified"] is True
     assert row["p50_ms"] == pytest.approx(APPEND_SECONDS * 1000)
     assert row["p99_ms"] == pytest.approx(APPEND_SECONDS * 1000)
+
+
+async def test_direct_writers_report_the_time_of_each_of_their_events() -> None:
+    [row] = await rows_of(DirectWriters(frozenset()), system="anabranch")
+
+    assert row["verified"] is True
+    assert row["p50_ms"] == pytest.approx(APPEND_SECONDS * 1000)
+
+
+@pytest.mark.parametrize("damage", [losing, changing, repeating])
+async def test_events_of_many_writers_may_be_in_any_order_but_must_be_there(
+    damage: Damage,
+) -> None:
+    [mixed] = await rows_of(DirectWriters(frozenset()), swapping, system="anabranch")
+    [wrong] = await rows_of(DirectWriters(frozenset()), damage, system="anabranch")
+
+    assert mixed["verified"] is True
+    assert wrong["verified"] is False
 
 
 @pytest.mark.parametrize("damage", [losing, changing, repeating, swapping])

@@ -45,6 +45,24 @@ def test_details_are_a_table_for_people() -> None:
     assert "segment count" in out.getvalue()
 
 
+def test_many_things_are_a_table_for_people_and_a_line_each_for_programs() -> None:
+    rows, records = [("0", "[Errno 5] io")], [{"container": 0, "reason": "[Errno 5] io"}]
+    for as_json in (False, True):
+        out = io.StringIO()
+        Output(as_json, out).rows(("container", "reason"), rows, records)
+        if as_json:
+            assert [json.loads(line) for line in out.getvalue().splitlines()] == records
+        else:
+            assert "container" in out.getvalue()
+            assert "[Errno 5] io" in out.getvalue()
+
+
+def test_a_narrow_table_folds_values_and_cuts_nothing_off() -> None:
+    out = io.StringIO()
+    Output(False, out).rows(("node",), [("0123456789" * 12,)], [])
+    assert sum(map(str.isdigit, out.getvalue())) == 120
+
+
 def test_a_payload_that_is_not_text_is_printed_as_base64() -> None:
     binary = Event(b"\xff", None, 5, "s", Position(7, 1))
     assert record_of(binary) == {

@@ -8,6 +8,7 @@ from anabranch.common.errors import CorruptJournal, Deposed, DiskFailed, FormatT
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.adapters.group import WRITE_SIZE_BYTES_AIM, gather
 from anabranch.segstore.adapters.journal import layout
+from anabranch.segstore.adapters.journal.files import FREE_FILES_MAX
 from anabranch.segstore.adapters.journal.journal import Journal, open_journal
 from anabranch.segstore.domain.log.formats import FRAME_HEADER_SIZE_BYTES, file_id_of
 from anabranch.segstore.ports import ContainerLog
@@ -116,6 +117,54 @@ def test_released_files_go_oldest_first_and_the_present_one_stays() -> None:
     again = Opened(opened.disk, 2)
     again.view.release(10)
     assert files(opened.disk) == [layout.journal_file(file_id_of(2, 1))]
+
+
+def created(disk: SimDisk) -> int:
+    return sum(call.verb == "create" and "spare-" in call.path for call in disk.trace)
+
+
+def test_a_journal_whose_files_are_released_in_time_makes_no_more_of_them() -> None:
+    opened = Opened(SimDisk())
+    for number in range(60):
+        opened.append(b"%d" % number * 900)
+        opened.view.release(number)
+        if number == 20:
+            before = created(opened.disk)
+    assert created(opened.disk) == before
+    assert len(opened.source.durable) == 60
+    again = Opened(opened.disk, 2)
+    assert list(replayed(again.view, 59)) == [60]
+
+
+def test_only_so_many_files_wait_to_be_used_again() -> None:
+    opened = Opened(SimDisk())
+    for number in range(40):
+        opened.append(b"%d" % number * 900)
+    opened.view.release(40)
+    spares = [name for name in opened.disk.list() if name.startswith("spare-")]
+    assert len(spares) <= FREE_FILES_MAX + 1
+
+
+def test_a_file_of_a_former_owner_is_not_used_again() -> None:
+    opened = Opened(SimDisk())
+    for number in range(10):
+        opened.append(b"%d" % number * 900)
+    opened.disk.end_process()
+    again = Opened(opened.disk, 2)
+    before = len(again.disk.trace)
+    again.view.release(10)
+    verbs = [(call.verb, call.path) for call in again.disk.trace[before:]]
+    assert not any(verb == "rename" for verb, _ in verbs)
+    assert any(verb == "unlink" and path.startswith("journal-") for verb, path in verbs)
+
+
+def test_a_file_that_grew_is_not_used_again() -> None:
+    opened = Opened(SimDisk())
+    opened.append(bytes(2 * FILE_SIZE))
+    opened.append(b"in the next file")
+    opened.view.release(1)
+    sizes = {opened.disk.open(name).size() for name in opened.disk.list() if "spare-" in name}
+    assert sizes == {FILE_SIZE}
 
 
 def test_a_container_that_was_not_opened_keeps_its_files() -> None:

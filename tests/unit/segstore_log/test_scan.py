@@ -5,6 +5,7 @@ import pytest
 from anabranch.common.errors import CorruptJournal
 from anabranch.segstore.domain.log.formats import (
     FILE_HEADER_SIZE_BYTES,
+    FRAME_HEADER_SIZE_BYTES,
     NO_FILE,
     FileEnd,
     FileHeader,
@@ -170,3 +171,56 @@ def test_a_frame_that_does_not_follow_its_predecessor_is_damage() -> None:
     written.crc ^= 1
     with pytest.raises(CorruptJournal):
         written.write(b"b" * 30).scan()
+
+
+FORMER_ID = file_id_of(1, 2)
+RECYCLED = FileHeader(HEADER.journal_id, file_id_of(1, 5), SIZE, HEADER.previous, FORMER_ID)
+
+
+def recycled_file(*payloads: bytes) -> tuple[bytearray, list[int], int]:
+    """A file full of frames of its former life, under its new header and these new frames.
+
+    → the bytes, where the new frames start, and where they end.
+    """
+    data = bytearray(encode_file_header(RECYCLED))
+    crc, sequence = 99, 1
+    while len(data) + FRAME_HEADER_SIZE_BYTES + 70 <= SIZE:
+        content = FrameContent(0, 1, sequence, 1, [b"old" * 23], 69)
+        head, crc = encode_frame_header(content, 0, crc, frame_seed(FORMER_ID))
+        data += head + b"old" * 23
+        sequence += 1
+    data += bytes(SIZE - len(data))
+    position, crc, starts = FILE_HEADER_SIZE_BYTES, RECYCLED.previous.crc, []
+    for number, payload in enumerate(payloads):
+        content = FrameContent(0, 2, 100 + number, 1, [payload], len(payload))
+        head, crc = encode_frame_header(content, 0, crc, frame_seed(RECYCLED.file_id))
+        starts.append(position)
+        data[position : position + len(head) + len(payload)] = head + payload
+        position += len(head) + len(payload)
+    return data, starts, position
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_what_a_file_holds_of_its_former_life_is_neither_read_nor_reported(count: int) -> None:
+    data, _, end = recycled_file(*[b"new" * 11] * count)
+    scanned = scan_file(bytes(data), RECYCLED)
+    assert sequences(scanned) == [100 + number for number in range(count)]
+    assert scanned.end.offset == end
+    assert scanned.torn is None
+
+
+def test_a_torn_write_over_a_former_life_is_left_out_and_reported_by_its_header() -> None:
+    whole, starts, end = recycled_file(b"new" * 11, b"newer" * 9)
+    before, _, _ = recycled_file(b"new" * 11)
+    for cut in range(starts[1] + FRAME_HEADER_SIZE_BYTES, end):
+        data = bytes(whole[:cut] + before[cut:])
+        scanned = scan_file(data, RECYCLED)
+        assert sequences(scanned) == [100]
+        assert scanned.torn == TornTail(RECYCLED.file_id, starts[1], end - starts[1])
+
+
+def test_a_damaged_frame_before_a_later_write_is_damage_in_a_recycled_file_too() -> None:
+    data, starts, _ = recycled_file(b"new" * 11, b"newer" * 9, b"newest" * 5)
+    data[starts[1] + FRAME_HEADER_SIZE_BYTES] ^= 1
+    with pytest.raises(CorruptJournal):
+        scan_file(bytes(data), RECYCLED)

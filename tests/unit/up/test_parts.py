@@ -84,8 +84,11 @@ def test_services_are_configured_by_their_environment_alone(tmp_path: Path) -> N
         config = directory.run_file("nats.conf").read_text()
 
     nats, controller, segstore, gateway = parts
+    tier2 = (tmp_path / "segstore" / "tier2").as_uri()
     assert [part.name for part in parts] == ["nats", "controller", "segstore", "gateway"]
     assert controller.environment["ANABRANCH_CONTROLLER_CONTAINER_COUNT"] == "8"
+    assert controller.environment["ANABRANCH_CONTROLLER_TIER2_URL"] == tier2
+    assert segstore.environment["ANABRANCH_SEGSTORE_TIER2_URL"] == tier2
     assert segstore.environment["ANABRANCH_SEGSTORE_BIND"] == "127.0.0.1:21001"
     assert gateway.environment["ANABRANCH_GATEWAY_BIND"] == "127.0.0.1:21002"
     assert controller.needs == segstore.needs == gateway.needs == (nats.name,)

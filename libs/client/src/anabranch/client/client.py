@@ -17,6 +17,7 @@ from anabranch.client.ranges import SegmentRanges
 from anabranch.client.reader import EventReader, Start
 from anabranch.client.runtime import Runtime
 from anabranch.client.settings import ConnectionSettings, ReaderSettings, WriterSettings
+from anabranch.client.tier2_flush import FLUSH_TIMEOUT_S, TierTwoFlush, list_containers
 from anabranch.client.writer import EventWriter
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts.commands import (
@@ -29,6 +30,7 @@ from anabranch.common.contracts.commands import (
 )
 from anabranch.common.contracts.queries import (
     PAGE_SIZE_MAX,
+    ContainerDescription,
     DescribeScope,
     DescribeStream,
     ListScopes,
@@ -202,6 +204,22 @@ class Client:
 
     async def _execute(self, command: CommandBase, timeout_s: float) -> None:
         await self._control.execute(command, timeout_s=timeout_s)
+
+    # --- containers -----------------------------------------------------------------------
+
+    async def list_containers(
+        self, *, timeout_s: float = QUERY_TIMEOUT_S
+    ) -> tuple[ContainerDescription, ...]:
+        """Every container of the cluster, by number, and which store it is placed on."""
+        return await list_containers(self._control, timeout_s=timeout_s)
+
+    async def flush_to_tier2(self, *, timeout_s: float = FLUSH_TIMEOUT_S) -> tuple[int, ...]:
+        """Move to tier 2 everything that was acknowledged before the call, by whomever it was
+        written → the numbers of the containers that were flushed, which are all.
+
+        Raises Unavailable when some container was not flushed in time; it names the first.
+        """
+        return await TierTwoFlush(self._control, self._pool, self._clock).perform(timeout_s)
 
     # --- data -----------------------------------------------------------------------------
 

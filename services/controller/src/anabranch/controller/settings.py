@@ -18,5 +18,7 @@ class Settings(ServiceSettings):
     nats_url: str = "nats://127.0.0.1:4222"
     container_count: int = Field(default=4, ge=1, le=CONTAINER_COUNT_MAX)
     """Written once at the cluster's first start; another number refuses to start."""
+    tier2_url: str = ""
+    """The tier 2 of the segment stores, to be told what the streams are; empty: it is not."""
     health_bind: str = "127.0.0.1:0"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

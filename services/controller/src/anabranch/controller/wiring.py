@@ -9,6 +9,7 @@ import structlog
 from faststream.nats import NatsBroker
 from nats.aio.client import Client
 
+from anabranch.common.adapters.chunk_transient import shared_directory, transient_chunk_storage
 from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
 from anabranch.common.adapters.nats_connection import connect_nats
@@ -31,6 +32,7 @@ from anabranch.controller.domain.stream.state import STREAM, Stream, StreamStep
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.queries import QUERIES, QueryDesk, answer_query
+from anabranch.controller.periodic.export_streams import StreamExporter
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.settings import Settings
@@ -39,6 +41,7 @@ from anabranch.controller.workflows.context import WorkContext
 
 SWEEP_S = 5.0
 CATCH_UP_PAUSE_S = 0.2
+TIER_TWO_CALL_S_MAX = 30.0
 
 _log = structlog.get_logger(__name__)
 
@@ -54,6 +57,7 @@ class Controller:
     scope_runner: Runner[Scope, ScopeEvent, ScopeStep]
     stream_runner: Runner[Stream, StreamEvent, StreamStep]
     placements: Placements
+    exporter: StreamExporter | None
     queries: QueryServer
     commands: NatsBroker
 
@@ -68,6 +72,8 @@ class Controller:
 async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
     """Run until asked to stop. Raises Unavailable (no NATS), InvalidSetting (other constants)."""
     clock, ids, rng = SystemClock(), SystemIds(), system_rng()
+    if settings.tier2_url:
+        shared_directory(settings.tier2_url)  # wrong for ever if it is wrong now
     client = await connect_nats(settings.nats_url, "controller")
     try:
         await create_streams(client)
@@ -85,7 +91,9 @@ def build(settings: Settings, client: Client, clock: Clock, ids: IdSource, rng: 
     store = JetStreamEventStore(client, clock)
     scopes = Repository(store, SCOPE, ids)
     streams = Repository(store, STREAM, ids)
-    listener = FoldListener(lambda subject: _wake(controller, subject))
+    listener = FoldListener(
+        lambda subject: _wake(controller, subject), lambda subject: _tell(controller, subject)
+    )
     mirror = Mirror(store, scopes, streams, listener)
     context = WorkContext(NatsSegmentStores(client, settings.container_count), scopes, mirror)
     placements = Placements(
@@ -95,7 +103,7 @@ def build(settings: Settings, client: Client, clock: Clock, ids: IdSource, rng: 
         clock,
     )
     command_desk = CommandDesk(scopes, streams, clock, partial(_reply, client))
-    query_desk = QueryDesk(mirror, placements.locate)
+    query_desk = QueryDesk(mirror, placements.locate, placements.list_containers)
     controller = Controller(
         client=client,
         clock=clock,
@@ -104,10 +112,27 @@ def build(settings: Settings, client: Client, clock: Clock, ids: IdSource, rng: 
         scope_runner=Runner(_scope_workflow(scopes, context), clock, rng),
         stream_runner=Runner(_stream_workflow(streams, context), clock, rng),
         placements=placements,
+        exporter=_exporter(settings, mirror, clock, ids, rng),
         queries=QueryServer(client, QUERIES, partial(answer_query, query_desk)),
         commands=command_broker(settings.nats_url, partial(handle_command, command_desk)),
     )
     return controller
+
+
+def _exporter(
+    settings: Settings, mirror: Mirror, clock: Clock, ids: IdSource, rng: Rng
+) -> StreamExporter | None:
+    url = settings.tier2_url
+    if not url:
+        _log.info("streams are not told to tier 2", unset="ANABRANCH_CONTROLLER_TIER2_URL")
+        return None
+    return StreamExporter(
+        mirror.shaped_streams,
+        partial(transient_chunk_storage, url, clock, ids, limit_s=TIER_TWO_CALL_S_MAX),
+        settings.container_count,
+        clock=clock,
+        rng=rng,
+    )
 
 
 def _scope_workflow(
@@ -130,6 +155,11 @@ def _wake(controller: Controller, subject: str) -> None:
         controller.scope_runner.wake(subject)
     else:
         controller.stream_runner.wake(subject)
+
+
+def _tell(controller: Controller, subject: str) -> None:
+    if controller.exporter is not None:
+        controller.exporter.wake(subject)
 
 
 async def _reply(client: Client, inbox: str, answer: bytes) -> None:
@@ -156,6 +186,9 @@ async def _serve(controller: Controller, lifetime: Lifetime) -> None:
         tasks.append(group.create_task(controller.queries.serve()))
         tasks.append(group.create_task(_announce(controller)))
         tasks.append(group.create_task(_sweep(controller, lifetime)))
+        if controller.exporter is not None:
+            report = partial(lifetime.set_ready, "export", True)
+            tasks.append(group.create_task(controller.exporter.serve(report)))
         lifetime.set_ready("queries", True)
         await _start_commands(controller)
         try:

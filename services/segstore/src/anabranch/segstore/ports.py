@@ -149,6 +149,10 @@ class TierTwo(Protocol):
         """
         ...
 
+    async def check_owner(self) -> None:
+        """See that nobody has opened the container since: Raises Deposed, Unavailable."""
+        ...
+
     async def read(self, ref: ChunkRef, offset: int, length: int) -> bytes:
         """`length` bytes from `offset` of the reference, checksum verified. Raises CorruptChunk."""
         ...

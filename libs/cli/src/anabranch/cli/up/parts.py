@@ -59,6 +59,11 @@ class ClusterPlan:
         return f"nats://{LOOPBACK}:{self.nats_port}"
 
     @property
+    def tier2_url(self) -> str:
+        """Where the segment store keeps bytes and the controller tells of streams."""
+        return (self.directory.folder("segstore") / "tier2").as_uri()
+
+    @property
     def segstore_endpoint(self) -> str:
         return f"{LOOPBACK}:{self.segstore_port}"
 
@@ -107,6 +112,7 @@ def _controller(plan: ClusterPlan) -> PartSpec:
             "ANABRANCH_CONTROLLER_NATS_URL": plan.nats_url,
             "ANABRANCH_CONTROLLER_HEALTH_BIND": f"{LOOPBACK}:0",
             "ANABRANCH_CONTROLLER_CONTAINER_COUNT": str(plan.container_count),
+            "ANABRANCH_CONTROLLER_TIER2_URL": plan.tier2_url,
         },
     )
 
@@ -117,6 +123,7 @@ def _segstore(plan: ClusterPlan) -> PartSpec:
         "segstore",
         {
             "ANABRANCH_SEGSTORE_DATA_DIR": str(plan.directory.folder("segstore")),
+            "ANABRANCH_SEGSTORE_TIER2_URL": plan.tier2_url,
             "ANABRANCH_SEGSTORE_NATS_URL": plan.nats_url,
             "ANABRANCH_SEGSTORE_BIND": plan.segstore_endpoint,
             "ANABRANCH_SEGSTORE_HEALTH_BIND": f"{LOOPBACK}:0",

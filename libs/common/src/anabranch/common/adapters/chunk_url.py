@@ -29,7 +29,7 @@ async def open_chunk_storage(
         storage = DeadlineChunkStorage(MemoryChunkStorage(), limit_s)
     else:
         root = directory_of(url)
-        local = await asyncio.to_thread(_open_directory, root, ids, owner)
+        local = await asyncio.to_thread(open_directory, root, ids, owner)
         storage = DeadlineChunkStorage(local, limit_s)
     await probe_create_only(storage, ids)
     return storage
@@ -62,7 +62,7 @@ def _open_directory_read_only(root: Path) -> LocalChunkStorage:
     return storage
 
 
-def _open_directory(root: Path, ids: IdSource, owner: str) -> LocalChunkStorage:
+def open_directory(root: Path, ids: IdSource, owner: str) -> LocalChunkStorage:
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:

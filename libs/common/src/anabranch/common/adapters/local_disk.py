@@ -8,8 +8,7 @@ error is `DiskFailed`: what reached the disk is then unknown, and nobody may try
 import errno
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from anabranch.common.errors import (
@@ -31,37 +30,48 @@ NETWORK_FILE_SYSTEMS = frozenset({
 })  # fmt: skip
 
 
-@contextmanager
-def _disk_errors(verb: str, path: Path) -> Iterator[None]:
-    """Turns the operating system's refusals into the project's errors."""
-    try:
-        yield
-    except FileExistsError as error:
-        raise ObjectExists("the name is taken", path=str(path)) from error
-    except FileNotFoundError as error:
-        raise ObjectNotFound("no such file or directory", path=str(path)) from error
-    except OSError as error:
-        if error.errno not in _DISK_ERRORS:
-            raise
-        raise DiskFailed(
-            f"{verb} failed: {os.strerror(error.errno or 0)}", path=str(path)
-        ) from error
+class _Named:
+    """Inside it the operating system's refusals become the project's errors.
+
+    A class and not a generator, because every synced write passes through it.
+    """
+
+    __slots__ = ("_path", "_verb")
+
+    def __init__(self, verb: str, path: str) -> None:
+        self._verb = verb
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, OSError):
+            return
+        if isinstance(error, FileExistsError):
+            raise ObjectExists("the name is taken", path=self._path) from error
+        if isinstance(error, FileNotFoundError):
+            raise ObjectNotFound("no such file or directory", path=self._path) from error
+        if error.errno in _DISK_ERRORS:
+            raise DiskFailed(
+                f"{self._verb} failed: {os.strerror(error.errno or 0)}", path=self._path
+            ) from error
 
 
 class LocalFile:
     """An open file. Blocking; used by one thread at a time."""
 
-    def __init__(self, fd: int, path: Path) -> None:
+    def __init__(self, fd: int, path: str) -> None:
         self._fd = fd
         self._path = path
         self._sync_flag = getattr(os, "RWF_DSYNC", 0)
 
     def write(self, buffers: Sequence[Buffer], offset: int) -> None:
-        with _disk_errors("write", self._path):
+        with _Named("write", self._path):
             self._write(buffers, offset, 0)
 
     def write_synced(self, buffers: Sequence[Buffer], offset: int) -> None:
-        with _disk_errors("synced write", self._path):
+        with _Named("synced write", self._path):
             if self._sync_flag and len(buffers) <= BUFFERS_PER_CALL_MAX:
                 try:
                     self._write(buffers, offset, self._sync_flag)
@@ -85,15 +95,15 @@ class LocalFile:
             offset += size
 
     def sync(self) -> None:
-        with _disk_errors("sync", self._path):
+        with _Named("sync", self._path):
             os.fdatasync(self._fd)
 
     def forget_cached(self) -> None:
-        with _disk_errors("forget", self._path):
+        with _Named("forget", self._path):
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def read(self, offset: int, length: int) -> bytes:
-        with _disk_errors("read", self._path):
+        with _Named("read", self._path):
             data = os.pread(self._fd, length, offset)
             if len(data) == length:
                 return data
@@ -127,16 +137,18 @@ class LocalDisk:
 
     def __init__(self, root: Path, *, read_only: bool = False) -> None:
         self.root = root
+        self._root = str(root)
         self._open_flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
 
-    def _at(self, path: str) -> Path:
+    def _at(self, path: str) -> str:
+        """Text and not a `Path`: the journal asks for its fence after every sync."""
         assert ".." not in path.split("/"), path
         assert not path.startswith("/"), path
-        return self.root / path
+        return f"{self._root}/{path}"
 
     def create(self, path: str, size: int = 0) -> LocalFile:
         full = self._at(path)
-        with _disk_errors("create", full):
+        with _Named("create", full):
             fd = os.open(full, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             try:
                 if size:
@@ -148,42 +160,42 @@ class LocalDisk:
 
     def open(self, path: str) -> LocalFile:
         full = self._at(path)
-        with _disk_errors("open", full):
+        with _Named("open", full):
             return LocalFile(os.open(full, self._open_flags), full)
 
     def exists(self, path: str) -> bool:
         try:
-            self._at(path).stat()
+            os.stat(self._at(path))  # noqa: PTH116
         except FileNotFoundError:
             return False
         return True
 
     def list(self, path: str = "") -> Sequence[str]:
         try:
-            return sorted(child.name for child in self._at(path).iterdir())
+            return sorted(os.listdir(self._at(path)))  # noqa: PTH208
         except FileNotFoundError:
             return []
 
     def make_directory(self, path: str) -> None:
         full = self._at(path)
-        with _disk_errors("make directory", full):
-            full.mkdir(parents=True, exist_ok=True)
+        with _Named("make directory", full):
+            Path(full).mkdir(parents=True, exist_ok=True)
 
     def link(self, source: str, target: str) -> None:
-        with _disk_errors("link", self._at(target)):
+        with _Named("link", self._at(target)):
             os.link(self._at(source), self._at(target))
 
     def rename(self, source: str, target: str) -> None:
-        with _disk_errors("rename", self._at(target)):
-            self._at(source).rename(self._at(target))
+        with _Named("rename", self._at(target)):
+            Path(self._at(source)).rename(self._at(target))
 
     def unlink(self, path: str) -> None:
-        with _disk_errors("unlink", self._at(path)):
-            self._at(path).unlink()
+        with _Named("unlink", self._at(path)):
+            Path(self._at(path)).unlink()
 
     def sync_directory(self, path: str = "") -> None:
         full = self._at(path)
-        with _disk_errors("sync directory", full):
+        with _Named("sync directory", full):
             _sync_directory(full)
 
 
@@ -196,7 +208,7 @@ def _allocate(fd: int, size: int) -> None:
         os.ftruncate(fd, size)
 
 
-def _sync_directory(path: Path) -> None:
+def _sync_directory(path: Path | str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -263,7 +275,7 @@ def lock_directory(root: Path, *, take_over: bool = False) -> DirectoryLock:
     DirectoryInUse, naming the holder.
     """
     path = root / LOCK_FILE
-    with _disk_errors("lock", path):
+    with _Named("lock", str(path)):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

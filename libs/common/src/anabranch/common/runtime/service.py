@@ -20,6 +20,7 @@ from typing import TypeVar
 import structlog
 
 from anabranch.common.errors import AnabranchError
+from anabranch.common.runtime.garbage import set_apart_what_stays
 from anabranch.common.runtime.health import HealthServer, PartHealth, is_ready
 from anabranch.common.runtime.logs import configure_logs, error_fields
 
@@ -84,6 +85,7 @@ def run_service(
     """
     try:
         configure_logs(name, log_level)
+        set_apart_what_stays()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(main, health_bind))
     except AnabranchError as error:

@@ -40,10 +40,14 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QueryDesk:
-    """What answering needs. `locate` says who serves segments, in the order asked."""
+    """What answering needs.
+
+    `locate` says who serves segments, in the order asked; `list_containers` where all are.
+    """
 
     mirror: Mirror
     locate: Callable[[Iterable[str]], tuple[queries.SegmentLocation, ...]]
+    list_containers: Callable[[], tuple[queries.ContainerDescription, ...]]
 
 
 async def list_scopes(desk: QueryDesk, query: queries.ListScopes) -> Contract:
@@ -119,6 +123,11 @@ async def locate(desk: QueryDesk, query: queries.Locate) -> Contract:
     return queries.Located(locations=desk.locate(query.segments))
 
 
+async def list_containers(desk: QueryDesk, _query: queries.ListContainers) -> Contract:
+    """Where every container is. Raises Unavailable."""
+    return queries.ContainerList(containers=desk.list_containers())
+
+
 async def get_operation(desk: QueryDesk, query: queries.GetOperation) -> Contract:
     """Where an accepted command stands. Raises OperationNotFound."""
     found = _operation(desk, query)
@@ -142,6 +151,7 @@ QUERIES = {
     "describe_stream": (queries.DescribeStream, describe_stream),
     "current_segments": (queries.CurrentSegments, current_segments),
     "locate": (queries.Locate, locate),
+    "list_containers": (queries.ListContainers, list_containers),
     "operation": (queries.GetOperation, get_operation),
 }
 """Query name → (what is asked, who answers)."""

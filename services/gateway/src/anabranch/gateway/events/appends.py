@@ -77,8 +77,7 @@ class Appends:
         IdempotencyMismatch.
         """
         task = self._task_for(stream, body, idempotency)
-        done, _ = await asyncio.wait({task}, timeout=self._limits.timeout_s)
-        if not done:
+        if not await _ended(task, self._limits.timeout_s):
             raise OutcomeUnknown(
                 "the events were not acknowledged in time; they may still be stored",
                 remedy="repeat the request with the same Idempotency-Key if it had one, "
@@ -169,6 +168,28 @@ class Appends:
                     limit=self._limits.answers_max,
                 )
             del self._answers[name]
+
+
+async def _ended(task: asyncio.Task[_Outcome], timeout_s: float) -> bool:
+    """Wait for the task's end, whatever it is, without a hold on it: False when time is over.
+
+    `asyncio.wait` does the same for sets of tasks, and took an eighth of a request's time.
+    """
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+
+    def settle(_: object = None) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    task.add_done_callback(settle)
+    timer = loop.call_later(timeout_s, settle)
+    try:
+        await over
+    finally:
+        timer.cancel()
+        task.remove_done_callback(settle)
+    return task.done()
 
 
 def _write(writer: EventWriter, body: EventsBody) -> None:

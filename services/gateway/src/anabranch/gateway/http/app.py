@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Scope
 
 from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.http import events, health, not_built, scopes, streams
+from anabranch.gateway.http.front import Front
 from anabranch.gateway.http.intake import Intake, IntakeLimits
 from anabranch.gateway.http.openapi import describe
 from anabranch.gateway.http.parts import Parts
@@ -36,7 +37,7 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
     api.router.routes.extend(others)
     describe(api)
     return Intake(
-        api,
+        Front(events.PATH, events.events, api),
         limits=_limits(parts.settings),
         clock=clock,
         metrics=parts.metrics,

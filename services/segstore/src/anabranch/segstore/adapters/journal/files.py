@@ -1,13 +1,19 @@
 """Writing: the present file, and how the next one takes its place.
 
-    spare     made under a spare name and zero-filled step by step beside the commits
+    spare     a file of the present owner whose contents are elsewhere by now, or a new one that is
+              zero-filled step by step beside the commits; under a spare name either way
     roll      header (names the present file's end) synced → final name → directory synced
     present   takes whole writes of frames, one synced call each
+
+Writing over blocks that a file has already costs one write for each byte; a new file costs two.
+Only files of this owner's epoch are used again: a deposed owner may still write into its own, and
+nobody else does.
 
 A file therefore never has its final name without a durable header, and is never written
 before its name is durable. Nothing here retries; an error ends the journal.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -21,11 +27,16 @@ from anabranch.segstore.domain.log.formats import (
     FrameContent,
     encode_file_header,
     encode_frame_header,
+    epoch_of,
     file_id_of,
     frame_seed,
 )
 
 FILL_STEP_SIZE_BYTES_MIN = 64 * 1024
+FILL_AHEAD_SIZE_BYTES = 1024 * 1024
+FREE_FILES_MAX = 16
+"""Files kept for later beside the spare; what comes beyond is removed. As many as are in use while
+a flush runs, or each flush would give them up and the next one make them anew."""
 _ZEROS = memoryview(bytes(4 * 1024 * 1024))
 
 
@@ -40,9 +51,12 @@ class LiveFile:
 
 @dataclass(slots=True)
 class _Spare:
-    file_id: int
+    """The next file. `filled`: bytes from its start on that are on disk, whatever they hold."""
+
+    name: str
     file: DiskFile
     filled: int = 0
+    recycled: int = 0
 
 
 class FileWriter:
@@ -60,6 +74,7 @@ class FileWriter:
         self._limit = 0
         self._seed = 0
         self._spare: _Spare | None = None
+        self._free: deque[_Spare] = deque()
         self._file: DiskFile
 
     @property
@@ -72,18 +87,41 @@ class FileWriter:
         self._fill_spare_to(self._file_size)
         spare = self._spare
         assert spare is not None
-        header = FileHeader(self._journal_id, spare.file_id, self._file_size, self._end)
+        file_id = self._next_file_id()
+        header = FileHeader(self._journal_id, file_id, self._file_size, self._end, spare.recycled)
         spare.file.write_synced([encode_file_header(header)], 0)
-        name = layout.journal_file(spare.file_id)
-        self._disk.rename(layout.spare_file(spare.file_id), name)
+        self._disk.rename(spare.name, layout.journal_file(file_id))
         self._disk.sync_directory()
         self._file = spare.file
         self._spare = None
         self._number += 1
-        self._end = FileEnd(spare.file_id, FILE_HEADER_SIZE_BYTES, self._end.crc)
+        self._end = FileEnd(file_id, FILE_HEADER_SIZE_BYTES, self._end.crc)
         self._limit = self._file_size
-        self._seed = frame_seed(spare.file_id)
-        return LiveFile(spare.file_id, spare.file)
+        self._seed = frame_seed(file_id)
+        return LiveFile(file_id, spare.file)
+
+    def retire(self, live: LiveFile) -> None:
+        """Take a file out of the journal, durably: for later use, or for good.
+
+        The caller has seen that nobody needs its contents, and that it is not the present one.
+        """
+        name = layout.journal_file(live.file_id)
+        if self._is_reusable(live):
+            spare_name = layout.spare_file(live.file_id)
+            self._disk.rename(name, spare_name)
+            self._disk.sync_directory()
+            self._free.append(_Spare(spare_name, live.file, self._file_size, live.file_id))
+            return
+        self._disk.unlink(name)
+        self._disk.sync_directory()
+        live.file.close()
+
+    def _is_reusable(self, live: LiveFile) -> bool:
+        return (
+            epoch_of(live.file_id) == self._journal_epoch
+            and live.file.size() == self._file_size
+            and len(self._free) < FREE_FILES_MAX
+        )
 
     def has_room(self, size: int) -> bool:
         """Whether `size` bytes fit; an empty file takes anything and grows."""
@@ -110,12 +148,13 @@ class FileWriter:
         return positions
 
     def fill_spare(self) -> None:
-        """Keep the next file ahead of need: filled twice as far as the present one is written."""
-        self._fill_spare_to(min(2 * self._end.offset, self._file_size))
+        """Keep the next file ahead of need: filled a little further than the present one is
+        written, so that no commit waits for more than its own size."""
+        self._fill_spare_to(min(self._end.offset + FILL_AHEAD_SIZE_BYTES, self._file_size))
 
     def _fill_spare_to(self, size: int) -> None:
         if self._spare is None:
-            self._spare = self._create_spare()
+            self._spare = self._free.popleft() if self._free else self._create_spare()
         spare = self._spare
         while spare.filled < size:
             step = max(size - spare.filled, FILL_STEP_SIZE_BYTES_MIN)
@@ -124,12 +163,18 @@ class FileWriter:
             spare.filled += step
 
     def _create_spare(self) -> _Spare:
-        file_id = file_id_of(self._journal_epoch, self._number + 1)
-        file = self._disk.create(layout.spare_file(file_id), self._file_size)
-        return _Spare(file_id, file)
+        name = layout.spare_file(self._next_file_id())
+        return _Spare(name, self._disk.create(name, self._file_size))
+
+    def _next_file_id(self) -> int:
+        return file_id_of(self._journal_epoch, self._number + 1)
 
     def close(self) -> None:
-        """Close the spare; the next open removes it. The present file is closed by its reader."""
+        """Close what is not in use; the next open removes it. The present file is closed by its
+        reader."""
         if self._spare is not None:
-            self._spare.file.close()
+            self._free.append(self._spare)
             self._spare = None
+        for spare in self._free:
+            spare.file.close()
+        self._free.clear()

@@ -11,6 +11,7 @@ beside a busy loop is slower than the sync itself).
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from anabranch.common.errors import (
     AnabranchError,
@@ -198,6 +199,13 @@ class Journal:
             self._check_fence()
             for item, address in zip(taken, addresses, strict=True):
                 item.view.source.frame_durable(item.contents, address)
+        self._schedule(self._fill_spare)
+
+    def _fill_spare(self) -> None:
+        """A turn of the loop after the commit, whose answers must not wait for it."""
+        if self._failure is not None:
+            return
+        with suppress(DiskFailed, Deposed), _Ending(self):
             self._writer.fill_spare()
 
     def _write(self, taken: list[Taken[JournalView]]) -> list[LogAddress]:
@@ -270,18 +278,16 @@ class Journal:
                 self._collect()
 
     def _collect(self) -> None:
-        """Remove the oldest files that nobody needs, one at a time, never the present one.
+        """Retire the oldest files that nobody needs, one at a time, never the present one.
 
-        Each removal is synced before the next, so that no older file outlives a younger one.
+        Each is durably gone before the next, so that no older file outlives a younger one.
         """
         for file_id, live in list(self._files.items()):
             if file_id == self._writer.file_id or not self._applied(live):
                 return
             self._check_fence()
-            self._disk.unlink(layout.journal_file(file_id))
-            self._disk.sync_directory()
+            self._writer.retire(live)
             del self._files[file_id]
-            live.file.close()
 
     def _applied(self, live: LiveFile) -> bool:
         return all(

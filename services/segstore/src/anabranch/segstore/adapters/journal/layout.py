@@ -4,7 +4,8 @@
     fences/<epoch>    one per journal epoch, create-only; the highest is the owner's
     logs/<container>  the container's log id, create-only
     journal-<file>    a file of the log; its header was durable before it got this name
-    spare-<file>      the next file in the making; worthless to anyone but its maker
+    spare-<file>      the next file in the making, or one to be used again: worthless to anyone
+                      but its maker
     torn-<file>-<at>  what was left out at the end of a file
     orphan-<file>     a file written by an owner after it was deposed
     <name>.new-…      a small file in the making

@@ -5,6 +5,7 @@ File header, one sector of 512 bytes (little-endian)::
     magic "ANBJ", format u16, reserved u16, journal id (16 bytes), file id u64,
     journal epoch u64, size u64 (bytes allocated and zero-filled before the file got its name),
     previous file's id u64 (0 = none), its end offset u64, CRC u32 of its last frame,
+    id u64 of the file whose bytes were here before (0 = zeros were),
     zeros, CRC32C u32 of all before
 
 Frame::
@@ -14,7 +15,8 @@ Frame::
     previous frame's CRC u32, reserved u32, CRC32C u32, payload
 
 A frame's checksum is seeded by (file id, journal epoch), so a frame proves by itself that it
-belongs where it is. Its predecessor's checksum chains it, across files too. One write may carry
+belongs where it is, and what a recycled file still holds of its former life never passes for one
+of its own. Its predecessor's checksum chains it, across files too. One write may carry
 several frames and may be torn at any sector; the distance tells which frames shared a write.
 
 A file id is (journal epoch << 32 | number from 1): owners never compete for a file's name.
@@ -34,7 +36,7 @@ FRAME_MAGIC = b"ANBF"
 FILE_HEADER_SIZE_BYTES = 512
 PAYLOAD_SIZE_BYTES_MAX = 16 * 1024 * 1024
 
-_FILE_HEADER = struct.Struct("<4sHH16sQQQQQI")
+_FILE_HEADER = struct.Struct("<4sHH16sQQQQQIQ")
 _FRAME = struct.Struct("<4sIQQIIIIII")
 _FRAME_START = struct.Struct("<4sIQQIIIII")
 _CRC = struct.Struct("<I")
@@ -76,12 +78,16 @@ NO_FILE = FileEnd(0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """A file's first sector. `journal_id` is 32 hexadecimal digits, `size` in bytes."""
+    """A file's first sector. `journal_id` is 32 hexadecimal digits, `size` in bytes.
+
+    `recycled`: behind the last frame lie bytes of this file, 0: zeros.
+    """
 
     journal_id: str
     file_id: int
     size: int
     previous: FileEnd
+    recycled: int = 0
 
 
 def encode_file_header(header: FileHeader) -> bytes:
@@ -89,7 +95,7 @@ def encode_file_header(header: FileHeader) -> bytes:
     start = _FILE_HEADER.pack(
         FILE_MAGIC, FORMAT, 0, bytes.fromhex(header.journal_id), header.file_id,
         epoch_of(header.file_id), header.size, header.previous.file_id,
-        header.previous.offset, header.previous.crc,
+        header.previous.offset, header.previous.crc, header.recycled,
     ).ljust(_FILE_CRC_AT, b"\0")  # fmt: skip
     return start + _CRC.pack(crc32c(start))
 
@@ -102,18 +108,19 @@ def parse_file_header(data: Buffer, name: str) -> FileHeader:
     sector = bytes(data[:FILE_HEADER_SIZE_BYTES])
     if len(sector) < FILE_HEADER_SIZE_BYTES or sector[:4] != FILE_MAGIC:
         raise CorruptJournal("a journal file has no header", file=name)
-    _, found, _, journal_id, file_id, epoch, size, before_id, before_end, before_crc = (
-        _FILE_HEADER.unpack_from(sector)
-    )
+    (
+        _, found, _, journal_id, file_id, epoch, size, before_id, before_end, before_crc, recycled
+    ) = _FILE_HEADER.unpack_from(sector)  # fmt: skip
     if found > FORMAT:
         raise FormatTooNew("a journal file's format is newer", found=found, supported=FORMAT)
     if found != FORMAT or _CRC.unpack_from(sector, _FILE_CRC_AT)[0] != crc32c(
         sector[:_FILE_CRC_AT]
     ):
         raise CorruptJournal("a journal file's header is damaged", file=name)
-    if epoch != epoch_of(file_id) or before_id >= file_id:
+    if epoch != epoch_of(file_id) or before_id >= file_id or recycled >= file_id:
         raise CorruptJournal("a journal file's header contradicts itself", file=name)
-    return FileHeader(journal_id.hex(), file_id, size, FileEnd(before_id, before_end, before_crc))
+    previous = FileEnd(before_id, before_end, before_crc)
+    return FileHeader(journal_id.hex(), file_id, size, previous, recycled)
 
 
 def frame_seed(file_id: int) -> int:
@@ -175,6 +182,20 @@ def encode_frame_header(
     )  # fmt: skip
     crc = checksum(start, content.payload, seed)
     return start + _CRC.pack(crc), crc
+
+
+def frame_begins(data: Buffer, position: int, previous_crc: int) -> int:
+    """Bytes of the frame that was begun at `position` behind this predecessor; 0 if none was.
+
+    Looks at the header alone, whole or not: a frame that was torn is not valid, and yet was begun.
+    """
+    if position + FRAME_HEADER_SIZE_BYTES > len(data):
+        return 0
+    payload_size: int
+    magic, _, _, _, _, payload_size, _, previous, _, _ = _FRAME.unpack_from(data, position)
+    if magic != FRAME_MAGIC or previous != previous_crc:
+        return 0
+    return min(FRAME_HEADER_SIZE_BYTES + payload_size, len(data) - position)
 
 
 def parse_frame(data: Buffer, position: int, end: int, seed: int) -> Frame | None:

@@ -1,13 +1,17 @@
 """What a journal file's bytes mean: which frames count, and where the file ends.
 
 A file whose successor names its end must hold valid, chained frames exactly up to there; what
-lies behind was written by a deposed owner and does not exist. The newest file ends where the
-zeros begin. What is neither a frame nor zeros behind the last good frame is one of two things:
+lies behind was written by a deposed owner and does not exist. The newest file ends behind its last
+good frame. There follow zeros, or what a recycled file held in its former life; anything else is
+one of two things:
 
     torn       the last write did not reach the disk whole; it was never acknowledged. It is
                left out, and reported so that it can be copied aside.
     corrupt    a valid frame of a *later write* follows. A later write begins only after the
                earlier one was synced, so something durable was damaged. Nothing is served.
+
+In a recycled file a torn write is told from the former life by its header, which names the frame
+before it; one that lost its first sector is left out without a word. It was not acknowledged.
 """
 
 from dataclasses import dataclass
@@ -19,6 +23,7 @@ from anabranch.segstore.domain.log.formats import (
     FileEnd,
     FileHeader,
     Frame,
+    frame_begins,
     frame_seed,
     parse_frame,
 )
@@ -26,7 +31,8 @@ from anabranch.segstore.domain.log.formats import (
 
 @dataclass(frozen=True, slots=True)
 class TornTail:
-    """`size` bytes at `position` of a file that are left out; all behind them is zero."""
+    """`size` bytes at `position` of a file that are left out; what follows was never written, or in
+    a former life of the file."""
 
     file_id: int
     position: int
@@ -55,7 +61,7 @@ def scan_file(data: bytes, header: FileHeader, named_end: FileEnd | None = None)
         )  # fmt: skip
     frames, end = _read_frames(data, header, named_end.offset if named_end else len(data))
     if named_end is None:
-        return ScannedFile(header, frames, end, _torn_tail(data, header.file_id, end.offset))
+        return ScannedFile(header, frames, end, _torn_tail(data, header, end))
     if end != named_end:
         raise CorruptJournal(
             "a journal file does not end as its successor says",
@@ -82,18 +88,27 @@ def _read_frames(data: bytes, header: FileHeader, limit: int) -> tuple[tuple[Fra
     return tuple(frames), FileEnd(header.file_id, position, crc)
 
 
-def _torn_tail(data: bytes, file_id: int, position: int) -> TornTail | None:
+def _torn_tail(data: bytes, header: FileHeader, end: FileEnd) -> TornTail | None:
+    position = end.offset
     rest_size = len(data[position:].rstrip(b"\0"))
     if rest_size == 0:
         return None
-    seed = frame_seed(file_id)
+    _refuse_later_write(data, header, position)
+    torn_size = frame_begins(data, position, end.crc) if header.recycled else rest_size
+    return TornTail(header.file_id, position, torn_size) if torn_size else None
+
+
+def _refuse_later_write(data: bytes, header: FileHeader, position: int) -> None:
+    """Raises CorruptJournal if a write behind the one at `position` reached the disk."""
+    seed = frame_seed(header.file_id)
+    former_seed = frame_seed(header.recycled)
     at = data.find(FRAME_MAGIC, position + 1)
     while at >= 0:
         frame = parse_frame(data, at, len(data), seed)
         if frame is not None and at - frame.distance > position:
             raise CorruptJournal(
                 "a damaged frame is followed by a valid one",
-                file=f"{file_id:016x}", position=position, next_valid=at,
+                file=f"{header.file_id:016x}", position=position, next_valid=at,
             )  # fmt: skip
-        at = data.find(FRAME_MAGIC, at + 1)
-    return TornTail(file_id, position, rest_size)
+        former = parse_frame(data, at, len(data), former_seed) if header.recycled else None
+        at = data.find(FRAME_MAGIC, at + 1 if former is None else former.end)
