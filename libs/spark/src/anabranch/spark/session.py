@@ -37,10 +37,10 @@ appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
 
 
 @contextmanager
-def open_session(app_name: str) -> Iterator[SparkSession]:
+def open_session(app_name: str, *, quick: bool = False) -> Iterator[SparkSession]:
     """The session of `spark-submit` if it runs this program, else a local one."""
     if _SUBMITTED not in os.environ:
-        with local_session(app_name) as session:
+        with local_session(app_name, quick=quick) as session:
             yield session
         return
     session = SparkSession.builder.appName(app_name).getOrCreate()
@@ -52,10 +52,15 @@ def open_session(app_name: str) -> Iterator[SparkSession]:
 
 @contextmanager
 def local_session(
-    app_name: str, *, settings: Mapping[str, str] | None = None, log_level: str = "error"
+    app_name: str,
+    *,
+    settings: Mapping[str, str] | None = None,
+    log_level: str = "error",
+    quick: bool = False,
 ) -> Iterator[SparkSession]:
     """A session on all processors of this machine; `settings` are Spark's and win over ours.
 
+    `quick` is for work of a minute or less: Java then spends no time on compiling for the long run.
     One at a time in a process. Raises BinaryNotFound without Java 17 or newer, Unavailable while
     another session is open.
     """
@@ -68,7 +73,7 @@ def local_session(
         _environment(Path(directory)),
     ):
         Path(directory, LOGGING_FILE).write_text(_LOGGING.format(level=log_level))
-        chosen = {**_defaults(Path(directory)), **(settings or {})}
+        chosen = {**_defaults(Path(directory), quick=quick), **(settings or {})}
         builder = SparkSession.builder.master("local[*]").appName(app_name)
         for name, value in chosen.items():
             builder = builder.config(name, value)
@@ -79,8 +84,9 @@ def local_session(
             _stop(session)
 
 
-def _defaults(directory: Path) -> dict[str, str]:
+def _defaults(directory: Path, *, quick: bool) -> dict[str, str]:
     java_options = (
+        *(("-XX:TieredStopAtLevel=1",) if quick else ()),
         f"-Dderby.system.home={directory}",
         f"-Dlog4j2.configurationFile={(directory / LOGGING_FILE).as_uri()}",
         "-Duser.timezone=UTC",
