@@ -50,7 +50,7 @@ up: setup
 ## make test      every test that needs no Docker, with the rules of the project
 .PHONY: test
 test: setup
-	$(BIN)/pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 ## make asyncapi  renew docs/asyncapi.json from the messages and subjects
 .PHONY: asyncapi

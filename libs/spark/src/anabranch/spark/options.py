@@ -97,7 +97,9 @@ def _bound(name: str, text: str) -> Bound:
 
 def _position(name: str, text: str, place: object) -> tuple[int, int]:
     match place:
-        case [int(offset), int(index)] if offset >= 0 and index >= 0:
+        case [int(offset), int(index)] if (
+            offset >= 0 and index >= 0 and not isinstance(offset, bool) | isinstance(index, bool)
+        ):
             return offset, index
     raise _bad_bound(name, text)
 

@@ -12,15 +12,11 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from anabranch.client import connect
-from anabranch.common.adapters.chunk_url import open_chunk_storage_read_only
 from anabranch.spark.columns import record_batches
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.partitioning import Partition, Piece
 from anabranch.spark.planning import plan_read
 from anabranch.spark.ports import SegmentSource
-from anabranch.spark.store_source import StoreSource
-from anabranch.spark.tier2_source import TierTwoSource
 
 TIER_TWO_LIMIT_S = 60.0
 
@@ -89,8 +85,15 @@ def _opened(options: ReadOptions) -> Iterator[tuple[_Loop, SegmentSource]]:
 
 
 async def _open(options: ReadOptions) -> SegmentSource:
+    # Every task is a process of its own, and imports only what it needs.
     if options.source == "tier2":
+        from anabranch.common.adapters.chunk_url import open_chunk_storage_read_only
+        from anabranch.spark.tier2_source import TierTwoSource
+
         storage = await open_chunk_storage_read_only(options.url, limit_s=TIER_TWO_LIMIT_S)
         return TierTwoSource(storage, options.stream)
+    from anabranch.client import connect
+    from anabranch.spark.store_source import StoreSource
+
     client = await connect(options.url, name="anabranch-spark")
     return StoreSource(client, options.stream)
