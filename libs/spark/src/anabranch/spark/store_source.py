@@ -27,10 +27,10 @@ class StoreSource:
         """See the port: the lengths of this moment are where reading ends."""
         listed = await self._ranges.segments(self._stream)
         found: list[SegmentBounds] = []
-        for name in sorted(segment.name for segment in listed.segments):
-            info = await self._ranges.info(name)
-            self._lengths[name] = info.length
-            found.append(SegmentBounds(name, info.start, info.length))
+        for segment in sorted(listed.segments, key=lambda each: each.segment_id):
+            info = await self._ranges.info(segment.name)
+            self._lengths[segment.name] = info.length
+            found.append(SegmentBounds(segment.name, info.start, info.length))
         return StreamBounds(listed.incarnation, tuple(found))
 
     async def block_at(self, segment: str, offset: int) -> BlockHeader:
