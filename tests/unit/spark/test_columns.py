@@ -95,6 +95,13 @@ def test_many_small_blocks_make_one_batch_and_many_rows_several() -> None:
     assert sizes == [columns.BATCH_ROWS_MAX, 5]
 
 
+def test_a_long_name_and_many_rows_are_not_too_much_together() -> None:
+    name = "s" * 250 + "/" + "t" * 250
+    (*_, last) = record_batches(name, encoded([b""] * 70_000), 0)
+    assert last.column("segment").get_total_buffer_size() < columns.BATCH_ROWS_MAX * 520
+    assert last.column("segment")[0].as_py() == name
+
+
 def test_payloads_of_a_large_block_are_not_copied() -> None:
     data = encoded([b"y" * columns.BATCH_BYTES])
     (batch,) = record_batches(SEGMENT, data, 0)

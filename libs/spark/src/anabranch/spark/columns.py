@@ -75,14 +75,18 @@ def record_batches(
     is). Raises CorruptBlock, FormatTooNew.
     """
     for blocks in _groups(segment, data, offset):
-        batch = _batch(segment, data, offset, blocks)
-        first, end = 0, batch.num_rows
+        columns = _columns(segment, data, offset, blocks)
+        first, end = 0, len(columns["event"])
         if blocks[0].at == 0:
             first = skip
         if keep and blocks[-1].end == len(data):
             end -= blocks[-1].header.event_count - keep
         for start in range(first, end, BATCH_ROWS_MAX):
-            yield batch.slice(start, min(BATCH_ROWS_MAX, end - start))
+            rows = min(BATCH_ROWS_MAX, end - start)
+            part = {name: column.slice(start, rows) for name, column in columns.items()}
+            # Made per batch: for all rows of a large block it would be beyond what Arrow can count.
+            part["segment"] = _repeated(segment.encode(), rows)
+            yield pa.RecordBatch.from_arrays([part[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
 def _groups(segment: str, data: bytes, offset: int) -> Iterator[list[_PlacedBlock]]:
@@ -106,24 +110,24 @@ def _groups(segment: str, data: bytes, offset: int) -> Iterator[list[_PlacedBloc
         yield group
 
 
-def _batch(
+def _columns(
     segment: str, data: bytes, offset: int, blocks: Sequence[_PlacedBlock]
-) -> pa.RecordBatch:
+) -> dict[str, pa.Array]:
+    """By name, all columns but `segment`."""
     counts = np.array([block.header.event_count for block in blocks], np.int64)
     rows = int(counts.sum())
-    ends = np.cumsum(counts)
+    offsets = np.array([offset + block.at for block in blocks], np.int64)
+    indexes = np.arange(rows) - np.repeat(np.cumsum(counts) - counts, counts)
     try:
-        columns = [
-            _events(data, blocks, rows),
-            _keys(data, blocks, rows),
-            _event_times(data, blocks, rows),
-            pa.repeat(pa.scalar(segment), rows),
-            pa.array(np.repeat([offset + block.at for block in blocks], counts)),
-            pa.array((np.arange(rows) - np.repeat(ends - counts, counts)).astype(np.int32)),
-        ]
+        return {
+            "event": _events(data, blocks, rows),
+            "routing_key": _keys(data, blocks, rows),
+            "event_time": _event_times(data, blocks),
+            "offset": _fixed("offset", np.repeat(offsets, counts)),
+            "index": _fixed("index", indexes.astype(np.int32)),
+        }
     except CorruptBlock as error:
         raise _corrupt(error.message, segment, offset + blocks[0].at) from error
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
 def _events(data: bytes, blocks: Sequence[_PlacedBlock], rows: int) -> pa.Array:
@@ -157,15 +161,25 @@ def _keys(data: bytes, blocks: Sequence[_PlacedBlock], rows: int) -> pa.Array:
     return keys
 
 
-def _event_times(data: bytes, blocks: Sequence[_PlacedBlock], rows: int) -> pa.Array:
+def _repeated(text: bytes, rows: int) -> pa.Array:
+    """As `pa.repeat`, which would import pandas first: a second or two in every task."""
+    offsets = pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(len(text)))
+    return pa.Array.from_buffers(pa.string(), rows, [None, offsets, pa.py_buffer(text * rows)])
+
+
+def _fixed(name: str, values: Ints) -> pa.Array:
+    """As `pa.array`, which would import pandas first."""
+    return pa.Array.from_buffers(SCHEMA.field(name).type, len(values), [None, pa.py_buffer(values)])
+
+
+def _event_times(data: bytes, blocks: Sequence[_PlacedBlock]) -> pa.Array:
     times_ms = np.concatenate([_times_ms(data, block) for block in blocks])
     if int(times_ms.max()) > _EVENT_TIME_MS_MAX or int(times_ms.min()) < -_EVENT_TIME_MS_MAX:
         raise InvalidRequest(
             "an event's time lies beyond what Spark can hold",
             remedy="read the stream with the Python client, which gives times as numbers",
         )
-    buffers = [None, pa.py_buffer(times_ms * 1000)]
-    return pa.Array.from_buffers(SCHEMA.field("event_time").type, rows, buffers)
+    return _fixed("event_time", times_ms * 1000)
 
 
 def _times_ms(data: bytes, block: _PlacedBlock) -> Ints:
