@@ -71,7 +71,8 @@ check: setup
 	$(BIN)/lint-imports --cache-dir .cache/import-linter
 	$(BIN)/pytest tests/tidy
 
-## make bench     WORKLOADS=W1,W3,W6,W12 [QUICK=1|LONG=1] beside JetStream, Redis and the bare disk
+## make bench     WORKLOADS=W1,W3,W6,W12,W13 [QUICK=1|LONG=1] beside JetStream, Redis and the bare disk
+# W13 starts Spark, and is measured when it is named.
 WORKLOADS ?= W1,W3,W6,W12
 .PHONY: bench
 bench: setup

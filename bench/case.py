@@ -58,7 +58,7 @@ class Sample:
 
     events: int
     seconds: float
-    cpu_seconds: float
+    cpu_seconds: float | None
     verified: bool
     p50_ms: float | None = None
     p99_ms: float | None = None

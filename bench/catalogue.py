@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from anabranch.common.errors import InvalidRequest
 from bench.case import MIB, Effort
 from bench.systems.anabranch import NOT_FLUSHING, Anabranch, flushing
+from bench.systems.arrow import ReadyArrow
 from bench.systems.disk import Disk
 from bench.systems.echo import Echo
 from bench.systems.jetstream import JetStream
@@ -16,6 +17,7 @@ from bench.workloads.w3_busy import BusyAwaited
 from bench.workloads.w3_one_awaited import OneAwaited
 from bench.workloads.w6_tail import Tail
 from bench.workloads.w12_gateway import DirectWriters, GatewayGet, GatewayPost
+from bench.workloads.w13_spark import SparkRead
 
 FLUSH_OFF = "flush off"
 BLOCK_BYTES = 256 * 1024
@@ -37,18 +39,24 @@ def systems(effort: Effort) -> list[System]:
         Disk(BLOCK_BYTES, file_bytes),
         Disk(WINDOW_BYTES, file_bytes),
         Echo(),
+        ReadyArrow(),
     ]
 
 
 def workloads(names: Sequence[str]) -> list[Workload]:
-    """The named workloads in the order given; W3 and W12 have parts. Raises InvalidRequest."""
+    """The named workloads in the order given; W3, W12 and W13 have parts. Raises InvalidRequest."""
     once = frozenset({FLUSH_OFF, Disk(WINDOW_BYTES, 0).label.settings})
     over_http: tuple[Workload, ...] = (GatewayPost(once), GatewayGet(once), DirectWriters(once))
+    in_spark: tuple[Workload, ...] = (
+        SparkRead("W13 tier 2", "tier2", once),
+        SparkRead("W13 stores", "stores", once),
+    )
     known: dict[str, tuple[Workload, ...]] = {
         "W1": (MaxWrite(),),
         "W3": (OneAwaited(once), BusyAwaited(once)),
         "W6": (Tail(once),),
         "W12": over_http,
+        "W13": in_spark,
     }
     unknown = [name for name in names if name not in known]
     if unknown or not names:

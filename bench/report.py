@@ -44,7 +44,7 @@ def cells(row: Result) -> tuple[str, ...]:
         _milliseconds(row["p50_ms"]),
         _milliseconds(row["p99_ms"]),
         _milliseconds(row["ack_p99_ms"]),
-        f"{row['cpu_us_per_event']:,.1f}",
+        "–" if row["cpu_us_per_event"] is None else f"{row['cpu_us_per_event']:,.1f}",
         "yes" if row["verified"] else "NO: LOST OR CHANGED",
     )
 

@@ -89,7 +89,6 @@ def row_of(workload: str, event_bytes: int, system: System, samples: Sequence[Sa
     figures = {
         "events_per_s": rates,
         "mb_per_s": [rate * event_bytes / 1e6 for rate in rates],
-        "cpu_us_per_event": [sample.cpu_seconds / sample.events * 1e6 for sample in samples],
     }
     row: Row = {
         "workload": workload,
@@ -107,6 +106,11 @@ def row_of(workload: str, event_bytes: int, system: System, samples: Sequence[Sa
             row[name] = None
         else:
             figures[name] = values
+    cpu_us = [_us_per_event(sample) for sample in samples]
+    if None in cpu_us:
+        row["cpu_us_per_event"] = None
+    else:
+        figures["cpu_us_per_event"] = [value for value in cpu_us if value is not None]
     ranges: dict[str, list[float]] = {}
     for name, values in figures.items():
         seen = spread(values)
@@ -114,6 +118,10 @@ def row_of(workload: str, event_bytes: int, system: System, samples: Sequence[Sa
         ranges[name] = [round(seen.min, 3), round(seen.max, 3)]
     row["range"] = ranges
     return row
+
+
+def _us_per_event(sample: Sample) -> float | None:
+    return None if sample.cpu_seconds is None else sample.cpu_seconds / sample.events * 1e6
 
 
 def _name(system: System) -> str:

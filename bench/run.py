@@ -13,8 +13,8 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +67,23 @@ async def _rows(
         if not effort.fresh_servers:
             await stack.enter_async_context(running(compared, directory))
         fresh_in = directory if effort.fresh_servers else None
-        return [
-            row
-            for workload in chosen
-            for row in await run_workload(
-                workload, compared, effort=effort, clock=clock, tell=_tell, fresh_in=fresh_in
-            )
-        ]
+        rows: list[Row] = []
+        for workload in chosen:
+            async with _prepared(workload):
+                rows += await run_workload(
+                    workload, compared, effort=effort, clock=clock, tell=_tell, fresh_in=fresh_in
+                )
+        return rows
+
+
+@asynccontextmanager
+async def _prepared(workload: Workload) -> AsyncIterator[None]:
+    """With what the workload itself needs to run, if anything."""
+    if isinstance(workload, AbstractAsyncContextManager):
+        async with workload:
+            yield
+    else:
+        yield
 
 
 async def _server_versions() -> dict[str, str]:

@@ -16,9 +16,10 @@ from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
 from anabranch.client import Client, EventWriter, ReaderSettings, connect
 from anabranch.common.errors import BufferFull
 from bench.case import Case
-from bench.systems.port import HttpTarget, Label
+from bench.systems.port import HttpTarget, Label, SparkSource
 
 SCOPE = "bench"
+TIER_TWO = Path("segstore/tier2")
 _NEVER = str(2**50)
 _PARTS = ("nats", "controller", "segstore", "gateway")
 
@@ -40,13 +41,25 @@ class AnabranchStream:
 
     sends_in_flight_max = 256
 
-    def __init__(self, client: Client, name: str, writer: EventWriter, gateway: str) -> None:
+    def __init__(
+        self, client: Client, name: str, writer: EventWriter, cluster: EmbeddedCluster
+    ) -> None:
         self._client = client
         self.name = name
         self._writer = writer
+        self._cluster = cluster
+        gateway = str(cluster.endpoints["gateway"])
         path = f"/v1/scopes/{name.replace('/', '/streams/')}/events"
         host, _, port = gateway.removeprefix("http://").rpartition(":")
         self.http = HttpTarget(host, int(port), path, f"{path}?from=head&max_events=1")
+
+    async def spark_source(self, source: str) -> SparkSource:
+        if source == "stores":
+            options = {"nats_url": str(self._cluster.endpoints["nats"])}
+        else:
+            await self._client.flush_to_tier2()
+            options = {"tier2": (self._cluster.data_dir / TIER_TWO).resolve().as_uri()}
+        return SparkSource("anabranch", {**options, "stream": self.name})
 
     @asynccontextmanager
     async def appenders(
@@ -140,5 +153,6 @@ class Anabranch:
     @asynccontextmanager
     async def stream(self, case: Case) -> AsyncIterator[AnabranchStream]:  # noqa: ARG002
         assert self._client is not None, "the cluster does not run"
+        assert self._cluster is not None
         async with self.named_stream() as name, self._client.writer(name) as writer:
-            yield AnabranchStream(self._client, name, writer, self.endpoint("gateway"))
+            yield AnabranchStream(self._client, name, writer, self._cluster)

@@ -5,11 +5,11 @@ for one writer. Whatever returns from `write_all`, `append` or `send` is acknowl
 durability of the system's class.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from bench.case import Case
 
@@ -89,6 +89,26 @@ class ManyWriters(Stream, Protocol):
         ...
 
 
+class SparkSource(NamedTuple):
+    """How Spark reads a stream."""
+
+    format: str
+    options: Mapping[str, str]
+
+
+@runtime_checkable
+class SparkStream(Protocol):
+    """A log, or what stands for one, that Spark reads."""
+
+    async def write_all(self, batches: Iterable[Sequence[bytes]]) -> None:
+        """As `Stream.write_all`."""
+        ...
+
+    async def spark_source(self, source: str) -> SparkSource:
+        """All that was written can be read by it; `source`: ``tier2`` or ``stores``."""
+        ...
+
+
 class System(Protocol):
     """One system under one configuration; `run` it before anything else."""
 
@@ -102,6 +122,6 @@ class System(Protocol):
         """The server processes, for their processor time."""
         ...
 
-    def stream(self, case: Case) -> AbstractAsyncContextManager[Stream | HttpStream]:
+    def stream(self, case: Case) -> AbstractAsyncContextManager[Stream | HttpStream | SparkStream]:
         """A fresh stream, deleted after the block."""
         ...

@@ -73,7 +73,7 @@ def test_the_lock_holds_what_the_parts_declare() -> None:
 
 def test_the_benchmark_declares_what_it_imports() -> None:
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
-    parts = [f"anabranch-{name}" for name in ("cli", "client", "common")]
+    parts = [f"anabranch-{name}" for name in ("cli", "client", "common", "spark")]
     files = [file for file in python_files() if file.path.startswith("bench/")]
 
     found = dependencies.undeclared_imports(

@@ -39,7 +39,8 @@ class Output:
 
     def table(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
         """Two columns, for people."""
-        table = Table(title=title, title_justify="left", show_header=False)
+        columns = (Column("name"), Column("value", overflow="fold"))
+        table = Table(*columns, title=title, title_justify="left", show_header=False)
         for name, value in rows:
             table.add_row(name.replace("_", " "), value)
         Console(file=self._stream).print(table)

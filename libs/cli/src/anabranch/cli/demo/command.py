@@ -129,7 +129,7 @@ def summary_of(outcome: Outcome) -> list[tuple[str, str]]:
             "read by Spark from tier 2",
             _compared(outcome.spark.read, tally.written.sum, outcome.spark_seconds),
         ),
-        ("rows in hourly_delays.parquet", f"{outcome.spark.parquet_rows:,}"),
+        ("rows of hourly delays", f"{outcome.spark.parquet_rows:,}"),
         *(("plot", path) for path in outcome.spark.plots),
         ("result", "everything is right" if outcome.is_right else "SOMETHING IS WRONG"),
     ]

@@ -1,0 +1,99 @@
+"""The read in Spark, with Spark's answers given by hand, and the batches it is compared with."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pyarrow as pa
+import pytest
+
+from bench.case import QUICK, Case, Supply, case_of
+from bench.rounds import run_case
+from bench.spark_child import READY_SUFFIX
+from bench.systems.arrow import ArrowStream
+from bench.systems.port import NOT_KEPT, Label, SparkSource
+from bench.workloads.w13_spark import SparkRead
+from kit.bench_fake import FakeStopwatch
+
+CASE = case_of(32)
+EFFORT = replace(QUICK, rounds=2, bytes_max=2 * CASE.pool_bytes)
+
+
+class FakeSystem:
+    """Keeps what is written, for the answers."""
+
+    label = Label("arrow", "by hand", NOT_KEPT)
+
+    def __init__(self) -> None:
+        self.events: list[bytes] = []
+
+    def pids(self) -> list[int]:
+        return []
+
+    @asynccontextmanager
+    async def run(self, directory: Path) -> AsyncIterator[None]:
+        yield
+
+    @asynccontextmanager
+    async def stream(self, case: Case) -> AsyncIterator["FakeSystem"]:
+        self.events = []
+        yield self
+
+    async def write_all(self, batches: Iterable[Sequence[bytes]]) -> None:
+        for batch in batches:
+            self.events += batch
+
+    async def spark_source(self, source: str) -> SparkSource:
+        return SparkSource("by-hand", {"source": source})
+
+
+class AnsweredByHand:
+    """In place of `SparkProcess`; `lost` events are not seen."""
+
+    def __init__(self, system: FakeSystem, lost: int = 0) -> None:
+        self._system = system
+        self._lost = lost
+
+    async def ask(self, request: Mapping[str, object]) -> dict[str, Any]:
+        json.dumps(request)  # it goes through a pipe as this
+        seen = self._system.events[self._lost :]
+        if request["check"]:
+            return {"events": len(seen), "sum": sum(map(crc32, seen))}
+        return {"seconds": 0.5, "events": len(seen), "bytes": sum(map(len, seen))}
+
+
+async def row_of_read(lost: int = 0) -> dict[str, object]:
+    system, workload = FakeSystem(), SparkRead("W13", "tier2", frozenset())
+    workload._spark = AnsweredByHand(system, lost)  # type: ignore[assignment]
+    clock = FakeStopwatch()
+    [row] = await run_case(
+        workload, CASE, [system], effort=EFFORT, clock=clock, tell=lambda _: None
+    )
+    return row
+
+
+async def test_a_read_reports_what_spark_took_for_all_events() -> None:
+    row = await row_of_read()
+    assert row["verified"] is True
+    assert row["events_per_s"] == pytest.approx(2 * len(CASE.events) / 0.5)
+    assert row["cpu_us_per_event"] is None
+
+
+async def test_a_read_that_misses_an_event_is_reported() -> None:
+    assert (await row_of_read(lost=1))["verified"] is False
+
+
+def test_ready_batches_hold_every_event_once(tmp_path: Path) -> None:
+    supply = Supply(CASE, FakeStopwatch(), 1.0, 3 * CASE.pool_bytes)
+    asyncio.run(ArrowStream(tmp_path).write_all(supply))
+    found: list[bytes] = []
+    for path in sorted(tmp_path.glob(f"*{READY_SUFFIX}")):
+        with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as batches:
+            for batch in batches:
+                found += batch.column("event").to_pylist()
+    assert sorted(found) == sorted(CASE.events * 3)
