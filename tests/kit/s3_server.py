@@ -16,6 +16,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import obstore
+from obstore.store import S3Store
+
 from anabranch.common.storage.location import BucketLocation, ObjectOptions
 
 START_DEADLINE_S = 20.0
@@ -77,7 +80,7 @@ class S3Server:
         return ObjectOptions(endpoint=self.endpoint, allow_http=True, credentials_file=keys)
 
     def start(self) -> None:
-        """Start and wait until the server answers."""
+        """Start, wait until the server answers, and create the bucket."""
         (self._directory / "data").mkdir()
         config = self._directory / "s3.json"
         config.write_text(json.dumps({"identities": [_IDENTITY]}))
@@ -95,6 +98,7 @@ class S3Server:
         deadline = time.monotonic() + START_DEADLINE_S  # noqa: TID251 - a real process
         while time.monotonic() < deadline:  # noqa: TID251 - a real process
             if self._answers():
+                self._create_bucket()
                 return
             if self._process.poll() is not None:
                 break
@@ -111,6 +115,18 @@ class S3Server:
         for name, port in self._ports.items():  # sockets beside each port, which a kill leaves
             kind = name.replace(".port", "").replace(".", "-")
             Path(f"/tmp/seaweedfs-{kind}-{port}.sock").unlink(missing_ok=True)
+
+    def _create_bucket(self) -> None:
+        """The server creates it with its first object."""
+        store = S3Store(
+            BUCKET,
+            endpoint=self.endpoint,
+            region="us-east-1",
+            access_key_id=ACCESS_KEY_ID,
+            secret_access_key=SECRET_ACCESS_KEY,
+            client_options={"allow_http": True},
+        )
+        obstore.put(store, "first", b"")
 
     def _answers(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self._ports["s3.port"], timeout=1)
