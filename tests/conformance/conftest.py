@@ -4,12 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from kit.nats_server import NatsServer
+from kit.infra import Infra, NatsServer
 
 
 @pytest.fixture(scope="session")
-def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    server = NatsServer(tmp_path_factory.mktemp("nats"))
-    server.start()
-    yield server
-    server.stop()
+def nats_server(infra: Infra) -> Iterator[NatsServer]:
+    with infra.nats() as server:
+        yield server

@@ -1,5 +1,6 @@
 """A real cluster whose tier 2 is a bucket of a real server that speaks S3."""
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -10,11 +11,14 @@ from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
 from anabranch.client import Client, connect
 from anabranch.common.adapters.chunk_bucket import bucket_storage
 from anabranch.common.adapters.chunk_url import open_chunk_storage_read_only
+from anabranch.common.errors import StreamNotFound
+from anabranch.common.model.names import stream_ref
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.chunk_reader import ChunkReader
 from anabranch.common.storage.objects import highest_manifest, load_catalog, read_manifest
 from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.storage.streams import read_stream
 from anabranch.common.wire.messages import Done, FlushContainer
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.chunk_faults import UnknownOutcomes
@@ -25,6 +29,8 @@ from kit.wire_client import WireClient
 STREAM = "demo/numbers"
 EVENTS = 200
 CONTAINERS = 2
+SEGMENTS = 4
+TOLD_S_MAX = 20.0
 
 
 async def test_what_was_flushed_to_a_bucket_survives_a_kill_and_is_read_without_the_cluster(
@@ -40,12 +46,14 @@ async def test_what_was_flushed_to_a_bucket_survives_a_kill_and_is_read_without_
         async with connect(nats_url) as client:
             await write(client)
         await flush(cluster)
+        reading = await open_chunk_storage_read_only(url, limit_s=20.0)
+        assert await told_segments(reading) == SEGMENTS
         (pid,) = cluster.segstore_pids()
         os.kill(pid, signal.SIGKILL)
         async with connect(nats_url) as client, client.reader(STREAM, until_tail=True) as reader:
             read = [event.payload async for event in reader]
     assert sorted(read) == sorted(payload(number) for number in range(EVENTS))
-    stored = await stored_bytes(await open_chunk_storage_read_only(url, limit_s=20.0))
+    stored = await stored_bytes(reading)
     assert all(payload(number) in stored for number in range(EVENTS))
 
 
@@ -72,7 +80,7 @@ def payload(number: int) -> bytes:
 
 async def write(client: Client) -> None:
     await client.create_scope("demo")
-    await client.create_stream(STREAM, segments=4)
+    await client.create_stream(STREAM, segments=SEGMENTS)
     async with client.writer(STREAM) as writer:
         for number in range(EVENTS):
             writer.write(payload(number), key=f"{number % 11}")
@@ -85,6 +93,16 @@ async def flush(cluster: EmbeddedCluster) -> None:
     for container in range(CONTAINERS):
         assert await client.call(FlushContainer(container=container)) == Done()
     await client.close()
+
+
+async def told_segments(storage: ChunkStorage) -> int:
+    """The present segments of the stream, as soon as the controller has told of it."""
+    async with asyncio.timeout(TOLD_S_MAX):
+        while True:
+            try:
+                return len((await read_stream(storage, stream_ref(STREAM))).epochs[-1].segments)
+            except StreamNotFound:
+                await SystemClock().sleep(0.05)
 
 
 async def stored_bytes(storage: ChunkStorage) -> bytes:

@@ -2,6 +2,8 @@
 
 Whatever dies, every event that was written is read exactly once, and those of one key in the order
 of their writing.
+
+It starts the embedded cluster that users have, whichever provider `kit.infra` is.
 """
 
 import asyncio

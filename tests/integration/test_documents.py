@@ -1,4 +1,7 @@
-"""What the documents tell readers to type works as printed, against a real cluster."""
+"""What the documents tell readers to type works as printed, against a real cluster.
+
+It starts the embedded cluster that users have, whichever provider `kit.infra` is.
+"""
 
 import contextlib
 import json

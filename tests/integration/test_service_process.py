@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,8 +16,13 @@ import asyncio
 import sys
 from anabranch.common.errors import DiskFailed
 from anabranch.common.runtime.service import Lifetime, run_service
+from anabranch.common.runtime.settings import TelemetryTarget
 
 async def main(life: Lifetime) -> None:
+    life.telemetry.metrics.gauge("demo_up", "Up", lambda: 1)
+    if life.telemetry.tracer is not None:
+        for number in range(5000):
+            life.telemetry.tracer.start_span("work").end()
     if "fail" in sys.argv:
         raise DiskFailed("sync failed", path="journal-1")
     life.set_ready("demo", True)
@@ -28,7 +34,10 @@ async def main(life: Lifetime) -> None:
     await asyncio.sleep(0.02)
     print("drained", flush=True)
 
-sys.exit(run_service("demo", main, health_bind="127.0.0.1:0", log_level="info"))
+target = TelemetryTarget(next((one for one in sys.argv if "://" in one), ""))
+sys.exit(
+    run_service("demo", main, health_bind="127.0.0.1:0", log_level="info", telemetry=target)
+)
 """
 SECONDS_MAX = 15
 
@@ -67,6 +76,34 @@ def test_a_service_serves_its_readiness_and_stops_on_sigterm(tmp_path: Path) -> 
         "asked to stop",
         "service stopped",
     ]
+
+
+def test_a_collector_that_is_away_is_told_once_and_does_not_keep_a_service_from_stopping(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:  # takes connections, never answers
+        collector = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        environment = {"ANABRANCH_PORT_FILE": str(tmp_path / "port")}
+        with start(collector, environment=environment) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "up\n"
+            port = int((tmp_path / "port").read_text())
+            with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
+                assert b"demo_up" in reply.read()
+            process.send_signal(signal.SIGTERM)
+            output, log = process.communicate(timeout=SECONDS_MAX)
+
+    assert process.returncode == 0
+    assert output == "stopping\ndrained\n"
+    events = [json.loads(line)["event"] for line in log.splitlines()]
+    about = [event for event in events if "collector" in event]
+    assert len(about) <= 2  # traces and metrics, once each
+    assert set(events) - set(about) == {
+        "health is served",
+        "part changed",
+        "asked to stop",
+        "service stopped",
+    }
 
 
 def test_a_named_error_ends_a_service_with_one_line_and_no_traceback() -> None:

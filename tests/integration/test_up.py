@@ -2,6 +2,8 @@
 
 The stand-ins are programs of a few lines that use the services' own lifetime and health, so the
 supervisor is tested with real processes, signals and ports without what the services do.
+
+It starts the embedded cluster that users have, whichever provider `kit.infra` is.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""The command `anabranch up` with the real services, as a user runs it."""
+"""The command `anabranch up` with the real services, as a user runs it.
+
+It starts the embedded cluster that users have, whichever provider `kit.infra` is.
+"""
 
 import contextlib
 import json

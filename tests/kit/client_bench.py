@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
+from opentelemetry.trace import Tracer
+
 from anabranch.client import Client, EventBatch, ReaderSettings, WriterSettings
 from anabranch.client.settings import ConnectionSettings
 from anabranch.common.model.stream import StreamState
@@ -55,7 +57,7 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(segment_count: int = 1) -> AsyncIterator[Bench]:
+async def bench(segment_count: int = 1, tracer: Tracer | None = None) -> AsyncIterator[Bench]:
     """An open client on a stream of `segment_count` segments."""
     async with FakeSegmentStore() as store:
         controller = FakeController(store)
@@ -69,6 +71,7 @@ async def bench(segment_count: int = 1) -> AsyncIterator[Bench]:
             ids=SeededIds(1),
             rng=system_rng(),
             connections=CONNECTION,
+            tracer=tracer,
         )
         async with client:
             yield Bench(store, controller, control, client)

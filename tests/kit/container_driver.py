@@ -6,6 +6,8 @@ memory and opens the container again from the log's frames and a catalog.
 
 from collections.abc import Callable
 
+from opentelemetry.trace import Tracer
+
 from anabranch.common.tier2.state import Catalog
 from anabranch.common.wire.block import encode_block
 from anabranch.common.wire.messages import (
@@ -22,8 +24,10 @@ from anabranch.common.wire.messages import (
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.container import Container, Surroundings
+from anabranch.segstore.shell.metrics import uncounted
 from anabranch.segstore.shell.sessions import AppendSession
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.tracing import Commits, StoreTracing
 
 SEGMENT = "scope/stream/0.#epoch.0"
 WRITER = bytes(range(16))
@@ -76,8 +80,12 @@ class ContainerDriver:
         container_type: type[Container] = Container,
         cache_size: int = 1 << 20,
         limits: ThrottleLimits | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self.time = ManualTime()
+        self.metrics = uncounted()
+        self.commits = Commits(self.metrics, self.time, lambda: self.time.now_ms() * 1_000_000)
+        self._tracing = StoreTracing(tracer, self.commits) if tracer is not None else None
         self.frames = MemoryFrames("a-journal")
         self.frames.logs[0] = LOG_ID
         self.replies: list[tuple[int, Message]] = []
@@ -94,7 +102,9 @@ class ContainerDriver:
         self._epoch += 1
         self._commits.clear()
         self.log = MemoryLog(self.frames, self._commits.append)
-        around = Surroundings(self.time, self.cache, self.throttle, self.time.call_later)
+        around = Surroundings(
+            self.time, self.cache, self.throttle, self.time.call_later, self.metrics, self._tracing
+        )
         self.container = self._container_type(0, self._epoch, catalog, around)
         view = self.log.open_log(0, LOG_ID, self._epoch, self.container)
         for frame in view.replay(catalog.applied_sequence):
@@ -108,7 +118,9 @@ class ContainerDriver:
         self.open(catalog or Catalog())
 
     def commit(self) -> None:
-        """Sync what waits."""
+        """Sync what waits, in one commit as far as spans can tell."""
+        self.commits.begin()
+        self.commits.synced(1, 100)
         while self._commits:
             self._commits.pop(0)()
 
@@ -122,8 +134,11 @@ class ContainerDriver:
         request_id = self._request_id
         return lambda message: self.send(message, request_id)
 
-    def create(self, segment: str = SEGMENT, stamp: Stamp = CREATE_STAMP) -> None:
-        self.container.create(CreateSegment(segment=segment, stamp=stamp), self._deliver())
+    def create(
+        self, segment: str = SEGMENT, stamp: Stamp = CREATE_STAMP, trace_parent: str = ""
+    ) -> None:
+        request = CreateSegment(segment=segment, stamp=stamp, trace_parent=trace_parent)
+        self.container.create(request, self._deliver())
 
     def seal(self, segment: str = SEGMENT, stamp: Stamp = SEAL_STAMP) -> None:
         self.container.seal(SealSegment(segment=segment, stamp=stamp), self._deliver())
@@ -143,12 +158,16 @@ class ContainerDriver:
         assert found is not None
         return found
 
-    def append(self, session: AppendSession, first: int, events: list[bytes]) -> bytes:
+    def append(
+        self, session: AppendSession, first: int, events: list[bytes], *, trace_parent: str = ""
+    ) -> bytes:
         """Append a block; returns its bytes."""
         block = encode_block(
             events, writer_id=session.writer_id, first_event_number=first, base_timestamp_ms=0
         )
-        self.append_raw(session, first, len(events), block, is_block=True)
+        self.append_raw(
+            session, first, len(events), block, is_block=True, trace_parent=trace_parent
+        )
         return block
 
     def append_raw(
@@ -159,10 +178,15 @@ class ContainerDriver:
         payload: bytes,
         *,
         is_block: bool = False,
+        trace_parent: str = "",
     ) -> None:
         self._request_id += 1
         request = Append(
-            session=session.session, first_event_number=first, count=count, is_block=is_block
+            session=session.session,
+            first_event_number=first,
+            count=count,
+            is_block=is_block,
+            trace_parent=trace_parent,
         )
         self.container.append(session, self._request_id, request, payload)
 

@@ -12,6 +12,7 @@ from nats.aio.client import Client
 from anabranch.common.contracts import commands, queries, subjects
 from anabranch.common.contracts.base import Contract
 from anabranch.common.model.hashing import shard_of
+from anabranch.common.runtime.service import Lifetime
 
 DEADLINE_S = 15.0
 
@@ -28,7 +29,9 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class StartController(Protocol):
-    def __call__(self, container_count: int = 4) -> AbstractAsyncContextManager[None]: ...
+    def __call__(
+        self, container_count: int = 4, tier2_url: str = ""
+    ) -> AbstractAsyncContextManager[Lifetime]: ...
 
 
 class Caller:

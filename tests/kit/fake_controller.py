@@ -50,6 +50,7 @@ QUERIES: dict[str, type[q.Query]] = {
     "describe_stream": q.DescribeStream,
     "current_segments": q.CurrentSegments,
     "locate": q.Locate,
+    "list_containers": q.ListContainers,
     "operation": q.GetOperation,
 }
 
@@ -70,6 +71,8 @@ class FakeController:
     operations: dict[str, OperationStatus] = field(default_factory=dict)
     away: bool = False
     """While set, `locate` finds no store."""
+    container_count: int = 1
+    """All served by `store`; only the first has segments."""
 
     # --- commands -------------------------------------------------------------------------
 
@@ -149,6 +152,8 @@ class FakeController:
                 return self._segments(query.scope, query.stream)
             case q.Locate():
                 return self._locate(query)
+            case q.ListContainers():
+                return self._containers()
             case q.GetOperation():
                 return self._operation(query)
         raise AssertionError(query)
@@ -188,6 +193,20 @@ class FakeController:
                 for segment in query.segments
             )
         )
+
+    def _containers(self) -> q.ContainerList:
+        store = None if self.away else self.store
+        return q.ContainerList(
+            containers=tuple(
+                q.ContainerDescription(
+                    container=number, state="open", container_epoch=store.container_epoch,
+                    node_id="fake", host="127.0.0.1", port=store.port,
+                )
+                if store
+                else q.ContainerDescription(container=number, state="failed", reason="disk-failed")
+                for number in range(self.container_count)
+            )
+        )  # fmt: skip
 
     def _operation(self, query: q.GetOperation) -> q.OperationFound:
         status = self.operations.get(query.operation)

@@ -6,9 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import httpx
+from opentelemetry.trace import Tracer
 
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.health import PartHealth
+from anabranch.common.runtime.settings import NO_TARGET
+from anabranch.common.runtime.telemetry import Telemetry, open_telemetry
 from anabranch.gateway.http.app import build_app
 from anabranch.gateway.http.parts import Parts
 from anabranch.gateway.settings import Settings
@@ -22,34 +25,39 @@ BINARY = {"content-type": "application/octet-stream"}
 
 @dataclass
 class GatewayBench:
-    """`http` calls the application; `health` is what the process would report."""
+    """`http` calls the application by `transport`; `health` is what the process would report."""
 
     bench: Bench
     parts: Parts
     http: httpx.AsyncClient
+    transport: httpx.AsyncBaseTransport
     health: dict[str, PartHealth]
 
 
 @asynccontextmanager
 async def gateway(
-    settings: Settings | None = None, segment_count: int = 1
+    settings: Settings | None = None,
+    segment_count: int = 1,
+    tracer: Tracer | None = None,
 ) -> AsyncIterator[GatewayBench]:
     """A gateway on the stream of `client_bench`."""
+    telemetry = Telemetry(open_telemetry("gateway", NO_TARGET, "test").metrics, tracer)
     health = {"controller": PartHealth(True)}
     clock = SystemClock()
-    async with bench(segment_count) as b, asyncio.TaskGroup() as tasks:
+    async with bench(segment_count, tracer) as b, asyncio.TaskGroup() as tasks:
         parts = build(
             settings or Settings(),
             b.client,
             clock,
             tasks,
+            telemetry=telemetry,
             health=lambda: health,
             stopping=lambda: False,
         )
         closing = tasks.create_task(parts.writers.serve())
         transport = httpx.ASGITransport(build_app(parts, clock))
         async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as http:
-            yield GatewayBench(b, parts, http, health)
+            yield GatewayBench(b, parts, http, transport, health)
         await parts.appends.end(0)
         closing.cancel()
 

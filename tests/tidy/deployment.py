@@ -129,6 +129,45 @@ def wrong_rights(compose: Compose) -> list[str]:
     return wrong
 
 
+def wrong_sharing(compose: Compose) -> list[str]:
+    """Services whose tier 2 is not the one of all, or lies on no volume that all of them mount."""
+    used: dict[str, tuple[str, str]] = {}
+    wrong = []
+    for name, part in parts_of(compose).items():
+        if "tier2_url" not in settings_of(part).model_fields:
+            continue
+        service = compose["services"][name]
+        url = str(service.get("environment", {}).get(f"ANABRANCH_{part.upper()}_TIER2_URL", ""))
+        volume = mounts_of(service).get(url.removeprefix("file://"))
+        if not url:
+            wrong.append(f"{name}: no tier 2 is named")
+        elif volume is None:
+            wrong.append(f"{name}: {url} is no volume of its own")
+        else:
+            used[name] = (url, volume)
+    if len(set(used.values())) > 1:
+        wrong.append(f"{', '.join(used)}: not the same tier 2")
+    return wrong
+
+
+def mounts_of(service: Mapping[str, Any]) -> dict[str, str]:
+    """Paths in the container → the named volumes that are mounted there."""
+    pairs = (str(volume).split(":") for volume in service.get("volumes", []))
+    return {pair[1]: pair[0] for pair in pairs if not pair[0].startswith((".", "/"))}
+
+
+def unowned_mounts(compose: Compose, dockerfile: str) -> list[str]:
+    """Where parts mount volumes that the image does not give to its user, who could not write."""
+    runs = [rest for word, rest in instructions(dockerfile) if word == "RUN"]
+    given = {path for run in runs for path in run.partition("chown ")[2].split()[1:]}
+    return [
+        f"{name}: {path} does not belong to the image's user"
+        for name in parts_of(compose)
+        for path in mounts_of(compose["services"][name])
+        if path not in given
+    ]
+
+
 def instructions(dockerfile: str) -> list[tuple[str, str]]:
     """(instruction, arguments) in order, comments dropped and continued lines joined."""
     lines = [line for line in dockerfile.splitlines() if not line.lstrip().startswith("#")]

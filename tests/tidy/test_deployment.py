@@ -27,6 +27,8 @@ def test_the_compose_file_fits_the_services() -> None:
     assert deployment.wrong_variables(COMPOSE, SETTINGS) == []
     assert deployment.wrong_lifetimes(COMPOSE) == []
     assert deployment.wrong_rights(COMPOSE) == []
+    assert deployment.wrong_sharing(COMPOSE) == []
+    assert deployment.unowned_mounts(COMPOSE, DOCKERFILE) == []
 
 
 def test_the_dockerfile_fits_the_project() -> None:
@@ -102,6 +104,35 @@ def test_a_right_that_is_not_needed_is_found(
 
     assert len(found) == 1
     assert complaint in found[0]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "complaint"),
+    [
+        ("ANABRANCH_CONTROLLER_TIER2_URL", "", "controller: no tier 2 is named"),
+        ("ANABRANCH_CONTROLLER_TIER2_URL", "file:///data", "file:///data is no volume of its own"),
+        ("volumes", ["another:/tier2"], "not the same tier 2"),
+    ],
+)
+def test_a_tier_two_that_is_not_shared_is_found(
+    compose: dict[str, Any], variable: str, value: object, complaint: str
+) -> None:
+    controller = compose["services"]["controller"]
+    (controller if variable == "volumes" else controller["environment"])[variable] = value
+
+    found = deployment.wrong_sharing(compose)
+
+    assert len(found) == 1
+    assert complaint in found[0]
+
+
+def test_a_volume_that_the_user_of_the_image_cannot_write_to_is_found() -> None:
+    dockerfile = DOCKERFILE.replace("chown 10001:10001 /data /tier2", "chown 10001:10001 /data")
+
+    assert deployment.unowned_mounts(COMPOSE, dockerfile) == [
+        "controller: /tier2 does not belong to the image's user",
+        "segstore: /tier2 does not belong to the image's user",
+    ]
 
 
 @pytest.mark.parametrize(

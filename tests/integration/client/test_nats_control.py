@@ -1,8 +1,7 @@
 """Administration through a real NATS server, with a controller that loses replies."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -21,17 +20,8 @@ from anabranch.common.errors import (
 from anabranch.common.model.stream import StreamState
 from kit.fake_controller import FakeController
 from kit.fake_segstore import FakeSegmentStore
+from kit.infra import NatsServer
 from kit.nats_controller import NatsController, nats_controller
-from kit.nats_server import NatsServer
-
-
-@pytest.fixture(scope="module")
-def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory: Path = tmp_path_factory.mktemp("nats")
-    server = NatsServer(directory)
-    server.start()
-    yield server.url
-    server.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -54,8 +44,8 @@ async def cluster(url: str) -> AsyncIterator[tuple[Client, NatsController]]:
             await connection.close()
 
 
-async def test_scopes_and_streams_live_their_lives(nats: str) -> None:
-    async with cluster(nats) as (client, _):
+async def test_scopes_and_streams_live_their_lives(nats_url: str) -> None:
+    async with cluster(nats_url) as (client, _):
         for name in ("b", "a", "c"):
             await client.create_scope(name)
         assert [scope async for scope in client.list_scopes()] == ["a", "b", "c"]
@@ -77,8 +67,8 @@ async def test_scopes_and_streams_live_their_lives(nats: str) -> None:
             await client.describe_scope("c")
 
 
-async def test_events_find_their_store_through_nats(nats: str) -> None:
-    async with cluster(nats) as (client, _):
+async def test_events_find_their_store_through_nats(nats_url: str) -> None:
+    async with cluster(nats_url) as (client, _):
         await client.create_scope("plant")
         await client.create_stream("plant/sensors", segments=3)
         async with client.writer("plant/sensors") as writer:
@@ -87,8 +77,8 @@ async def test_events_find_their_store_through_nats(nats: str) -> None:
             assert sorted([event.payload async for event in reader]) == [b"a", b"b", b"c"]
 
 
-async def test_a_lost_answer_is_asked_for_again_under_the_same_id(nats: str) -> None:
-    async with cluster(nats) as (client, controller):
+async def test_a_lost_answer_is_asked_for_again_under_the_same_id(nats_url: str) -> None:
+    async with cluster(nats_url) as (client, controller):
         controller.answers_to_lose = 1
         controller.notices_lost = True
         await client.create_scope("once")
@@ -97,15 +87,15 @@ async def test_a_lost_answer_is_asked_for_again_under_the_same_id(nats: str) -> 
             await client.create_scope("once")
 
 
-async def test_a_lost_notice_is_made_up_for_by_polling(nats: str) -> None:
-    async with cluster(nats) as (client, controller):
+async def test_a_lost_notice_is_made_up_for_by_polling(nats_url: str) -> None:
+    async with cluster(nats_url) as (client, controller):
         controller.notices_lost = True
         await client.create_scope("polled")
         assert "polled" in controller.controller.scopes
 
 
-async def test_a_command_that_nobody_answers_ends_with_its_operation(nats: str) -> None:
-    async with cluster(nats) as (client, controller):
+async def test_a_command_that_nobody_answers_ends_with_its_operation(nats_url: str) -> None:
+    async with cluster(nats_url) as (client, controller):
         controller.deaf = True
         with pytest.raises(OutcomeUnknown) as caught:
             await client.create_scope("lost", timeout_s=0.3)
@@ -113,18 +103,13 @@ async def test_a_command_that_nobody_answers_ends_with_its_operation(nats: str) 
 
 
 async def test_without_a_controller_commands_and_queries_are_unavailable(
-    tmp_path: Path,
+    nats_server: NatsServer,
 ) -> None:
-    server = NatsServer(tmp_path)
-    server.start()
-    try:
-        async with await connect(server.url) as client:
-            with pytest.raises(Unavailable):
-                await client.create_scope("nobody", timeout_s=0.3)
-            with pytest.raises(Unavailable):
-                await client.describe_scope("nobody", timeout_s=0.3)
-    finally:
-        server.stop()
+    async with await connect(nats_server.url) as client:
+        with pytest.raises(Unavailable):
+            await client.create_scope("nobody", timeout_s=0.3)
+        with pytest.raises(Unavailable):
+            await client.describe_scope("nobody", timeout_s=0.3)
 
 
 async def test_without_nats_connecting_is_refused_by_name() -> None:

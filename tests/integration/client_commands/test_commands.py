@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,6 @@ from anabranch.common.adapters.nats_connection import connect_nats
 from kit.fake_controller import FakeController
 from kit.fake_segstore import FakeSegmentStore
 from kit.nats_controller import nats_controller
-from kit.nats_server import NatsServer
 
 DEADLINE_S = 20
 
@@ -73,14 +72,6 @@ class Shell:
         return Ended(code, shown.out, shown.err)
 
 
-@pytest.fixture(scope="module")
-def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server = NatsServer(tmp_path_factory.mktemp("nats"))
-    server.start()
-    yield server.url
-    server.stop()
-
-
 @asynccontextmanager
 async def shell(
     url: str, directory: Path, output: pytest.CaptureFixture[str]
@@ -97,11 +88,11 @@ async def shell(
 
 
 async def test_a_stream_is_created_written_read_sealed_and_deleted(
-    nats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = b"tail,from\nN1,EWR\nN2,JFK\nN1,LGA\n"
     (tmp_path / "flights.csv").write_bytes(rows)
-    async with shell(nats, tmp_path, capsys) as sh:
+    async with shell(nats_url, tmp_path, capsys) as sh:
         assert (await sh.run("scope", "create", "a")).out == "created scope a\n"
         created = await sh.run("stream", "create", "a/b", "--segments", "2", "--json")
         assert json.loads(created.out) == {"created": "a/b", "segments": 2}
@@ -131,10 +122,26 @@ async def test_a_stream_is_created_written_read_sealed_and_deleted(
         assert (missing.code, missing.error["code"]) == (1, "stream-not-found")
 
 
-async def test_following_shows_lines_as_they_come_until_ctrl_c(
-    nats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+async def test_the_containers_are_listed_and_flushed(
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with shell(nats, tmp_path, capsys) as sh:
+    async with shell(nats_url, tmp_path, capsys) as sh:
+        listed = await sh.run("container", "list")
+        assert "container" in listed.out
+        assert "127.0.0.1:" in listed.out
+        (one,) = (await sh.run("container", "list", "--json")).out.splitlines()
+        assert json.loads(one)["state"] == "open"
+        assert (await sh.run("segstore", "flush")).out == "flushed 1 container to tier 2\n"
+        flushed = await sh.run("segstore", "flush", "--timeout", "5", "--json")
+        assert json.loads(flushed.out) == {"flushed": [0]}
+        refused = await sh.run("segstore", "flush", "--timeout", "0", "--json")
+        assert (refused.code, refused.error["code"]) == (1, "invalid-request")
+
+
+async def test_following_shows_lines_as_they_come_until_ctrl_c(
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(nats_url, tmp_path, capsys) as sh:
         await sh.run("scope", "create", "f")
         await sh.run("stream", "create", "f/s")
         reader = await sh.start("read", "f/s", "-f")
@@ -152,9 +159,9 @@ async def test_following_shows_lines_as_they_come_until_ctrl_c(
 
 
 async def test_a_reader_whose_output_is_closed_ends_quietly(
-    nats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with shell(nats, tmp_path, capsys) as sh:
+    async with shell(nats_url, tmp_path, capsys) as sh:
         await sh.run("scope", "create", "p")
         await sh.run("stream", "create", "p/s")
         await sh.run("write", "p/s", given=b"x" * 100_000 + b"\n")
@@ -168,9 +175,9 @@ async def test_a_reader_whose_output_is_closed_ends_quietly(
 
 
 async def test_input_that_cannot_be_used_is_named(
-    nats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with shell(nats, tmp_path, capsys) as sh:
+    async with shell(nats_url, tmp_path, capsys) as sh:
         await sh.run("scope", "create", "i")
         await sh.run("stream", "create", "i/s")
         nowhere = await sh.run("write", "i/s", str(tmp_path / "nothing"), "--json")

@@ -1,9 +1,8 @@
 """A controller on a real NATS server, with a store that answers from memory."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
@@ -14,15 +13,7 @@ from anabranch.controller.settings import Settings
 from anabranch.controller.wiring import run_controller
 from kit.controller_caller import Caller, StartController, until
 from kit.fake_stores import FakeSegmentStores, FakeStoreOnNats
-from kit.nats_server import NatsServer
-
-
-@pytest.fixture
-def nats_server(tmp_path: Path) -> Iterator[NatsServer]:
-    server = NatsServer(tmp_path)
-    server.start()
-    yield server
-    server.stop()
+from kit.infra import NatsServer
 
 
 @pytest.fixture
@@ -42,14 +33,16 @@ async def stores(client: Client) -> FakeSegmentStores:
 @pytest.fixture
 def controller(nats_server: NatsServer) -> StartController:
     @asynccontextmanager
-    async def run(container_count: int = 4) -> AsyncIterator[None]:
+    async def run(container_count: int = 4, tier2_url: str = "") -> AsyncIterator[Lifetime]:
         lifetime = Lifetime()
-        settings = Settings(nats_url=nats_server.url, container_count=container_count)
+        settings = Settings(
+            nats_url=nats_server.url, container_count=container_count, tier2_url=tier2_url
+        )
         async with asyncio.TaskGroup() as group:
             group.create_task(run_controller(settings, lifetime))
             await until(lambda: lifetime.ready)
             try:
-                yield
+                yield lifetime
             finally:
                 lifetime.request_stop()
 

@@ -1,6 +1,7 @@
 """A whole controller: real NATS server, real event store and queue, a store in memory."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
@@ -37,7 +38,7 @@ from anabranch.common.model.stream import StreamState
 from anabranch.common.runtime.clock import SystemClock
 from kit.controller_caller import Caller, StartController, until
 from kit.fake_stores import FakeSegmentStores
-from kit.nats_server import NatsServer
+from kit.infra import NatsServer
 
 
 async def test_a_stream_lives_from_creation_to_deletion_and_again(
@@ -216,7 +217,7 @@ async def test_a_controller_survives_the_loss_of_its_nats_server(
 ) -> None:
     async with controller():
         await caller.perform(CreateScope(command_id="c1", scope="s"))
-        nats_server.stop(9)
+        nats_server.kill()
         nats_server.start()
         await until(lambda: client.is_connected and client.stats["reconnects"] > 0)
         await caller.perform(CreateStream(command_id="c2", scope="s", stream="x"))
@@ -233,6 +234,30 @@ async def test_another_container_count_refuses_to_start(controller: StartControl
             pass
 
     assert refusal.value.subgroup(InvalidSetting) is not None
+
+
+async def test_a_tier_two_that_nobody_shares_refuses_to_start(controller: StartController) -> None:
+    with pytest.raises(ExceptionGroup) as refusal:
+        async with controller(tier2_url="memory:"):
+            pass
+
+    assert refusal.group_contains(InvalidSetting, match="in memory")
+
+
+async def test_a_tier_two_that_fails_is_shown_and_holds_nothing_up(
+    controller: StartController, caller: Caller, stores: FakeSegmentStores, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("no directory")
+    async with controller(tier2_url=(tmp_path / "file").as_uri()) as lifetime:
+        await caller.perform(CreateScope(command_id="c1", scope="s"))
+        await caller.perform(CreateStream(command_id="c2", scope="s", stream="x"))
+        await until(lambda: "tier 2" in lifetime.parts["export"].reason)
+        assert lifetime.ready
+
+
+async def test_without_a_tier_two_nothing_is_told(controller: StartController) -> None:
+    async with controller() as lifetime:
+        assert "export" not in lifetime.parts
 
 
 async def test_containers_are_assigned_to_the_store_and_located_once_open(
@@ -265,6 +290,15 @@ async def test_containers_are_assigned_to_the_store_and_located_once_open(
                 if located.locations[0].container_epoch:
                     break
                 await asyncio.sleep(0.02)
+        listed = await caller.ask(
+            "list_containers", queries.ListContainers(), queries.ContainerList
+        )
 
+    assert [found.container for found in listed.containers] == [0, 1, 2, 3]
+    assert listed.containers[container] == queries.ContainerDescription(
+        container=container, state="open", container_epoch=7, node_id="node-1",
+        host="127.0.0.1", port=4000,
+    )  # fmt: skip
+    assert {found.state for found in listed.containers} == {"open", "assigned"}
     found = located.locations[0]
     assert (found.container_epoch, found.host, found.port) == (7, "127.0.0.1", 4000)

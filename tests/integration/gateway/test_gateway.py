@@ -1,4 +1,7 @@
-"""The gateway of a real cluster, called with HTTP alone: the whole life of a stream."""
+"""The gateway of a real cluster, called with HTTP alone: the whole life of a stream.
+
+It starts the embedded cluster that users have, whichever provider `kit.infra` is.
+"""
 
 import asyncio
 import os

@@ -1,10 +1,7 @@
 """The JetStream event store while its server pauses, dies and returns."""
 
 import asyncio
-import os
-import signal
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 from nats.aio.client import Client
@@ -22,7 +19,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.eventsourcing.ports import NewMessage
 from anabranch.common.runtime.clock import SystemClock
-from kit.nats_server import NatsServer
+from kit.infra import NatsServer
 
 SUBJECT = "ana.evt.3.stream.s.x"
 SHARD = 3
@@ -30,16 +27,8 @@ DEADLINE_S = 20
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[NatsServer]:
-    started = NatsServer(tmp_path)
-    started.start()
-    yield started
-    started.stop()
-
-
-@pytest.fixture
-async def client(server: NatsServer) -> AsyncIterator[Client]:
-    connected = await connect_nats(server.url, "test")
+async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
+    connected = await connect_nats(nats_server.url, "test")
     await create_streams(connected)
     yield connected
     await connected.close()
@@ -49,27 +38,12 @@ def message(revision: int, append_id: str) -> NewMessage:
     return NewMessage(revision, append_id, "events", 1, 0, b"[]")
 
 
-class PausedServer:
-    """Stops the server's process and lets it go on after a while."""
-
-    def __init__(self, server: NatsServer) -> None:
-        assert server.pid is not None
-        self._pid = server.pid
-
-    def pause(self) -> None:
-        os.kill(self._pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        os.kill(self._pid, signal.SIGCONT)
-
-
 async def test_an_append_whose_answer_came_too_late_is_found_by_its_id(
-    server: NatsServer, client: Client
+    nats_server: NatsServer, client: Client
 ) -> None:
     store = JetStreamEventStore(client, SystemClock(), append_deadline_s=0.3)
-    paused = PausedServer(server)
-    paused.pause()
-    asyncio.get_running_loop().call_later(0.6, paused.resume)
+    nats_server.pause()
+    asyncio.get_running_loop().call_later(0.6, nats_server.resume)
 
     sequence = await store.append(SUBJECT, 0, message(1, "mine"))
 
@@ -77,17 +51,16 @@ async def test_an_append_whose_answer_came_too_late_is_found_by_its_id(
 
 
 async def test_an_append_that_may_still_arrive_is_of_unknown_outcome(
-    server: NatsServer, client: Client
+    nats_server: NatsServer, client: Client
 ) -> None:
     store = JetStreamEventStore(client, SystemClock(), append_deadline_s=0.2, resolve_budget_s=0.0)
-    paused = PausedServer(server)
-    paused.pause()
+    nats_server.pause()
     # The look-up has a deadline of its own, so resuming must not let it see the message.
     try:
         with pytest.raises(OutcomeUnknown):
             await store.append(SUBJECT, 0, message(1, "mine"))
     finally:
-        paused.resume()
+        nats_server.resume()
 
     async with asyncio.timeout(DEADLINE_S):
         async for found in store.follow(SHARD, 0):
@@ -97,8 +70,10 @@ async def test_an_append_that_may_still_arrive_is_of_unknown_outcome(
         await store.append(SUBJECT, 0, message(1, "decided again on the old state"))
 
 
-async def test_without_the_stream_nothing_is_stored_and_that_is_said(server: NatsServer) -> None:
-    bare = await connect_nats(server.url, "bare")
+async def test_without_the_stream_nothing_is_stored_and_that_is_said(
+    nats_server: NatsServer,
+) -> None:
+    bare = await connect_nats(nats_server.url, "bare")
     store = JetStreamEventStore(bare, SystemClock())
 
     with pytest.raises(Unavailable):
@@ -115,16 +90,16 @@ async def test_without_a_server_connecting_says_so() -> None:
 
 
 async def test_acknowledged_messages_survive_the_kill_of_the_server(
-    server: NatsServer, client: Client
+    nats_server: NatsServer, client: Client
 ) -> None:
     store = JetStreamEventStore(client, SystemClock())
     at = 0
     for revision in range(1, 51):
         at = await store.append(SUBJECT, at, message(revision, f"a{revision}"))
-    server.stop(signal.SIGKILL)
-    server.start()
+    nats_server.kill()
+    nats_server.start()
 
-    fresh = await connect_nats(server.url, "fresh")
+    fresh = await connect_nats(nats_server.url, "fresh")
     loaded = await JetStreamEventStore(fresh, SystemClock()).load(SUBJECT)
 
     assert [m.revision for m in loaded] == list(range(1, 51))
@@ -132,7 +107,7 @@ async def test_acknowledged_messages_survive_the_kill_of_the_server(
 
 
 async def test_a_follower_misses_and_repeats_nothing_across_restarts_of_the_server(
-    server: NatsServer, client: Client
+    nats_server: NatsServer, client: Client
 ) -> None:
     store = JetStreamEventStore(client, SystemClock())
     seen: list[int] = []
@@ -140,7 +115,7 @@ async def test_a_follower_misses_and_repeats_nothing_across_restarts_of_the_serv
 
     async def write(first: int, last: int) -> None:
         nonlocal at
-        writer = await connect_nats(server.url, "writer")
+        writer = await connect_nats(nats_server.url, "writer")
         for revision in range(first, last + 1):
             at = await JetStreamEventStore(writer, SystemClock()).append(
                 SUBJECT, at, message(revision, f"a{revision}")
@@ -152,8 +127,8 @@ async def test_a_follower_misses_and_repeats_nothing_across_restarts_of_the_serv
         async for found in store.follow(SHARD, 0):
             seen.append(found.revision)
             if found.revision in (20, 40):
-                server.stop(signal.SIGKILL)
-                server.start()
+                nats_server.kill()
+                nats_server.start()
                 await write(found.revision + 1, found.revision + 20)
             if found.revision == 60:
                 break
@@ -170,7 +145,7 @@ async def test_a_shard_that_lost_messages_stops_its_follower(client: Client) -> 
 
 
 async def test_a_watcher_learns_what_changed_while_the_server_was_away(
-    server: NatsServer, client: Client
+    nats_server: NatsServer, client: Client
 ) -> None:
     await create_bucket(client, "things")
     watched = JetStreamObjectStore(client, SystemClock(), "things")
@@ -180,9 +155,9 @@ async def test_a_watcher_learns_what_changed_while_the_server_was_away(
     async with asyncio.timeout(DEADLINE_S):
         async for found in watched.watch():
             if found is None:
-                server.stop(signal.SIGKILL)
-                server.start()
-                writer = await connect_nats(server.url, "writer")
+                nats_server.kill()
+                nats_server.start()
+                writer = await connect_nats(nats_server.url, "writer")
                 away = JetStreamObjectStore(writer, SystemClock(), "things")
                 await away.create("b", b"2")
                 await away.delete("a", revision)

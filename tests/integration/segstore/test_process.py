@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -48,22 +48,12 @@ from anabranch.common.wire.messages import (
     failed,
 )
 from anabranch.common.wire.packet import PacketParser
-from kit.nats_server import NatsServer
+from kit.infra import NatsServer
 from kit.wire_client import WRITER, WireClient
 
 SEGMENT = "scope/stream/0.#epoch.0"
 START_DEADLINE_S = 20.0
 STOP_DEADLINE_S = 20.0
-
-
-@pytest.fixture
-def nats_server(tmp_path: Path) -> Iterator[NatsServer]:
-    directory = tmp_path / "nats"
-    directory.mkdir()
-    server = NatsServer(directory)
-    server.start()
-    yield server
-    server.stop()
 
 
 class Cluster:

@@ -45,6 +45,24 @@ def test_details_are_a_table_for_people() -> None:
     assert "segment count" in out.getvalue()
 
 
+def test_many_things_are_a_table_for_people_and_a_line_each_for_programs() -> None:
+    rows, records = [("0", "[Errno 5] io")], [{"container": 0, "reason": "[Errno 5] io"}]
+    for as_json in (False, True):
+        out = io.StringIO()
+        Output(as_json, out).rows(("container", "reason"), rows, records)
+        if as_json:
+            assert [json.loads(line) for line in out.getvalue().splitlines()] == records
+        else:
+            assert "container" in out.getvalue()
+            assert "[Errno 5] io" in out.getvalue()
+
+
+def test_a_narrow_table_folds_values_and_cuts_nothing_off() -> None:
+    out = io.StringIO()
+    Output(False, out).rows(("node",), [("0123456789" * 12,)], [])
+    assert sum(map(str.isdigit, out.getvalue())) == 120
+
+
 def test_a_payload_that_is_not_text_is_printed_as_base64() -> None:
     binary = Event(b"\xff", None, 5, "s", Position(7, 1))
     assert record_of(binary) == {
@@ -78,6 +96,41 @@ def test_a_wrong_command_line_ends_with_2(
     assert capsys.readouterr().err.startswith("error: ")
     assert run([*arguments, "--json"]) == 2
     assert json.loads(capsys.readouterr().err)["error"]["code"] == "usage"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "names"),
+    [
+        (["--http", "http://127.0.0.1:9", "scope", "list"], "unavailable", "http://127.0.0.1:9"),
+        (["scope", "list", "--http", "http://127.0.0.1:9"], "unavailable", "http://127.0.0.1:9"),
+        (["scope", "list", "--http", "127.0.0.1:9"], "invalid-setting", "http://host:port"),
+        (["--http", "http://a", "scope", "list", "--nats", "nats://b"], "invalid-request", "one"),
+    ],
+)
+def test_a_gateway_that_cannot_be_used_is_named(
+    arguments: list[str], code: str, names: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*arguments, "--json"]) == 1
+    told = capsys.readouterr().err
+    assert json.loads(told)["error"]["code"] == code
+    assert names in told
+
+
+def test_the_environment_names_a_gateway_and_an_empty_option_forgets_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ANABRANCH_HTTP", "http://127.0.0.1:9")
+    assert run(["scope", "list"]) == 1
+    assert "no gateway answers" in capsys.readouterr().err
+    assert run(["scope", "list", "--http", "", "--data-dir", str(tmp_path)]) == 1
+    assert "endpoints" in capsys.readouterr().err
+
+
+def test_a_command_that_needs_no_cluster_refuses_a_gateway(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["--http", "http://127.0.0.1:9", "up"]) == 2
+    assert "--http" in capsys.readouterr().err
 
 
 def test_an_address_where_nobody_listens_is_named(
@@ -115,6 +168,14 @@ def test_several_errors_at_once_are_lines_and_never_a_traceback(
     def failing(*_arguments: object, **_options: object) -> None:
         raise ExceptionGroup("both", [ERROR, InvalidRequest("the other")])
 
-    monkeypatch.setattr("anabranch.cli.__main__.app", failing)
+    monkeypatch.setattr("anabranch.cli.__main__.entry", failing)
     assert run(["demo"]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+@pytest.mark.parametrize("words", [["segstore", "flush"], ["container", "list"]])
+def test_what_the_gateway_does_not_serve_is_refused_by_name(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, "--http", "http://127.0.0.1:1"]) != 0
+    assert "the HTTP gateway does not serve this command" in capsys.readouterr().err

@@ -9,7 +9,8 @@ from anabranch.common.errors import ERRORS_BY_CODE
 PUBLIC = frozenset(
     {
         "AnabranchError", "BufferFull", "Busy", "Client", "Conflict", "Connecting",
-        "ConnectionLost", "Corrupt", "CorruptBlock", "Event", "EventBatch", "EventReader",
+        "ConnectionLost", "ContainerDescription", "Corrupt", "CorruptBlock", "Event",
+        "EventBatch", "EventReader",
         "EventTooLarge", "EventWriter", "Fenced", "FormatTooNew", "Invalid", "InvalidName",
         "InvalidRequest", "InvalidSetting", "NotFound", "OutcomeUnknown", "Overloaded",
         "Position", "ReaderSettings", "Retry", "ScopeDescription", "ScopeExists",

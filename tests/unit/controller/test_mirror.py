@@ -18,11 +18,15 @@ from anabranch.common.runtime.ids import SeededIds
 from anabranch.controller.domain.scope.state import SCOPE, ScopeCreated
 from anabranch.controller.domain.stream.events import (
     PlannedSegment,
+    StreamCommandSatisfied,
     StreamCreated,
     StreamCreateFailed,
     StreamCreating,
     StreamEvent,
+    StreamIntentJoined,
     StreamJoinedScope,
+    StreamSealed,
+    StreamSealing,
 )
 from anabranch.controller.domain.stream.state import STREAM
 from anabranch.controller.handlers.queries import QueryDesk, answer_query
@@ -39,7 +43,7 @@ class World:
         self.streams = Repository(self.store, STREAM, SeededIds(2))
         self.folds: list[Fold] = []
         self.mirror = Mirror(self.store, self.scopes, self.streams, self.folds.append)
-        self.desk = QueryDesk(self.mirror, lambda _: ())
+        self.desk = QueryDesk(self.mirror, lambda _: (), lambda: ())
 
     async def scope(self, name: str) -> None:
         event = ScopeCreated(command_id="c", scope=name, incarnation=1, at_ms=5)
@@ -213,11 +217,56 @@ async def test_only_news_is_announced_and_wakes_work() -> None:
         serving.cancel()
 
 
+async def test_a_command_that_is_only_noted_leaves_the_stream_s_shape(world: World) -> None:
+    sealing = StreamSealing(command_id="seal", revision=4)
+    noted = StreamIntentJoined(command_id="again")
+    satisfied = StreamCommandSatisfied(command_id="late")
+    await world.stream("s/x", *ACTIVE, sealing, noted, StreamSealed(lengths=(0,)), satisfied)
+    await world.stream("s/y", *ACTIVE)
+    await world.mirror.reach_heads()
+
+    subject = stream_events(stream_ref("s/x"))
+    (found,) = world.mirror.shaped_streams([subject, "ana.evt.0.stream.s.unknown"])
+
+    assert (found.stream.status, found.revision) == ("sealed", 6)
+    assert [fold.reshaped for fold in world.folds if fold.subject == subject] == [
+        *(True, False, True),
+        *(True, False, True, False),
+    ]
+    assert len(list(world.mirror.shaped_streams())) == 2
+
+
+async def test_a_stream_that_cannot_be_read_is_not_told_of(world: World) -> None:
+    await world.stream("s/x", *ACTIVE)
+    subject = stream_events(stream_ref("s/x"))
+    await world.mirror.reach_heads()
+    world.mirror._streams.damaged[subject] = CorruptEvent("damaged")
+
+    assert list(world.mirror.shaped_streams()) == []
+
+
+async def test_a_change_of_shape_is_passed_on_once_the_past_is_known() -> None:
+    told: list[str] = []
+    listener = FoldListener(lambda _subject: None, told.append)
+    world = World()
+    world.mirror = Mirror(world.store, world.scopes, world.streams, listener)
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(world.mirror.serve())
+        await world.stream("s/old", *ACTIVE)
+        await world.mirror.reach_heads()
+        listener.go_live()
+        await world.stream("s/new", *ACTIVE)
+        await world.mirror.reach_heads()
+        serving.cancel()
+
+    assert told == [stream_events(stream_ref("s/new"))] * 2
+
+
 async def test_a_defect_in_one_query_is_answered_and_ends_nothing() -> None:
     def broken(_segments: object) -> tuple[queries.SegmentLocation, ...]:
         raise AssertionError("a defect")
 
     world = World()
-    world.desk = QueryDesk(world.mirror, broken)
+    world.desk = QueryDesk(world.mirror, broken, lambda: ())
 
     assert await world.refusal("locate", queries.Locate(segments=("s/x/0.#epoch.0",))) == "error"

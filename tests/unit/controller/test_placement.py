@@ -10,11 +10,12 @@ from anabranch.common.contracts.cluster import (
     placement_from_bytes,
     placement_to_bytes,
 )
+from anabranch.common.contracts.queries import ContainerDescription
 from anabranch.common.errors import Corrupt, FormatTooNew, InvalidSetting
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Endpoint, NodeRecord, Placement, PlacementState
 from anabranch.controller.cluster.constants import settle_constants
-from anabranch.controller.domain.placement import assign, serving
+from anabranch.controller.domain.placement import assign, describe, serving
 
 NODE = NodeRecord("node-1", Endpoint("127.0.0.1", 4000), "journal-1")
 
@@ -54,6 +55,25 @@ def test_only_an_open_placement_of_a_known_store_serves() -> None:
     assert serving(opened, {}) == (0, None)
     assert serving(Placement(0, ("node-1",), 3), nodes) == (0, None)
     assert serving(None, nodes) == (0, None)
+
+
+def test_every_container_is_described_placed_or_not() -> None:
+    placements = {
+        1: Placement(1, ("node-1",), 3, "log", PlacementState.OPEN, 2),
+        2: Placement(2, ("gone",), 4, "log", PlacementState.FAILED, 7, "disk-failed"),
+    }
+
+    assert describe(3, placements, {"node-1": NODE}) == (
+        ContainerDescription(container=0, state="unassigned"),
+        ContainerDescription(
+            container=1, state="open", container_epoch=3, node_id="node-1",
+            host="127.0.0.1", port=4000, restarts=2,
+        ),
+        ContainerDescription(
+            container=2, state="failed", container_epoch=4, node_id="gone",
+            restarts=7, reason="disk-failed",
+        ),
+    )  # fmt: skip
 
 
 def test_records_survive_being_stored() -> None:

@@ -10,7 +10,7 @@ probe = deploy_script("probe")
 
 
 async def asked(parts: dict[str, PartHealth], port_file: Path) -> str | None:
-    async with HealthServer("127.0.0.1:0", lambda: parts) as server:
+    async with HealthServer("127.0.0.1:0", lambda: parts, lambda: b"") as server:
         write_port_file(port_file, server.port)
         answer: str | None = await asyncio.to_thread(probe.why_not_ready, port_file)
         return answer

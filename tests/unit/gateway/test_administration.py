@@ -137,6 +137,9 @@ async def test_requests_and_events_are_counted_by_route_and_not_by_name() -> Non
     assert f'{total}{{method="GET",route="other",status="404"}} 1.0' in text
     assert "anabranch_gateway_events_in_total 1.0" in text
     assert "anabranch_gateway_events_out_total 1.0" in text
+    assert "anabranch_gateway_body_bytes_total 1.0" in text
+    assert "anabranch_gateway_open_writers 1.0" in text
+    assert f'anabranch_gateway_request_seconds_count{{route="{route}"}} 2.0' in text
     assert "nobody" not in text
 
 

@@ -239,7 +239,7 @@ async def test_overload_is_refused_by_name_and_health_is_still_told() -> None:
     settings = Settings(requests_max=1, pending_size_bytes_max=1024)
     async with gateway(settings) as g, asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(g.http.get(EVENTS, params={"from": "tail", "wait": "20"}))
-        await until(lambda: g.parts.metrics.in_flight._value.get() == 1)
+        await until(lambda: g.parts.metrics.in_flight == 1)
         refused = await g.http.get("/v1/scopes")
         alive = await g.http.get("/healthz")
         g.bench.seal()

@@ -19,6 +19,10 @@ READY = {"journal": PartHealth(True), "nats": PartHealth(True)}
 HALF_READY = {"journal": PartHealth(True), "nats": PartHealth(False, "no answer")}
 
 
+def no_metrics() -> bytes:
+    return b""
+
+
 async def ask(port: int, request: bytes) -> bytes:
     async with asyncio.timeout(5):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -49,11 +53,11 @@ def test_a_service_is_ready_when_every_part_is() -> None:
     ],
 )
 def test_each_request_gets_its_status(head: bytes, status: int) -> None:
-    assert answer(head, HALF_READY).status == status
+    assert answer(head, HALF_READY, no_metrics).status == status
 
 
 def test_readiness_names_the_part_that_is_not_ready_and_why() -> None:
-    body = answer(b"GET /readyz HTTP/1.1\r\n\r\n", HALF_READY).body
+    body = answer(b"GET /readyz HTTP/1.1\r\n\r\n", HALF_READY, no_metrics).body
 
     assert body == {
         "ready": False,
@@ -65,7 +69,7 @@ def test_readiness_names_the_part_that_is_not_ready_and_why() -> None:
 
 
 async def test_a_request_over_tcp_gets_a_complete_http_reply() -> None:
-    async with HealthServer("127.0.0.1:0", lambda: READY) as server:
+    async with HealthServer("127.0.0.1:0", lambda: READY, no_metrics) as server:
         reply = await ask(server.port, b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n")
 
     head, _, body = reply.partition(b"\r\n\r\n")
@@ -74,8 +78,17 @@ async def test_a_request_over_tcp_gets_a_complete_http_reply() -> None:
     assert json.loads(body)["ready"] is True
 
 
+async def test_metrics_are_served_as_prometheus_reads_them() -> None:
+    async with HealthServer("127.0.0.1:0", lambda: READY, lambda: b"up 1\n") as server:
+        reply = await ask(server.port, b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n")
+
+    head, _, body = reply.partition(b"\r\n\r\n")
+    assert b"content-type: text/plain; version=0.0.4" in head
+    assert body == b"up 1\n"
+
+
 async def test_a_request_larger_than_the_limit_is_refused() -> None:
-    async with HealthServer("127.0.0.1:0", lambda: READY) as server:
+    async with HealthServer("127.0.0.1:0", lambda: READY, no_metrics) as server:
         reply = await ask(server.port, b"GET /" + b"x" * (2 * REQUEST_SIZE_MAX))
 
     assert reply.startswith(b"HTTP/1.1 400") or reply == b""
@@ -86,7 +99,7 @@ async def test_the_port_really_bound_is_written_to_the_port_file(
 ) -> None:
     monkeypatch.setenv("ANABRANCH_PORT_FILE", str(tmp_path / "port"))
 
-    async with HealthServer("127.0.0.1:0", lambda: READY) as server:
+    async with HealthServer("127.0.0.1:0", lambda: READY, no_metrics) as server:
         assert (tmp_path / "port").read_text() == f"{server.port}\n"
 
 
@@ -96,12 +109,12 @@ async def test_a_port_file_that_cannot_be_written_is_a_named_error(
     monkeypatch.setenv("ANABRANCH_PORT_FILE", str(tmp_path / "absent" / "port"))
 
     with pytest.raises(InvalidSetting, match="port file"):
-        async with HealthServer("127.0.0.1:0", lambda: READY):
+        async with HealthServer("127.0.0.1:0", lambda: READY, no_metrics):
             raise AssertionError("must not start")
 
 
 async def test_a_taken_port_is_a_named_error() -> None:
-    async with HealthServer("127.0.0.1:0", lambda: READY) as server:
+    async with HealthServer("127.0.0.1:0", lambda: READY, no_metrics) as server:
         with pytest.raises(PortInUse):
-            async with HealthServer(f"127.0.0.1:{server.port}", lambda: READY):
+            async with HealthServer(f"127.0.0.1:{server.port}", lambda: READY, no_metrics):
                 raise AssertionError("must not start")

@@ -67,3 +67,23 @@ def test_an_address_to_listen_on_is_parsed(bind: str, expected: tuple[str, int])
 def test_a_malformed_address_is_refused(bind: str) -> None:
     with pytest.raises(InvalidSetting):
         parse_bind(bind)
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["collector:4318", "ftp://x", "http://", "http://x:99999", "http://x/?a=b"]
+)
+def test_an_endpoint_that_is_no_base_url_is_a_wrong_setting(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANABRANCH_DEMO_OTLP_ENDPOINT", endpoint)
+
+    with pytest.raises(InvalidSetting, match="not a url such as") as caught:
+        DemoSettings.from_environment()
+
+    assert caught.value.fields["variable"] == "ANABRANCH_DEMO_OTLP_ENDPOINT"
+
+
+def test_telemetry_goes_where_the_endpoint_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANABRANCH_DEMO_OTLP_ENDPOINT", "https://collector:4318/base")
+
+    assert DemoSettings.from_environment().telemetry.otlp_endpoint == "https://collector:4318/base"

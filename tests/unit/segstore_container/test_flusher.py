@@ -1,6 +1,6 @@
 """When a container moves its tail to tier 2, and what a failing tier 2 costs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -17,11 +17,21 @@ from kit.tiered_driver import TieredDriver
 
 
 class FailingStorage(MemoryChunkStorage):
-    """Refuses chunks while `broken`."""
+    """Refuses chunks and lists while `broken`; `before_put` is called with each name."""
 
     broken = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_put: Callable[[str], None] = lambda _name: None
+
+    async def list(self, prefix: str) -> Sequence[str]:
+        if self.broken:
+            raise PermissionError("not allowed")
+        return await super().list(prefix)
+
     async def put_new(self, name: str, parts: Sequence[Buffer]) -> None:
+        self.before_put(name)
         if self.broken and "/m/" not in name:
             raise DiskFailed("the disk is full")
         await super().put_new(name, parts)
@@ -53,6 +63,7 @@ def test_a_flush_releases_the_log_and_the_bytes_are_still_there(driver: TieredDr
     driver.flush()
     assert driver.frames.payloads == {}
     assert driver.container.applied.untiered == driver.throttle.untiered == 0
+    assert (driver.metrics.flushes, driver.metrics.flush_bytes) == (1, len(block))
     driver.crash()
     assert driver.read_all() == block
 
@@ -125,6 +136,53 @@ def test_a_request_is_answered_when_everything_before_it_is_in_tier_two(
     driver.flusher.request(answers.append)
     driver.flush()
     assert answers == [Done(), Done()]
+
+
+def test_a_flush_under_way_does_not_answer_a_request_for_what_came_after_its_cut(
+    driver: TieredDriver, storage: FailingStorage
+) -> None:
+    answers: list[Message] = []
+    write(driver, 1)
+    driver.flusher.request(answers.append)
+
+    def acknowledge_more(_name: str) -> None:
+        storage.before_put = lambda _name: None
+        write(driver, 2)
+        driver.flusher.request(answers.append)
+
+    storage.before_put = acknowledge_more
+    driver.flush()
+    assert answers == [Done()]
+    driver.flush()
+    assert answers == [Done(), Done()]
+    assert driver.frames.payloads == {}
+
+
+def test_an_owner_that_was_replaced_does_not_say_that_all_is_in_tier_two(
+    driver: TieredDriver,
+) -> None:
+    answers: list[Message] = []
+    write(driver, 1)
+    driver.flush()
+    driver.wait(OpenContainerTierTwo(driver.storage, SeededIds(2))(0, 9, LOG_ID))
+    driver.flusher.request(answers.append)
+    with pytest.raises(Deposed):
+        driver.flush()
+    assert answers == []
+
+
+def test_a_request_waits_until_tier_two_says_who_its_owner_is(
+    driver: TieredDriver, storage: FailingStorage
+) -> None:
+    answers: list[Message] = []
+    storage.broken = True
+    driver.flusher.request(answers.append)
+    with pytest.raises(Unavailable):
+        driver.flush()
+    assert answers == []
+    storage.broken = False
+    driver.flush()
+    assert answers == [Done()]
 
 
 def test_a_request_that_takes_too_long_is_told_so(driver: TieredDriver) -> None:

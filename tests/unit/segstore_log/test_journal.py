@@ -57,6 +57,36 @@ def test_one_commit_is_one_synced_write() -> None:
     assert len(opened.source.durable) == 4
 
 
+class Watched:
+    """A `CommitWatch` that remembers what it and the source were told, in order."""
+
+    def __init__(self, source: ScriptedSource) -> None:
+        self._source = source
+        self.heard: list[object] = []
+
+    def begin(self) -> None:
+        self.heard.append(("begin", len(self._source.durable)))
+
+    def synced(self, frame_count: int, size: int) -> None:
+        self.heard.append(("synced", len(self._source.durable), frame_count, size))
+
+    def told(self) -> None:
+        self.heard.append(("told", len(self._source.durable)))
+
+
+def test_a_commit_is_measured_around_its_write_and_before_anybody_is_told() -> None:
+    source, callbacks = ScriptedSource(), Callbacks()
+    watch = Watched(source)
+    journal = open_journal(SimDisk(), ids=SeededIds(1), schedule=callbacks, watch=watch)
+    journal.create_log(0, "log")
+    view = journal.open_log(0, "log", 1, source)
+    source.put(b"abc")
+    view.ready()
+    callbacks.run()
+    frame_size = FRAME_HEADER_SIZE_BYTES + 3
+    assert watch.heard == [("begin", 0), ("synced", 0, 1, frame_size), ("told", 1)]
+
+
 def test_what_arrives_during_a_commit_is_the_next_commit() -> None:
     opened = Opened(SimDisk())
     opened.source.put(b"first")

@@ -239,3 +239,14 @@ async def test_a_store_over_its_limits_refuses_appends_and_still_reads(world: Wo
         assert isinstance((await ask(live, "append", request, block))[0], Appended)
         assert (await refusal(live, "append", *append(2, [b"more"]))).code == "overloaded"
         assert (await ask(live, "read", read(0)))[1] == block
+
+
+async def test_reads_are_counted_with_their_bytes(live: LiveStore) -> None:
+    block = encode_block([b"x"], writer_id=WRITER, first_event_number=1, base_timestamp_ms=0)
+    append = AppendOnce(segment=SEGMENT, writer_id=WRITER, first_event_number=1, count=1)
+    await ask(live, "append", append, block)
+    for _ in range(2):
+        await ask(live, "read", ReadSegment(segment=SEGMENT, offset=0, size_max=1 << 20))
+
+    metrics = live.store.metrics
+    assert (metrics.reads, metrics.read_bytes) == (2, 2 * len(block))

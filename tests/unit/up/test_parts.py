@@ -94,13 +94,38 @@ def test_services_are_configured_by_their_environment_alone(tmp_path: Path) -> N
         config = directory.run_file("nats.conf").read_text()
 
     nats, controller, segstore, gateway = parts
+    tier2 = (tmp_path / "segstore" / "tier2").as_uri()
     assert [part.name for part in parts] == ["nats", "controller", "segstore", "gateway"]
     assert controller.environment["ANABRANCH_CONTROLLER_CONTAINER_COUNT"] == "8"
+    assert controller.environment["ANABRANCH_CONTROLLER_TIER2_URL"] == tier2
+    assert segstore.environment["ANABRANCH_SEGSTORE_TIER2_URL"] == tier2
     assert segstore.environment["ANABRANCH_SEGSTORE_BIND"] == "127.0.0.1:21001"
     assert gateway.environment["ANABRANCH_GATEWAY_BIND"] == "127.0.0.1:21002"
     assert controller.needs == segstore.needs == gateway.needs == (nats.name,)
     assert 'listen: "127.0.0.1:21000"' in config
     assert "sync_interval: always" in config
+
+
+@pytest.mark.parametrize(("endpoint", "told"), [("http://127.0.0.1:4318", 3), ("", 0)])
+def test_every_service_is_told_the_collector_if_one_is_named(
+    endpoint: str, told: int, tmp_path: Path
+) -> None:
+    with claim(tmp_path) as directory:
+        plan = ClusterPlan(
+            directory, Path("/bin/nats"), 21000, 21001, 21002, 8, otlp_endpoint=endpoint
+        )
+        parts = cluster_parts(plan)
+
+    variables = [f"ANABRANCH_{part.name.upper()}_OTLP_ENDPOINT" for part in parts]
+    found = [part.environment.get(name) for part, name in zip(parts, variables, strict=True)]
+    assert found.count(endpoint) == told
+
+
+async def test_a_collector_that_is_no_url_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match="OTLP"):
+        async with embedded_cluster(UpSettings(tmp_path / "new", otlp_endpoint="collector")):
+            raise AssertionError("must not start")
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(
@@ -209,6 +234,13 @@ def test_tier_2_is_where_it_was_asked_for(tmp_path: Path) -> None:
     assert asked[variable] == "s3://bucket/prefix"
     ephemeral = _environment_of("segstore", tmp_path, ephemeral=True)
     assert (ephemeral[variable], ephemeral["ANABRANCH_SEGSTORE_JOURNAL"]) == ("memory:", "memory")
+
+
+def test_the_controller_tells_of_streams_where_others_can_read_it(tmp_path: Path) -> None:
+    variable = "ANABRANCH_CONTROLLER_TIER2_URL"
+    asked = _environment_of("controller", tmp_path, tier2="s3://bucket/prefix")
+    assert asked[variable] == "s3://bucket/prefix"
+    assert _environment_of("controller", tmp_path, ephemeral=True)[variable] == ""
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from cyclopts import CycloptsError
 
-from anabranch.cli.app import app
+from anabranch.cli.app import entry
 from anabranch.cli.output import print_error, print_usage_error
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.logs import configure_logs
@@ -26,7 +26,7 @@ def run(arguments: Sequence[str]) -> int:
     """Perform the command line → its exit code; errors go to stderr."""
     as_json = "--json" in arguments
     try:
-        result = app(
+        result = entry(
             list(arguments),
             exit_on_error=False,
             print_error=False,

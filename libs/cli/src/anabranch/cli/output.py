@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from anabranch.common.errors import AnabranchError
 
@@ -43,6 +43,23 @@ class Output:
         for name, value in rows:
             table.add_row(name.replace("_", " "), value)
         Console(file=self._stream).print(table)
+
+    def rows(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        records: Iterable[Mapping[str, object]],
+    ) -> None:
+        """Many things of a kind: a table for people, one record per line for programs."""
+        if self.as_json:
+            for record in records:
+                self._line(json.dumps(record))
+            return
+        table = Table(*(Column(name, overflow="fold") for name in columns))
+        for row in rows:
+            table.add_row(*row)
+        # Brackets in a reason are its own, not rich's.
+        Console(file=self._stream, markup=False).print(table)
 
     def _line(self, text: str) -> None:
         self._stream.write(text + "\n")

@@ -4,16 +4,19 @@ import base64
 import json
 import sys
 from collections.abc import Callable
-from typing import Annotated, BinaryIO, Literal
+from contextlib import aclosing
+from typing import Annotated, BinaryIO
 
 import cyclopts
 from cyclopts import Parameter
 
 from anabranch.cli.output import Output
-from anabranch.cli.session import Connection, run_with_client
-from anabranch.client import Client, Event, EventBatch
+from anabranch.cli.session import Connection, run_with_session
+from anabranch.cli.session_port import HEAD, TAIL, EventBatch, ReadRequest, Session
+from anabranch.client import Event
 
 _HERE = Connection()
+POSITION_LENGTH_MIN = 32
 
 
 def register(app: cyclopts.App) -> None:
@@ -21,11 +24,17 @@ def register(app: cyclopts.App) -> None:
     app.command(read)
 
 
+def _check_start(_type: object, start: str) -> None:
+    """Tell a typing error from a position, which is a long run of URL-safe text."""
+    if start not in (HEAD, TAIL) and len(start) < POSITION_LENGTH_MIN:
+        raise ValueError("it is neither head nor tail nor a position")
+
+
 def read(
     stream: str,
     /,
     *,
-    start: Annotated[Literal["head", "tail"], Parameter(name="--from")] = "head",
+    start: Annotated[str, Parameter(name="--from", validator=_check_start)] = HEAD,
     follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="")] = False,
     count: Annotated[int | None, Parameter(name=["--count", "-n"])] = None,
     connection: Connection = _HERE,
@@ -35,25 +44,23 @@ def read(
     Parameters
     ----------
     start
-        head: from the first event; tail: only what comes later.
+        head: from the first event; tail: only what comes later; with --http also a position, as
+        the gateway gives it in Next-Position.
     follow
         Wait for more until the stream is sealed, instead of ending at its present end.
     count
         End after this many events.
     """
+    request = ReadRequest(start, follow, count, details=connection.json)
 
-    async def perform(client: Client, output: Output) -> None:
+    async def perform(session: Session, output: Output) -> None:
         lines = _json_lines if output.as_json else _plain_lines
-        until_tail = not follow
-        async with client.reader(stream, start, until_tail=until_tail) as reader:
-            left = count
-            while left is None or left > 0:
-                batch = await reader.next_batch()
-                if batch is None:
-                    return
+        left = count
+        async with aclosing(session.read(stream, request)) as batches:
+            async for batch in batches:
                 left = _print_batch(batch, left, lines, sys.stdout.buffer)
 
-    run_with_client(connection, perform)
+    run_with_session(connection, perform)
 
 
 def _print_batch(

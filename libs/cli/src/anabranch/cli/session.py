@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -10,13 +11,17 @@ from typing import Annotated, Any, TypeVar
 import uvloop
 from cyclopts import Parameter
 
+from anabranch.cli.client_session import ClientSession
 from anabranch.cli.output import Output
+from anabranch.cli.session_port import Session
 from anabranch.client import Client, connect
-from anabranch.common.errors import Unavailable
+from anabranch.common.errors import InvalidRequest, Unavailable
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.ids import SystemIds, system_rng
 
 CONNECT_TIMEOUT_S = 3.0
 DATA_DIR_DEFAULT = Path("out/anabranch")
-START_HINT = "start a cluster with `anabranch up`, or name one with --nats"
+START_HINT = "start a cluster with `anabranch up`, or name one with --nats or --http"
 
 T = TypeVar("T")
 
@@ -26,6 +31,8 @@ T = TypeVar("T")
 class Connection:
     """Options of every command that talks to a cluster."""
 
+    http: Annotated[str | None, Parameter(env_var="ANABRANCH_HTTP")] = None
+    "Address of an HTTP gateway to go through, e.g. http://127.0.0.1:8080."
     nats: Annotated[str | None, Parameter(env_var="ANABRANCH_NATS_URL")] = None
     "Address of the cluster's NATS server, e.g. nats://127.0.0.1:4222."
     data_dir: Annotated[Path, Parameter(env_var="ANABRANCH_DATA_DIR")] = DATA_DIR_DEFAULT
@@ -36,7 +43,7 @@ class Connection:
 
 def nats_url(connection: Connection) -> str:
     """The address to connect to. Raises Unavailable when no cluster can be found."""
-    if connection.nats is not None:
+    if connection.nats:
         return connection.nats
     path = connection.data_dir / "endpoints.json"
     try:
@@ -49,19 +56,71 @@ def nats_url(connection: Connection) -> str:
         ) from error
 
 
-def run_with_client(connection: Connection, command: Callable[[Client, Output], Awaitable[T]]) -> T:
+def run_with_session(
+    connection: Connection, command: Callable[[Session, Output], Awaitable[T]]
+) -> T:
     """Connect, perform the command, disconnect. Raises Unavailable when no cluster answers."""
-    url = nats_url(connection)
+    if connection.http and connection.nats:
+        raise InvalidRequest(
+            "both a gateway and a NATS server are named",
+            remedy="name one; --http '' or --nats '' puts ANABRANCH_HTTP or ANABRANCH_NATS_URL off",
+            http=connection.http,
+            nats=connection.nats,
+        )
 
     async def perform() -> T:
-        try:
-            client = await connect(url, name="anabranch-cli", timeout_s=CONNECT_TIMEOUT_S)
-        except Unavailable as error:
-            raise Unavailable("no cluster answers", remedy=START_HINT, url=url) from error
-        async with client:
+        opened = (
+            _through_gateway(connection.http)
+            if connection.http
+            else _through_client(nats_url(connection))
+        )
+        async with opened as session:
+            return await command(session, Output(connection.json))
+
+    return run_async(perform())
+
+
+def run_with_client(connection: Connection, command: Callable[[Client, Output], Awaitable[T]]) -> T:
+    """As `run_with_session`, for what the gateway does not serve: refused there by name."""
+    if connection.http:
+        raise InvalidRequest(
+            "the HTTP gateway does not serve this command",
+            remedy="name the cluster by --nats or --data-dir; --http '' puts ANABRANCH_HTTP off",
+            http=connection.http,
+        )
+
+    async def perform() -> T:
+        async with _client(nats_url(connection)) as client:
             return await command(client, Output(connection.json))
 
     return run_async(perform())
+
+
+@asynccontextmanager
+async def _client(url: str) -> AsyncIterator[Client]:
+    try:
+        client = await connect(url, name="anabranch-cli", timeout_s=CONNECT_TIMEOUT_S)
+    except Unavailable as error:
+        raise Unavailable("no cluster answers", remedy=START_HINT, url=url) from error
+    async with client:
+        yield client
+
+
+@asynccontextmanager
+async def _through_client(url: str) -> AsyncIterator[Session]:
+    async with _client(url) as client:
+        yield ClientSession(client)
+
+
+@asynccontextmanager
+async def _through_gateway(url: str) -> AsyncIterator[Session]:
+    # Only commands that need it wait for the HTTP library to load: a sixth of their start.
+    from anabranch.cli.http.calls import GatewayCalls
+    from anabranch.cli.http.session import HttpSession
+
+    async with GatewayCalls(url, clock=SystemClock(), rng=system_rng()) as calls:
+        await calls.reach()
+        yield HttpSession(calls, SystemIds())
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

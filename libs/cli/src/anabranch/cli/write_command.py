@@ -1,11 +1,11 @@
 """The command `anabranch write`: events from a file, a pipe or the keyboard.
 
-Lines are written as they arrive; reading waits while the writer's buffer is full. The command
+Lines are written as they arrive; reading waits while too much is not stored yet. The command
 succeeds only when everything is durable.
 """
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
@@ -16,9 +16,9 @@ from cyclopts import Parameter
 from anabranch.cli.input_lines import lines_of
 from anabranch.cli.output import Output, counted
 from anabranch.cli.records import Format, Record, RecordParser
-from anabranch.cli.session import Connection, run_with_client
-from anabranch.client import Client, EventWriter
-from anabranch.common.errors import AnabranchError, BufferFull, InvalidRequest
+from anabranch.cli.session import Connection, run_with_session
+from anabranch.cli.session_port import Session
+from anabranch.common.errors import AnabranchError, InvalidRequest
 
 _HERE = Connection()
 _STDIN = 0
@@ -52,35 +52,30 @@ def write(
     """
     parser = RecordParser(format, key_field)
 
-    async def perform(client: Client, output: Output) -> None:
+    async def perform(session: Session, output: Output) -> None:
         count = size = 0
-        async with _opened(file) as descriptor, client.writer(stream) as writer:
+
+        def counting(records: Iterable[Record]) -> Iterator[Record]:
+            nonlocal count, size
+            for record in records:
+                yield record
+                count += 1
+                size += len(record.event)
+
+        async with _opened(file) as descriptor, session.writer(stream, key_field) as sink:
             try:
                 async for lines in lines_of(descriptor):
-                    for record in parser.feed(lines):
-                        await _write_one(writer, record)
-                        count += 1
-                        size += len(record.event)
+                    await sink.write(counting(parser.feed(lines)))
                 parser.finish()
             except AnabranchError:
-                await writer.flush()
+                await sink.flush()
                 raise
         output.done(
             f"wrote {counted(count, 'event')} to {stream}",
             {"stream": stream, "events": count, "bytes": size},
         )
 
-    run_with_client(connection, perform)
-
-
-async def _write_one(writer: EventWriter, record: Record) -> None:
-    while True:
-        try:
-            writer.write(record.event, record.key)
-        except BufferFull:
-            await writer.drain()
-        else:
-            return
+    run_with_session(connection, perform)
 
 
 @asynccontextmanager

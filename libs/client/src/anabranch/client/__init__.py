@@ -20,7 +20,11 @@ from anabranch.client.client import Client, Connecting, connect
 from anabranch.client.reader import Event, EventBatch, EventReader, Position
 from anabranch.client.settings import ReaderSettings, WriterSettings
 from anabranch.client.writer import EventWriter
-from anabranch.common.contracts.queries import ScopeDescription, StreamDescription
+from anabranch.common.contracts.queries import (
+    ContainerDescription,
+    ScopeDescription,
+    StreamDescription,
+)
 from anabranch.common.errors import (
     AnabranchError,
     BufferFull,
@@ -64,6 +68,7 @@ __all__ = [
     "Conflict",
     "Connecting",
     "ConnectionLost",
+    "ContainerDescription",
     "Corrupt",
     "CorruptBlock",
     "Event",

@@ -115,6 +115,7 @@ class SegmentAppender:
 
     def fail_waiters(self, error: AnabranchError) -> None:
         """Tell everybody who waits for an acknowledgement that it will not come."""
+        self.outbox.fail_spans(error)
         while self._waiters:
             _, waiter = self._waiters.popleft()
             if not waiter.done():
@@ -212,7 +213,14 @@ class SegmentAppender:
         return session.ended.result()
 
     def _send(self, session: _Session, block: SentBlock) -> bool:
-        append = Append(session=session.number, first_event_number=block.first, count=block.count)
+        trace_parent = ""
+        if block.spans is not None:
+            block.spans.sent(self.segment, block.count, len(block.data))
+            trace_parent = block.spans.trace_parent
+        append = Append(
+            session=session.number, first_event_number=block.first, count=block.count,
+            trace_parent=trace_parent,
+        )  # fmt: skip
         try:
             session.connection.send_append(append, block.data)
         except ConnectionLost as error:

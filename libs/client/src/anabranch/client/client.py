@@ -11,11 +11,15 @@ from collections.abc import AsyncIterator, Generator
 from types import TracebackType
 from typing import Self
 
+from opentelemetry.trace import Tracer
+
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
 from anabranch.client.nats_control import NatsControlPlane
 from anabranch.client.reader import EventReader, Start
 from anabranch.client.runtime import Runtime
 from anabranch.client.settings import ConnectionSettings, ReaderSettings, WriterSettings
+from anabranch.client.tier2_flush import FLUSH_TIMEOUT_S, TierTwoFlush, list_containers
+from anabranch.client.tracing import tracer_of_program
 from anabranch.client.writer import EventWriter
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts.commands import (
@@ -28,6 +32,7 @@ from anabranch.common.contracts.commands import (
 )
 from anabranch.common.contracts.queries import (
     PAGE_SIZE_MAX,
+    ContainerDescription,
     DescribeScope,
     DescribeStream,
     ListScopes,
@@ -58,8 +63,10 @@ class Client:
         ids: IdSource,
         rng: Rng,
         connections: ConnectionSettings | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._control = control
+        self._tracer = tracer
         self._clock = clock
         self._ids = ids
         self._rng = rng
@@ -70,7 +77,7 @@ class Client:
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
-        self._runtime = Runtime(self._clock, self._ids, self._rng, self._tasks)
+        self._runtime = Runtime(self._clock, self._ids, self._rng, self._tasks, self._tracer)
         return self
 
     async def __aexit__(
@@ -202,6 +209,22 @@ class Client:
     async def _execute(self, command: CommandBase, timeout_s: float) -> None:
         await self._control.execute(command, timeout_s=timeout_s)
 
+    # --- containers -----------------------------------------------------------------------
+
+    async def list_containers(
+        self, *, timeout_s: float = QUERY_TIMEOUT_S
+    ) -> tuple[ContainerDescription, ...]:
+        """Every container of the cluster, by number, and which store it is placed on."""
+        return await list_containers(self._control, timeout_s=timeout_s)
+
+    async def flush_to_tier2(self, *, timeout_s: float = FLUSH_TIMEOUT_S) -> tuple[int, ...]:
+        """Move to tier 2 everything that was acknowledged before the call, by whomever it was
+        written → the numbers of the containers that were flushed, which are all.
+
+        Raises Unavailable when some container was not flushed in time; it names the first.
+        """
+        return await TierTwoFlush(self._control, self._pool, self._clock).perform(timeout_s)
+
     # --- data -----------------------------------------------------------------------------
 
     def writer(
@@ -254,10 +277,11 @@ def _ref(stream: str | StreamRef) -> StreamRef:
 class Connecting:
     """What `connect` returns: await it for a Client, or enter it for an open one."""
 
-    def __init__(self, nats_url: str, name: str, timeout_s: float) -> None:
+    def __init__(self, nats_url: str, name: str, timeout_s: float, tracer: Tracer | None) -> None:
         self._nats_url = nats_url
         self._name = name
         self._timeout_s = timeout_s
+        self._tracer = tracer
         self._client: Client | None = None
 
     def __await__(self) -> Generator[object, None, Client]:
@@ -266,8 +290,9 @@ class Connecting:
     async def _connect(self) -> Client:
         clock, ids = SystemClock(), SystemIds()
         connection = await connect_nats(self._nats_url, self._name, deadline_s=self._timeout_s)
-        control = NatsControlPlane(connection, clock=clock, ids=ids)
-        return Client(control, clock=clock, ids=ids, rng=system_rng())
+        tracer = self._tracer or tracer_of_program()
+        control = NatsControlPlane(connection, clock=clock, ids=ids, tracer=tracer)
+        return Client(control, clock=clock, ids=ids, rng=system_rng(), tracer=tracer)
 
     async def __aenter__(self) -> Client:
         self._client = await self._connect()
@@ -288,10 +313,13 @@ def connect(
     *,
     name: str = "anabranch-client",
     timeout_s: float = CONNECT_TIMEOUT_S,
+    tracer: Tracer | None = None,
 ) -> Connecting:
     """Connect to the cluster behind a NATS server.
 
     ``async with connect(url) as client`` or ``async with await connect(url) as client``.
+    What is asked and written inside a sampled span of OpenTelemetry continues its trace, by
+    `tracer` or else by the one that the program has set up before it connects.
     Raises Unavailable when nothing answers at the address in time.
     """
-    return Connecting(nats_url, name, timeout_s)
+    return Connecting(nats_url, name, timeout_s, tracer)

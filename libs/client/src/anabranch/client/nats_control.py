@@ -18,6 +18,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, NoStreamResponseError
+from opentelemetry.trace import Tracer
 
 from anabranch.client.control import A
 from anabranch.common.adapters.nats_connection import keeping_cancellation
@@ -48,6 +49,7 @@ from anabranch.common.errors import (
 from anabranch.common.model.hashing import shard_of
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
+from anabranch.common.runtime.tracing import asking, trace_headers
 
 START_HINT = "check the address, or start a cluster with `anabranch up`"
 _ATTEMPT_S = 2.0
@@ -59,8 +61,16 @@ _CLOSE_S = 2.0
 class NatsControlPlane:
     """See the module. Owns the NATS connection that it is given."""
 
-    def __init__(self, connection: NatsClient, *, clock: Clock, ids: IdSource) -> None:
+    def __init__(
+        self,
+        connection: NatsClient,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        tracer: Tracer | None = None,
+    ) -> None:
         self._connection = connection
+        self._tracer = tracer
         self._jetstream: JetStreamContext = connection.jetstream()
         self._clock = clock
         self._ids = ids
@@ -85,7 +95,10 @@ class NatsControlPlane:
         """
         if query.at_least is None:
             query = query.model_copy(update={"at_least": self._token_for(query)})
-        payload = query.model_dump_json().encode()
+        with asking(self._tracer, f"client query {name}"):
+            return await self._query(name, query.model_dump_json().encode(), answer, timeout_s)
+
+    async def _query(self, name: str, payload: bytes, answer: type[A], timeout_s: float) -> A:
         deadline_s = self._clock.monotonic() + timeout_s
         while True:
             try:
@@ -101,7 +114,7 @@ class NatsControlPlane:
         try:
             with keeping_cancellation():
                 reply = await self._connection.request(
-                    subject, payload, timeout=max(timeout_s, 0.01)
+                    subject, payload, timeout=max(timeout_s, 0.01), headers=trace_headers()
                 )
         except nats.errors.NoRespondersError as error:
             raise Unavailable("no controller answers", remedy=START_HINT) from error
@@ -129,6 +142,10 @@ class NatsControlPlane:
 
     async def execute(self, command: CommandBase, *, timeout_s: float) -> None:
         """See `ControlPlane`."""
+        with asking(self._tracer, f"client command {_kind_of(command)}"):
+            await self._execute(command, timeout_s)
+
+    async def _execute(self, command: CommandBase, timeout_s: float) -> None:
         delivered = False
         inbox = self._connection.new_inbox()
         command = command.model_copy(
@@ -188,13 +205,15 @@ class NatsControlPlane:
     async def _publish(self, command: CommandBase) -> bool:
         """One attempt → whether the command may have been stored."""
         stream: str | None = getattr(command, "stream", None)
-        kind = str(getattr(command, "kind"))  # noqa: B009
         bucket = shard_of(f"{command.scope}/{stream}" if stream is not None else command.scope)
-        subject = subjects.command(bucket, kind, command.scope, stream)
+        subject = subjects.command(bucket, _kind_of(command), command.scope, stream)
         try:
             with keeping_cancellation():
                 await self._jetstream.publish(
-                    subject, command.model_dump_json().encode(), timeout=_ATTEMPT_S
+                    subject,
+                    command.model_dump_json().encode(),
+                    timeout=_ATTEMPT_S,
+                    headers=trace_headers(),
                 )
         except (NoStreamResponseError, nats.errors.NoRespondersError, APIError):
             return False
@@ -242,6 +261,10 @@ class NatsControlPlane:
             return False
         _raise_if_failed(found.state, found.error)
         return found.state == "succeeded"
+
+
+def _kind_of(command: CommandBase) -> str:
+    return str(getattr(command, "kind"))  # noqa: B009
 
 
 def _parse_answer(data: bytes, answer: type[A]) -> A:

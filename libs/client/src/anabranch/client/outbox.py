@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
 
-from anabranch.common.errors import WriterExpired
+from anabranch.client.tracing import BlockSpans
+from anabranch.common.errors import AnabranchError, WriterExpired
 from anabranch.common.wire.block import FLAG_KEYS, FLAG_TIMESTAMPS, Block, encode_block
 
 EVENT_OVERHEAD_BYTES = 16
@@ -26,13 +27,15 @@ class Batch:
     """Events on their way into one block.
 
     `keys` and `timestamps_ms` are parallel to `events` but may be shorter: what is missing at
-    the end has none. `cost` is the events' share of the writer's buffer.
+    the end has none. `cost` is the events' share of the writer's buffer. `spans` are None unless
+    somebody who is traced wrote into it.
     """
 
     events: list[bytes] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
     timestamps_ms: list[int | None] = field(default_factory=list)
     cost: int = 0
+    spans: BlockSpans | None = None
 
     def pad_keys(self) -> None:
         """Make `keys` as long as `events`."""
@@ -63,12 +66,13 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class SentBlock:
-    """A block that is, or will be, on its way; `cost` as in `Batch`."""
+    """A block that is, or will be, on its way; `cost` and `spans` as in `Batch`."""
 
     first: int
     count: int
     data: bytes
     cost: int
+    spans: BlockSpans | None = None
 
     @property
     def last(self) -> int:
@@ -91,7 +95,8 @@ def rest_after(block: SentBlock, last: int) -> SentBlock:
         timestamps_ms=stamps[skip:] if header.flags & FLAG_TIMESTAMPS else None,
     )
     cost = sum(map(len, events)) + sum(len(key) for key in keys if key is not None)
-    return SentBlock(last + 1, len(events), data, cost + EVENT_OVERHEAD_BYTES * len(events))
+    cost += EVENT_OVERHEAD_BYTES * len(events)
+    return SentBlock(last + 1, len(events), data, cost, block.spans)
 
 
 class Outbox:
@@ -154,7 +159,7 @@ class Outbox:
         batch = self._closed.popleft()
         first, count = self.last_sent + 1, len(batch.events)
         data = batch.encode(self._writer_id, first, now_ms)
-        block = SentBlock(first, count, data, batch.cost)
+        block = SentBlock(first, count, data, batch.cost, batch.spans)
         self.in_flight.append(block)
         self.last_sent = block.last
         return block
@@ -179,6 +184,8 @@ class Outbox:
                 rest = rest_after(block, last)
                 released -= rest.cost
                 self.in_flight.appendleft(rest)
+            elif block.spans is not None:
+                block.spans.acknowledged()
         self.acknowledged = max(self.acknowledged, last)
         return released
 
@@ -195,6 +202,13 @@ class Outbox:
                 acknowledged=self.acknowledged,
             )
         return self.acknowledge(last)
+
+    def fail_spans(self, error: AnabranchError) -> None:
+        """Nothing more will be heard of what is here: end its spans. Repeatable."""
+        unsent = (batch.spans for batch in (*self._closed, self.gathering))
+        for spans in (*(block.spans for block in self.in_flight), *unsent):
+            if spans is not None:
+                spans.failed(error)
 
     def unacknowledged_events(self) -> Iterator[bytes]:
         """The payloads that are not acknowledged, in the order of writing."""

@@ -27,6 +27,7 @@ from anabranch.client.outbox import EVENT_OVERHEAD_BYTES, Outbox
 from anabranch.client.routing import SegmentRouter
 from anabranch.client.runtime import Runtime
 from anabranch.client.settings import BackoffSettings, WriterSettings
+from anabranch.client.tracing import joined
 from anabranch.common.contracts.queries import SegmentList
 from anabranch.common.errors import (
     AnabranchError,
@@ -39,6 +40,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.names import StreamRef
 from anabranch.common.model.stream import StreamState
+from anabranch.common.runtime.tracing import outside_of_spans
 from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
 
 KEYS_CACHED_MAX = 65_536
@@ -78,6 +80,7 @@ class EventWriter:
         self._room_waiters: list[asyncio.Future[None]] = []
         self._failure: AnabranchError | None = None
         self._loop = asyncio.get_running_loop()
+        self._tracer = runtime.tracer
 
     # --- life -----------------------------------------------------------------------------
 
@@ -93,7 +96,9 @@ class EventWriter:
             appender = self._new_appender(name, events)
             self._appenders.append(appender)
             self._outboxes.append(appender.outbox)
-            self._tasks.append(self._runtime.tasks.create_task(appender.run()))
+            # It outlives whatever its opener is doing, and so must not look like a part of it.
+            running = self._runtime.tasks.create_task(appender.run(), context=outside_of_spans())
+            self._tasks.append(running)
         return self
 
     def _new_appender(self, segment: str, events: AppenderEvents) -> SegmentAppender:
@@ -177,6 +182,8 @@ class EventWriter:
             if len(batch.timestamps_ms) != len(batch.events):
                 batch.pad_timestamps()
             batch.timestamps_ms.append(timestamp_ms)
+        if self._tracer is not None:
+            batch.spans = joined(batch.spans, self._tracer)
         batch.events.append(event)
         batch.cost += cost
         if batch.cost >= self._settings.block_size_bytes:
@@ -239,6 +246,8 @@ class EventWriter:
             if timestamps_ms is not None:
                 batch.pad_timestamps()
                 batch.timestamps_ms.extend(timestamps_ms[start:end])
+            if self._tracer is not None:
+                batch.spans = joined(batch.spans, self._tracer)
             batch.events.extend(events[start:end])
             batch.cost += ends[end - 1] - taken
             if batch.cost >= block_size:

@@ -9,6 +9,7 @@ import structlog
 from faststream.nats import NatsBroker
 from nats.aio.client import Client
 
+from anabranch.common.adapters.chunk_transient import shared_location, transient_chunk_storage
 from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
 from anabranch.common.adapters.nats_connection import connect_nats
@@ -31,14 +32,18 @@ from anabranch.controller.domain.stream.state import STREAM, Stream, StreamStep
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.queries import QUERIES, QueryDesk, answer_query
+from anabranch.controller.metrics import ControllerMetrics
+from anabranch.controller.periodic.export_streams import StreamExporter
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.settings import Settings
 from anabranch.controller.workflows import create_stream, delete_scope, delete_stream, seal_stream
 from anabranch.controller.workflows.context import WorkContext
+from anabranch.controller.workflows.observed import Observer, observed
 
 SWEEP_S = 5.0
 CATCH_UP_PAUSE_S = 0.2
+TIER_TWO_CALL_S_MAX = 30.0
 
 _log = structlog.get_logger(__name__)
 
@@ -54,6 +59,7 @@ class Controller:
     scope_runner: Runner[Scope, ScopeEvent, ScopeStep]
     stream_runner: Runner[Stream, StreamEvent, StreamStep]
     placements: Placements
+    exporter: StreamExporter | None
     queries: QueryServer
     commands: NatsBroker
 
@@ -68,6 +74,10 @@ class Controller:
 async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
     """Run until asked to stop. Raises Unavailable (no NATS), InvalidSetting (other constants)."""
     clock, ids, rng = SystemClock(), SystemIds(), system_rng()
+    telemetry = lifetime.telemetry
+    observer = Observer(ControllerMetrics(telemetry.metrics, clock), telemetry.tracer)
+    if settings.tier2_url:
+        shared_location(settings.tier2_url)  # wrong for ever if it is wrong now
     client = await connect_nats(settings.nats_url, "controller")
     try:
         await create_streams(client)
@@ -75,17 +85,38 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
             await create_bucket(client, bucket)
         constants = JetStreamObjectStore(client, clock, subjects.CLUSTER_BUCKET)
         await settle_constants(constants, settings.container_count)
-        await _serve(build(settings, client, clock, ids, rng), lifetime)
+        controller = build(settings, client, clock, ids, rng, observer=observer)
+        _watch(controller, observer.metrics)
+        await _serve(controller, lifetime)
     finally:
         await client.close()
 
 
-def build(settings: Settings, client: Client, clock: Clock, ids: IdSource, rng: Rng) -> Controller:
+def _watch(controller: Controller, metrics: ControllerMetrics) -> None:
+    runners = (controller.scope_runner, controller.stream_runner)
+    metrics.watch(
+        active=lambda: sum(runner.active_count for runner in runners),
+        failing=lambda: sum(runner.failing_count for runner in runners),
+        folds=lambda: controller.mirror.folds,
+    )
+
+
+def build(
+    settings: Settings,
+    client: Client,
+    clock: Clock,
+    ids: IdSource,
+    rng: Rng,
+    *,
+    observer: Observer,
+) -> Controller:
     """The controller's parts, connected but not started."""
     store = JetStreamEventStore(client, clock)
     scopes = Repository(store, SCOPE, ids)
     streams = Repository(store, STREAM, ids)
-    listener = FoldListener(lambda subject: _wake(controller, subject))
+    listener = FoldListener(
+        lambda subject: _wake(controller, subject), lambda subject: _tell(controller, subject)
+    )
     mirror = Mirror(store, scopes, streams, listener)
     context = WorkContext(NatsSegmentStores(client, settings.container_count), scopes, mirror)
     placements = Placements(
@@ -94,34 +125,63 @@ def build(settings: Settings, client: Client, clock: Clock, ids: IdSource, rng: 
         settings.container_count,
         clock,
     )
-    command_desk = CommandDesk(scopes, streams, clock, partial(_reply, client))
-    query_desk = QueryDesk(mirror, placements.locate)
+    command_desk = CommandDesk(scopes, streams, clock, partial(_reply, client), observer)
+    query_desk = QueryDesk(mirror, placements.locate, placements.list_containers, observer)
     controller = Controller(
         client=client,
         clock=clock,
         mirror=mirror,
         listener=listener,
-        scope_runner=Runner(_scope_workflow(scopes, context), clock, rng),
-        stream_runner=Runner(_stream_workflow(streams, context), clock, rng),
+        scope_runner=Runner(_scope_workflow(scopes, context, observer), clock, rng),
+        stream_runner=Runner(_stream_workflow(streams, context, observer), clock, rng),
         placements=placements,
+        exporter=_exporter(settings, mirror, clock, ids, rng),
         queries=QueryServer(client, QUERIES, partial(answer_query, query_desk)),
         commands=command_broker(settings.nats_url, partial(handle_command, command_desk)),
     )
     return controller
 
 
+def _exporter(
+    settings: Settings, mirror: Mirror, clock: Clock, ids: IdSource, rng: Rng
+) -> StreamExporter | None:
+    url = settings.tier2_url
+    if not url:
+        _log.info("streams are not told to tier 2", unset="ANABRANCH_CONTROLLER_TIER2_URL")
+        return None
+    return StreamExporter(
+        mirror.shaped_streams,
+        partial(
+            transient_chunk_storage,
+            url,
+            clock,
+            ids,
+            limit_s=TIER_TWO_CALL_S_MAX,
+            options=settings.tier2_options,
+        ),
+        settings.container_count,
+        clock=clock,
+        rng=rng,
+    )
+
+
 def _scope_workflow(
-    scopes: Repository[Scope, ScopeEvent], context: WorkContext
+    scopes: Repository[Scope, ScopeEvent], context: WorkContext, observer: Observer
 ) -> Workflow[Scope, ScopeEvent, ScopeStep]:
-    steps = {step: partial(perform, context) for step, perform in delete_scope.STEPS.items()}
+    steps = {
+        step: observed(observer, step, partial(perform, context))
+        for step, perform in delete_scope.STEPS.items()
+    }
     return Workflow(scopes, scope_next_step, steps)
 
 
 def _stream_workflow(
-    streams: Repository[Stream, StreamEvent], context: WorkContext
+    streams: Repository[Stream, StreamEvent], context: WorkContext, observer: Observer
 ) -> Workflow[Stream, StreamEvent, StreamStep]:
     table = {**create_stream.STEPS, **seal_stream.STEPS, **delete_stream.STEPS}
-    steps = {step: partial(perform, context) for step, perform in table.items()}
+    steps = {
+        step: observed(observer, step, partial(perform, context)) for step, perform in table.items()
+    }
     return Workflow(streams, stream_next_step, steps)
 
 
@@ -130,6 +190,11 @@ def _wake(controller: Controller, subject: str) -> None:
         controller.scope_runner.wake(subject)
     else:
         controller.stream_runner.wake(subject)
+
+
+def _tell(controller: Controller, subject: str) -> None:
+    if controller.exporter is not None:
+        controller.exporter.wake(subject)
 
 
 async def _reply(client: Client, inbox: str, answer: bytes) -> None:
@@ -156,6 +221,9 @@ async def _serve(controller: Controller, lifetime: Lifetime) -> None:
         tasks.append(group.create_task(controller.queries.serve()))
         tasks.append(group.create_task(_announce(controller)))
         tasks.append(group.create_task(_sweep(controller, lifetime)))
+        if controller.exporter is not None:
+            report = partial(lifetime.set_ready, "export", True)
+            tasks.append(group.create_task(controller.exporter.serve(report)))
         lifetime.set_ready("queries", True)
         await _start_commands(controller)
         try:

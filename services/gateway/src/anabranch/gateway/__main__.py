@@ -16,6 +16,7 @@ def main() -> int:
         partial(run_gateway, settings),
         health_bind=settings.health_bind,
         log_level=settings.log_level,
+        telemetry=settings.telemetry,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from anabranch.common.runtime.settings import ServiceSettings
+from anabranch.common.runtime.settings import ServiceSettings, TelemetryTarget
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -21,6 +21,8 @@ class Settings(ServiceSettings):
     """Where HTTP is served, as host:port."""
     health_bind: str = "127.0.0.1:0"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    trace_ratio: float = Field(default=1.0, ge=0.0, le=1.0)
+    """The share of requests to trace, of those that bring no trace of their own."""
 
     body_size_bytes_max: int = Field(default=16 * MIB, ge=KIB)
     """A larger request body is refused with 413."""
@@ -46,3 +48,7 @@ class Settings(ServiceSettings):
     answers_max: int = Field(default=10_000, ge=1)
     """Answers remembered by their Idempotency-Key."""
     answer_age_s_max: float = Field(default=86_400.0, gt=0)
+
+    @property
+    def telemetry(self) -> TelemetryTarget:
+        return TelemetryTarget(self.otlp_endpoint, self.trace_ratio)

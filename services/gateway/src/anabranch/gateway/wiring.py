@@ -15,11 +15,12 @@ from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.health import PartHealth
 from anabranch.common.runtime.service import Lifetime
 from anabranch.common.runtime.settings import parse_bind
+from anabranch.common.runtime.telemetry import Telemetry
 from anabranch.gateway.events.appends import AppendLimits, Appends
 from anabranch.gateway.events.reads import Reads
 from anabranch.gateway.events.writers import OpenWriters
 from anabranch.gateway.http.app import build_app
-from anabranch.gateway.http.metrics import Metrics
+from anabranch.gateway.http.metrics import GatewayMetrics
 from anabranch.gateway.http.parts import Parts
 from anabranch.gateway.settings import Settings
 
@@ -49,7 +50,7 @@ async def run_gateway(settings: Settings, lifetime: Lifetime) -> None:
         lifetime.set_ready(part, False, "starting")
     async with (
         _listening(settings.bind) as listener,
-        connect(settings.nats_url, name="gateway") as client,
+        connect(settings.nats_url, name="gateway", tracer=lifetime.telemetry.tracer) as client,
         asyncio.TaskGroup() as group,
     ):
         parts = build(
@@ -57,6 +58,7 @@ async def run_gateway(settings: Settings, lifetime: Lifetime) -> None:
             client,
             clock,
             group,
+            telemetry=lifetime.telemetry,
             health=lambda: lifetime.parts,
             stopping=lambda: lifetime.stopping,
         )
@@ -76,6 +78,7 @@ def build(
     clock: Clock,
     tasks: asyncio.TaskGroup,
     *,
+    telemetry: Telemetry,
     health: Callable[[], Mapping[str, PartHealth]],
     stopping: Callable[[], bool],
 ) -> Parts:
@@ -107,7 +110,8 @@ def build(
         writers=writers,
         appends=Appends(writers, clock, tasks, limits),
         reads=reads,
-        metrics=Metrics(),
+        metrics=GatewayMetrics(telemetry.metrics, lambda: len(writers)),
+        tracer=telemetry.tracer,
         health=health,
     )
 

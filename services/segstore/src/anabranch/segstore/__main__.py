@@ -33,6 +33,7 @@ def main() -> int:
         lambda lifetime: serve(settings, lifetime),
         health_bind=settings.health_bind,
         log_level=settings.log_level,
+        telemetry=settings.telemetry,
     )
 
 

@@ -65,6 +65,22 @@ class FrameSource(Protocol):
         ...
 
 
+class CommitWatch(Protocol):
+    """Whoever measures group commits. Called in turn, from the event loop's thread."""
+
+    def begin(self) -> None:
+        """A group commit is about to be written."""
+        ...
+
+    def synced(self, frame_count: int, size: int) -> None:
+        """It is durable, `size` bytes of frames; the sources are told next."""
+        ...
+
+    def told(self) -> None:
+        """The sources were told: nobody waits for this commit any more."""
+        ...
+
+
 class ContainerLog(Protocol):
     """The view of one container's log under one container epoch."""
 
@@ -147,6 +163,10 @@ class TierTwo(Protocol):
         On return the state at `cut.sequence` is durable and the log up to it may be released.
         Raises Deposed (nothing was made visible by us after the successor's fence), DiskFailed.
         """
+        ...
+
+    async def check_owner(self) -> None:
+        """See that nobody has opened the container since: Raises Deposed, Unavailable."""
         ...
 
     async def read(self, ref: ChunkRef, offset: int, length: int) -> bytes:

@@ -44,11 +44,13 @@ from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.container import Surroundings
 from anabranch.segstore.shell.flusher import FlushLimits, back_off_s
 from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
+from anabranch.segstore.shell.metrics import StoreMetrics
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.registration import container_count, register_node
 from anabranch.segstore.shell.store import Store
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.tracing import Commits, StoreTracing
 
 NODE_ID_FILE = "node-id"
 JOURNAL_DIRECTORY = "journal"
@@ -72,8 +74,10 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
     """
     check_settings(settings)  # first: a URL with a secret must not be logged
     clock, ids = SystemClock(), SystemIds()
+    metrics = StoreMetrics(lifetime.telemetry.metrics)
+    commits = Commits(metrics, clock, clock.now_ns)
     _log.info("settings", **settings.describe())
-    with _opened_log(settings, clock, ids) as log:
+    with _opened_log(settings, clock, ids, commits) as log:
         keeps = settings.journal == "disk"
         node_id = _node_id(settings.data_dir, ids) if keeps else ids.new_id()
         storage = await open_chunk_storage(
@@ -88,7 +92,18 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
             return
         try:
             lifetime.set_ready("nats", True)
-            parts = _Parts(settings, lifetime, clock, ids, log, node_id, client, storage)
+            parts = _Parts(
+                settings=settings,
+                lifetime=lifetime,
+                clock=clock,
+                ids=ids,
+                log=log,
+                node_id=node_id,
+                client=client,
+                storage=storage,
+                metrics=metrics,
+                tracing=_tracing(lifetime, commits),
+            )
             await _Process(parts).run()
         finally:
             await client.close()
@@ -114,7 +129,7 @@ def check_settings(settings: SegstoreSettings) -> None:
 
 @contextmanager
 def _opened_log(
-    settings: SegstoreSettings, clock: Clock, ids: IdSource
+    settings: SegstoreSettings, clock: Clock, ids: IdSource, commits: Commits
 ) -> Iterator[DurableDataLog]:
     """The store's log, open for as long as the block lasts."""
     schedule = asyncio.get_running_loop().call_soon
@@ -134,6 +149,7 @@ def _opened_log(
         ids=ids,
         schedule=schedule,
         take_over=settings.take_over,
+        watch=commits,
     )
     try:
         _log_opening(journal.journal.report)
@@ -155,6 +171,8 @@ class _Parts:
     node_id: str
     client: Client
     storage: ChunkStorage
+    metrics: StoreMetrics
+    tracing: StoreTracing | None
 
     def objects(self, bucket: str) -> JetStreamObjectStore:
         return JetStreamObjectStore(self.client, self.clock, bucket)
@@ -177,7 +195,8 @@ class _Process:
             stopper = group.create_task(self._wait_for_stop())
             count = await self._container_count(group)
             if count is not None:
-                await self._serve(Store(count, on_changed=self._changed.set), group)
+                store = Store(count, self._changed.set, parts.metrics)
+                await self._serve(store, group)
             stopper.cancel()
         if self._failure is not None:
             raise self._failure
@@ -201,7 +220,7 @@ class _Process:
     async def _serve(self, store: Store, group: asyncio.TaskGroup) -> None:
         parts, settings = self._parts, self._parts.settings
         throttle = Throttle(ThrottleLimits(untiered=settings.untiered_bytes_max))
-
+        cache = Cache(settings.cache_bytes)
         spawned: set[asyncio.Task[None]] = set()
 
         def spawn(work: Coroutine[None, None, None]) -> None:
@@ -215,11 +234,18 @@ class _Process:
         server = TcpServer(served)
         endpoint = _advertised(settings, await server.start(*parse_bind(settings.bind)))
         node = NodeRecord(parts.node_id, endpoint, parts.log.journal_id)
+        parts.metrics.watch(
+            pending=lambda: throttle.pending,
+            untiered=lambda: throttle.untiered,
+            cached=lambda: cache.used,
+            containers=lambda: len(store.open_numbers),
+            connections=lambda: server.connection_count,
+        )
         nodes = parts.objects(subjects.NODES_BUCKET)
         door = NatsDoor(parts.client, ControlDesk(store, spawn), throttle)
         tasks = [
             group.create_task(register_node(nodes, node, parts.clock)),
-            group.create_task(self._assignments(store, throttle).run()),
+            group.create_task(self._assignments(store, throttle, cache).run()),
             group.create_task(self._follow(store, door)),
         ]
         _log.info("the store listens", node=parts.node_id, endpoint=str(endpoint))
@@ -228,11 +254,13 @@ class _Process:
         await _close_door(door, parts.clock)
         await _end_tasks({*tasks, *spawned})
 
-    def _assignments(self, store: Store, throttle: Throttle) -> Assignments:
+    def _assignments(self, store: Store, throttle: Throttle, cache: Cache) -> Assignments:
         parts, settings = self._parts, self._parts.settings
         objects = parts.objects(subjects.PLACEMENTS_BUCKET)
         placements = Placements(objects, parts.node_id)
-        around = Surroundings(parts.clock, Cache(settings.cache_bytes), throttle, _call_later)
+        around = Surroundings(
+            parts.clock, cache, throttle, _call_later, parts.metrics, parts.tracing
+        )
         open_tier_two = OpenContainerTierTwo(parts.storage, parts.ids)
         tiers = Tiers(parts.log, open_tier_two, placements, parts.ids)
         limits = FlushLimits(bytes_max=settings.flush_bytes, age_s_max=settings.flush_age_s)
@@ -274,6 +302,11 @@ class _Process:
                 continue
             await self._changed.wait()
             self._changed.clear()
+
+
+def _tracing(lifetime: Lifetime, commits: Commits) -> StoreTracing | None:
+    tracer = lifetime.telemetry.tracer
+    return StoreTracing(tracer, commits) if tracer is not None else None
 
 
 async def _learn_count(parts: _Parts) -> int:

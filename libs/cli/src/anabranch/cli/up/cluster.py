@@ -25,6 +25,7 @@ from anabranch.cli.up.supervisor import States, Supervisor
 from anabranch.common.errors import InvalidSetting, Unavailable
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import Rng, system_rng
+from anabranch.common.runtime.settings import is_base_url
 from anabranch.common.storage.location import MemoryLocation, parse_location
 
 READY_SECONDS_MAX = 90.0
@@ -45,6 +46,8 @@ class UpSettings:
     container_count: int = 4
     tier2_url: str = ""
     """Empty: a directory in `data_dir`."""
+    otlp_endpoint: str = ""
+    """Where the services send traces and metrics; empty: nowhere."""
 
     @property
     def ephemeral(self) -> bool:
@@ -179,6 +182,7 @@ async def _plan(settings: UpSettings, directory: DataDirectory, rng: Rng) -> Clu
         container_count=settings.container_count,
         tier2=settings.tier2_url,
         ephemeral=settings.ephemeral,
+        otlp_endpoint=settings.otlp_endpoint,
     )
 
 
@@ -190,6 +194,12 @@ def _check(settings: UpSettings) -> None:
     ):
         if not 0 <= port <= 65535:
             raise InvalidSetting("port is out of range", setting=name, port=port)
+    if settings.otlp_endpoint and not is_base_url(settings.otlp_endpoint):
+        raise InvalidSetting(
+            "the OTLP endpoint is not a URL",
+            remedy="write it as http://127.0.0.1:4318",
+            setting="otlp-endpoint",
+        )
     if not 1 <= settings.container_count <= CONTAINER_COUNT_MAX:
         raise InvalidSetting(
             f"container count must be 1 to {CONTAINER_COUNT_MAX}", count=settings.container_count

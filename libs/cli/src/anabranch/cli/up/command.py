@@ -30,6 +30,7 @@ def up(
     segstore_port: int = 0,
     gateway_port: int = 0,
     container_count: int = 4,
+    otlp_endpoint: str = "",
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Start a cluster on this machine and keep it running until Ctrl-C.
@@ -51,6 +52,8 @@ def up(
         Port of the HTTP gateway on 127.0.0.1; 0 takes any free one.
     container_count
         Segment containers; chosen once, at the first start of a data directory.
+    otlp_endpoint
+        Where the services send traces and metrics (OTLP over HTTP), as http://host:4318.
     json
         Show progress as JSON lines.
     """
@@ -67,6 +70,7 @@ def up(
         segstore_port=segstore_port,
         gateway_port=gateway_port,
         container_count=container_count,
+        otlp_endpoint=otlp_endpoint,
     )
     asyncio.run(_run(settings, json))
 

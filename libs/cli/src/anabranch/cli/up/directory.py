@@ -3,7 +3,8 @@
 format            {"format": 1}: checked before anything else is touched
 lock              flock held while a cluster runs; its text names the holder
 endpoints.json    where to connect; there while the cluster is ready, gone after a clean stop
-nats/ segstore/   the state of record;  logs/ run/  what may be deleted
+nats/ segstore/   the state of record (tier 2 is segstore/tier2, told by the controller too)
+logs/ run/        what may be deleted
 """
 
 import contextlib

@@ -58,10 +58,11 @@ class ClusterPlan:
     tier2: str = ""
     """Empty: a directory in the data directory."""
     ephemeral: bool = False
+    otlp_endpoint: str = ""
 
     @property
     def tier2_url(self) -> str:
-        """Where the segment store keeps bytes."""
+        """Where the segment store keeps bytes and the controller tells of streams."""
         if self.ephemeral:
             return "memory:"
         return self.tier2 or (self.directory.folder("segstore") / "tier2").as_uri()
@@ -119,6 +120,8 @@ def _controller(plan: ClusterPlan) -> PartSpec:
             "ANABRANCH_CONTROLLER_NATS_URL": plan.nats_url,
             "ANABRANCH_CONTROLLER_HEALTH_BIND": f"{LOOPBACK}:0",
             "ANABRANCH_CONTROLLER_CONTAINER_COUNT": str(plan.container_count),
+            # Nobody else can read what the store has in its memory, so nobody is told of streams.
+            "ANABRANCH_CONTROLLER_TIER2_URL": "" if plan.ephemeral else plan.tier2_url,
         },
     )
 
@@ -153,10 +156,13 @@ def _gateway(plan: ClusterPlan) -> PartSpec:
 
 def _service(plan: ClusterPlan, name: str, environment: Mapping[str, str]) -> PartSpec:
     port_file = plan.directory.run_file(f"{name}.port")
+    telemetry = {}
+    if plan.otlp_endpoint:  # else what the parent's environment says counts
+        telemetry[f"ANABRANCH_{name.upper()}_OTLP_ENDPOINT"] = plan.otlp_endpoint
     return PartSpec(
         name=name,
         command=(sys.executable, "-m", f"anabranch.{name}"),
-        environment={**environment, PORT_FILE_VARIABLE: str(port_file)},
+        environment={**environment, **telemetry, PORT_FILE_VARIABLE: str(port_file)},
         probe=HealthProbe(port_file),
         log_file=plan.directory.log_file(name),
         needs=("nats",),

@@ -131,6 +131,31 @@ class Located(Contract):
     """In the order asked."""
 
 
+class ListContainers(Query):
+    """→ ContainerList; Unavailable until the controller has seen all placements."""
+
+
+class ContainerDescription(Contract):
+    """Where a container is placed; a `Placement` with its store's address."""
+
+    container: int
+    state: Literal["unassigned", "assigned", "open", "failed"]
+    """Only an open container serves."""
+    container_epoch: int = 0
+    node_id: str = ""
+    host: str = ""
+    port: int = 0
+    """`host` is empty while the node is not known to run."""
+    restarts: int = 0
+    reason: str = ""
+
+
+class ContainerList(Contract):
+    ok: Literal[True] = True
+    containers: tuple[ContainerDescription, ...]
+    """All of the cluster, by number."""
+
+
 class GetOperation(Query):
     """→ OperationFound; OperationNotFound when no live aggregate remembers it."""
 
@@ -160,6 +185,7 @@ QUERIES: Mapping[str, Question] = {
     "describe_stream": Question(DescribeStream, StreamDescription),
     "current_segments": Question(CurrentSegments, SegmentList),
     "locate": Question(Locate, Located),
+    "list_containers": Question(ListContainers, ContainerList),
     "operation": Question(GetOperation, OperationFound),
 }
 """By name."""

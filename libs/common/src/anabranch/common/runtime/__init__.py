@@ -1,2 +1,2 @@
-"""Clock, ids, randomness, settings and the lifetime of a service: what code may not reach for
+"""Clock, ids, randomness, settings, telemetry, a service's lifetime: what code may not reach for
 by itself."""

@@ -23,6 +23,10 @@ class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
+    def now_ns(self) -> int:
+        """Unix time in nanoseconds, as spans have it."""
+        return time.time_ns()
+
     def monotonic(self) -> float:
         return time.monotonic()
 

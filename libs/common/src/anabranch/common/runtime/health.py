@@ -1,4 +1,4 @@
-"""Health over HTTP: `/healthz` (the process lives) and `/readyz` (every part is ready).
+"""Health over HTTP: `/healthz` (the process lives), `/readyz` (every part is ready), `/metrics`.
 
 A deliberately small HTTP/1.1 responder: one request per connection, GET only, head of at most
 4 KiB, answered or dropped within five seconds, at most 32 connections at a time. It needs no
@@ -17,6 +17,7 @@ from typing import Self
 import structlog
 
 from anabranch.common.errors import InvalidSetting, PortInUse
+from anabranch.common.runtime.metrics import CONTENT_TYPE as METRICS_TYPE
 from anabranch.common.runtime.settings import parse_bind
 
 REQUEST_SIZE_MAX = 4096
@@ -43,16 +44,19 @@ class PartHealth:
 
 @dataclass(frozen=True, slots=True)
 class HealthReply:
-    """An HTTP status and a JSON body."""
+    """An HTTP status and a body: an object for JSON, or Prometheus' text as it is."""
 
     status: int
-    body: Mapping[str, object]
+    body: Mapping[str, object] | bytes
 
     def encode(self) -> bytes:
-        payload = json.dumps(self.body).encode() + b"\n"
+        if isinstance(self.body, bytes):
+            media_type, payload = METRICS_TYPE, self.body
+        else:
+            media_type, payload = "application/json", json.dumps(self.body).encode() + b"\n"
         head = (
             f"HTTP/1.1 {self.status} {_REASONS[self.status]}\r\n"
-            f"content-type: application/json\r\ncontent-length: {len(payload)}\r\n"
+            f"content-type: {media_type}\r\ncontent-length: {len(payload)}\r\n"
             "connection: close\r\n\r\n"
         )
         return head.encode() + payload
@@ -63,7 +67,9 @@ def is_ready(parts: Mapping[str, PartHealth]) -> bool:
     return bool(parts) and all(part.ready for part in parts.values())
 
 
-def answer(head: bytes, parts: Mapping[str, PartHealth]) -> HealthReply:
+def answer(
+    head: bytes, parts: Mapping[str, PartHealth], exposition: Callable[[], bytes]
+) -> HealthReply:
     """The reply to a request's head (request line and headers)."""
     line = head.split(b"\r\n", 1)[0].split(b" ")
     if len(line) != 3 or not line[2].startswith(b"HTTP/1."):
@@ -79,8 +85,10 @@ def answer(head: bytes, parts: Mapping[str, PartHealth]) -> HealthReply:
                 name: {"ready": part.ready, "reason": part.reason} for name, part in parts.items()
             }
             return HealthReply(200 if ready else 503, {"ready": ready, "parts": shown})
+        case b"/metrics":
+            return HealthReply(200, exposition())
         case _:
-            return HealthReply(404, {"error": "only /healthz and /readyz are here"})
+            return HealthReply(404, {"error": "only /healthz, /readyz and /metrics are here"})
 
 
 def write_port_file(path: Path, port: int) -> None:
@@ -96,11 +104,17 @@ def write_port_file(path: Path, port: int) -> None:
 
 
 class HealthServer:
-    """Serves `answer` over the parts that `parts` returns, from `async with` to its end."""
+    """Serves `answer` over what `parts` and `exposition` return, from `async with` to its end."""
 
-    def __init__(self, bind: str, parts: Callable[[], Mapping[str, PartHealth]]) -> None:
+    def __init__(
+        self,
+        bind: str,
+        parts: Callable[[], Mapping[str, PartHealth]],
+        exposition: Callable[[], bytes],
+    ) -> None:
         self._host, self._port = parse_bind(bind)
         self._parts = parts
+        self._exposition = exposition
         self._server: asyncio.Server | None = None
         self._open = 0
 
@@ -149,7 +163,7 @@ class HealthServer:
         try:
             async with asyncio.timeout(REQUEST_SECONDS_MAX):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(answer(head, self._parts()).encode())
+                writer.write(answer(head, self._parts(), self._exposition).encode())
                 await writer.drain()
         except asyncio.LimitOverrunError:
             writer.write(HealthReply(400, {"error": "request too large"}).encode())

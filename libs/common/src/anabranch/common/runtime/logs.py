@@ -1,7 +1,8 @@
 """Structured logs: one JSON object per line, or a readable console when stderr is a terminal.
 
-A line is a constant text (`event`) plus fields. Everything that libraries say through the
-standard `logging` module goes the same way, so a log file holds one format.
+A line is a constant text (`event`) plus fields; inside a span, `trace_id` and `span_id` say which.
+Everything that libraries say through the standard `logging` module goes the same way, so a log
+file holds one format.
 """
 
 import logging
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 import structlog
+from opentelemetry import trace
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from anabranch.common.errors import AnabranchError, InvalidSetting
@@ -36,6 +38,7 @@ def configure_logs(service: str, level: str, stream: TextIO | None = None) -> No
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         _name_service(service),
+        name_trace,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
     ]
     structlog.configure(
@@ -70,6 +73,15 @@ def _name_service(service: str) -> Processor:
         return event
 
     return add
+
+
+def name_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """A processor: a line that is written inside a span names its trace and the span."""
+    context = trace.get_current_span().get_span_context()
+    if context.is_valid:
+        event["trace_id"] = f"{context.trace_id:032x}"
+        event["span_id"] = f"{context.span_id:016x}"
+    return event
 
 
 def _renderers(target: TextIO) -> list[Processor]:

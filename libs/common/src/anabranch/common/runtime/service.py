@@ -4,16 +4,17 @@
                                │                            └── grace over ────────▶ exit 1
                                └── main raises ─────────────────────────────────────▶ exit 1
 
-`run_service` owns the event loop, the signal handlers, the logs and the health port; the
-service's `main` owns everything else and gets a `Lifetime`. An error that the project raises on
-purpose ends the process with one log line that says what to do; anything else is a defect and
-shows its traceback. A second signal ends the grace at once.
+`run_service` owns the event loop, the signal handlers, the logs, the telemetry and the health
+port; the service's `main` owns everything else and gets a `Lifetime`. An error that the project
+raises on purpose ends the process with one log line that says what to do; anything else is a
+defect and shows its traceback. A second signal ends the grace at once.
 """
 
 import asyncio
 import importlib.util
 import signal
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import closing
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -22,7 +23,10 @@ import structlog
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.garbage import set_apart_what_stays
 from anabranch.common.runtime.health import HealthServer, PartHealth, is_ready
+from anabranch.common.runtime.ids import SystemIds
 from anabranch.common.runtime.logs import configure_logs, error_fields
+from anabranch.common.runtime.settings import NO_TARGET, TelemetryTarget
+from anabranch.common.runtime.telemetry import Telemetry, open_telemetry, silent_telemetry
 
 Settings = TypeVar("Settings")
 
@@ -32,9 +36,13 @@ EXIT_FAILED = 1
 
 
 class Lifetime:
-    """What a service knows about its own life: whether it must stop, which parts are ready."""
+    """What a service knows about its own life: whether it must stop, which parts are ready.
 
-    def __init__(self) -> None:
+    `telemetry` is where it counts and traces; one that nobody is told unless given.
+    """
+
+    def __init__(self, telemetry: Telemetry | None = None) -> None:
+        self.telemetry = telemetry or silent_telemetry()
         self._stop = asyncio.Event()
         self._parts: dict[str, PartHealth] = {}
 
@@ -76,18 +84,22 @@ def run_service(
     *,
     health_bind: str,
     log_level: str,
+    telemetry: TelemetryTarget = NO_TARGET,
 ) -> int:
     """Run `main` until it returns, fails or is told to stop; the result is the exit code.
 
-    `health_bind` is ``host:port`` (0 = any free port). After SIGTERM or SIGINT `main` has
-    GRACE_SECONDS to return; then it is cancelled and the exit code is 1. Call it from the main
-    thread, once per process.
+    `health_bind` is ``host:port`` (0 = any free port); `/metrics` is there too. After SIGTERM or
+    SIGINT `main` has GRACE_SECONDS to return; then it is cancelled and the exit code is 1. Call
+    it from the main thread, once per process.
     """
     try:
         configure_logs(name, log_level)
-        set_apart_what_stays()
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(main, health_bind))
+        with (
+            closing(open_telemetry(name, telemetry, SystemIds().new_id())) as opened,
+            asyncio.Runner(loop_factory=_loop_factory()) as runner,
+        ):
+            set_apart_what_stays()
+            return runner.run(_serve(main, health_bind, opened))
     except AnabranchError as error:
         _log_failure(error)
     except ExceptionGroup as group:
@@ -142,9 +154,11 @@ async def stop_within(
     return EXIT_STOPPED
 
 
-async def _serve(main: Callable[[Lifetime], Awaitable[None]], health_bind: str) -> int:
-    lifetime = Lifetime()
-    async with HealthServer(health_bind, lambda: lifetime.parts):
+async def _serve(
+    main: Callable[[Lifetime], Awaitable[None]], health_bind: str, telemetry: Telemetry
+) -> int:
+    lifetime = Lifetime(telemetry)
+    async with HealthServer(health_bind, lambda: lifetime.parts, telemetry.metrics.exposition):
         return await stop_within(main, lifetime, lambda deadline: _obey_signals(lifetime, deadline))
 
 

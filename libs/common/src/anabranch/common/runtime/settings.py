@@ -7,10 +7,11 @@ than a service that does not start.
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import ValidationError
+from pydantic import ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from anabranch.common.errors import InvalidSetting
@@ -18,10 +19,37 @@ from anabranch.common.errors import InvalidSetting
 MASK = "**********"
 
 
+@dataclass(frozen=True, slots=True)
+class TelemetryTarget:
+    """Where telemetry goes (see `ServiceSettings`), and the share of the traces that begin here
+    to be recorded. An empty endpoint: nowhere."""
+
+    otlp_endpoint: str
+    trace_ratio: float = 1.0
+
+
+NO_TARGET = TelemetryTarget("")
+
+
 class ServiceSettings(BaseSettings):
     """What all services' settings share. A subclass sets `env_prefix` and its fields."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_nested_delimiter="__")
+
+    otlp_endpoint: str = ""
+    """Base URL of a collector of traces and metrics (OTLP over HTTP); empty: no traces."""
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _check_endpoint(cls, endpoint: str) -> str:
+        if endpoint and not is_base_url(endpoint):
+            raise ValueError("not a URL such as http://127.0.0.1:4318")
+        return endpoint
+
+    @property
+    def telemetry(self) -> TelemetryTarget:
+        """Where this service's telemetry goes."""
+        return TelemetryTarget(self.otlp_endpoint)
 
     @classmethod
     def from_environment(cls) -> Self:
@@ -69,6 +97,16 @@ def parse_bind(bind: str) -> tuple[str, int]:
             "not an address to listen on", remedy="write it as host:port", bind=bind
         )
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_base_url(text: str) -> bool:
+    """Whether the text is the URL of an HTTP server, perhaps with a path."""
+    try:
+        parts = urlsplit(text)
+        wrong = parts.query or parts.fragment or parts.port == 0
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not wrong
 
 
 def _first_mistake(settings: type[ServiceSettings], error: ValidationError) -> InvalidSetting:

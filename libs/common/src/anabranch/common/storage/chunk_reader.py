@@ -52,14 +52,15 @@ class ChunkReader:
 
     async def _read_part(self, ref: ChunkRef, position: int, length: int) -> bytes:
         """Whole 64 KiB blocks around the range, each verified, then the range."""
-        footer = await self._footer(ref.name)
+        footer = await self.footer(ref.name)
         chunks.check_reference(footer, ref)
         first, end = chunks.block_span(footer, position, length)
         data = await self._storage.get_range(ref.name, first, end - first)
         chunks.check_blocks(footer, first, data)
         return data[position - first : position - first + length]
 
-    async def _footer(self, name: str) -> chunks.ChunkFooter:
+    async def footer(self, name: str) -> chunks.ChunkFooter:
+        """A chunk's footer, verified. Raises ObjectNotFound, CorruptChunk, FormatTooNew."""
         known = self._footers.get(name)
         if known is not None:
             self._footers.move_to_end(name)

@@ -1,10 +1,13 @@
 """Finding streams in tier 2, as the controllers told of them."""
 
+from collections.abc import AsyncIterator
+
 from anabranch.common.errors import CorruptManifest, ObjectNotFound, StreamNotFound, Unavailable
 from anabranch.common.model.names import StreamRef
 from anabranch.common.model.stream import StreamState
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.tier2.streams import (
+    STREAMS_PREFIX,
     ExportedStream,
     decode_stream,
     revision_in,
@@ -13,6 +16,23 @@ from anabranch.common.tier2.streams import (
 
 READ_ATTEMPTS_MAX = 3
 """An object that is listed may be replaced by a newer one before it is read."""
+
+
+async def list_streams(storage: ChunkStorage) -> AsyncIterator[ExportedStream]:
+    """What tier 2 tells last of each stream, deleted ones included; sorted by nothing.
+
+    What is replaced while it is read is left out. Raises CorruptManifest, FormatTooNew.
+    """
+    names = await storage.list(STREAMS_PREFIX)
+    told = [name for name in names if revision_in(name) is not None]
+    for name, following in zip(told, [*told[1:], ""], strict=True):
+        if name.rpartition("/")[0] == following.rpartition("/")[0]:
+            continue
+        try:
+            data = await storage.get(name)
+        except ObjectNotFound:
+            continue
+        yield decode_stream(data, name)
 
 
 async def read_stream(storage: ChunkStorage, ref: StreamRef) -> ExportedStream:

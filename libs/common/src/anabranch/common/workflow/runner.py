@@ -123,6 +123,16 @@ class Runner(Generic[S, E, K]):
             self._waiting.append(subject)
             self._work_came.set()
 
+    @property
+    def active_count(self) -> int:
+        """Aggregates that wait for work, are worked on, or pause after a failure."""
+        return len(self._known | self._running)
+
+    @property
+    def failing_count(self) -> int:
+        """Aggregates whose next step fails at the moment."""
+        return len(self._failures)
+
     def failures(self) -> list[StepFailure]:
         """The steps that fail at the moment, longest first."""
         return sorted(self._failures.values(), key=lambda failure: failure.since_ms)

@@ -7,6 +7,7 @@ the message back to the head of its bucket after a pause.
 """
 
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 import structlog
 from faststream import AckPolicy
@@ -21,6 +22,7 @@ from anabranch.common.contracts.subjects import (
     command_filter,
 )
 from anabranch.common.model.hashing import SHARD_COUNT
+from anabranch.common.runtime.tracing import trace_parent_in
 from anabranch.controller.ports import TryAgain
 
 ACK_WAIT_S = 30.0
@@ -34,8 +36,15 @@ GRACE_S = 10.0
 _log = structlog.get_logger(__name__)
 
 
-def command_broker(url: str, handle: Callable[[bytes], Awaitable[None]]) -> NatsBroker:
-    """A broker that gives every command's body to `handle` once started."""
+class Delivered(NamedTuple):
+    """What of a message is handled. Read by the decoder, because injecting headers costs more."""
+
+    body: bytes
+    trace_parent: str
+
+
+def command_broker(url: str, handle: Callable[[bytes, str], Awaitable[None]]) -> NatsBroker:
+    """A broker that gives every command's body and trace parent to `handle` once started."""
     broker = NatsBroker(
         url,
         name="controller-commands",
@@ -47,9 +56,9 @@ def command_broker(url: str, handle: Callable[[bytes], Awaitable[None]]) -> Nats
         logger=None,
     )
 
-    async def on_command(body: bytes) -> None:
+    async def on_command(delivered: Delivered) -> None:
         try:
-            await handle(body)
+            await handle(delivered.body, delivered.trace_parent)
         except TryAgain as refusal:
             _log.warning("a command will be tried again", cause=str(refusal.cause))
             raise NackMessage(delay=TRY_AGAIN_S) from refusal
@@ -65,12 +74,12 @@ def command_broker(url: str, handle: Callable[[bytes], Awaitable[None]]) -> Nats
             pull_sub=PullSub(batch_size=1, timeout=PULL_EXPIRES_S),
             config=ConsumerConfig(ack_wait=ACK_WAIT_S, max_deliver=-1, max_ack_pending=1),
             ack_policy=AckPolicy.NACK_ON_ERROR,
-            decoder=_body,
+            decoder=_delivered,
             no_reply=True,
         )(on_command)
     return broker
 
 
-async def _body(message: NatsMessage) -> bytes:
+async def _delivered(message: NatsMessage) -> Delivered:
     """The bytes as they are: what they mean is the handler's to judge."""
-    return message.body
+    return Delivered(message.body, trace_parent_in(message.headers))

@@ -17,6 +17,7 @@ from anabranch.common.contracts.base import ErrorBody
 from anabranch.common.contracts.queries import QueryFailed
 from anabranch.common.contracts.subjects import QUERY_GROUP, query
 from anabranch.common.errors import Overloaded
+from anabranch.common.runtime.tracing import trace_parent_in
 
 CONCURRENT_MAX = 32
 WAITING_MAX = 1024
@@ -25,10 +26,13 @@ _log = structlog.get_logger(__name__)
 
 
 class QueryServer:
-    """Answers the named queries by `answer(name, body)`."""
+    """Answers the named queries by `answer(name, body, trace parent)`."""
 
     def __init__(
-        self, client: Client, names: Iterable[str], answer: Callable[[str, bytes], Awaitable[bytes]]
+        self,
+        client: Client,
+        names: Iterable[str],
+        answer: Callable[[str, bytes, str], Awaitable[bytes]],
     ) -> None:
         self._client = client
         self._names = tuple(names)
@@ -67,7 +71,8 @@ class QueryServer:
     async def _work(self) -> None:
         while True:
             name, message = await self._waiting.get()
-            await self._respond(message, await self._answer(name, message.data))
+            trace_parent = trace_parent_in(message.headers)
+            await self._respond(message, await self._answer(name, message.data, trace_parent))
 
     async def _respond(self, message: Msg, answer: bytes) -> None:
         if not message.reply:

@@ -10,6 +10,7 @@ from anabranch.common.adapters.nats_connection import as_unavailable
 from anabranch.common.contracts.subjects import segment_request
 from anabranch.common.errors import BadPacket, Unavailable
 from anabranch.common.model.hashing import container_of
+from anabranch.common.runtime.tracing import current_trace_parent
 from anabranch.common.wire.messages import (
     CreateSegment,
     DeleteSegment,
@@ -40,17 +41,23 @@ class NatsSegmentStores:
 
     async def create_segment(self, segment: str, stamp: Stamp) -> None:
         """See `SegmentStores.create_segment`."""
-        reply = await self._ask("create", segment, CreateSegment(segment=segment, stamp=stamp))
+        parent = current_trace_parent()
+        request = CreateSegment(segment=segment, stamp=stamp, trace_parent=parent)
+        reply = await self._ask("create", segment, request)
         _expect(reply, Done)
 
     async def seal_segment(self, segment: str, stamp: Stamp) -> int:
         """See `SegmentStores.seal_segment`."""
-        reply = await self._ask("seal", segment, SealSegment(segment=segment, stamp=stamp))
+        parent = current_trace_parent()
+        request = SealSegment(segment=segment, stamp=stamp, trace_parent=parent)
+        reply = await self._ask("seal", segment, request)
         return _expect(reply, Sealed).length
 
     async def delete_segment(self, segment: str, stamp: Stamp) -> None:
         """See `SegmentStores.delete_segment`."""
-        reply = await self._ask("delete", segment, DeleteSegment(segment=segment, stamp=stamp))
+        parent = current_trace_parent()
+        request = DeleteSegment(segment=segment, stamp=stamp, trace_parent=parent)
+        reply = await self._ask("delete", segment, request)
         _expect(reply, Done)
 
     async def _ask(self, verb: str, segment: str, request: Message) -> Message:

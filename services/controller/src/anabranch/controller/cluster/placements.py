@@ -16,14 +16,14 @@ from anabranch.common.contracts.cluster import (
     placement_key,
     placement_to_bytes,
 )
-from anabranch.common.contracts.queries import SegmentLocation
-from anabranch.common.errors import Corrupt, ObjectExists, Retry, Unknown
+from anabranch.common.contracts.queries import ContainerDescription, SegmentLocation
+from anabranch.common.errors import Corrupt, ObjectExists, Retry, Unavailable, Unknown
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.model.cluster import NodeRecord, Placement
 from anabranch.common.model.hashing import container_of
 from anabranch.common.model.names import parse_segment_name
 from anabranch.common.runtime.clock import Clock
-from anabranch.controller.domain.placement import assign, serving
+from anabranch.controller.domain.placement import assign, describe, serving
 
 RECONCILE_S = 5.0
 RETRY_S = 1.0
@@ -80,6 +80,12 @@ class Placements:
             host=endpoint.host,
             port=endpoint.port,
         )
+
+    def list_containers(self) -> tuple[ContainerDescription, ...]:
+        """Every container, by number. Raises Unavailable until all placements were seen."""
+        if not all(self._listed.values()):
+            raise Unavailable("the controller has not seen all placements yet")
+        return describe(self._container_count, self._placements, self._nodes)
 
     async def _watch(
         self, name: str, store: ObjectStore, learn: Callable[[StoredObject], None]

@@ -7,6 +7,7 @@ is there.
 
 from collections.abc import Collection, Mapping, Sequence
 
+from anabranch.common.contracts.queries import ContainerDescription
 from anabranch.common.model.cluster import Endpoint, NodeRecord, Placement, PlacementState
 
 
@@ -41,3 +42,32 @@ def serving(
     if owner is None:
         return 0, None
     return placement.container_epoch, owner.endpoint
+
+
+def describe(
+    container_count: int, placements: Mapping[int, Placement], nodes: Mapping[str, NodeRecord]
+) -> tuple[ContainerDescription, ...]:
+    """Every container of the cluster, by number."""
+    return tuple(
+        _describe(container, placements.get(container), nodes)
+        for container in range(container_count)
+    )
+
+
+def _describe(
+    container: int, placement: Placement | None, nodes: Mapping[str, NodeRecord]
+) -> ContainerDescription:
+    if placement is None:
+        return ContainerDescription(container=container, state="unassigned")
+    node_id = placement.replicas[0] if placement.replicas else ""
+    node = nodes.get(node_id)
+    return ContainerDescription(
+        container=container,
+        state=placement.state.value,
+        container_epoch=placement.container_epoch,
+        node_id=node_id,
+        host=node.endpoint.host if node is not None else "",
+        port=node.endpoint.port if node is not None else 0,
+        restarts=placement.restarts,
+        reason=placement.reason,
+    )

@@ -11,7 +11,8 @@ the aggregate and it gets the same answer. Three ends are possible:
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from pydantic import ValidationError
 
@@ -39,17 +40,29 @@ from anabranch.common.errors import (
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.names import StreamRef, scope_name, stream_name
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.tracing import continued, current_trace_parent
 from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.stream import decide as stream_decide
 from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.ports import TryAgain
+from anabranch.controller.workflows.observed import Observer
 
 SCHEMA_SUPPORTED = 1
+MALFORMED = "malformed"
+"""In the place of a kind, for what is no command."""
 
 Reply = Callable[[str, bytes], Awaitable[None]]
 """Sends bytes to an inbox; best effort, since nobody may listen."""
+
+
+class Outcome(StrEnum):
+    """How a command is counted. AGAIN: it stays in the queue."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    AGAIN = "again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +73,28 @@ class CommandDesk:
     streams: Repository[Stream, StreamEvent]
     clock: Clock
     reply: Reply
+    observer: Observer = field(default_factory=Observer)
 
 
-async def handle_command(desk: CommandDesk, body: bytes) -> None:
+async def handle_command(desk: CommandDesk, body: bytes, trace_parent: str = "") -> None:
     """Decide and answer one message of the work queue. Raises TryAgain."""
+    metrics = desk.observer.metrics
+    began_s = metrics.now_s()
     try:
         command = parse_command(body)
     except AnabranchError as error:
         await _answer(desk, _reply_inbox(body), Rejected(error=ErrorBody.of(error)))
+        metrics.commanded(MALFORMED, Outcome.REJECTED, began_s)
         return
+    outcome = Outcome.AGAIN
+    try:
+        with continued(desk.observer.tracer, f"controller command {command.kind}", trace_parent):
+            outcome = await _handle(desk, command)
+    finally:
+        metrics.commanded(command.kind, outcome, began_s)
+
+
+async def _handle(desk: CommandDesk, command: Command) -> Outcome:
     try:
         answer: Accepted | Rejected = await _decide(desk, command)
     except (Unavailable, Unknown) as error:
@@ -76,6 +102,7 @@ async def handle_command(desk: CommandDesk, body: bytes) -> None:
     except AnabranchError as error:
         answer = Rejected(error=ErrorBody.of(error))
     await _answer(desk, command.reply_to, answer)
+    return Outcome.ACCEPTED if isinstance(answer, Accepted) else Outcome.REJECTED
 
 
 def parse_command(body: bytes) -> Command:
@@ -106,6 +133,7 @@ async def _decide(desk: CommandDesk, command: Command) -> Accepted:
 
 async def _decide_scope(desk: CommandDesk, command: CreateScope | DeleteScope) -> Loaded[Scope]:
     subject = scope_events(scope_name(command.scope))
+    desk.observer.traces.remember(subject, current_trace_parent())
     now_ms = desk.clock.now_ms()
     return await desk.scopes.transact(
         subject, lambda loaded: scope_decide.decide(loaded.state, command, now_ms=now_ms)
@@ -119,8 +147,10 @@ async def _decide_stream(
     scope = (await desk.scopes.load(scope_events(ref.scope))).state
     incarnation = scope.incarnation if scope.is_open else None
     now_ms = desk.clock.now_ms()
+    subject = stream_events(ref)
+    desk.observer.traces.remember(subject, current_trace_parent())
     return await desk.streams.transact(
-        stream_events(ref),
+        subject,
         lambda loaded: stream_decide.decide(
             loaded.state,
             command,

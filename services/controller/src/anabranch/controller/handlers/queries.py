@@ -5,7 +5,7 @@ folded everything that the subject's shard had stored when the question came.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -29,21 +29,30 @@ from anabranch.common.model.names import (
     stream_name,
 )
 from anabranch.common.model.stream import StreamState
+from anabranch.common.runtime.tracing import continued
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.operations import Operation, Operations
 from anabranch.controller.domain.scope.state import Scope
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.workflows.observed import Observer
+
+ANSWERED = "answered"
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class QueryDesk:
-    """What answering needs. `locate` says who serves segments, in the order asked."""
+    """What answering needs.
+
+    `locate` says who serves segments, in the order asked; `list_containers` where all are.
+    """
 
     mirror: Mirror
     locate: Callable[[Iterable[str]], tuple[queries.SegmentLocation, ...]]
+    list_containers: Callable[[], tuple[queries.ContainerDescription, ...]]
+    observer: Observer = field(default_factory=Observer)
 
 
 async def list_scopes(desk: QueryDesk, query: queries.ListScopes) -> Contract:
@@ -119,6 +128,11 @@ async def locate(desk: QueryDesk, query: queries.Locate) -> Contract:
     return queries.Located(locations=desk.locate(query.segments))
 
 
+async def list_containers(desk: QueryDesk, _query: queries.ListContainers) -> Contract:
+    """Where every container is. Raises Unavailable."""
+    return queries.ContainerList(containers=desk.list_containers())
+
+
 async def get_operation(desk: QueryDesk, query: queries.GetOperation) -> Contract:
     """Where an accepted command stands. Raises OperationNotFound."""
     found = _operation(desk, query)
@@ -142,27 +156,37 @@ QUERIES = {
     "describe_stream": (queries.DescribeStream, describe_stream),
     "current_segments": (queries.CurrentSegments, current_segments),
     "locate": (queries.Locate, locate),
+    "list_containers": (queries.ListContainers, list_containers),
     "operation": (queries.GetOperation, get_operation),
 }
 """Query name → (what is asked, who answers)."""
 
 
-async def answer_query(desk: QueryDesk, name: str, body: bytes) -> bytes:
+async def answer_query(desk: QueryDesk, name: str, body: bytes, trace_parent: str = "") -> bytes:
     """The encoded answer to the query `name`; errors become `QueryFailed`."""
+    metrics = desk.observer.metrics
+    began_s = metrics.now_s()
+    with continued(desk.observer.tracer, f"controller query {name}", trace_parent):
+        found = await _answer(desk, name, body)
+    outcome = found.error.code if isinstance(found, queries.QueryFailed) else ANSWERED
+    metrics.asked(name, outcome, began_s)
+    return found.model_dump_json().encode()
+
+
+async def _answer(desk: QueryDesk, name: str, body: bytes) -> Contract:
     contract, answer = QUERIES[name]
     try:
         query = _parsed(contract, body)
         if query.at_least is not None:
             await desk.mirror.at_least(query.at_least)
-        found = await answer(desk, query)
+        return await answer(desk, query)
     except AnabranchError as error:
-        found = queries.QueryFailed(error=ErrorBody.of(error))
+        return queries.QueryFailed(error=ErrorBody.of(error))
     except Exception:  # noqa: BLE001
         # The edge: a defect in answering one query must not end the service for all.
         _log.exception("a query could not be answered because of a defect", query=name)
         defect = AnabranchError("the controller could not answer because of a defect")
-        found = queries.QueryFailed(error=ErrorBody.of(defect))
-    return found.model_dump_json().encode()
+        return queries.QueryFailed(error=ErrorBody.of(defect))
 
 
 def _parsed(contract: type[queries.Query], body: bytes) -> queries.Query:

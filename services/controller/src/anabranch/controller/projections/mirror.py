@@ -12,7 +12,7 @@ and pages stay right while names come and go.
 
 import asyncio
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -32,6 +32,7 @@ from anabranch.controller.domain.operations import Operation, finished_between
 from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.events import StreamEvent
+from anabranch.controller.domain.stream.export import ShapedStream, has_same_shape
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
 
@@ -45,13 +46,15 @@ E = TypeVar("E")
 class Fold:
     """One message that was folded: which aggregate, and where in its shard.
 
-    `finished`: the operations that it ended; `has_work`: the aggregate has a next step now.
+    `finished`: the operations that it ended; `has_work`: the aggregate has a next step now;
+    `reshaped`: a stream's state or segments changed.
     """
 
     subject: str
     point: ReadToken
     finished: Sequence[Operation] = ()
     has_work: bool = False
+    reshaped: bool = False
 
 
 class _Family(Generic[S]):
@@ -83,8 +86,12 @@ class Mirror:
         self._on_fold = on_fold
         self._scopes: _Family[Scope] = _Family()
         self._streams: _Family[Stream] = _Family()
+        self._shaped: dict[str, int] = {}
+        """The revision at which a stream's shape changed last, by subject."""
         self._names: dict[str, list[str]] = {}
         self._scope_names: list[str] = []
+        self.folds = 0
+        """Messages folded since the start."""
         self._reached = [0] * SHARD_COUNT
         self._moved = [asyncio.Event() for _ in range(SHARD_COUNT)]
 
@@ -99,6 +106,7 @@ class Mirror:
     async def _follow(self, shard: int) -> None:
         async for message in self._store.follow(shard, self._reached[shard]):
             fold = self._fold(message, ReadToken(shard=shard, sequence=message.sequence))
+            self.folds += 1
             self._reached[shard] = message.sequence
             self._moved[shard].set()
             self._moved[shard] = asyncio.Event()
@@ -130,8 +138,12 @@ class Mirror:
         assert after.ref is not None
         names = self._names.setdefault(after.ref.scope, [])
         _keep_listed(names, after.ref.stream, listed=after.is_live)
+        reshaped = not has_same_shape(before, after)
+        if reshaped:
+            self._shaped[message.subject] = self._streams.loaded[message.subject].revision
         finished = finished_between(before.operations, after.operations)
-        return Fold(message.subject, point, finished, stream_next_step(after) is not None)
+        has_work = stream_next_step(after) is not None
+        return Fold(message.subject, point, finished, has_work, reshaped)
 
     # --- reaching a point ---------------------------------------------------------------------
 
@@ -202,6 +214,13 @@ class Mirror:
             if loaded is not None and loaded.state.scope_incarnation == incarnation:
                 found.append(name)
         return found
+
+    def shaped_streams(self, subjects: Collection[str] | None = None) -> Iterator[ShapedStream]:
+        """The streams with these subjects (None: all) that can be read, deleted ones included."""
+        for subject in self._shaped if subjects is None else subjects:
+            if subject in self._shaped and subject not in self._streams.damaged:
+                stream = self._streams.loaded[subject].state
+                yield ShapedStream(stream, self._shaped[subject])
 
     def scopes_with_work(self) -> list[str]:
         """Subjects of the scopes that have a next step."""

@@ -1,4 +1,4 @@
-"""What follows from each folded message: work to wake up for, operations to announce.
+"""What follows from each folded message: work to wake up for, shapes to tell, ends to announce.
 
 Silent until the mirror has caught up with the past, so that a start does not announce every
 operation that ever ended; what has work by then is found by the sweep.
@@ -18,11 +18,18 @@ NOTICES_WAITING_MAX = 10_000
 _log = structlog.get_logger(__name__)
 
 
-class FoldListener:
-    """Passed to the mirror as `on_fold`."""
+def _nobody(_subject: str) -> None:
+    return
 
-    def __init__(self, wake: Callable[[str], None]) -> None:
+
+class FoldListener:
+    """Passed to the mirror as `on_fold`. Both callbacks get subjects and must not wait."""
+
+    def __init__(
+        self, wake: Callable[[str], None], on_reshaped: Callable[[str], None] = _nobody
+    ) -> None:
         self._wake = wake
+        self._on_reshaped = on_reshaped
         self._live = False
         self._notices: asyncio.Queue[OperationStatus] = asyncio.Queue(NOTICES_WAITING_MAX)
 
@@ -36,6 +43,8 @@ class FoldListener:
             return
         if fold.has_work:
             self._wake(fold.subject)
+        if fold.reshaped:
+            self._on_reshaped(fold.subject)
         for operation in fold.finished:
             notice = OperationStatus(
                 operation=operation.operation,

@@ -13,6 +13,7 @@ from anabranch.gateway.http.intake import Intake, IntakeLimits
 from anabranch.gateway.http.openapi import describe
 from anabranch.gateway.http.parts import Parts
 from anabranch.gateway.http.problem import add_handlers
+from anabranch.gateway.http.tracing import Tracing
 from anabranch.gateway.settings import Settings
 
 ANSWER_EXTRA_S = 30.0
@@ -27,6 +28,7 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
     api.state.parts = parts
     add_handlers(api)
@@ -36,13 +38,15 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
     api.include_router(streams.router)
     api.router.routes.extend(others)
     describe(api)
-    return Intake(
+    route_of = RouteTemplates([*events.routes(), *others]).template_of
+    intake = Intake(
         Front(events.PATH, events.events, api),
         limits=_limits(parts.settings),
         clock=clock,
         metrics=parts.metrics,
-        route_of=RouteTemplates([*events.routes(), *others]).template_of,
+        route_of=route_of,
     )
+    return intake if parts.tracer is None else Tracing(intake, parts.tracer, route_of)
 
 
 def _limits(settings: Settings) -> IntakeLimits:

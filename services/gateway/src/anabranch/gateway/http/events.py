@@ -65,7 +65,7 @@ async def append_events(request: Request) -> Response:
     payload = await request.body()
     body = parse_events(payload, media_type, keys, parts.settings.body_events_max)
     await parts.appends.append(stream, body, _idempotency(request, media_type, keys, payload))
-    parts.metrics.events_in.inc(len(body.payloads))
+    parts.metrics.events_in += len(body.payloads)
     answer = {"stream": stream, "events": len(body.payloads)}
     return Response(msgspec.json.encode(answer), media_type=JSON)
 
@@ -79,7 +79,7 @@ async def read_events(request: Request) -> Response:
         ReadRequest(stream, wanted.start, wanted.events_max, wanted.wait_s)
     )
     body = binary_frames(found.payloads) if wanted.binary else _lines(found, stream)
-    parts.metrics.events_out.inc(len(found.payloads))
+    parts.metrics.events_out += len(found.payloads)
     headers = {"next-position": found.next_position(stream), "cache-control": "no-store"}
     if found.ended:
         headers["end-of-stream"] = "true"

@@ -5,7 +5,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from anabranch.common.runtime.health import is_ready
-from anabranch.gateway.http.metrics import CONTENT_TYPE
+from anabranch.common.runtime.metrics import CONTENT_TYPE
 from anabranch.gateway.http.parts import parts_of
 
 

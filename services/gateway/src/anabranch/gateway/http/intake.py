@@ -21,7 +21,7 @@ from anabranch.common.errors import (
     Overloaded,
 )
 from anabranch.common.runtime.clock import Clock
-from anabranch.gateway.http.metrics import Metrics
+from anabranch.gateway.http.metrics import GatewayMetrics
 from anabranch.gateway.http.problem import problem_of, unexpected
 
 ALWAYS_OPEN = ("/ping", "/healthz", "/readyz", "/metrics", "/v1/health")
@@ -58,7 +58,7 @@ class Intake:
         *,
         limits: IntakeLimits,
         clock: Clock,
-        metrics: Metrics,
+        metrics: GatewayMetrics,
         route_of: Callable[[Scope], str],
     ) -> None:
         self._app = app
@@ -76,7 +76,7 @@ class Intake:
         exchange = _Exchange()
         began_s = self._clock.monotonic()
         self._requests += 1
-        self._metrics.in_flight.inc()
+        self._metrics.in_flight += 1
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -90,7 +90,7 @@ class Intake:
         finally:
             self._requests -= 1
             self._held_bytes -= exchange.held_bytes
-            self._metrics.in_flight.dec()
+            self._metrics.in_flight -= 1
             self._count(scope, exchange, self._clock.monotonic() - began_s)
 
     async def _answer(
@@ -150,6 +150,7 @@ class Intake:
             raise Overloaded("too many bytes of bodies at once", limit=limit)
         exchange.held_bytes += len(chunk)
         self._held_bytes += len(chunk)
+        self._metrics.body_bytes += len(chunk)
 
     def _check_size(self, size: int) -> None:
         limit = self._limits.body_size_bytes_max
@@ -159,8 +160,7 @@ class Intake:
     def _count(self, scope: Scope, exchange: _Exchange, seconds: float) -> None:
         route = self._route_of(scope)
         method = scope["method"] if scope["method"] in METHODS else "other"
-        self._metrics.requests.labels(method, route, str(exchange.status or 499)).inc()
-        self._metrics.seconds.labels(route).observe(seconds)
+        self._metrics.answered(method, route, exchange.status or 499, seconds)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -1,41 +1,49 @@
-"""What the gateway counts, for Prometheus; one registry per application."""
+"""What the gateway counts; one of it per application."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from collections import Counter
+from collections.abc import Callable
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+from anabranch.common.runtime.metrics import Metrics
 
 
-class Metrics:
-    """The gateway's counters. A route is its template, so that their number is bounded."""
+class GatewayMetrics:
+    """Plain numbers that requests add to. A route is its template, so that its values are few."""
 
-    def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        self.requests = Counter(
-            "anabranch_gateway_requests",
+    def __init__(self, metrics: Metrics, open_writers: Callable[[], int]) -> None:
+        self.exposition = metrics.exposition
+        self.in_flight = 0
+        self.body_bytes = 0
+        self.events_in = 0
+        self.events_out = 0
+        self._answered: Counter[tuple[str, ...]] = Counter()
+        metrics.counter(
+            "anabranch_gateway_requests_total",
             "Requests answered",
-            ["method", "route", "status"],
-            registry=self._registry,
+            lambda: self._answered,
+            ("method", "route", "status"),
         )
-        self.seconds = Histogram(
-            "anabranch_gateway_request_seconds",
-            "Time to answer, body included",
-            ["route"],
-            buckets=_LATENCY_S,
-            registry=self._registry,
+        self._seconds = metrics.histogram(
+            "anabranch_gateway_request_seconds", "Time to answer, body included", ("route",)
         )
-        self.events_in = Counter(
-            "anabranch_gateway_events_in", "Events stored", registry=self._registry
-        )
-        self.events_out = Counter(
-            "anabranch_gateway_events_out", "Events returned", registry=self._registry
-        )
-        self.in_flight = Gauge(
+        metrics.gauge(
             "anabranch_gateway_requests_in_flight",
             "Requests being answered",
-            registry=self._registry,
+            lambda: self.in_flight,
         )
+        metrics.counter(
+            "anabranch_gateway_body_bytes_total",
+            "Bytes of request bodies received",
+            lambda: self.body_bytes,
+        )
+        metrics.counter(
+            "anabranch_gateway_events_in_total", "Events stored", lambda: self.events_in
+        )
+        metrics.counter(
+            "anabranch_gateway_events_out_total", "Events returned", lambda: self.events_out
+        )
+        metrics.gauge("anabranch_gateway_open_writers", "Streams with an open writer", open_writers)
 
-    def exposition(self) -> bytes:
-        """All of it in Prometheus' text format."""
-        return generate_latest(self._registry)
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """A request has got its answer."""
+        self._answered[method, route, str(status)] += 1
+        self._seconds.record(seconds, {"route": route})

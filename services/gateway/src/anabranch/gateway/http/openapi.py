@@ -25,6 +25,7 @@ _PROBLEM_SCHEMA: Document = {
         "remedy": {"type": "string"},
         "fields": {"type": "object"},
         "retryable": {"type": "boolean"},
+        "trace_id": {"type": "string"},
     },
 }
 _PROBLEM: Document = {

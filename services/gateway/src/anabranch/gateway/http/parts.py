@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from opentelemetry.trace import Tracer
 from starlette.requests import Request
 
 from anabranch.client import Client
@@ -11,20 +12,21 @@ from anabranch.common.runtime.health import PartHealth
 from anabranch.gateway.events.appends import Appends
 from anabranch.gateway.events.reads import Reads
 from anabranch.gateway.events.writers import OpenWriters
-from anabranch.gateway.http.metrics import Metrics
+from anabranch.gateway.http.metrics import GatewayMetrics
 from anabranch.gateway.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`health` is what the process reports about itself at the moment."""
+    """`health` is what the process reports about itself at the moment; `tracer` None: no traces."""
 
     settings: Settings
     client: Client
     writers: OpenWriters
     appends: Appends
     reads: Reads
-    metrics: Metrics
+    metrics: GatewayMetrics
+    tracer: Tracer | None
     health: Callable[[], Mapping[str, PartHealth]]
 
 

@@ -1,7 +1,8 @@
 """Errors as HTTP answers: problem documents (RFC 9457) for whatever goes wrong.
 
 `status_of` is the whole mapping: by the error's own code where a branch of the error tree is too
-coarse, else by its branch, which says what the caller must do. An error that nobody raised on
+coarse, else by its branch, which says what the caller must do. A request that is traced is told
+its `trace_id`. An error that nobody raised on
 purpose is logged here and answered without its text.
 """
 
@@ -28,6 +29,7 @@ from anabranch.common.errors import (
     Unauthorized,
     Unknown,
 )
+from anabranch.common.runtime.tracing import current_trace_id
 
 PROBLEM = "application/problem+json"
 RETRY_AFTER_S = 1
@@ -80,6 +82,8 @@ def problem_of(error: AnabranchError, instance: str) -> Response:
         "fields": dict(error.fields),
         "retryable": isinstance(error, Retry | Fenced),
     }
+    if trace_id := current_trace_id():
+        document["trace_id"] = trace_id
     headers = {"retry-after": str(RETRY_AFTER_S)} if status == 503 else None
     return Response(msgspec.json.encode(document), status, headers, PROBLEM)
 

@@ -129,6 +129,8 @@ class ReadDesk:
     def _finish(self, read: _Read, message: Message, data: bytes = b"") -> None:
         if read in self._outstanding:
             self._outstanding.remove(read)
+            self._store.metrics.reads += 1
+            self._store.metrics.read_bytes += len(data)
             self._send(message, read.request_id, data)
 
 

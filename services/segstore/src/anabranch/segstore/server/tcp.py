@@ -268,6 +268,11 @@ class TcpServer:
         bound = self._server.sockets[0].getsockname()
         return Endpoint(host, bound[1])
 
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open."""
+        return len(self._connections)
+
     def stop_accepting(self) -> None:
         """No new connections; those that are open go on."""
         if self._server is not None:

@@ -11,11 +11,14 @@ owner shows up, the container ends: everyone waiting is told, nothing more is ac
 """
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from opentelemetry.trace import Span
 
 from anabranch.common.errors import AnabranchError, SessionEnded, Unavailable
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.tracing import end_failed, mark_failed
 from anabranch.common.storage.ports import Buffer
 from anabranch.common.tier2.state import Catalog, SegmentState
 from anabranch.common.wire.messages import (
@@ -28,6 +31,7 @@ from anabranch.common.wire.messages import (
     Done,
     GetSegmentInfo,
     Message,
+    Request,
     Sealed,
     SealSegment,
     SegmentInfo,
@@ -54,10 +58,21 @@ from anabranch.segstore.domain.container.operations import (
 from anabranch.segstore.ports import ContainerLog, FrameContents, LogAddress, ReplayedFrame
 from anabranch.segstore.shell.applied import Applied
 from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.metrics import StoreMetrics, uncounted
 from anabranch.segstore.shell.replies import Deliver, HeldAck, HeldReply, ReplyGate
 from anabranch.segstore.shell.sessions import AppendSession, LiveSessions, Send
 from anabranch.segstore.shell.tail import CallLater, TailWaiters
 from anabranch.segstore.shell.throttle import Throttle
+from anabranch.segstore.shell.tracing import HeldSpans, StoreTracing
+
+SPAN_NAMES: Mapping[type[Message], str] = {
+    Append: "segstore append",
+    AppendOnce: "segstore append",
+    CreateSegment: "segstore create segment",
+    SealSegment: "segstore seal segment",
+    DeleteSegment: "segstore delete segment",
+    GetSegmentInfo: "segstore segment info",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +83,8 @@ class Surroundings:
     cache: Cache
     throttle: Throttle
     call_later: CallLater
+    metrics: StoreMetrics = field(default_factory=uncounted)
+    tracing: StoreTracing | None = None
 
 
 class _Pending:
@@ -96,11 +113,14 @@ class Container:
         """Whether it was the log that ended the container."""
         self.on_ended: Callable[[], None] = _nothing
         self.on_applied: Callable[[], None] = _nothing
+        self.metrics = around.metrics
         self._around = around
         self._throttle = around.throttle
         self._pending = self.applied.state
         self._queue: deque[_Pending] = deque()
-        self._taken: deque[list[_Pending]] = deque()
+        self._queued_at_s = 0.0
+        self._taken: deque[tuple[float, list[_Pending]]] = deque()
+        self._spans = HeldSpans(around.tracing)
         self._gate = ReplyGate(around.throttle)
         self._sessions = LiveSessions()
         self.tails = TailWaiters(around.call_later)
@@ -128,6 +148,7 @@ class Container:
         self._log = log
         self._pending = self.applied.state.copy()
         self._gate.start(self._pending.sequence)
+        self._spans.start(self._pending.sequence)
 
     @property
     def log(self) -> ContainerLog:
@@ -165,11 +186,12 @@ class Container:
             reason=error.code,
         )
         waiting = sum(item.size for item in self._queue)
-        waiting += sum(item.size for frame in self._taken for item in frame)
+        waiting += sum(item.size for _, frame in self._taken for item in frame)
         self._queue.clear()
         self._taken.clear()
         self._sessions.end_all()
         self._gate.fail(told)
+        self._spans.fail(error)
         self._throttle.forget_pending(waiting)
         self._throttle.add_untiered(-self.applied.untiered)
         self._throttle.tier_two_failing(self.container, failing=False)
@@ -181,28 +203,43 @@ class Container:
 
     def create(self, request: CreateSegment, deliver: Deliver) -> None:
         """→ Done."""
-        self._control(deliver, lambda: self._create(request))
+        self._control(request, deliver, lambda: self._create(request))
 
     def seal(self, request: SealSegment, deliver: Deliver) -> None:
         """→ Sealed."""
-        self._control(deliver, lambda: self._seal(request))
+        self._control(request, deliver, lambda: self._seal(request))
 
     def delete(self, request: DeleteSegment, deliver: Deliver) -> None:
         """→ Done."""
-        self._control(deliver, lambda: self._delete(request))
+        self._control(request, deliver, lambda: self._delete(request))
 
     def info(self, request: GetSegmentInfo, deliver: Deliver) -> None:
         """→ SegmentInfo, of the pending state, held until that is durable."""
-        self._control(deliver, lambda: self._info(request.segment))
+        self._control(request, deliver, lambda: self._info(request.segment))
 
-    def _control(self, deliver: Deliver, perform: Callable[[], Message]) -> None:
+    def _control(self, request: Request, deliver: Deliver, perform: Callable[[], Message]) -> None:
         """Answer with what `perform` returns or raises, once that is durable."""
         self.check_serving()
+        span = self._span_of(request, request.segment) if request.trace_parent else None
         try:
             message = perform()
         except AnabranchError as error:
+            self.metrics.refuse(error.code)
             message = failed(error)
+            if span is not None:
+                mark_failed(span, error)
         self._gate.hold(HeldReply(self._pending.sequence, deliver, message))
+        if span is not None:
+            self._spans.hold(self._pending.sequence, span)
+
+    def _span_of(self, request: Request | Append, segment: str, size: int = 0) -> Span | None:
+        attributes: dict[str, str | int] = {
+            "anabranch.container": self.container,
+            "anabranch.segment": segment,
+        }
+        if isinstance(request, Append):
+            attributes |= {"anabranch.events": request.count, "anabranch.bytes": size}
+        return self._spans.begin(SPAN_NAMES[type(request)], request.trace_parent, attributes)
 
     def _create(self, request: CreateSegment) -> Message:
         known = self._pending.known(request.segment)
@@ -253,6 +290,7 @@ class Container:
         try:
             state = decide_setup(known, request.segment, request.writer_id)
         except AnabranchError as error:
+            self.metrics.refuse(error.code)
             self._answer(failed(error, request.session), request_id, send)
             return None
         session = AppendSession(
@@ -273,14 +311,22 @@ class Container:
     ) -> None:
         """→ Appended, cumulative; a refusal ends the session."""
         self.check_serving()
+        span = None
+        if request.trace_parent:
+            span = self._span_of(request, session.segment, len(payload))
         try:
             length = self._append(session, request, payload)
         except AnabranchError as error:
+            self.metrics.refuse(error.code)
             self._sessions.end(session)
             self._answer(failed(error, session.session), request_id, session.send)
+            if span is not None:
+                end_failed(span, error)
             return
         last = request.first_event_number + request.count - 1
         self._gate.hold(HeldAck(self._pending.sequence, session, request_id, last, length))
+        if span is not None:
+            self._spans.hold(self._pending.sequence, span)
 
     def _append(self, session: AppendSession, request: Append, payload: bytes) -> int:
         """Returns the segment's length after the append."""
@@ -296,7 +342,7 @@ class Container:
 
     def append_once(self, request: AppendOnce, payload: bytes, deliver: Deliver) -> None:
         """→ Appended. Needs no session and ends none, whatever the answer is."""
-        self._control(deliver, lambda: self._append_once(request, payload))
+        self._control(request, deliver, lambda: self._append_once(request, payload))
 
     def _append_once(self, request: AppendOnce, payload: bytes) -> Message:
         writer_id = request.writer_id
@@ -312,10 +358,16 @@ class Container:
 
     def _perform_append(self, state: SegmentState, decision: AppendOperation | Duplicate) -> int:
         """Returns the segment's length after the append."""
+        metrics = self.metrics
         if isinstance(decision, Duplicate):
+            metrics.duplicates += 1
             return state.length
         self._enqueue(decision)
-        return state.length + len(decision.payload)
+        size = len(decision.payload)
+        metrics.appends += 1
+        metrics.append_bytes += size
+        metrics.append_events += decision.count
+        return state.length + size
 
     def end_session(self, session: AppendSession) -> None:
         """The session's connection is gone."""
@@ -326,6 +378,8 @@ class Container:
         pending = _Pending(self._pending.sequence + 1, operation)
         self._throttle.admit(pending.size)
         self._pending.apply(pending.sequence, operation)
+        if not self._queue:
+            self._queued_at_s = self._around.clock.monotonic()
         self._queue.append(pending)
         self.log.ready()
 
@@ -343,14 +397,14 @@ class Container:
             items.append(item)
             payload += item.buffers
             size += item.size
-        self._taken.append(items)
+        self._taken.append((self._queued_at_s, items))
         return FrameContents(items[0].sequence, len(items), payload, size)
 
     def frame_durable(self, contents: FrameContents, address: LogAddress) -> None:
         """See `ports.FrameSource`: evolve, index, wake, answer, in this order."""
         if self.failure is not None:
             return
-        items = self._taken.popleft()
+        queued_at_s, items = self._taken.popleft()
         assert items[0].sequence == contents.first_sequence
         untiered = self.applied.untiered
         at = 0
@@ -360,7 +414,10 @@ class Container:
         touched = self.applied.end_frame()
         self._throttle.add_untiered(self.applied.untiered - untiered)
         self._throttle.forget_pending(contents.size)
+        self._spans.note_answering()
         self._gate.release(items[-1].sequence)
+        self._spans.release(items[-1].sequence)
+        self.metrics.append_seconds.record(self._around.clock.monotonic() - queued_at_s)
         for number in touched:
             self.tails.wake(number)
         self.on_applied()

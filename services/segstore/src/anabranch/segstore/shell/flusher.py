@@ -5,6 +5,10 @@ request; at most once a second. A flush cuts at the applied sequence S, lets tie
 everything up to S durable, then moves the extents in the index and releases the log, in this
 order: the journal is not let go before the manifest is durable and no successor was seen.
 
+A request covers all that was applied, and so all that was acknowledged, when it came: a flush under
+way with an earlier cut does not answer it. Only an owner answers: one that was replaced and has
+nothing to flush does not know what its successor acknowledged, so tier 2 is asked each time.
+
 Safe to repeat: a flush that failed in between leaves only unreferenced objects, and its changes
 are part of the next cut. A failing tier 2 costs nothing but journal space until the store's
 un-tiered limit; a newer owner ends the container, a failed sync of tier 2 the store.
@@ -153,6 +157,7 @@ class Flusher:
                 await self._ended.wait()
 
     def _report(self, error: AnabranchError, failures: int) -> None:
+        self._container.metrics.flush_failures += 1
         self._throttle.tier_two_failing(self._container.container, failing=True)
         _log.warning(
             "flushing to tier 2 failed, trying again",
@@ -174,18 +179,21 @@ class Flusher:
             self._cancel_age()
             self._aging = False
             cut = applied.begin_flush()
-            tiered = None
+            tiered, moved = None, 0
+            began_s = self._clock.monotonic()
             try:
                 tiered = await self._tier_two.flush(cut, self._fetch)
             finally:
                 if container.failure is None:
-                    self._throttle.add_untiered(-applied.end_flush(cut, tiered))
+                    moved = applied.end_flush(cut, tiered)
+                    self._throttle.add_untiered(-moved)
             self._check_alive()
+            container.metrics.flushed(moved, self._clock.monotonic() - began_s)
             container.log.release(cut.sequence)
             if applied.changed:
                 self.notice_applied()
+        await self._answer()
         self._throttle.tier_two_failing(container.container, failing=False)
-        self._answer()
 
     async def _fetch(self, number: int, offset: int, length: int) -> bytes:
         """See `ports.FetchRange`; lets other work run every few megabytes."""
@@ -201,13 +209,19 @@ class Flusher:
                 await self._clock.sleep(0)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _answer(self) -> None:
+    async def _answer(self) -> None:
+        """Answer the requests that are covered, if this is still the owner. Raises Deposed."""
         flushed = self._container.applied.flushed_sequence
-        ready = [request for request in self._requests if request.sequence <= flushed]
-        self._requests = [request for request in self._requests if request.sequence > flushed]
-        for request in ready:
-            request.cancel_timer()
-            request.deliver(Done())
+        covered = [request for request in self._requests if request.sequence <= flushed]
+        if not covered:
+            return
+        await self._tier_two.check_owner()
+        self._check_alive()
+        for request in covered:
+            if request in self._requests:  # else it was given up meanwhile
+                self._requests.remove(request)
+                request.cancel_timer()
+                request.deliver(Done())
 
 
 def _nothing() -> None:

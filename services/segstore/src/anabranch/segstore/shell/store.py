@@ -12,6 +12,7 @@ from anabranch.common.model.hashing import container_of
 from anabranch.segstore.ports import TierTwo
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.flusher import Flusher
+from anabranch.segstore.shell.metrics import StoreMetrics, uncounted
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +28,13 @@ class Store:
     """The containers of one process. `container_count` is the cluster's."""
 
     def __init__(
-        self, container_count: int, on_changed: Callable[[], object] = lambda: None
+        self,
+        container_count: int,
+        on_changed: Callable[[], object] = lambda: None,
+        metrics: StoreMetrics | None = None,
     ) -> None:
         self.container_count = container_count
+        self.metrics = metrics or uncounted()
         self._on_changed = on_changed
         self._open: dict[int, OpenContainer] = {}
         self._assigned: set[int] = set()

@@ -145,6 +145,15 @@ class ContainerTierTwo:
                 manifest=highest,
             )
 
+    async def check_owner(self) -> None:
+        """See `ports.TierTwo.check_owner`. Not to be called while a flush runs."""
+        try:
+            await self._look_for_successor(self._last)
+        except OSError as error:
+            raise Unavailable(
+                "tier 2 cannot be listed", container=self._last.container, cause=str(error)
+            ) from error
+
     async def _write_chunk(
         self, planned: PlannedChunk, fetch: FetchRange
     ) -> list[tuple[int, TieredExtent]]:

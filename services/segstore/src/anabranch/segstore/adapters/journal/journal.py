@@ -36,7 +36,7 @@ from anabranch.segstore.domain.log.formats import (
     parse_frame,
 )
 from anabranch.segstore.domain.log.replay import FrameEntry, continuous
-from anabranch.segstore.ports import FrameSource, LogAddress, ReplayedFrame
+from anabranch.segstore.ports import CommitWatch, FrameSource, LogAddress, ReplayedFrame
 
 FILE_SIZE_BYTES_DEFAULT = 64 * 1024 * 1024
 
@@ -84,12 +84,32 @@ class JournalView:
         self._journal.close_view(self)
 
 
+class _Unwatched:
+    """`CommitWatch` for journals that nobody measures."""
+
+    def begin(self) -> None:
+        return
+
+    def synced(self, frame_count: int, size: int) -> None:  # noqa: ARG002
+        return
+
+    def told(self) -> None:
+        return
+
+
 class Journal:
     """An open journal. Made by `open_journal` only."""
 
     def __init__(
-        self, disk: Disk, recovered: Recovered, schedule: Schedule, file_size: int
+        self,
+        disk: Disk,
+        recovered: Recovered,
+        schedule: Schedule,
+        *,
+        file_size: int,
+        watch: CommitWatch | None,
     ) -> None:
+        self._watch = watch or _Unwatched()
         self._disk = disk
         self._schedule = schedule
         self._journal_id = recovered.journal_id
@@ -195,10 +215,14 @@ class Journal:
             taken = gather(self._ready)
             if not taken:
                 return
+            self._watch.begin()
             addresses = self._write(taken)
+            size = sum(FRAME_HEADER_SIZE_BYTES + found.payload_size for found in addresses)
+            self._watch.synced(len(taken), size)
             self._check_fence()
             for item, address in zip(taken, addresses, strict=True):
                 item.view.source.frame_durable(item.contents, address)
+        self._watch.told()
         self._schedule(self._fill_spare)
 
     def _fill_spare(self) -> None:
@@ -377,10 +401,11 @@ def open_journal(
     ids: IdSource,
     schedule: Schedule,
     file_size: int = FILE_SIZE_BYTES_DEFAULT,
+    watch: CommitWatch | None = None,
 ) -> Journal:
     """Open (or initialise) the journal in `disk` as its only owner from now on.
 
-    `file_size` in bytes. Raises FormatTooNew (nothing was changed), CorruptJournal, Deposed
-    (another opener came later), DiskFailed.
+    `file_size` in bytes; `watch` measures the commits. Raises FormatTooNew (nothing was
+    changed), CorruptJournal, Deposed (another opener came later), DiskFailed.
     """
-    return Journal(disk, recover(disk, ids.new_id()), schedule, file_size)
+    return Journal(disk, recover(disk, ids.new_id()), schedule, file_size=file_size, watch=watch)

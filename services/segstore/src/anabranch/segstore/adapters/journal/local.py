@@ -15,6 +15,7 @@ from anabranch.segstore.adapters.journal.journal import (
     Journal,
     open_journal,
 )
+from anabranch.segstore.ports import CommitWatch
 
 _PROBE_FILE = "probe"
 _PROBE_WRITE = bytes(4096)
@@ -43,6 +44,7 @@ def open_local_journal(
     schedule: Schedule,
     file_size: int = FILE_SIZE_BYTES_DEFAULT,
     take_over: bool = False,
+    watch: CommitWatch | None = None,
 ) -> LocalJournal:
     """Open (or initialise) the journal in a local directory, as its only owner.
 
@@ -55,7 +57,9 @@ def open_local_journal(
         layout.check_format(disk)
         lock = lock_directory(disk.root, take_over=take_over)
         try:
-            journal = open_journal(disk, ids=ids, schedule=schedule, file_size=file_size)
+            journal = open_journal(
+                disk, ids=ids, schedule=schedule, file_size=file_size, watch=watch
+            )
         except BaseException:
             lock.release()
             raise

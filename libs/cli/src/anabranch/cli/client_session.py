@@ -1,0 +1,93 @@
+"""Commands through the Python client: administration over NATS, events over TCP."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Literal
+
+from anabranch.cli.records import Record
+from anabranch.cli.session_port import HEAD, TAIL, EventBatch, ReadRequest
+from anabranch.client import Client, EventWriter
+from anabranch.common.errors import BufferFull, InvalidRequest
+
+
+class ClientSession:
+    """A `Session` on an open client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def create_scope(self, scope: str) -> None:
+        await self._client.create_scope(scope)
+
+    async def delete_scope(self, scope: str) -> None:
+        await self._client.delete_scope(scope)
+
+    def list_scopes(self) -> AsyncIterator[str]:
+        return self._client.list_scopes()
+
+    async def describe_scope(self, scope: str) -> Mapping[str, object]:
+        found = await self._client.describe_scope(scope)
+        return found.model_dump(mode="json", exclude={"ok"})
+
+    async def create_stream(self, stream: str, *, segments: int) -> None:
+        await self._client.create_stream(stream, segments=segments)
+
+    async def delete_stream(self, stream: str) -> None:
+        await self._client.delete_stream(stream)
+
+    async def seal_stream(self, stream: str) -> None:
+        await self._client.seal_stream(stream)
+
+    def list_streams(self, scope: str) -> AsyncIterator[str]:
+        return self._client.list_streams(scope)
+
+    async def describe_stream(self, stream: str) -> Mapping[str, object]:
+        found = await self._client.describe_stream(stream)
+        return found.model_dump(mode="json", exclude={"ok"})
+
+    @asynccontextmanager
+    async def writer(self, stream: str, key_field: str | None) -> AsyncIterator["ClientSink"]:  # noqa: ARG002 - a block has a column of keys
+        async with self._client.writer(stream) as writer:
+            yield ClientSink(writer)
+
+    async def read(self, stream: str, request: ReadRequest) -> AsyncGenerator[EventBatch, None]:
+        start = _start(request.start)
+        async with self._client.reader(stream, start, until_tail=not request.follow) as reader:
+            left = request.count
+            while left is None or left > 0:
+                batch = await reader.next_batch()
+                if batch is None:
+                    return
+                left = None if left is None else left - len(batch)
+                yield batch
+
+
+class ClientSink:
+    """An `EventSink` on an entered writer, which waits for the rest when it is left."""
+
+    def __init__(self, writer: EventWriter) -> None:
+        self._writer = writer
+
+    async def write(self, records: Iterable[Record]) -> None:
+        for record in records:
+            while True:
+                try:
+                    self._writer.write(record.event, record.key)
+                except BufferFull:
+                    await self._writer.drain()
+                else:
+                    break
+
+    async def flush(self) -> None:
+        await self._writer.flush()
+
+
+def _start(start: str) -> Literal["head", "tail"]:
+    if start == HEAD:
+        return "head"
+    if start == TAIL:
+        return "tail"
+    raise InvalidRequest(
+        "a position is a token of the HTTP gateway, which the client cannot read",
+        remedy="read with --http, or --from head or tail",
+    )

@@ -1,0 +1,1 @@
+"""Commands through the HTTP gateway; see docs/http.md for what is called."""

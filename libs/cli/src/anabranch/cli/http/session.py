@@ -1,0 +1,222 @@
+"""Commands through the HTTP gateway: administration, events in and events out.
+
+What HTTP does not tell is left out of descriptions and never guessed; what a command cannot do
+without it is refused by name.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from anabranch.cli.http.bodies import BINARY, NDJSON, Batch, Form, events_in, form_of
+from anabranch.cli.http.calls import Answer, Call, GatewayCalls
+from anabranch.cli.records import Record
+from anabranch.cli.session_port import EventBatch, ReadRequest
+from anabranch.client import Event
+from anabranch.common.errors import NotBuilt, UnsupportedProtocol
+from anabranch.common.model.names import StreamRef, scope_name, stream_ref
+from anabranch.common.model.stream import StreamConfig
+from anabranch.common.runtime.ids import IdSource
+
+SCOPES = "/v1/scopes"
+PAGE_EVENTS_MAX = 5_000
+WAIT_S = 20
+
+T = TypeVar("T")
+
+
+class _Scope(msgspec.Struct, frozen=True):
+    scopeName: str  # noqa: N815
+
+
+class _Scopes(msgspec.Struct, frozen=True):
+    scopes: list[_Scope]
+    next_page_token: str
+
+
+class _Scaling(msgspec.Struct, frozen=True):
+    minSegments: int  # noqa: N815
+
+
+class _Stream(msgspec.Struct, frozen=True):
+    scopeName: str  # noqa: N815
+    streamName: str  # noqa: N815
+    scalingPolicy: _Scaling  # noqa: N815
+    streamState: str  # noqa: N815
+    createdMs: int  # noqa: N815
+
+
+class _Streams(msgspec.Struct, frozen=True):
+    streams: list[_Stream]
+    next_page_token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Payloads:
+    """An `EventBatch` of events without details."""
+
+    payloads: list[bytes]
+
+    def events(self) -> list[Event]:
+        raise _no_details()
+
+
+class HttpSession:
+    """A `Session` on an open gateway."""
+
+    def __init__(self, calls: GatewayCalls, ids: IdSource) -> None:
+        self._calls = calls
+        self._ids = ids
+
+    # --- scopes ---------------------------------------------------------------------------
+
+    async def create_scope(self, scope: str) -> None:
+        body = {"scopeName": scope_name(scope)}
+        await self._calls.once(Call("POST", SCOPES, json=body))
+
+    async def delete_scope(self, scope: str) -> None:
+        await self._calls.once(Call("DELETE", _scope_path(scope)))
+
+    async def list_scopes(self) -> AsyncIterator[str]:
+        token: str | None = ""
+        while token is not None:
+            page = await self._page(SCOPES, token, _Scopes)
+            for scope in page.scopes:
+                yield scope.scopeName
+            token = page.next_page_token or None
+
+    async def describe_scope(self, scope: str) -> Mapping[str, object]:
+        answer = await self._calls.once(Call("GET", _scope_path(scope)))
+        return {"scope": _decoded(answer, _Scope).scopeName}
+
+    # --- streams --------------------------------------------------------------------------
+
+    async def create_stream(self, stream: str, *, segments: int) -> None:
+        ref = stream_ref(stream)
+        count = StreamConfig(segment_count=segments).segment_count
+        policy = {"type": "FIXED_NUM_SEGMENTS", "minSegments": count}
+        body = {"streamName": ref.stream, "scalingPolicy": policy}
+        await self._calls.once(Call("POST", f"{_scope_path(ref.scope)}/streams", json=body))
+
+    async def delete_stream(self, stream: str) -> None:
+        await self._calls.once(Call("DELETE", _stream_path(stream_ref(stream))))
+
+    async def seal_stream(self, stream: str) -> None:
+        path = f"{_stream_path(stream_ref(stream))}/state"
+        await self._calls.once(Call("PUT", path, json={"streamState": "SEALED"}))
+
+    async def list_streams(self, scope: str) -> AsyncIterator[str]:
+        token: str | None = ""
+        while token is not None:
+            page = await self._page(f"{_scope_path(scope)}/streams", token, _Streams)
+            for stream in page.streams:
+                yield stream.streamName
+            token = page.next_page_token or None
+
+    async def describe_stream(self, stream: str) -> Mapping[str, object]:
+        answer = await self._calls.once(Call("GET", _stream_path(stream_ref(stream))))
+        found = _decoded(answer, _Stream)
+        return {
+            "scope": found.scopeName,
+            "stream": found.streamName,
+            "state": found.streamState.lower(),
+            "segment_count": found.scalingPolicy.minSegments,
+            "created_ms": found.createdMs,
+        }
+
+    async def _page(self, path: str, token: str, kind: type[T]) -> T:
+        query = {"page_token": token} if token else {}
+        return _decoded(await self._calls.once(Call("GET", path, query)), kind)
+
+    # --- events ---------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def writer(self, stream: str, key_field: str | None) -> AsyncIterator["HttpSink"]:
+        ref = stream_ref(stream)
+        await self.describe_stream(stream)  # refuse before the input is read
+        sink = HttpSink(self._calls, self._ids, f"{_stream_path(ref)}/events", key_field)
+        yield sink
+        await sink.flush()
+
+    async def read(self, stream: str, request: ReadRequest) -> AsyncGenerator[EventBatch, None]:
+        """See `Session`; one page of the gateway is kept at a time."""
+        if request.details:
+            raise _no_details()
+        path = f"{_stream_path(stream_ref(stream))}/events"
+        position, left = request.start, request.count
+        while left is None or left > 0:
+            wanted = PAGE_EVENTS_MAX if left is None else min(left, PAGE_EVENTS_MAX)
+            query = {"from": position, "max_events": str(wanted)}
+            if request.follow:
+                query["wait"] = str(WAIT_S)
+            page = await self._calls.repeated(Call("GET", path, query, {"accept": BINARY}))
+            position = page.header("next-position")
+            payloads = events_in(page.body)
+            if payloads:
+                left = None if left is None else left - len(payloads)
+                yield Payloads(payloads)
+            elif not request.follow or "end-of-stream" in page.headers:
+                return
+
+
+class HttpSink:
+    """An `EventSink` that posts batches one after the other, so that keys keep their order.
+
+    Every batch has an Idempotency-Key of its own; its repetition after a lost connection stores
+    nothing that the gateway remembers to have stored. At most one batch is kept.
+    """
+
+    def __init__(
+        self, calls: GatewayCalls, ids: IdSource, path: str, key_field: str | None
+    ) -> None:
+        self._calls = calls
+        self._ids = ids
+        self._path = path
+        self._key_field = key_field
+        self._batch = Batch(Form(NDJSON))
+
+    async def write(self, records: Iterable[Record]) -> None:
+        """Returns when they are durable: whoever follows the stream sees them at once."""
+        for record in records:
+            form = form_of(record, self._key_field)
+            if not self._batch.takes(form, record.event):
+                await self.flush()
+                self._batch = Batch(form)
+            self._batch.add(record.event)
+        await self.flush()
+
+    async def flush(self) -> None:
+        batch, self._batch = self._batch, Batch(self._batch.form)
+        if not batch.events:
+            return
+        headers = {**batch.form.headers(), "idempotency-key": self._ids.new_id()}
+        await self._calls.repeated(
+            Call("POST", self._path, batch.form.query(), headers, content=batch.body())
+        )
+
+
+def _scope_path(scope: str) -> str:
+    return f"{SCOPES}/{scope_name(scope)}"
+
+
+def _stream_path(ref: StreamRef) -> str:
+    return f"{_scope_path(ref.scope)}/streams/{ref.stream}"
+
+
+def _decoded(answer: Answer, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(answer.body, type=kind)
+    except msgspec.DecodeError as error:
+        raise UnsupportedProtocol(
+            "the gateway's answer is not what it should be", cause=str(error)
+        ) from error
+
+
+def _no_details() -> NotBuilt:
+    return NotBuilt(
+        "events come over HTTP without their keys, times and places, which --json prints",
+        remedy="leave out --json, or read through NATS (--nats)",
+    )

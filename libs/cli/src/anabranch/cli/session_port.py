@@ -1,0 +1,78 @@
+"""What commands need of a cluster, whichever way they reach it.
+
+Two sessions fulfil it: `client_session` on the Python client, `http.session` on the HTTP gateway.
+Both raise the errors of the one tree. What one of them cannot do it refuses by name.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from anabranch.cli.records import Record
+from anabranch.client import Event
+
+HEAD = "head"
+TAIL = "tail"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """`start`: head, tail or a position token. `count`: end after so many events.
+
+    `follow`: wait for more until the stream is sealed. `details`: keys, times and places of the
+    events are wanted too, and not their payloads alone.
+    """
+
+    start: str
+    follow: bool
+    count: int | None
+    details: bool
+
+
+class EventBatch(Protocol):
+    """Events that came together."""
+
+    @property
+    def payloads(self) -> list[bytes]: ...
+
+    def events(self) -> list[Event]:
+        """The same with details; only if the request asked for them."""
+        ...
+
+
+class EventSink(Protocol):
+    """Takes events for one stream; leaving its context waits until all are durable."""
+
+    async def write(self, records: Iterable[Record]) -> None:
+        """Take them in their order, and wait while too many are not stored yet. What came before
+        an error of the iterable itself is kept, and stored by `flush`."""
+        ...
+
+    async def flush(self) -> None:
+        """Return when everything taken is durable."""
+        ...
+
+
+class Session(Protocol):
+    """The methods raise what those of `anabranch.client.Client` raise."""
+
+    async def create_scope(self, scope: str) -> None: ...
+    async def delete_scope(self, scope: str) -> None: ...
+    def list_scopes(self) -> AsyncIterator[str]: ...
+    async def describe_scope(self, scope: str) -> Mapping[str, object]: ...
+
+    async def create_stream(self, stream: str, *, segments: int) -> None: ...
+    async def delete_stream(self, stream: str) -> None: ...
+    async def seal_stream(self, stream: str) -> None: ...
+    def list_streams(self, scope: str) -> AsyncIterator[str]: ...
+    async def describe_stream(self, stream: str) -> Mapping[str, object]: ...
+
+    def writer(self, stream: str, key_field: str | None) -> AbstractAsyncContextManager[EventSink]:
+        """`key_field`: where in each event its key was found, if it was."""
+        ...
+
+    def read(self, stream: str, request: ReadRequest) -> AsyncGenerator[EventBatch, None]:
+        """Batches up to the end or the count, which the last one may exceed; none if the count
+        is below 1. To be closed by the caller."""
+        ...

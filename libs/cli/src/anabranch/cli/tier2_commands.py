@@ -1,0 +1,245 @@
+"""The commands `anabranch tier2 …`: looking into tier 2, with no cluster running.
+
+They read and never write; `verify` reads everything.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import cyclopts
+from cyclopts import Parameter
+
+from anabranch.cli.output import Output, counted
+from anabranch.cli.session import DATA_DIR_DEFAULT, run_async
+from anabranch.common.adapters.chunk_url import open_chunk_storage_read_only
+from anabranch.common.errors import AnabranchError
+from anabranch.common.storage.audit import (
+    ContainerCatalog,
+    SegmentAudit,
+    audit_container,
+    containers_in,
+    read_catalog,
+)
+from anabranch.common.storage.chunk_reader import ChunkReader
+from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.storage.streams import list_streams
+from anabranch.common.tier2.state import SegmentState
+
+CALL_S_MAX = 60.0
+CONTAINER_COLUMNS = (
+    "container", "manifest", "epoch", "applied", "segments", "chunks", "bytes", "log",
+)  # fmt: skip
+SEGMENT_COLUMNS = ("segment", "container", "start", "length", "events", "state", "chunks")
+STREAM_COLUMNS = ("stream", "state", "revision", "epoch", "segments")
+PIECE_COLUMNS = ("segment", "start", "offset", "length", "events")
+
+tier_two = cyclopts.App(name="tier2", help="Look into tier 2; needs no cluster.")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Place:
+    """Options of every command that looks into tier 2."""
+
+    url: Annotated[str | None, Parameter(env_var="ANABRANCH_TIER2_URL")] = None
+    "Where tier 2 is, e.g. file:///var/lib/anabranch/tier2."
+    data_dir: Annotated[Path, Parameter(env_var="ANABRANCH_DATA_DIR")] = DATA_DIR_DEFAULT
+    "Data directory of a cluster on this machine; used when no URL is given."
+    json: Annotated[bool, Parameter(negative="")] = False
+    "Print one JSON object per line."
+
+
+_HERE = Place()
+
+
+def register(app: cyclopts.App) -> None:
+    """Add the group to an application."""
+    app.command(tier_two)
+
+
+def _run(place: Place, command: Callable[[ChunkStorage, Output], Awaitable[int]]) -> int:
+    url = place.url or (place.data_dir / "segstore" / "tier2").resolve().as_uri()
+
+    async def perform() -> int:
+        storage = await open_chunk_storage_read_only(url, limit_s=CALL_S_MAX)
+        return await command(storage, Output(place.json))
+
+    return run_async(perform())
+
+
+@tier_two.command
+def streams(*, place: Place = _HERE) -> int:
+    """List the streams that controllers told tier 2 of."""
+
+    async def perform(storage: ChunkStorage, output: Output) -> int:
+        found = [stream async for stream in list_streams(storage)]
+        rows = [
+            (str(one.ref), one.state.value, one.revision, one.epochs[-1].stream_epoch)
+            for one in found
+            if one.epochs
+        ]
+        counts = [len(one.epochs[-1].segments) for one in found if one.epochs]
+        table = [(*row, count) for row, count in zip(rows, counts, strict=True)]
+        _print(output, STREAM_COLUMNS, table)
+        return 0
+
+    return _run(place, perform)
+
+
+@tier_two.command
+def containers(*, place: Place = _HERE) -> int:
+    """List the containers: newest manifest, container epoch, and how much they hold."""
+
+    async def perform(storage: ChunkStorage, output: Output) -> int:
+        rows = [
+            _container_row(number, await read_catalog(storage, number))
+            for number in await containers_in(storage)
+        ]
+        _print(output, CONTAINER_COLUMNS, rows)
+        return 0
+
+    return _run(place, perform)
+
+
+@tier_two.command
+def segments(*, container: int | None = None, place: Place = _HERE) -> int:
+    """List the segments, of all containers or of one."""
+
+    async def perform(storage: ChunkStorage, output: Output) -> int:
+        rows: list[tuple[object, ...]] = []
+        for number in await _chosen(storage, container):
+            found = await read_catalog(storage, number)
+            rows += [_segment_row(number, found, name) for name in sorted(found.catalog.segments)]
+        _print(output, SEGMENT_COLUMNS, rows)
+        return 0
+
+    return _run(place, perform)
+
+
+@tier_two.command
+def chunk(name: str, *, place: Place = _HERE) -> int:
+    """Show what a chunk holds, by its footer.
+
+    Parameters
+    ----------
+    name
+        The chunk's name, e.g. c3/0000000007-0000000012.
+    """
+
+    async def perform(storage: ChunkStorage, output: Output) -> int:
+        footer = await ChunkReader(storage).footer(name)
+        rows = [
+            (
+                piece.segment_name, piece.start, piece.offset, piece.length,
+                piece.entries[-1].event_count if piece.entries else 0,
+            )
+            for piece in footer.pieces
+        ]  # fmt: skip
+        _print(output, PIECE_COLUMNS, rows)
+        return 0
+
+    return _run(place, perform)
+
+
+@tier_two.command
+def verify(*, container: int | None = None, place: Place = _HERE) -> int:
+    """Read all of tier 2, or one container's part, and check every checksum.
+
+    Ends with 1 if anything is damaged or missing, and says what.
+    """
+
+    async def perform(storage: ChunkStorage, output: Output) -> int:
+        tally = _Tally()
+        for number in await _chosen(storage, container):
+            try:
+                found = await read_catalog(storage, number)
+            except AnabranchError as error:
+                tally.fault(output, f"container {number}", f"{error.code}: {error}")
+                continue
+            async for audit in audit_container(storage, number, found):
+                tally.add(output, audit)
+        output.done(tally.text(), tally.record())
+        return 1 if tally.faults else 0
+
+    return _run(place, perform)
+
+
+@dataclass
+class _Tally:
+    """What `verify` has seen so far."""
+
+    segments: int = 0
+    blocks: int = 0
+    events: int = 0
+    size_bytes: int = 0
+    faults: int = 0
+
+    def add(self, output: Output, audit: SegmentAudit) -> None:
+        self.segments += 1
+        self.blocks += audit.blocks
+        self.events += audit.events
+        self.size_bytes += audit.size_bytes
+        for fault in audit.faults:
+            self.fault(output, audit.segment.name, fault)
+
+    def fault(self, output: Output, what: str, fault: str) -> None:
+        self.faults += 1
+        output.done(f"DAMAGED {what}: {fault}", {"damaged": what, "fault": fault})
+
+    def record(self) -> dict[str, object]:
+        return {
+            "segments": self.segments,
+            "blocks": self.blocks,
+            "events": self.events,
+            "bytes": self.size_bytes,
+            "faults": self.faults,
+        }
+
+    def text(self) -> str:
+        read = (
+            f"read {counted(self.segments, 'segment')}, {counted(self.blocks, 'block')}, "
+            f"{counted(self.events, 'event')}, {self.size_bytes:,} bytes: "
+        )
+        return read + (counted(self.faults, "fault") if self.faults else "everything is right")
+
+
+async def _chosen(storage: ChunkStorage, container: int | None) -> list[int]:
+    return await containers_in(storage) if container is None else [container]
+
+
+def _container_row(number: int, found: ContainerCatalog) -> tuple[object, ...]:
+    manifest, catalog = found.manifest, found.catalog
+    refs = [extent.ref for extents in catalog.extents.values() for extent in extents]
+    return (
+        number,
+        manifest.number,
+        manifest.container_epoch,
+        manifest.applied_sequence,
+        len(catalog.segments),
+        len({ref.name for ref in refs}),
+        sum(ref.length for ref in refs),
+        "closed" if manifest.log.closed else manifest.log.log_id,
+    )
+
+
+def _segment_row(number: int, found: ContainerCatalog, name: str) -> tuple[object, ...]:
+    state = found.catalog.segments[name]
+    extents = found.catalog.extents.get(state.number, ())
+    names = {extent.ref.name for extent in extents}
+    return (
+        name, number, state.start, state.length, state.event_count, _state(state), len(names),
+    )  # fmt: skip
+
+
+def _state(state: SegmentState) -> str:
+    return "sealed" if state.sealed else "open"
+
+
+def _print(output: Output, columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
+    output.rows(
+        columns,
+        [[str(value) for value in row] for row in rows],
+        [dict(zip(columns, row, strict=True)) for row in rows],
+    )

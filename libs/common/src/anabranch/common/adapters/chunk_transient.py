@@ -1,0 +1,91 @@
+"""Tier 2 for a process that has no id of its own: one of many that come, write little and go.
+
+    tmp/transient-<ms>-<id>/    objects being written in one session, which began at that time
+
+A directory's temporaries belong to an owner id that one process alone uses at a time. Here every
+session draws a fresh one and removes its folder when it ends. What a killed process left behind is
+removed by the next session that begins a day later; a session must therefore end within a day
+(else its next write fails, and a new session is all it takes). Nothing is probed: who writes here
+must not rely on create-only. An object store has no temporaries, and its sessions leave nothing.
+"""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from anabranch.common.adapters.chunk_url import open_bucket, open_directory
+from anabranch.common.errors import InvalidSetting
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import IdSource
+from anabranch.common.storage.deadline import DeadlineChunkStorage
+from anabranch.common.storage.location import (
+    BucketLocation,
+    DirectoryLocation,
+    MemoryLocation,
+    ObjectOptions,
+    parse_location,
+)
+from anabranch.common.storage.ports import ChunkStorage
+
+LEFT_OVER_AGE_MS = 24 * 3600 * 1000
+_TEMPORARY = "tmp"
+_OWNER = "transient"
+_DEFAULTS = ObjectOptions()
+
+
+def shared_location(url: str) -> DirectoryLocation | BucketLocation:
+    """Where a tier 2 is that several processes use. Raises InvalidSetting."""
+    location = parse_location(url)
+    if isinstance(location, MemoryLocation):
+        raise InvalidSetting(
+            "a tier 2 in memory cannot be shared with other processes",
+            remedy="name the one that the segment stores use, such as file:///absolute/directory",
+            url=url,
+        )
+    return location
+
+
+@asynccontextmanager
+async def transient_chunk_storage(
+    url: str, clock: Clock, ids: IdSource, *, limit_s: float, options: ObjectOptions = _DEFAULTS
+) -> AsyncIterator[ChunkStorage]:
+    """The storage that a URL names, for one session; its calls end within `limit_s` seconds.
+
+    A directory that does not exist is created, a bucket is not. Raises InvalidSetting,
+    DirectoryUnusable, FormatTooNew, and for a bucket TierTwoNotHere, Unauthorized, Unavailable.
+    """
+    location = shared_location(url)
+    if isinstance(location, BucketLocation):
+        storage, _ = await open_bucket(location, limit_s=limit_s, options=options)
+        yield storage
+        return
+    now_ms = clock.now_ms()
+    owner = f"{_OWNER}-{now_ms}-{ids.new_id()}"
+    root = location.path
+    try:
+        local = await asyncio.to_thread(open_directory, root, ids, owner)
+        await asyncio.to_thread(_remove_left_over, root / _TEMPORARY, now_ms)
+        yield DeadlineChunkStorage(local, limit_s)
+    finally:
+        await asyncio.to_thread(_remove, root / _TEMPORARY / owner)
+
+
+def began_ms(owner: str) -> int | None:
+    """When the session with this owner id began; None if it is another kind of owner."""
+    kind, _, rest = owner.partition("-")
+    digits = rest.partition("-")[0]
+    return int(digits) if kind == _OWNER and digits.isascii() and digits.isdigit() else None
+
+
+def _remove_left_over(temporary: Path, now_ms: int) -> None:
+    for folder in temporary.iterdir():
+        began = began_ms(folder.name)
+        if began is not None and began < now_ms - LEFT_OVER_AGE_MS:
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """What cannot be removed now is left over, and removed another day."""
+    shutil.rmtree(folder, ignore_errors=True)

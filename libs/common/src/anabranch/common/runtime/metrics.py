@@ -1,0 +1,120 @@
+"""Metrics: one definition of each, read by Prometheus and by OTLP alike.
+
+Counters and gauges are read when somebody asks: their callbacks look at plain integers that the
+code keeps anyway, so counting costs an addition. Only histograms are told each value, which
+takes some microseconds: once per request or group commit, never per event. Labels have few
+values: kinds, codes, routes; never the name of a stream or segment.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from opentelemetry.metrics import CallbackOptions, Histogram, Meter, NoOpMeter, Observation
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""Of Prometheus' text format."""
+
+SECONDS_BOUNDS = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
+    10, 30,
+)  # fmt: skip
+
+Kind = Literal["counter", "gauge", "histogram"]
+Unit = Literal["", "bytes", "seconds"]
+Read = Callable[[], int | Mapping[tuple[str, ...], int]]
+"""The present value, or one per combination of label values."""
+
+_UNIT_CODES: Mapping[Unit, str] = {"": "", "bytes": "By", "seconds": "s"}
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One metric. `name` is the one that Prometheus shows; a unit is its last word."""
+
+    name: str
+    kind: Kind
+    unit: Unit
+    about: str
+    labels: tuple[str, ...]
+
+
+class Metrics:
+    """The metrics of one process; `definitions` are all that were made, in order."""
+
+    def __init__(self, meter: Meter, exposition: Callable[[], bytes]) -> None:
+        self._meter = meter
+        self._exposition = exposition
+        self.definitions: list[Definition] = []
+
+    def exposition(self) -> bytes:
+        """All of them, as of now, in Prometheus' text format."""
+        return self._exposition()
+
+    def counter(self, name: str, about: str, read: Read, labels: tuple[str, ...] = ()) -> None:
+        """`read` never falls. The name ends in ``_total``, behind the unit if there is one."""
+        assert name.endswith("_total")
+        found = self._define(name, "counter", about, labels)
+        self._meter.create_observable_counter(
+            name.removesuffix("_total"),
+            [_observer(read, labels)],
+            _UNIT_CODES[found.unit],
+            about,
+        )
+
+    def gauge(self, name: str, about: str, read: Read, labels: tuple[str, ...] = ()) -> None:
+        """`read` may rise and fall."""
+        found = self._define(name, "gauge", about, labels)
+        self._meter.create_observable_gauge(
+            name, [_observer(read, labels)], _UNIT_CODES[found.unit], about
+        )
+
+    def histogram(
+        self,
+        name: str,
+        about: str,
+        labels: tuple[str, ...] = (),
+        bounds: Sequence[float] = SECONDS_BOUNDS,
+    ) -> Histogram:
+        """To be told each value, in the name's unit."""
+        found = self._define(name, "histogram", about, labels)
+        return self._meter.create_histogram(
+            name, _UNIT_CODES[found.unit], about, explicit_bucket_boundaries_advisory=bounds
+        )
+
+    def _define(self, name: str, kind: Kind, about: str, labels: tuple[str, ...]) -> Definition:
+        assert all(name != known.name for known in self.definitions), f"{name} is defined twice"
+        found = Definition(name, kind, _unit_of(name), about, labels)
+        self.definitions.append(found)
+        return found
+
+
+def silent_metrics() -> Metrics:
+    """Metrics that cost nothing and are told nobody: for parts that run outside a service."""
+    return Metrics(NoOpMeter("silent"), lambda: b"")
+
+
+def _unit_of(name: str) -> Unit:
+    match name.removesuffix("_total").rpartition("_")[2]:
+        case "bytes":
+            return "bytes"
+        case "seconds":
+            return "seconds"
+        case _:
+            return ""
+
+
+def _observer(
+    read: Read, labels: tuple[str, ...]
+) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def observe(_options: CallbackOptions) -> Iterable[Observation]:
+        found = read()
+        if isinstance(found, int):
+            return [Observation(found)]
+        # A copy, because exporters read in threads of their own.
+        values = list(dict(found).items())
+        return [
+            Observation(value, dict(zip(labels, given, strict=True))) for given, value in values
+        ]
+
+    return observe

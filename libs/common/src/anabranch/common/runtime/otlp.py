@@ -1,0 +1,126 @@
+"""Export to a collector by OTLP over HTTP, made harmless: bounded, in the background, quiet.
+
+The library logs every failed attempt; here a collector that stops answering is told once, and
+once that it is back. What its queue cannot hold is dropped.
+"""
+
+import logging
+from collections.abc import Sequence
+
+import structlog
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics.export import (
+    MetricExportResult,
+    MetricReader,
+    MetricsData,
+    PeriodicExportingMetricReader,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.trace import Tracer
+
+ATTEMPT_S_MAX = 3.0
+"""What one export may take, repetitions included."""
+SPANS_WAITING_MAX = 4096
+SPANS_AT_ONCE_MAX = 512
+SPANS_EVERY_S = 1.0
+METRICS_EVERY_S = 15.0
+
+_NOISY = (
+    "opentelemetry.exporter.otlp",
+    "opentelemetry.sdk._shared_internal",
+    "opentelemetry.sdk.metrics._internal.export",
+)
+
+_log = structlog.get_logger(__name__)
+
+
+class Outage:
+    """Says when the collector stops answering, and when it answers again; nothing in between."""
+
+    def __init__(self, endpoint: str, signal: str) -> None:
+        self._endpoint = endpoint
+        self._signal = signal
+        self._lasts = False
+
+    def note(self, answered: bool) -> None:
+        """One export ended."""
+        if answered == (not self._lasts):
+            return
+        self._lasts = not answered
+        if answered:
+            _log.info(
+                "the collector of telemetry answers again",
+                signal=self._signal,
+                endpoint=self._endpoint,
+            )
+        else:
+            _log.warning(
+                "the collector of telemetry does not answer; what it would get is dropped",
+                signal=self._signal,
+                endpoint=self._endpoint,
+                remedy="start it or correct the OTLP endpoint; the service goes on without it",
+            )
+
+
+class _Spans(OTLPSpanExporter):
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(f"{endpoint}/v1/traces", timeout=ATTEMPT_S_MAX)
+        self._outage = Outage(endpoint, "traces")
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = super().export(spans)
+        self._outage.note(result is SpanExportResult.SUCCESS)
+        return result
+
+
+class _Metrics(OTLPMetricExporter):
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(f"{endpoint}/v1/metrics", timeout=ATTEMPT_S_MAX)
+        self._outage = Outage(endpoint, "metrics")
+
+    def export(
+        self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **options: object
+    ) -> MetricExportResult:
+        result = super().export(metrics_data, timeout_millis, **options)
+        self._outage.note(result is MetricExportResult.SUCCESS)
+        return result
+
+
+class Collector:
+    """The way to one collector. `ratio` of the traces that begin here are recorded."""
+
+    def __init__(self, endpoint: str, ratio: float, resource: Resource) -> None:
+        for name in _NOISY:
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        self._endpoint = endpoint.rstrip("/")
+        self._provider = TracerProvider(
+            ParentBased(TraceIdRatioBased(ratio)), resource, shutdown_on_exit=False
+        )
+        self._provider.add_span_processor(
+            BatchSpanProcessor(
+                _Spans(self._endpoint),
+                max_queue_size=SPANS_WAITING_MAX,
+                schedule_delay_millis=SPANS_EVERY_S * 1000,
+                max_export_batch_size=SPANS_AT_ONCE_MAX,
+            )
+        )
+
+    @property
+    def tracer(self) -> Tracer:
+        return self._provider.get_tracer("anabranch")
+
+    def metric_reader(self) -> MetricReader:
+        """Sends the metrics there, again and again."""
+        return PeriodicExportingMetricReader(
+            _Metrics(self._endpoint),
+            export_interval_millis=METRICS_EVERY_S * 1000,
+            export_timeout_millis=ATTEMPT_S_MAX * 1000,
+        )
+
+    def shutdown(self) -> None:
+        """Send the spans that wait, and end; may block for `ATTEMPT_S_MAX`."""
+        self._provider.shutdown()

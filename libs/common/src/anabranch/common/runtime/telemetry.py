@@ -1,0 +1,88 @@
+"""OpenTelemetry for one service: metrics always, traces and export when a collector is named.
+
+    no collector    metrics for Prometheus; the tracer is None, and nobody makes a span
+    a collector     spans and the same metrics also go there by OTLP over HTTP, in threads of
+                    their own, through bounded queues; what does not fit is dropped
+
+Nothing here is global: `run_service` opens it, hands it to the service in its `Lifetime`, and
+closes it last. A collector that does not answer costs a log line and, at the end, `FLUSH_S_MAX`.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, MeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.trace import Tracer
+from prometheus_client import CollectorRegistry, generate_latest
+
+from anabranch.common.runtime.metrics import Metrics, silent_metrics
+from anabranch.common.runtime.settings import TelemetryTarget
+
+if TYPE_CHECKING:
+    from anabranch.common.runtime.otlp import Collector
+
+FLUSH_S_MAX = 2.0
+
+
+class Telemetry:
+    """What a service counts and traces. `tracer` is None while tracing is off."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        tracer: Tracer | None = None,
+        shutdowns: Sequence[Callable[[], object]] = (),
+    ) -> None:
+        self.metrics = metrics
+        self.tracer = tracer
+        self._shutdowns = tuple(shutdowns)
+
+    def close(self, seconds_max: float = FLUSH_S_MAX) -> None:
+        """Send what waits and end the exports; blocks, but never longer than `seconds_max`."""
+
+        def end() -> None:
+            for shutdown in self._shutdowns:
+                shutdown()
+
+        if self._shutdowns:
+            ending = threading.Thread(target=end, name="telemetry-end", daemon=True)
+            ending.start()
+            ending.join(seconds_max)
+
+
+def open_telemetry(service: str, target: TelemetryTarget, instance: str) -> Telemetry:
+    """Telemetry of the service `service`; `instance` tells this process from its like."""
+    resource = Resource(
+        {
+            "service.name": f"anabranch-{service}",
+            "service.version": version("anabranch-common"),
+            "service.instance.id": instance,
+        }
+    )
+    collector = _collector(target, resource) if target.otlp_endpoint else None
+    registry = CollectorRegistry()
+    readers: list[MetricReader] = [PrometheusMetricReader(False, "", False, registry=registry)]
+    if collector is not None:
+        readers.append(collector.metric_reader())
+    provider = MeterProvider(readers, resource, AlwaysOffExemplarFilter(), shutdown_on_exit=False)
+    metrics = Metrics(provider.get_meter("anabranch"), lambda: generate_latest(registry))
+    if collector is None:
+        return Telemetry(metrics)
+    return Telemetry(metrics, collector.tracer, (collector.shutdown, provider.shutdown))
+
+
+def _collector(target: TelemetryTarget, resource: Resource) -> "Collector":
+    # Imported here because it brings a second HTTP library, which most processes never need.
+    from anabranch.common.runtime.otlp import Collector
+
+    return Collector(target.otlp_endpoint, target.trace_ratio, resource)
+
+
+def silent_telemetry() -> Telemetry:
+    """Telemetry that costs nothing and is told nobody: for parts that run outside a service."""
+    return Telemetry(silent_metrics())

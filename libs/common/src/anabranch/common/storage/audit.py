@@ -1,0 +1,90 @@
+"""Reading everything that a container has in tier 2, to see that it is there and undamaged.
+
+Nothing is trusted and nothing changed: every manifest that counts, every checksum of a reference
+and of a block, and that the blocks hold as many events as the catalog says. What is wrong is
+collected, one line each, and the audit goes on with the next segment.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from anabranch.common.errors import AnabranchError, TierTwoNotHere
+from anabranch.common.storage.chunk_reader import ChunkReader
+from anabranch.common.storage.objects import highest_manifest, load_catalog, read_manifest
+from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.tier2.manifest import Manifest
+from anabranch.common.tier2.state import Catalog, SegmentState
+from anabranch.common.wire.block import count_events
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerCatalog:
+    """A container as its newest manifest tells of it."""
+
+    manifest: Manifest
+    catalog: Catalog
+
+
+@dataclass(slots=True)
+class SegmentAudit:
+    """What was read of one segment. `faults` is empty if all of it is as it should be."""
+
+    container: int
+    segment: SegmentState
+    chunks: int = 0
+    size_bytes: int = 0
+    blocks: int = 0
+    events: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+async def containers_in(storage: ChunkStorage) -> list[int]:
+    """The containers that have manifests, ascending."""
+    names = await storage.list("c")
+    heads = {name.split("/", 1)[0] for name in names if "/m/" in name}
+    return sorted(int(head[1:]) for head in heads if head[1:].isdigit())
+
+
+async def read_catalog(storage: ChunkStorage, container: int) -> ContainerCatalog:
+    """The newest state in tier 2. Raises TierTwoNotHere, CorruptManifest, FormatTooNew."""
+    number = await highest_manifest(storage, container)
+    if not number:
+        raise TierTwoNotHere("tier 2 lists no manifest of the container", container=container)
+    manifest = await read_manifest(storage, container, number)
+    return ContainerCatalog(manifest, await load_catalog(storage, manifest))
+
+
+async def audit_container(
+    storage: ChunkStorage, container: int, found: ContainerCatalog
+) -> AsyncIterator[SegmentAudit]:
+    """Read every segment of the container whole, by name."""
+    reader = ChunkReader(storage)
+    for name in sorted(found.catalog.segments):
+        yield await _audit_segment(reader, container, found.catalog, name)
+        await asyncio.sleep(0)
+
+
+async def _audit_segment(
+    reader: ChunkReader, container: int, catalog: Catalog, name: str
+) -> SegmentAudit:
+    state = catalog.segments[name]
+    audit = SegmentAudit(container, state)
+    names = set()
+    for extent in catalog.extents.get(state.number, ()):
+        names.add(extent.ref.name)
+        try:
+            data = await reader.read(extent.ref, 0, extent.ref.length)
+            audit.size_bytes += len(data)
+            blocks, events = count_events(data)
+        except AnabranchError as error:
+            audit.faults.append(f"{error.code}: {error}")
+            continue
+        audit.blocks += blocks
+        audit.events += events
+    audit.chunks = len(names)
+    if state.start == 0 and not audit.faults and audit.events != state.event_count:
+        audit.faults.append(
+            f"events: the blocks hold {audit.events}, the catalog says {state.event_count}"
+        )
+    return audit

@@ -1,0 +1,78 @@
+"""What the controller counts: commands, queries, steps, and what its parts know at any moment."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from anabranch.common.runtime.clock import Clock, SystemClock
+from anabranch.common.runtime.metrics import Metrics, silent_metrics
+
+PREFIX = "anabranch_controller_"
+
+
+class ControllerMetrics:
+    """Plain numbers; labels are kinds, outcomes and steps, never names of scopes or streams."""
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self.commands: Counter[tuple[str, ...]] = Counter()
+        self.queries: Counter[tuple[str, ...]] = Counter()
+        self.steps: Counter[tuple[str, ...]] = Counter()
+        metrics.counter(
+            f"{PREFIX}commands_total",
+            "Commands from the work queue",
+            lambda: self.commands,
+            ("kind", "outcome"),
+        )
+        metrics.counter(
+            f"{PREFIX}queries_total", "Queries", lambda: self.queries, ("query", "outcome")
+        )
+        metrics.counter(
+            f"{PREFIX}steps_total",
+            "Steps of workflows performed",
+            lambda: self.steps,
+            ("step", "outcome"),
+        )
+        self._command_seconds = metrics.histogram(
+            f"{PREFIX}command_seconds", "Deciding and answering a command", ("kind",)
+        )
+        self._query_seconds = metrics.histogram(
+            f"{PREFIX}query_seconds", "Answering a query", ("query",)
+        )
+
+    def watch(
+        self,
+        *,
+        active: Callable[[], int],
+        failing: Callable[[], int],
+        folds: Callable[[], int],
+    ) -> None:
+        """Add what the controller's parts know at any moment; once."""
+        self._metrics.gauge(
+            f"{PREFIX}workflows_active", "Scopes and streams that workflows work on", active
+        )
+        self._metrics.gauge(
+            f"{PREFIX}workflows_failing", "Scopes and streams whose next step fails", failing
+        )
+        self._metrics.counter(
+            f"{PREFIX}mirror_folds_total", "Messages folded into the mirror", folds
+        )
+
+    def now_s(self) -> float:
+        """Where measuring begins."""
+        return self._clock.monotonic()
+
+    def commanded(self, kind: str, outcome: str, began_s: float) -> None:
+        """A command was handled: accepted, rejected or left for another try."""
+        self.commands[kind, outcome] += 1
+        self._command_seconds.record(self.now_s() - began_s, {"kind": kind})
+
+    def asked(self, query: str, outcome: str, began_s: float) -> None:
+        """A query was answered, or its outcome is an error's code."""
+        self.queries[query, outcome] += 1
+        self._query_seconds.record(self.now_s() - began_s, {"query": query})
+
+
+def uncounted() -> ControllerMetrics:
+    """For parts that run outside a controller."""
+    return ControllerMetrics(silent_metrics(), SystemClock())

@@ -1,0 +1,205 @@
+"""Tells tier 2 what the streams are, so that it can be read without asking a controller.
+
+Wakes on every change of a stream's state or segments and every five seconds. Compares levels,
+never edges: whatever the mirror knows beyond what tier 2 tells is written, create-only; then the
+objects about that stream are deleted but for the last two.
+
+All controllers do this at once, and any of them may die at any step, because
+
+- an object's name holds the revision and its bytes follow from it, so writing twice, or after
+  somebody else, changes nothing: a name that is taken is success;
+- the highest revision counts, so one that comes late changes nothing either;
+- an object is deleted only if two newer ones were seen, so the highest always stays;
+- what a crash left over is found by the list that every session begins with.
+
+Owns: per stream, the revision that tier 2 tells. A session (open, list, tell as things change)
+ends by a failure or after some hours, and the next one learns everything anew; a failing tier 2
+therefore costs pauses that grow and one line in the log, never a command or a query.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
+from itertools import groupby
+
+import structlog
+
+from anabranch.common.errors import AnabranchError, DiskFailed, ObjectExists
+from anabranch.common.model.names import StreamRef
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import Rng
+from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.tier2.streams import (
+    STREAMS_PREFIX,
+    ExportedStream,
+    encode_stream,
+    revision_in,
+    stream_object_name,
+    stream_prefix,
+)
+from anabranch.common.workflow.bounded import for_each
+from anabranch.common.workflow.runner import pause_s
+from anabranch.controller.domain.stream.export import (
+    ShapedStream,
+    decide_exports,
+    exported_stream,
+    superseded,
+)
+
+SWEEP_S = 5.0
+SESSION_S_MAX = 6 * 3600.0
+"""Well below the age at which a session's files in tier 2 pass for left over."""
+CONCURRENT_MAX = 4
+_STREAMS_PER_TURN = 1000
+
+_log = structlog.get_logger(__name__)
+
+ShapedStreams = Callable[[Collection[str] | None], Iterable[ShapedStream]]
+"""The streams with these subjects, or all; see `Mirror.shaped_streams`."""
+OpenStorage = Callable[[], AbstractAsyncContextManager[ChunkStorage]]
+Report = Callable[[str], None]
+"""Takes why tier 2 cannot be told at the moment; empty if it can."""
+
+
+class StreamExporter:
+    """See the module. `open_storage` is entered once per session."""
+
+    def __init__(
+        self,
+        streams: ShapedStreams,
+        open_storage: OpenStorage,
+        container_count: int,
+        *,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        self._streams = streams
+        self._open_storage = open_storage
+        self._container_count = container_count
+        self._clock = clock
+        self._rng = rng
+        self._woken: set[str] = set()
+        self._work_came = asyncio.Event()
+        self._failures = 0
+
+    def wake(self, subject: str) -> None:
+        """The stream's shape changed. Cheap, repeatable; bounded by the number of streams."""
+        self._woken.add(subject)
+        self._work_came.set()
+
+    async def serve(self, report: Report) -> None:
+        """Tell until cancelled."""
+        while True:
+            try:
+                async with self._open_storage() as storage:
+                    await self._session(storage, report)
+            except (AnabranchError, OSError) as error:
+                self._note_failure(error, report)
+                await self._clock.sleep(pause_s(self._failures, self._rng.random()))
+
+    async def _session(self, storage: ChunkStorage, report: Report) -> None:
+        told = await self._learn(storage)
+        subjects: Collection[str] | None = None
+        ends_at = self._clock.monotonic() + SESSION_S_MAX
+        sweep_at = self._clock.monotonic() + SWEEP_S
+        while self._clock.monotonic() < ends_at:
+            await self._tell(storage, told, subjects)
+            self._note_success(report)
+            subjects = await self._next_woken(sweep_at)
+            if subjects is None:
+                sweep_at = self._clock.monotonic() + SWEEP_S
+
+    async def _next_woken(self, sweep_at: float) -> Collection[str] | None:
+        """Whom to look at next; None for everybody, as soon as the sweep is due."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, sweep_at - self._clock.monotonic())):
+                await self._work_came.wait()
+        self._work_came.clear()
+        woken, self._woken = self._woken, set()
+        return None if self._clock.monotonic() >= sweep_at else woken
+
+    async def _learn(self, storage: ChunkStorage) -> dict[StreamRef, int]:
+        """What tier 2 tells of the streams that are known; left-over objects are deleted."""
+        listed = await storage.list(STREAMS_PREFIX)
+        names = (name for name in listed if revision_in(name) is not None)
+        found = {prefix: list(group) for prefix, group in groupby(names, _prefix_of)}
+        told: dict[StreamRef, int] = {}
+        left_over: list[str] = []
+        for number, (stream, _) in enumerate(list(self._streams(None))):
+            if number % _STREAMS_PER_TURN == 0:
+                await self._clock.sleep(0)
+            assert stream.ref is not None
+            objects = found.get(stream_prefix(stream.ref))
+            if objects:
+                told[stream.ref] = revision_in(objects[-1]) or 0
+                left_over += superseded(objects)
+        await for_each(left_over, CONCURRENT_MAX, partial(_delete, storage))
+        return told
+
+    async def _tell(
+        self,
+        storage: ChunkStorage,
+        told: dict[StreamRef, int],
+        subjects: Collection[str] | None,
+    ) -> None:
+        async def tell_one(shaped: ShapedStream) -> None:
+            exported = exported_stream(shaped, self._container_count)
+            await tell(storage, exported)
+            told[exported.ref] = exported.revision
+
+        due = decide_exports(told, self._streams(subjects))
+        await for_each(due, CONCURRENT_MAX, tell_one)
+
+    def _note_failure(self, error: AnabranchError | OSError, report: Report) -> None:
+        """Only the first of a row is told: the others follow from it or look the same."""
+        self._failures += 1
+        if self._failures == 1:
+            report(f"streams cannot be told to tier 2: {error}")
+            remedy = error.remedy if isinstance(error, AnabranchError) else "check the directory"
+            _log.warning(
+                "streams cannot be told to tier 2, trying again", error=str(error), remedy=remedy
+            )
+
+    def _note_success(self, report: Report) -> None:
+        report("")
+        if self._failures:
+            _log.info("streams are told to tier 2 again", failures=self._failures)
+        self._failures = 0
+
+
+async def tell(storage: ChunkStorage, exported: ExportedStream) -> None:
+    """Write what is told of one stream, then delete what it supersedes. Idempotent.
+
+    Raises DiskFailed, and what else the storage raises.
+    """
+    name = stream_object_name(exported.ref, exported.revision)
+    # The name is taken: somebody told it, in these very bytes.
+    with suppress(ObjectExists):
+        await storage.put_new(name, [encode_stream(exported)])
+    try:
+        listed = await storage.list(stream_prefix(exported.ref))
+    except OSError as error:
+        raise _unusable(error, name) from error
+    for old in superseded([name for name in listed if revision_in(name) is not None]):
+        await _delete(storage, old)
+
+
+async def _delete(storage: ChunkStorage, name: str) -> None:
+    try:
+        await storage.delete(name)
+    except OSError as error:
+        raise _unusable(error, name) from error
+
+
+def _unusable(error: OSError, name: str) -> DiskFailed:
+    return DiskFailed(
+        "objects of tier 2 cannot be listed or deleted",
+        remedy="check the directory of tier 2 and its owner",
+        name=name,
+        cause=str(error),
+    )
+
+
+def _prefix_of(name: str) -> str:
+    return name.rpartition("/")[0] + "/"

@@ -1,0 +1,71 @@
+"""Steps as traces and counts see them.
+
+A workflow is woken by an aggregate's state and knows no caller. So that its steps still appear in
+the trace of the command that they carry out, the command's context is kept here by aggregate, for
+the aggregates commanded last. After a restart, or elsewhere, the same steps run without a trace.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from opentelemetry.trace import Tracer
+
+from anabranch.common.errors import AnabranchError
+from anabranch.common.eventsourcing.repository import Loaded
+from anabranch.common.runtime.tracing import continued
+from anabranch.controller.metrics import ControllerMetrics, uncounted
+
+REMEMBERED_MAX = 1024
+
+S = TypeVar("S")
+E = TypeVar("E")
+
+
+class CommandTraces:
+    """Aggregate → `trace_parent` of the last command decided on it, if that was sampled."""
+
+    def __init__(self) -> None:
+        self._parents: OrderedDict[str, str] = OrderedDict()
+
+    def remember(self, subject: str, trace_parent: str) -> None:
+        """A command is about to be decided; an empty context forgets the one before it."""
+        self._parents.pop(subject, None)
+        if trace_parent:
+            self._parents[subject] = trace_parent
+            if len(self._parents) > REMEMBERED_MAX:
+                self._parents.popitem(last=False)
+
+    def of(self, subject: str) -> str:
+        """The context in which the aggregate is worked on; empty if none."""
+        return self._parents.get(subject, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """What handlers and steps count and trace by. `tracer` None: no traces."""
+
+    metrics: ControllerMetrics = field(default_factory=uncounted)
+    tracer: Tracer | None = None
+    traces: CommandTraces = field(default_factory=CommandTraces)
+
+
+def observed(
+    observer: Observer, step: str, perform: Callable[[Loaded[S]], Awaitable[E]]
+) -> Callable[[Loaded[S]], Awaitable[E]]:
+    """`perform`, counted by its outcome and with a span in its command's trace."""
+
+    async def run(loaded: Loaded[S]) -> E:
+        steps = observer.metrics.steps
+        parent = observer.traces.of(loaded.subject)
+        with continued(observer.tracer, f"controller step {step}", parent):
+            try:
+                event = await perform(loaded)
+            except AnabranchError:
+                steps[step, "failed"] += 1
+                raise
+        steps[step, "done"] += 1
+        return event
+
+    return run

@@ -1,0 +1,102 @@
+"""Reading a journal without opening it: nothing is fenced, synced, changed or locked.
+
+What is said of a journal whose owner runs may be old when it is printed; the newest file then looks
+as if it ended wherever the owner was. A stopped journal is told exactly as an open would find it.
+"""
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from anabranch.common.errors import AnabranchError
+from anabranch.common.storage.ports import Disk
+from anabranch.segstore.adapters.journal import layout
+from anabranch.segstore.domain.log.chain import chain_files
+from anabranch.segstore.domain.log.formats import (
+    FILE_HEADER_SIZE_BYTES,
+    FileHeader,
+    parse_file_header,
+)
+from anabranch.segstore.domain.log.scan import ScannedFile, TornTail, scan_file
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Which operations of a container are in a file."""
+
+    first_sequence: int
+    last_sequence: int
+    frames: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedFile:
+    """A file's part of the log. `end`: where its last frame ends, in bytes."""
+
+    name: str
+    size_bytes: int
+    end: int
+    recycled: bool
+    containers: Mapping[int, Operations]
+    torn: TornTail | None
+
+
+@dataclass(slots=True)
+class JournalReport:
+    """A journal as it lies on the disk. `faults` is empty if an open would succeed."""
+
+    journal_id: str
+    fences: tuple[int, ...]
+    logs: Mapping[int, str]
+    files: list[InspectedFile] = field(default_factory=list)
+    orphans: tuple[str, ...] = ()
+    faults: list[str] = field(default_factory=list)
+
+
+def inspect_journal(disk: Disk) -> JournalReport:
+    """Read the whole journal. Raises CorruptJournal, FormatTooNew if it cannot be told at all."""
+    journal_id = layout.check_format(disk) or ""
+    report = JournalReport(journal_id, tuple(layout.fences(disk)), layout.read_logs(disk))
+    headers: list[FileHeader] = []
+    for file_id in layout.files_named(disk.list(), layout.JOURNAL):
+        name = layout.journal_file(file_id)
+        try:
+            headers.append(parse_file_header(_read(disk, name, FILE_HEADER_SIZE_BYTES), name))
+        except AnabranchError as error:
+            report.faults.append(f"{error.code}: {error}")
+    try:
+        chain = chain_files(headers, journal_id)
+    except AnabranchError as error:
+        report.faults.append(f"{error.code}: {error}")
+        return report
+    report.orphans = tuple(layout.journal_file(header.file_id) for header in chain.orphans)
+    for header, end in chain.files:
+        data = _read(disk, layout.journal_file(header.file_id))
+        try:
+            report.files.append(_told(scan_file(data, header, end), len(data)))
+        except AnabranchError as error:
+            report.faults.append(f"{error.code}: {error}")
+    return report
+
+
+def _read(disk: Disk, name: str, size_max: int | None = None) -> bytes:
+    with closing(disk.open(name)) as file:
+        return file.read(0, file.size() if size_max is None else size_max)
+
+
+def _told(scanned: ScannedFile, size_bytes: int) -> InspectedFile:
+    containers: dict[int, Operations] = {}
+    for frame in scanned.frames:
+        before = containers.get(frame.container)
+        containers[frame.container] = Operations(
+            before.first_sequence if before else frame.first_sequence,
+            frame.last_sequence,
+            before.frames + 1 if before else 1,
+            (before.size_bytes if before else 0) + frame.payload_size,
+        )
+    header = scanned.header
+    return InspectedFile(
+        layout.journal_file(header.file_id), size_bytes, scanned.end.offset,
+        bool(header.recycled), containers, scanned.torn,
+    )  # fmt: skip

@@ -1,0 +1,75 @@
+"""Sends the gateway of a fresh cluster what its OpenAPI document allows, and what it does not.
+
+    python -m kit.fuzz_gateway [--examples 30] [--seed N]
+
+Schemathesis makes the requests; what it finds is printed and ends with 1: an answer of 5xx that is
+not given on purpose (`fuzz_hooks`), a status or a content type that the document does not tell of.
+"""
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from anabranch.cli.up import UpSettings, embedded_cluster
+from anabranch.client import connect
+from kit.fuzz_hooks import DOOMED, SCOPE, STREAM
+
+SECONDS_MAX = 600.0
+CHECKS = "no_defect,status_code_conformance,content_type_conformance"
+"""What every answer must keep to."""
+
+
+async def fuzz(examples: int, seed: int | None) -> int:
+    """Run against a cluster of its own → the exit code."""
+    with tempfile.TemporaryDirectory() as directory:
+        async with embedded_cluster(UpSettings(data_dir=Path(directory) / "cluster")) as cluster:
+            await cluster.wait_ready()
+            await _prepare(str(cluster.endpoints["nats"]))
+            return await _run(str(cluster.endpoints["gateway"]), examples, seed)
+
+
+async def _prepare(nats_url: str) -> None:
+    """Something that exists, so that not every answer is 404."""
+    async with connect(nats_url) as client:
+        await client.create_scope(SCOPE)
+        for name in (STREAM, DOOMED):
+            await client.create_stream(f"{SCOPE}/{name}", segments=2)
+
+
+async def _run(url: str, examples: int, seed: int | None) -> int:
+    command = [
+        str(Path(sys.executable).parent / "schemathesis"), "run", f"{url}/openapi.json",
+        "--checks", CHECKS,
+        "--max-examples", str(examples), "--phases", "coverage,fuzzing,stateful",
+        "--request-timeout", "40", "--no-color", "--generation-database", "none",
+    ]  # fmt: skip
+    if seed is not None:
+        command += ["--seed", str(seed)]
+    environment = {**os.environ, "SCHEMATHESIS_HOOKS": "kit.fuzz_hooks"}
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+    )
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    sys.stdout.buffer.write(output)
+    return process.returncode or 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="kit.fuzz_gateway", description="fuzz the gateway")
+    parser.add_argument("--examples", type=int, default=30, help="requests per operation")
+    parser.add_argument("--seed", type=int, default=None)
+    options = parser.parse_args()
+    return asyncio.run(fuzz(options.examples, options.seed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""The table of metrics in docs/operations.md is the metrics that the services have."""
+
+from pathlib import Path
+
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.metrics import Definition, Metrics, silent_metrics
+from anabranch.controller.metrics import ControllerMetrics
+from anabranch.gateway.http.metrics import GatewayMetrics
+from anabranch.segstore.shell.metrics import StoreMetrics
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
+
+
+def none() -> int:
+    return 0
+
+
+def of_the_controller(metrics: Metrics) -> None:
+    ControllerMetrics(metrics, SystemClock()).watch(active=none, failing=none, folds=none)
+
+
+def of_the_store(metrics: Metrics) -> None:
+    StoreMetrics(metrics).watch(
+        pending=none, untiered=none, cached=none, containers=none, connections=none
+    )
+
+
+def of_the_gateway(metrics: Metrics) -> None:
+    GatewayMetrics(metrics, none)
+
+
+def defined() -> list[Definition]:
+    found: list[Definition] = []
+    for define in (of_the_controller, of_the_store, of_the_gateway):
+        metrics = silent_metrics()
+        define(metrics)
+        found += metrics.definitions
+    return found
+
+
+def row_of(definition: Definition) -> str:
+    labels = ", ".join(definition.labels)
+    unit, kind = definition.unit, definition.kind
+    return f"| `{definition.name}` | {kind} | {unit} | {labels} | {definition.about} |"
+
+
+def documented() -> list[str]:
+    lines = DOCUMENT.read_text().splitlines()
+    return [line for line in lines if line.startswith("| `anabranch_")]
+
+
+def test_every_metric_is_documented_as_it_is_and_no_other_is() -> None:
+    assert sorted(documented()) == sorted(row_of(definition) for definition in defined())
+
+
+def test_the_metrics_of_the_three_services_have_names_of_their_own() -> None:
+    names = [definition.name for definition in defined()]
+    assert len(set(names)) == len(names)
+    assert {name.split("_")[1] for name in names} == {"controller", "segstore", "gateway"}
+
+
+def test_no_label_could_hold_the_name_of_a_stream_or_segment() -> None:
+    labels = {label for definition in defined() for label in definition.labels}
+    assert labels == {"kind", "outcome", "query", "step", "code", "method", "route", "status"}
