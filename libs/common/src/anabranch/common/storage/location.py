@@ -4,7 +4,7 @@
     memory:  (or memory://)       the process's memory, lost with it
     s3://bucket/prefix            S3, or a server that speaks its protocol
     gs://bucket/prefix            Google Cloud Storage
-    az://container/prefix         Azure Blob Storage
+    az://container/prefix         Azure Storage
 
 A URL is printed, logged and passed on; therefore one that holds a password or a key is refused,
 and no error repeats it.
