@@ -67,6 +67,12 @@ def test_a_prefix_that_stores_would_write_differently_is_refused(prefix: str) ->
         parse_location(f"s3://bucket/{prefix}")
 
 
+def test_an_endpoint_with_a_secret_is_refused_and_not_repeated() -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        _set_up("s3", ObjectOptions(endpoint=f"http://someone:{SECRET}@host"))
+    assert SECRET not in str(refused.value.to_body())
+
+
 def _set_up(provider: Provider, options: ObjectOptions) -> None:
     bucket_storage(BucketLocation(provider, "bucket", "p"), options, SystemClock(), limit_s=1.0)
 
@@ -78,8 +84,8 @@ def test_an_endpoint_without_tls_must_be_allowed() -> None:
     _set_up("s3", options.model_copy(update={"allow_http": True}))
 
 
-@pytest.mark.parametrize("provider", ["s3", "az"])
-@pytest.mark.parametrize("content", [f'{{"key": "{SECRET}"}}', SECRET, "[]", ""])
+@pytest.mark.parametrize("provider", ["s3", "gs", "az"])
+@pytest.mark.parametrize("content", [f'{{"key": "{SECRET}"}}', SECRET, f'"{SECRET}"', "[]", ""])
 def test_a_file_with_other_credentials_is_refused_and_not_repeated(
     tmp_path: Path, provider: Provider, content: str
 ) -> None:

@@ -52,12 +52,7 @@ def bucket_storage(
 
     No request takes longer than `limit_s` seconds, with its retries. Raises InvalidSetting.
     """
-    if options.endpoint.startswith("http://") and not options.allow_http:
-        raise InvalidSetting(
-            "the endpoint of tier 2 would be spoken to without TLS",
-            remedy="use https, or allow it with allow_http in tier2_options",
-            endpoint=options.endpoint,
-        )
+    _check_endpoint(options)
     limit = timedelta(seconds=limit_s)
     client: ClientConfig = {
         "connect_timeout": timedelta(seconds=min(limit_s, CONNECT_S_MAX)),
@@ -71,12 +66,28 @@ def bucket_storage(
             for retries in (0, READ_RETRIES_MAX)
         )
     except (BaseError, ValueError) as error:
+        # What could not be read in a file with credentials may be among the words of the error.
+        cause = type(error).__name__ if options.credentials_file else str(error).partition("\n")[0]
         raise InvalidSetting(
             "the object store of tier 2 cannot be set up",
-            remedy="correct the URL of tier 2, its options or the provider's variables",
-            cause=str(error).partition("\n")[0],
-        ) from error
+            remedy="correct the URL of tier 2, its options, their file or the provider's variables",
+            cause=cause,
+        ) from None
     return ObjectChunkStorage(writes, reads, clock)
+
+
+def _check_endpoint(options: ObjectOptions) -> None:
+    if "@" in options.endpoint:
+        raise InvalidSetting(
+            "the endpoint of tier 2 holds credentials",
+            remedy="write it as https://host:port and name a credentials_file in tier2_options",
+        )
+    if options.endpoint.startswith("http://") and not options.allow_http:
+        raise InvalidSetting(
+            "the endpoint of tier 2 would be spoken to without TLS",
+            remedy="use https, or allow it with allow_http in tier2_options",
+            endpoint=options.endpoint,
+        )
 
 
 def _environment_allows_http(provider: Provider) -> bool:

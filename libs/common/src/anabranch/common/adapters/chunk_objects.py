@@ -205,5 +205,5 @@ def _no_bucket(error: Exception) -> bool:
 def _cause(error: Exception) -> str:
     """The first words of an error, without the options of its URL: they may hold a signature."""
     first = str(error).partition("\n\nDebug source:")[0]
-    words = " ".join(re.sub(r"\?[^\s)]*", "", first).split())
+    words = " ".join(re.sub(r"(https?://[^\s?)]*)\?[^\s)]*", r"\1", first).split())
     return words[:_CAUSE_LENGTH_MAX]
