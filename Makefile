@@ -50,7 +50,7 @@ up: setup
 ## make test      every test that needs no Docker, with the rules of the project
 .PHONY: test
 test: setup
-	$(BIN)/pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 ## make test-containers  tests/integration with NATS and Redis in containers; needs Docker
 .PHONY: test-containers

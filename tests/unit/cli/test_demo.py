@@ -1,14 +1,27 @@
 """The demo's data and its check."""
 
+import importlib.util
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import islice
+from pathlib import Path
 
+import httpx
 import pytest
 
-from anabranch.cli.demo.check import Tally, Written
+from anabranch.cli.__main__ import run
+from anabranch.cli.demo.check import RowSum, Tally, Written
 from anabranch.cli.demo.flights import Flight, flights, table_path
-from anabranch.cli.demo.replay import crash_rows
+from anabranch.cli.demo.http_reading import read_back
+from anabranch.cli.demo.replay import Outcome, crash_rows
+from anabranch.cli.demo.spark_reading import PipelineOutcome, outcome_of, run_pipeline
+from anabranch.cli.http.calls import GatewayCalls
+from anabranch.cli.http.session import HttpSession
+from anabranch.common.errors import Unavailable
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.ids import SeededIds
+from kit.rng import seeded
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +93,97 @@ def test_changed_content_is_found(damaged: bytes) -> None:
 
 def test_crashes_fall_into_the_middle_of_each_third() -> None:
     assert crash_rows(600, 3) == [100, 300, 500]
+
+
+# --- the other readers --------------------------------------------------------------------------
+
+
+def outcome(http: RowSum, spark: RowSum) -> Outcome:
+    tally = tally_of([event(0), event(1)])
+    tally.add([event(0), event(1)], [None, None])
+    return Outcome(
+        tally=tally, http=http, spark=PipelineOutcome(spark, 1, ("a.png", "b.png")),
+        write_seconds=1, read_seconds=1, http_seconds=1, spark_seconds=1, segments=1, crashes=0,
+        crashes_wanted=0,
+    )  # fmt: skip
+
+
+def summed(*rows: int) -> RowSum:
+    found = RowSum()
+    found.add(map(event, rows))
+    return found
+
+
+def test_all_readers_must_agree_with_what_was_written() -> None:
+    right = summed(1, 0)
+    assert outcome(right, right).is_right
+    assert not outcome(summed(0), right).is_right
+    assert not outcome(right, summed(0, 0)).is_right
+
+
+def body(*rows: int) -> bytes:
+    return b"".join(len(event(row)).to_bytes(4, "big") + event(row) for row in rows)
+
+
+def gateway(pages: dict[str, httpx.Response]) -> GatewayCalls:
+    """Answers by the position that is asked for."""
+    transport = httpx.MockTransport(lambda request: pages[request.url.params["from"]])
+    return GatewayCalls(
+        "http://gateway", clock=SystemClock(), rng=seeded(1), transport=transport, retry_timeout_s=0
+    )
+
+
+def page(following: str, *rows: int) -> httpx.Response:
+    return httpx.Response(200, content=body(*rows), headers={"next-position": following})
+
+
+async def read_pages(
+    pages: dict[str, httpx.Response], heard: Callable[[int], None] = lambda _: None
+) -> RowSum:
+    async with gateway(pages) as calls:
+        return await read_back(HttpSession(calls, SeededIds(1)), "demo/flights", 3, heard)
+
+
+async def test_pages_are_read_until_an_empty_one() -> None:
+    heard: list[int] = []
+    pages = {"head": page("p1", 0, 1), "p1": page("p2", 2), "p2": page("p2")}
+    assert await read_pages(pages, heard.append) == summed(0, 1, 2)
+    assert heard == [2, 3]
+
+
+async def test_a_gateway_that_repeats_itself_is_left() -> None:
+    assert (await read_pages({"head": page("head", 0, 1)})).events == 4
+
+
+async def test_a_refusal_of_the_gateway_has_a_name() -> None:
+    with pytest.raises(Unavailable):
+        await read_pages({"head": httpx.Response(503, text="away")})
+
+
+def test_the_report_of_the_pipeline_is_understood() -> None:
+    told = json.dumps(
+        {"events": 3, "row_sum": 9, "not_flights": 0, "parquet_rows": 2, "plots": ["a.png"]}
+    )
+    assert outcome_of(told.encode()) == PipelineOutcome(RowSum(3, 9), 2, ("a.png",))
+
+
+async def test_a_pipeline_that_fails_says_where_to_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.cli.demo.spark_reading.PROGRAM", "anabranch.spark.none")
+    with pytest.raises(Unavailable, match="pipeline failed") as failed:
+        await run_pipeline("demo/flights", "file:///none", tmp_path)
+    assert "pipeline.log" in failed.value.remedy
+    assert "anabranch.spark.none" in str(failed.value.fields["last"])
+
+
+def test_without_spark_the_demo_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == "pyspark" else found(name)
+    )
+    assert run(["demo", "--out", str(tmp_path / "out")]) == 1
+    assert "pip install 'anabranch-cli[demo]'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -105,10 +105,10 @@ def test_a_newer_format_is_named_as_such_if_its_checksum_is_right(
 def test_a_reference_must_be_a_piece_of_the_chunk_exactly() -> None:
     _, footer = _object(b"abcdef", b"0123456789")
     crc = chunk.crc_of([b"abcdef"])
-    chunk.check_reference(footer, ChunkRef(NAME, 0, 6, crc))
+    chunk.referred_piece(footer, ChunkRef(NAME, 0, 6, crc))
     for wrong in (ChunkRef(NAME, 0, 5, crc), ChunkRef(NAME, 0, 6, crc ^ 1)):
         with pytest.raises(CorruptChunk, match="no such piece"):
-            chunk.check_reference(footer, wrong)
+            chunk.referred_piece(footer, wrong)
 
 
 def test_a_range_is_widened_to_whole_blocks_within_the_data() -> None:

@@ -70,7 +70,7 @@ def run_with_session(
 
     async def perform() -> T:
         opened = (
-            _through_gateway(connection.http)
+            through_gateway(connection.http)
             if connection.http
             else _through_client(nats_url(connection))
         )
@@ -113,7 +113,8 @@ async def _through_client(url: str) -> AsyncIterator[Session]:
 
 
 @asynccontextmanager
-async def _through_gateway(url: str) -> AsyncIterator[Session]:
+async def through_gateway(url: str) -> AsyncIterator[Session]:
+    """A session on the gateway. Raises InvalidSetting, Unavailable when nobody answers."""
     # Only commands that need it wait for the HTTP library to load: a sixth of their start.
     from anabranch.cli.http.calls import GatewayCalls
     from anabranch.cli.http.session import HttpSession

@@ -15,6 +15,7 @@ from opentelemetry.trace import Tracer
 
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
 from anabranch.client.nats_control import NatsControlPlane
+from anabranch.client.ranges import SegmentRanges
 from anabranch.client.reader import EventReader, Start
 from anabranch.client.runtime import Runtime
 from anabranch.client.settings import ConnectionSettings, ReaderSettings, WriterSettings
@@ -261,6 +262,10 @@ class Client:
             runtime=self._entered(),
             settings=settings or ReaderSettings(),
         )
+
+    def ranges(self) -> SegmentRanges:
+        """Stored bytes of segments, for bulk readers; works on a client that is not entered."""
+        return SegmentRanges(self._control, self._directory, clock=self._clock, rng=self._rng)
 
     def _entered(self) -> Runtime:
         if self._runtime is None:

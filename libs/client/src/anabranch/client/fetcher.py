@@ -1,8 +1,6 @@
 """Reads one segment ahead of its reader, up to its share of the read-ahead.
 
-    look up, connect ──► ReadSegment (waits at the tail) ──bytes──► verified blocks ──► sink
-          ▲                         │
-          └──after a pause── lost, wrong host, unavailable
+    ReadSegment (waits at the tail; `segment_calls`) ──bytes──► verified blocks ──► sink
 
 The place to read next moves only when a whole reply was verified and handed over, so a break
 at any moment loses and repeats nothing. Every block's checksum is verified here; a damaged one
@@ -15,30 +13,12 @@ from dataclasses import dataclass
 
 from anabranch.client.backoff import Backoff
 from anabranch.client.control import SegmentDirectory
+from anabranch.client.segment_calls import ANSWER_TIME_S, SegmentCalls
 from anabranch.client.settings import ReaderSettings
-from anabranch.common.contracts.queries import SegmentLocation
-from anabranch.common.errors import (
-    AnabranchError,
-    BadPacket,
-    CorruptBlock,
-    Fenced,
-    InvalidRequest,
-    OutcomeUnknown,
-    Retry,
-)
+from anabranch.common.errors import AnabranchError, BadPacket, CorruptBlock, InvalidRequest
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.block import Block
-from anabranch.common.wire.messages import (
-    GetSegmentInfo,
-    M,
-    ReadSegment,
-    Request,
-    SegmentInfo,
-    SegmentRead,
-)
-
-ANSWER_TIME_S = 20.0
-"""What a store may need beyond the wait that it was asked for."""
+from anabranch.common.wire.messages import ReadSegment, Request, SegmentInfo, SegmentRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +63,7 @@ class SegmentFetcher:
         self.end_offset: int | None = None
         self._settings = settings
         self._share_bytes = share_bytes
-        self._directory = directory
-        self._clock = clock
-        self._backoff = backoff
+        self._calls = SegmentCalls(segment, directory=directory, clock=clock, backoff=backoff)
         self._events = events
         self._held_bytes = 0
         self._room = asyncio.Event()
@@ -98,12 +76,8 @@ class SegmentFetcher:
             self._room.set()
 
     async def info(self) -> SegmentInfo:
-        """The segment's present bounds. Raises as `_ask`."""
-
-        def request(location: SegmentLocation) -> Request:
-            return GetSegmentInfo(segment=self.segment, container_epoch=location.container_epoch)
-
-        return (await self._ask(request, SegmentInfo, ANSWER_TIME_S))[0]
+        """The segment's present bounds. Raises as `SegmentCalls.ask`."""
+        return await self._calls.info()
 
     async def run(self) -> None:
         """Read until the end, an error that retrying cannot cure, or cancellation."""
@@ -121,17 +95,17 @@ class SegmentFetcher:
         """One read → whether the segment has ended."""
         settings = self._settings
 
-        def request(location: SegmentLocation) -> Request:
+        def request(container_epoch: int) -> Request:
             return ReadSegment(
                 segment=self.segment,
-                container_epoch=location.container_epoch,
+                container_epoch=container_epoch,
                 offset=self.offset,
                 size_max=min(settings.read_size_bytes, self._share_bytes),
                 wait_ms=settings.wait_ms,
             )
 
         timeout_s = settings.wait_ms / 1000 + ANSWER_TIME_S
-        reply, data = await self._ask(request, SegmentRead, timeout_s)
+        reply, data = await self._calls.ask(request, SegmentRead, timeout_s=timeout_s)
         if reply.offset != self.offset:
             raise BadPacket("a read was answered from another offset", segment=self.segment)
         self._deliver(data)
@@ -168,30 +142,3 @@ class SegmentFetcher:
             raise CorruptBlock(
                 error.message, segment=self.segment, offset=self.offset, cause=str(error)
             ) from error
-
-    async def _ask(
-        self,
-        request: Callable[[SegmentLocation], Request],
-        expected: type[M],
-        timeout_s: float,
-    ) -> tuple[M, bytes]:
-        """Ask the segment's store, wherever it is by now, until it answers.
-
-        Raises what retrying cannot cure, and the last error when the retry time is used up.
-        """
-        while True:
-            location: SegmentLocation | None = None
-            try:
-                connection, location = await self._directory.connect(self.segment)
-                answer = await connection.request(request(location), expected, timeout_s=timeout_s)
-            except (Retry, Fenced, OutcomeUnknown) as error:
-                if location is not None:
-                    self._directory.forget(location)
-                pause_s = self._backoff.failed(self._clock.monotonic())
-                if pause_s is None:
-                    error.fields = {**error.fields, "segment": self.segment}
-                    raise
-                await self._clock.sleep(pause_s)
-            else:
-                self._backoff.progress()
-                return answer

@@ -132,6 +132,13 @@ class ConnectionLost(Retry):
     code = "connection-lost"
 
 
+class PlanOutdated(Retry):
+    """What a read was planned on is no longer there; what is there now is not damaged."""
+
+    code = "plan-outdated"
+    default_remedy = "run the read again, so that it is planned anew"
+
+
 class DiskFailed(Retry):
     """A write or sync failed; the store stops rather than guess what reached the disk."""
 

@@ -5,9 +5,10 @@ reading; so the check needs a few megabytes, whatever the events hold.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from zlib import crc32
 
 import msgspec
 
@@ -23,15 +24,30 @@ def content_hash(event: bytes) -> int:
 
 
 @dataclass
+class RowSum:
+    """Events counted and summed up in whatever order: `row_sum` is the sum of their CRC32."""
+
+    events: int = 0
+    row_sum: int = 0
+
+    def add(self, events: Iterable[bytes]) -> None:
+        for event in events:
+            self.events += 1
+            self.row_sum += crc32(event)
+
+
+@dataclass
 class Written:
     """What was written: the hash of row i at index i."""
 
     hashes: "array[int]" = field(default_factory=lambda: array("Q"))
     size_bytes: int = 0
+    sum: RowSum = field(default_factory=RowSum)
 
     def add(self, event: bytes) -> None:
         """The next row."""
         self.hashes.append(content_hash(event))
+        self.sum.add((event,))
         self.size_bytes += len(event)
 
 

@@ -10,8 +10,10 @@ from typing import Annotated
 import cyclopts
 from cyclopts import Parameter
 
+from anabranch.cli.demo.check import RowSum
 from anabranch.cli.demo.flights import ROW_COUNT, table_path
 from anabranch.cli.demo.replay import Outcome, Plan, replay
+from anabranch.cli.demo.spark_reading import check_spark_installed
 from anabranch.cli.output import Output
 from anabranch.cli.session import run_async
 from anabranch.common.errors import DirectoryUnusable, InvalidRequest
@@ -34,12 +36,15 @@ def demo(
 ) -> int:
     """Replay 336,776 real flights through a fresh cluster and check every one of them.
 
+    They are read back with the client, over HTTP, and with Spark from tier 2 alone, which makes
+    a table of delays per hour and two plots.
+
     Parameters
     ----------
     crash
         Kill the segment store three times while events are under way.
     out
-        Where report.json goes.
+        Where report.json, the table and the plots go.
     data_dir
         Where the cluster keeps its data; must not exist. If not given: a new directory under
         OUT, removed again when everything was right.
@@ -50,9 +55,12 @@ def demo(
     """
     if limit is not None and limit < 1:
         raise InvalidRequest("there is nothing to replay", remedy="use a limit of 1 or more")
+    check_spark_installed()
+    _make_directory(out)
     plan = Plan(
         table=table_path(),
         data_dir=_fresh(data_dir, out),
+        out=out,
         rows=min(limit or ROW_COUNT, ROW_COUNT),
         crash=crash,
         quiet=json,
@@ -86,6 +94,15 @@ def report_of(outcome: Outcome) -> dict[str, object]:
         "read_seconds": round(outcome.read_seconds, 3),
         "events_per_s": round(len(tally.written.hashes) / outcome.write_seconds),
         "bytes": tally.written.size_bytes,
+        "row_sum": tally.written.sum.row_sum,
+        "http_events": outcome.http.events,
+        "http_row_sum": outcome.http.row_sum,
+        "http_seconds": round(outcome.http_seconds, 3),
+        "spark_events": outcome.spark.read.events,
+        "spark_row_sum": outcome.spark.read.row_sum,
+        "spark_seconds": round(outcome.spark_seconds, 3),
+        "parquet_rows": outcome.spark.parquet_rows,
+        "plots": list(outcome.spark.plots),
         "segments": outcome.segments,
         "crashes": outcome.crashes,
         "crashes_wanted": outcome.crashes_wanted,
@@ -107,8 +124,21 @@ def summary_of(outcome: Outcome) -> list[tuple[str, str]]:
         ("segment store killed", f"{outcome.crashes} times"),
         ("written in", f"{outcome.write_seconds:.1f} s ({rate:,.0f} events/s)"),
         ("read and checked in", f"{outcome.read_seconds:.1f} s"),
+        ("read over HTTP", _compared(outcome.http, tally.written.sum, outcome.http_seconds)),
+        (
+            "read by Spark from tier 2",
+            _compared(outcome.spark.read, tally.written.sum, outcome.spark_seconds),
+        ),
+        ("rows in hourly_delays.parquet", f"{outcome.spark.parquet_rows:,}"),
+        *(("plot", path) for path in outcome.spark.plots),
         ("result", "everything is right" if outcome.is_right else "SOMETHING IS WRONG"),
     ]
+
+
+def _compared(read: RowSum, written: RowSum, seconds: float) -> str:
+    """How many events, and whether they are those written."""
+    verdict = "the same" if read == written else "OTHERS THAN WERE WRITTEN"
+    return f"{read.events:,} events, {verdict}, in {seconds:.1f} s"
 
 
 def _fresh(data_dir: Path | None, out: Path) -> Path:
@@ -127,9 +157,17 @@ def _fresh(data_dir: Path | None, out: Path) -> Path:
     return candidate
 
 
+def _make_directory(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DirectoryUnusable(
+            "results cannot be written", path=str(out), cause=error.strerror or str(error)
+        ) from error
+
+
 def _write_report(path: Path, report: dict[str, object]) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(report, indent=2) + "\n")
     except OSError as error:
         raise DirectoryUnusable(

@@ -1,5 +1,5 @@
 """Replays the flights through a fresh embedded cluster, with or without crashes, and reads
-them back.
+them back: with the client, over HTTP and, when the cluster has stopped, with Spark from tier 2.
 
 A crash is a SIGKILL of the segment store at a moment when events are under way: written, sent
 and not acknowledged. The cluster starts the store again; the writer is not told.
@@ -16,8 +16,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from anabranch.cli.demo.check import Tally, Written
+from anabranch.cli.demo.check import RowSum, Tally, Written
 from anabranch.cli.demo.flights import Flight, flights
+from anabranch.cli.demo.http_reading import read_back
+from anabranch.cli.demo.spark_reading import PipelineOutcome, run_pipeline
+from anabranch.cli.session import through_gateway
 from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
 from anabranch.client import Client, EventWriter, connect
 from anabranch.common.errors import BufferFull, Unavailable
@@ -28,6 +31,7 @@ STREAM = "demo/flights"
 SEGMENT_COUNT = 4
 CRASH_COUNT = 3
 STORE_BACK_S = 60.0
+FLUSH_S_MAX = 120.0
 BATCH_SIZE = 500
 
 
@@ -37,6 +41,7 @@ class Plan:
 
     table: Path
     data_dir: Path
+    out: Path
     rows: int
     crash: bool
     quiet: bool
@@ -47,15 +52,21 @@ class Outcome:
     """What came out of it."""
 
     tally: Tally
+    http: RowSum
+    spark: PipelineOutcome
     write_seconds: float
     read_seconds: float
+    http_seconds: float
+    spark_seconds: float
     segments: int
     crashes: int
     crashes_wanted: int
 
     @property
     def is_right(self) -> bool:
-        return self.tally.is_right and self.crashes == self.crashes_wanted
+        written = self.tally.written.sum
+        agreed = self.http == written and self.spark.read == written
+        return agreed and self.tally.is_right and self.crashes == self.crashes_wanted
 
 
 def crash_rows(rows: int, crashes: int) -> list[int]:
@@ -77,17 +88,33 @@ async def replay(plan: Plan) -> Outcome:
                 writing = _Writing(plan, client, cluster, clock, progress)
                 start_s = clock.monotonic()
                 written = await writing.run()
-                middle_s = clock.monotonic()
+                written_s = clock.monotonic()
                 tally = await _read_back(client, written, progress)
-                end_s = clock.monotonic()
+                read_s = clock.monotonic()
+                http = await _read_over_http(str(cluster.endpoints["gateway"]), written, progress)
+                http_s = clock.monotonic()
+            console.print("flushing to tier 2, stopping the cluster")
+            await client.flush_to_tier2(timeout_s=FLUSH_S_MAX)
+    console.print("Spark reads tier 2 by itself: a table of delays per hour, and two plots")
+    spark_start_s = clock.monotonic()
+    spark = await run_pipeline(STREAM, _tier2_url(plan.data_dir), plan.out)
     return Outcome(
         tally=tally,
-        write_seconds=middle_s - start_s,
-        read_seconds=end_s - middle_s,
+        http=http,
+        spark=spark,
+        write_seconds=written_s - start_s,
+        read_seconds=read_s - written_s,
+        http_seconds=http_s - read_s,
+        spark_seconds=clock.monotonic() - spark_start_s,
         segments=SEGMENT_COUNT,
         crashes=writing.crashes,
         crashes_wanted=CRASH_COUNT if plan.crash else 0,
     )
+
+
+def _tier2_url(data_dir: Path) -> str:
+    """Where the embedded cluster keeps tier 2."""
+    return (data_dir.resolve() / "segstore/tier2").as_uri()
 
 
 def _progress(console: Console) -> Progress:
@@ -177,3 +204,12 @@ async def _read_back(client: Client, written: Written, progress: Progress) -> Ta
             tally.add(batch.payloads, batch.keys)
             progress.update(task, completed=tally.events)
     return tally
+
+
+async def _read_over_http(gateway_url: str, written: Written, progress: Progress) -> RowSum:
+    wanted = len(written.hashes)
+    task = progress.add_task("HTTP", total=wanted, note="")
+    async with through_gateway(gateway_url) as session:
+        return await read_back(
+            session, STREAM, wanted, lambda events: progress.update(task, completed=events)
+        )

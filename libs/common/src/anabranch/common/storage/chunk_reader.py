@@ -42,6 +42,18 @@ class ChunkReader:
             self._footers.pop(ref.name, None)
             raise
 
+    async def boundaries(self, ref: ChunkRef) -> tuple[int, ...]:
+        """Append boundaries inside the reference, relative to it, ascending and sparse.
+
+        Raises as `read`.
+        """
+        try:
+            footer = await self.footer(ref.name)
+        except ObjectNotFound as error:
+            raise CorruptChunk("a chunk that is in use is missing", name=ref.name) from error
+        piece = chunks.referred_piece(footer, ref)
+        return tuple(entry.offset for entry in piece.entries if 0 < entry.offset < ref.length)
+
     async def _read_whole(self, ref: ChunkRef) -> bytes:
         data = await self._storage.get_range(ref.name, ref.offset, ref.length)
         if chunks.crc_of([data]) != ref.crc:
@@ -53,7 +65,7 @@ class ChunkReader:
     async def _read_part(self, ref: ChunkRef, position: int, length: int) -> bytes:
         """Whole 64 KiB blocks around the range, each verified, then the range."""
         footer = await self.footer(ref.name)
-        chunks.check_reference(footer, ref)
+        chunks.referred_piece(footer, ref)
         first, end = chunks.block_span(footer, position, length)
         data = await self._storage.get_range(ref.name, first, end - first)
         chunks.check_blocks(footer, first, data)

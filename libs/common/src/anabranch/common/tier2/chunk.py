@@ -238,11 +238,11 @@ def _check_footer(footer: ChunkFooter, block_size: int, name: str, data_length: 
         raise CorruptChunk("the chunk's pieces do not cover it", name=name)
 
 
-def check_reference(footer: ChunkFooter, ref: ChunkRef) -> None:
-    """The reference is one of the chunk's pieces, exactly. Raises CorruptChunk."""
+def referred_piece(footer: ChunkFooter, ref: ChunkRef) -> Piece:
+    """The piece of the chunk that the reference is, exactly. Raises CorruptChunk."""
     for piece in footer.pieces:
         if (piece.offset, piece.length, piece.crc) == (ref.offset, ref.length, ref.crc):
-            return
+            return piece
     raise CorruptChunk("the chunk holds no such piece", name=ref.name, offset=ref.offset)
 
 

@@ -1,0 +1,25 @@
+"""Reads a stream back from the gateway, as `anabranch --http URL read` does."""
+
+from collections.abc import Callable
+from contextlib import aclosing
+
+from anabranch.cli.demo.check import RowSum
+from anabranch.cli.session_port import HEAD, ReadRequest, Session
+
+
+async def read_back(
+    session: Session, stream: str, wanted: int, progress: Callable[[int], None]
+) -> RowSum:
+    """Everything from the head to the first empty answer; `progress` hears how many so far.
+
+    Stops early when more than the `wanted` events came. Raises what the session does.
+    """
+    found = RowSum()
+    request = ReadRequest(HEAD, follow=False, count=None, details=False)
+    async with aclosing(session.read(stream, request)) as batches:
+        async for batch in batches:
+            found.add(batch.payloads)
+            progress(found.events)
+            if found.events > wanted:
+                break
+    return found

@@ -1,0 +1,85 @@
+"""Stored bytes of segments, for bulk readers that choose the ranges: a data source, an archiver.
+
+A range that is asked for is read completely or an error says why not; blocks are handed over as
+they are stored, so whoever decodes them verifies them.
+"""
+
+from anabranch.client.backoff import Backoff
+from anabranch.client.control import ControlPlane, SegmentDirectory, current_segments
+from anabranch.client.segment_calls import SegmentCalls
+from anabranch.client.settings import BackoffSettings
+from anabranch.common.contracts.queries import SegmentList
+from anabranch.common.errors import BadPacket, PlanOutdated
+from anabranch.common.model.names import StreamRef
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import Rng
+from anabranch.common.wire.messages import (
+    LocateOffset,
+    OffsetLocated,
+    ReadSegment,
+    Request,
+    SegmentInfo,
+    SegmentRead,
+)
+
+READ_SIZE_BYTES = 4 * 1024 * 1024
+RETRY_TIMEOUT_S = 60.0
+
+
+class SegmentRanges:
+    """Made by `Client.ranges`. Every call gives up after 60 s without an answer."""
+
+    def __init__(
+        self, control: ControlPlane, directory: SegmentDirectory, *, clock: Clock, rng: Rng
+    ) -> None:
+        self._control = control
+        self._directory = directory
+        self._clock = clock
+        self._rng = rng
+
+    async def segments(self, stream: StreamRef) -> SegmentList:
+        """The stream's segments, sorted by key range. Raises StreamNotFound."""
+        return await current_segments(self._control, stream)
+
+    async def info(self, segment: str) -> SegmentInfo:
+        """The segment's present bounds. Raises SegmentNotFound."""
+        return await self._calls(segment).info()
+
+    async def boundary(self, segment: str, offset: int) -> int:
+        """The first append boundary at or after `offset`.
+
+        Raises SegmentNotFound, SegmentTruncated, InvalidRequest (beyond the segment's end).
+        """
+
+        def request(container_epoch: int) -> Request:
+            return LocateOffset(segment=segment, container_epoch=container_epoch, offset=offset)
+
+        return (await self._calls(segment).ask(request, OffsetLocated))[0].offset
+
+    async def read(self, segment: str, offset: int, end: int) -> bytes:
+        """Whole appends from `offset`, at least one and about 4 MiB, none beyond `end`.
+
+        Both are append boundaries, `offset` the lower one. Raises SegmentNotFound,
+        SegmentTruncated, InvalidRequest, and PlanOutdated where the segment is not as long.
+        """
+        assert offset < end
+        size_max = min(READ_SIZE_BYTES, end - offset)
+
+        def request(container_epoch: int) -> Request:
+            return ReadSegment(
+                segment=segment, container_epoch=container_epoch, offset=offset, size_max=size_max
+            )
+
+        reply, data = await self._calls(segment).ask(request, SegmentRead)
+        if reply.offset != offset:
+            raise BadPacket("a read was answered from another offset", segment=segment)
+        if not data or offset + len(data) > end:
+            raise PlanOutdated(
+                "a segment does not hold the range that was planned",
+                segment=segment, offset=offset, end=end, have=len(data),
+            )  # fmt: skip
+        return data
+
+    def _calls(self, segment: str) -> SegmentCalls:
+        backoff = Backoff(BackoffSettings(), self._rng, RETRY_TIMEOUT_S)
+        return SegmentCalls(segment, directory=self._directory, clock=self._clock, backoff=backoff)

@@ -1,0 +1,125 @@
+"""The options of a read, as text from Spark and as what they mean."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from anabranch.common.errors import AnabranchError, InvalidRequest
+from anabranch.common.model.names import StreamRef, stream_ref
+
+MIB = 1024 * 1024
+TARGET_PARTITION_BYTES = 64 * MIB
+PARTITION_COUNT_MAX = 10_000
+
+Positions = Mapping[str, tuple[int, int]]
+"""Segment → (offset, index) of an event."""
+
+Bound = Literal["head", "tail"] | Positions
+
+_SOURCES = ("nats_url", "tier2")
+_KNOWN = frozenset(
+    ("path", "stream", "start", "end", "target_partition_bytes", "min_partitions", *_SOURCES)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What to read. `url` is that of a NATS server or of tier 2.
+
+    `min_partitions` None: as many as processors here. Events from `start` on and before `end`.
+    """
+
+    stream: StreamRef
+    source: Literal["nats_url", "tier2"]
+    url: str
+    start: Bound = "head"
+    end: Bound = "tail"
+    target_partition_bytes: int = TARGET_PARTITION_BYTES
+    min_partitions: int | None = None
+
+
+def parse_options(options: Mapping[str, str]) -> ReadOptions:
+    """The options as Spark hands them over, names in lower case. Raises Invalid errors."""
+    unknown = sorted(set(options) - _KNOWN)
+    if unknown:
+        raise InvalidRequest(
+            f"there is no option {unknown[0]!r}", remedy=f"known are {', '.join(sorted(_KNOWN))}"
+        )
+    stream = _stream(options)
+    source = _source(options)
+    minimum = options.get("min_partitions")
+    return ReadOptions(
+        stream=stream,
+        source=source,
+        url=options[source],
+        start=_bound("start", options.get("start", "head")),
+        end=_bound("end", options.get("end", "tail")),
+        target_partition_bytes=_number(
+            "target_partition_bytes", options.get("target_partition_bytes"), TARGET_PARTITION_BYTES
+        ),
+        min_partitions=None
+        if minimum is None
+        else _number("min_partitions", minimum, 1, most=PARTITION_COUNT_MAX),
+    )
+
+
+def _stream(options: Mapping[str, str]) -> StreamRef:
+    named = {options[name] for name in ("stream", "path") if options.get(name)}
+    if len(named) != 1:
+        what = "two streams are named" if named else "no stream is named"
+        raise InvalidRequest(what, remedy='say it once: .load("scope/stream")')
+    return stream_ref(named.pop())
+
+
+def _source(options: Mapping[str, str]) -> Literal["nats_url", "tier2"]:
+    given = [name for name in _SOURCES if options.get(name)]
+    if len(given) != 1:
+        raise InvalidRequest(
+            "a stream is read from exactly one source",
+            remedy="give the option nats_url (from the stores) or tier2 (a URL, such as file:///…)",
+            given=", ".join(given) or "none",
+        )
+    return cast("Literal['nats_url', 'tier2']", given[0])
+
+
+def _bound(name: str, text: str) -> Bound:
+    if text in ("head", "tail"):
+        return cast("Literal['head', 'tail']", text)
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise _bad_bound(name, text) from error
+    if not isinstance(found, dict):
+        raise _bad_bound(name, text)
+    return {segment: _position(name, text, place) for segment, place in found.items()}
+
+
+def _position(name: str, text: str, place: object) -> tuple[int, int]:
+    match place:
+        case [int(offset), int(index)] if (
+            offset >= 0 and index >= 0 and not isinstance(offset, bool) | isinstance(index, bool)
+        ):
+            return offset, index
+    raise _bad_bound(name, text)
+
+
+def _bad_bound(name: str, text: str) -> AnabranchError:
+    return InvalidRequest(
+        f"the option {name} is not understood",
+        remedy='say head, tail, or positions such as {"scope/stream/0.#epoch.0": [0, 0]}',
+        found=text[:200],
+    )
+
+
+def _number(name: str, text: str | None, default: int, *, most: int | None = None) -> int:
+    if text is None:
+        return default
+    digits = text.isascii() and text.isdigit()
+    if not digits or int(text) < 1 or (most is not None and int(text) > most):
+        upper = "" if most is None else f" of at most {most}"
+        raise InvalidRequest(
+            f"the option {name} is not understood",
+            remedy=f"give a whole positive number{upper}", found=text[:200],
+        )  # fmt: skip
+    return int(text)

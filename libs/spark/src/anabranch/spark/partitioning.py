@@ -1,0 +1,100 @@
+"""Which bytes each task reads (pure).
+
+What is to be read is a list of pieces: runs of bytes of segments, in an order that is kept. They
+are laid end to end and divided evenly among as few tasks as the target size and the wanted
+minimum allow, because a task costs some 30 ms whatever it reads. A piece that lies across a
+dividing line is cut at the append boundaries near it that its source knows.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+from anabranch.common.tier2.state import TieredExtent
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes [start, end) of a segment, both append boundaries.
+
+    The first `skip` events are left out; `keep`: only so many events of the last block count,
+    from its start (0: all of them). `extent` holds the bytes; None: ask the segment's store.
+    """
+
+    segment: str
+    start: int
+    end: int
+    skip: int = 0
+    keep: int = 0
+    extent: TieredExtent | None = None
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+Partition = tuple[Piece, ...]
+"""What one task reads, in order."""
+
+PARTITION_BYTES_MIN = 1024 * 1024
+"""Less is not worth a task of its own, unless it is asked for."""
+
+
+def partition_count(
+    size: int, *, target_bytes: int, min_partitions: int | None, parallelism: int
+) -> int:
+    """Into how many partitions to divide `size` bytes, ≥ 1."""
+    worthwhile = min(parallelism, size // PARTITION_BYTES_MIN)
+    return max(1, -(-size // target_bytes), min_partitions or worthwhile)
+
+
+def dividing_lines(pieces: Sequence[Piece], count: int) -> dict[int, list[int]]:
+    """By the piece's place: the offsets inside it where the next of `count` partitions begins."""
+    starts = _starts(pieces)
+    lines: dict[int, list[int]] = {}
+    for partition in range(1, count):
+        line = -(-partition * starts[-1] // count)
+        place = bisect_left(starts, line) - 1
+        if starts[place] < line < starts[place + 1]:
+            lines.setdefault(place, []).append(pieces[place].start + line - starts[place])
+    return lines
+
+
+def pack(
+    pieces: Sequence[Piece], boundaries: Mapping[int, Sequence[int]], count: int
+) -> list[Partition]:
+    """Every byte of the pieces in one of at most `count` partitions, in order.
+
+    `boundaries`, by the piece's place: ascending append boundaries at which it may be cut. What
+    lies between two of them goes where its first byte goes, so a partition is longer than an
+    even share by less than one such stretch.
+    """
+    starts = _starts(pieces)
+    packed: list[list[Piece]] = [[] for _ in range(count)]
+    for place, piece in enumerate(pieces):
+        before = starts[place] - piece.start
+        inside = (at for at in boundaries.get(place, ()) if piece.start < at < piece.end)
+        cuts = dict.fromkeys((piece.start, *inside))
+        owned = [(at, (before + at) * count // starts[-1]) for at in cuts]
+        firsts = [owned[0], *(later for last, later in pairwise(owned) if later[1] != last[1])]
+        ends = [*(at for at, _ in firsts[1:]), piece.end]
+        for (start, owner), end in zip(firsts, ends, strict=True):
+            packed[owner].append(_part(piece, start, end))
+    return [tuple(partition) for partition in packed if partition]
+
+
+def _part(piece: Piece, start: int, end: int) -> Piece:
+    return replace(
+        piece,
+        start=start,
+        end=end,
+        skip=piece.skip if start == piece.start else 0,
+        keep=piece.keep if end == piece.end else 0,
+    )
+
+
+def _starts(pieces: Sequence[Piece]) -> list[int]:
+    """Where each piece starts when they are laid end to end, and where the last one ends."""
+    assert all(piece.size > 0 for piece in pieces)
+    return list(accumulate((piece.size for piece in pieces), initial=0))

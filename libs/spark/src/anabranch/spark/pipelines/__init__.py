@@ -1,0 +1,1 @@
+"""Pipelines on streams: programs for `python -m` and `spark-submit` alike."""

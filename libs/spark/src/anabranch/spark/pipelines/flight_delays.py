@@ -1,0 +1,173 @@
+"""Flights of a stream → a table of delays per hour, and two plots of them.
+
+    python -m anabranch.spark.pipelines.flight_delays --stream demo/flights \\
+        --tier2 file:///…/tier2 --out DIR
+
+The stream is read once. What is reported of it (`events`, `row_sum`) does not depend on any order,
+so that other readers of the same stream can be compared: `row_sum` is the sum of the CRC32 of all
+events. An hour is that of the scheduled departure; hours of the day are New York's.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pandas as pd
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DoubleType, StringType, StructField, StructType
+
+from anabranch.common.errors import AnabranchError
+from anabranch.common.runtime.logs import configure_logs
+from anabranch.spark.pipelines.flight_plots import plot_by_hour, plot_by_month
+from anabranch.spark.session import open_session
+
+TABLE = "hourly_delays.parquet"
+DELAYED_MINUTES = 15
+EXIT_FAILED = 1
+GROUPS_MAX = 100_000
+_OUR_ERROR = re.compile(r"^anabranch\.common\.errors\.\w+: (.*)$", re.MULTILINE)
+_FLIGHT = StructType([StructField("origin", StringType()), StructField("dep_delay", DoubleType())])
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was read and written. `not_flights`: events without an origin, left out of the table."""
+
+    events: int
+    row_sum: int
+    not_flights: int
+    parquet_rows: int
+    table: str
+    plots: tuple[str, ...]
+
+
+def read_flights(session: SparkSession, stream: str, source: tuple[str, str]) -> DataFrame:
+    """The stream's events; `source` is an option of the data source and its value."""
+    return session.read.format("anabranch").option(*source).load(stream)
+
+
+def hourly_delays(events: DataFrame) -> DataFrame:
+    """One row per scheduled hour (UTC) and origin, with `row_sum`; `origin` null: no flights.
+
+    Delays are of the departure, in minutes, of flights that departed (negative: early); the
+    `delayed` departed more than 15 minutes late.
+    """
+    flight = F.from_json(F.col("event").cast("string"), _FLIGHT)
+    delay = F.col("dep_delay")
+    return (
+        events.select("event", "event_time", flight.alias("flight"))
+        .select("event", "event_time", "flight.origin", "flight.dep_delay")
+        .groupBy(F.date_trunc("hour", "event_time").alias("scheduled_hour"), "origin")
+        .agg(
+            F.count("*").alias("flights"),
+            F.count_if(delay.isNull()).alias("cancelled"),
+            F.count_if(delay > DELAYED_MINUTES).alias("delayed"),
+            F.mean(delay).alias("delay_mean_minutes"),
+            F.percentile(delay, 0.5).alias("delay_p50_minutes"),
+            F.percentile(delay, 0.9).alias("delay_p90_minutes"),
+            F.sum(F.crc32("event")).alias("row_sum"),
+        )
+    )
+
+
+def run(session: SparkSession, stream: str, source: tuple[str, str], out: Path) -> Report:
+    """Read, write the table, draw the plots. What `out` holds of these is replaced."""
+    # Beyond so many groups Spark sorts rows to compute percentiles, which takes 20 times as long.
+    session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", GROUPS_MAX)
+    hours = hourly_delays(read_flights(session, stream, source)).persist()
+    try:
+        flights = F.col("flights")
+        read = hours.agg(
+            F.sum(flights).alias("events"),
+            F.sum("row_sum").alias("row_sum"),
+            F.sum(F.when(F.col("origin").isNull(), flights)).alias("not_flights"),
+        ).first()
+        assert read is not None
+        table = out.resolve() / TABLE
+        known = hours.where("origin IS NOT NULL").drop("row_sum")
+        share = F.try_divide("delayed", flights - F.col("cancelled"))
+        known = known.withColumn("delayed_share", share)
+        known.orderBy("scheduled_hour", "origin").coalesce(1).write.mode("overwrite").parquet(
+            table.as_uri()
+        )
+    finally:
+        hours.unpersist()
+    written = session.read.parquet(table.as_uri()).toPandas()
+    plots = (
+        plot_by_hour(local_hours(written), out / "delay_by_hour.png"),
+        plot_by_month(local_hours(written), out / "delayed_share_by_month.png"),
+    )
+    return Report(
+        events=read["events"] or 0,
+        row_sum=read["row_sum"] or 0,
+        not_flights=read["not_flights"] or 0,
+        parquet_rows=len(written),
+        table=str(table),
+        plots=tuple(str(path.resolve()) for path in plots),
+    )
+
+
+def local_hours(hours: pd.DataFrame) -> pd.DataFrame:
+    """The table with `month` (1 … 12) and `hour` (0 … 23) as clocks in New York showed them."""
+    local = hours["scheduled_hour"].dt.tz_localize("UTC").dt.tz_convert("America/New_York")
+    return hours.assign(month=local.dt.month, hour=local.dt.hour)
+
+
+class SparkFailed(Exception):
+    """Spark's error as text: once the session has ended, the error itself can tell nothing."""
+
+
+@contextmanager
+def _spark_errors_as_text() -> Iterator[None]:
+    try:
+        yield
+    except PySparkException as error:
+        text = str(error)
+        ours = _OUR_ERROR.search(text)
+        raise SparkFailed(ours[1] if ours else text) from None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run as the command line says → the exit code."""
+    parser = argparse.ArgumentParser(prog="flight_delays", description=__doc__.split("\n")[0])
+    parser.add_argument("--stream", required=True, help="scope/stream")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--tier2", metavar="URL", help="straight from tier 2, such as file:///…")
+    source.add_argument("--nats", metavar="URL", help="from the stores of the cluster there")
+    parser.add_argument("--out", type=Path, required=True, help="directory of the results")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    chosen = parser.parse_args(arguments)
+    option = ("tier2", chosen.tier2) if chosen.tier2 else ("nats_url", chosen.nats)
+    try:
+        chosen.out.mkdir(parents=True, exist_ok=True)
+        with open_session("flight-delays", quick=True) as session, _spark_errors_as_text():
+            report = run(session, chosen.stream, option, chosen.out)
+    except AnabranchError as error:
+        sys.stderr.write(f"{error}; {error.remedy}\n")
+        return EXIT_FAILED
+    except SparkFailed as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_FAILED
+    sys.stdout.write(json.dumps(asdict(report)) + "\n" if chosen.json else _summary(report))
+    return 0
+
+
+def _summary(report: Report) -> str:
+    lines = (
+        f"read {report.events:,} events (sum of CRC32 {report.row_sum})",
+        f"wrote {report.parquet_rows:,} rows to {report.table}",
+        *(f"drew {path}" for path in report.plots),
+    )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    configure_logs("flight-delays", "error")
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,99 @@
+"""What Spark's workers run: planning in one, reading a partition in each of the others.
+
+Spark calls plain functions; each call here has an event loop of its own, which runs only while
+something is awaited. Nothing outlives a call.
+"""
+
+import asyncio
+import os
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from anabranch.spark.columns import record_batches
+from anabranch.spark.options import ReadOptions
+from anabranch.spark.partitioning import Partition, Piece
+from anabranch.spark.planning import plan_read
+from anabranch.spark.ports import SegmentSource
+
+TIER_TWO_LIMIT_S = 60.0
+
+T = TypeVar("T")
+
+
+class _Loop:
+    """An event loop that runs as long as it is waited for.
+
+    Results go by a list: in the main thread a Runner has the text of a finished task made when it
+    restores the handler of Ctrl-C, and with it that of a result of many megabytes.
+    """
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._runner = runner
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        results: list[T] = []
+
+        async def perform() -> None:
+            results.append(await work)
+
+        self._runner.run(perform())
+        return results[0]
+
+
+def plan(options: ReadOptions) -> tuple[int, list[Partition]]:
+    """The stream's incarnation, and what to read of it."""
+    with _opened(options) as (loop, source):
+        bounds = loop.run(source.bounds())
+        parallelism = len(os.sched_getaffinity(0))
+        return bounds.incarnation, loop.run(plan_read(source, bounds, options, parallelism))
+
+
+def read(options: ReadOptions, incarnation: int, partition: Partition) -> Iterator[pa.RecordBatch]:
+    """The events of a partition, in order. Raises unless all that was planned was there."""
+    with _opened(options) as (loop, source):
+        for piece in partition:
+            yield from _read_piece(loop, source, piece)
+        loop.run(source.confirm(incarnation))
+
+
+def _read_piece(loop: _Loop, source: SegmentSource, piece: Piece) -> Iterator[pa.RecordBatch]:
+    offset = piece.start
+    while offset < piece.end:
+        data = loop.run(source.read(piece, offset))
+        yield from record_batches(
+            piece.segment,
+            data,
+            offset,
+            skip=piece.skip if offset == piece.start else 0,
+            keep=piece.keep if offset + len(data) == piece.end else 0,
+        )
+        offset += len(data)
+
+
+@contextmanager
+def _opened(options: ReadOptions) -> Iterator[tuple[_Loop, SegmentSource]]:
+    with asyncio.Runner() as runner:
+        loop = _Loop(runner)
+        source = loop.run(_open(options))
+        try:
+            yield loop, source
+        finally:
+            loop.run(source.close())
+
+
+async def _open(options: ReadOptions) -> SegmentSource:
+    # Every task is a process of its own, and imports only what it needs.
+    if options.source == "tier2":
+        from anabranch.common.adapters.chunk_url import open_chunk_storage_read_only
+        from anabranch.spark.tier2_source import TierTwoSource
+
+        storage = await open_chunk_storage_read_only(options.url, limit_s=TIER_TWO_LIMIT_S)
+        return TierTwoSource(storage, options.stream)
+    from anabranch.client import connect
+    from anabranch.spark.store_source import StoreSource
+
+    client = await connect(options.url, name="anabranch-spark")
+    return StoreSource(client, options.stream)

@@ -1,0 +1,150 @@
+"""Spark sessions for scripts, tests and pipelines: local ones, and the one of `spark-submit`.
+
+A local session is a Java process beside this one, reachable from this machine alone. All that Spark
+writes besides results goes into a temporary directory, which `stop` removes with the process.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from anabranch.common.errors import Unavailable
+from anabranch.spark.java import find_java_home, java_version
+
+STOP_SECONDS_MAX = 20.0
+SHUFFLE_PARTITIONS = 2
+LOGGING_FILE = "log4j2.properties"
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+_LOGGING = """\
+rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = stderr
+logger.repl.name = org.apache.spark.repl.Main
+logger.repl.level = {level}
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
+"""
+
+
+@contextmanager
+def open_session(app_name: str, *, quick: bool = False) -> Iterator[SparkSession]:
+    """The session of `spark-submit` if it runs this program, else a local one."""
+    if _SUBMITTED not in os.environ:
+        with local_session(app_name, quick=quick) as session:
+            yield session
+        return
+    session = SparkSession.builder.appName(app_name).getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
+def local_session(
+    app_name: str,
+    *,
+    settings: Mapping[str, str] | None = None,
+    log_level: str = "error",
+    quick: bool = False,
+) -> Iterator[SparkSession]:
+    """A session on all processors of this machine; `settings` are Spark's and win over ours.
+
+    `quick` is for work of a minute or less: Java then spends no time on compiling for the long run.
+    One at a time in a process. Raises BinaryNotFound without Java 17 or newer, Unavailable while
+    another session is open.
+    """
+    if SparkSession.getActiveSession() is not None:
+        raise Unavailable(
+            "a Spark session is open in this process", remedy="stop it, or use that one"
+        )
+    with (
+        tempfile.TemporaryDirectory(prefix="anabranch-spark-") as directory,
+        _environment(Path(directory)),
+    ):
+        Path(directory, LOGGING_FILE).write_text(_LOGGING.format(level=log_level))
+        chosen = {**_defaults(Path(directory), quick=quick), **(settings or {})}
+        builder = SparkSession.builder.master("local[*]").appName(app_name)
+        for name, value in chosen.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        try:
+            yield session
+        finally:
+            _stop(session)
+
+
+def _defaults(directory: Path, *, quick: bool) -> dict[str, str]:
+    java_options = (
+        *(("-XX:TieredStopAtLevel=1",) if quick else ()),
+        f"-Dderby.system.home={directory}",
+        f"-Dlog4j2.configurationFile={(directory / LOGGING_FILE).as_uri()}",
+        "-Duser.timezone=UTC",
+    )
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": " ".join(java_options),
+        "spark.local.dir": str(directory / "local"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+@contextmanager
+def _environment(directory: Path) -> Iterator[None]:
+    """What Spark's launcher and its workers read from the environment, put back afterwards."""
+    wanted = {
+        "JAVA_HOME": str(
+            find_java_home(os.environ, directory, which=shutil.which, version_of=java_version)
+        ),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _stop(session: SparkSession) -> None:
+    """Stop the session and end its Java process, so that a later session starts its own.
+
+    PySpark keeps the process for the next session and offers no way to end it.
+    """
+    gateway = SparkContext._gateway  # noqa: SLF001
+    session.stop()
+    if gateway is None:
+        return
+    gateway.shutdown()
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
+    process = getattr(gateway, "proc", None)
+    if process is None:
+        return
+    process.stdin.close()  # the launcher takes this as the end of its parent
+    try:
+        process.wait(STOP_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,104 @@
+"""`spark.read.format("anabranch")`: the data source as Spark knows it.
+
+Spark imports this in every session, whether or not a stream is read: what reading needs is imported
+when it is needed.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from anabranch.spark.options import ReadOptions
+    from anabranch.spark.partitioning import Partition
+
+SCHEMA = StructType(
+    [
+        StructField("event", BinaryType(), nullable=False),
+        StructField("routing_key", StringType()),
+        StructField("event_time", TimestampType(), nullable=False),
+        StructField("segment", StringType(), nullable=False),
+        StructField("offset", LongType(), nullable=False),
+        StructField("index", IntegerType(), nullable=False),
+    ]
+)
+
+
+class AnabranchDataSource(DataSource):
+    """Streams of Anabranch; docs/spark.md has the options and columns."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "anabranch"
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> "StreamReader":
+        """Raises Invalid errors for options that cannot be meant."""
+        from anabranch.common.errors import InvalidRequest
+        from anabranch.spark.options import parse_options
+
+        with told_to_users():
+            if schema != SCHEMA:
+                raise InvalidRequest(
+                    "the columns of a stream are fixed",
+                    remedy="read without a schema and select from the columns",
+                )
+            return StreamReader(parse_options(dict(self.options)))
+
+
+@dataclass
+class ReadPartition(InputPartition):
+    """One task's share of one incarnation of a stream."""
+
+    incarnation: int
+    pieces: "Partition"
+
+
+class StreamReader(DataSourceReader):
+    """A batch read: what there is when it is planned."""
+
+    def __init__(self, options: "ReadOptions") -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        from anabranch.spark.reading import plan
+
+        with told_to_users():
+            incarnation, partitions = plan(self._options)
+        return [ReadPartition(incarnation, pieces) for pieces in partitions]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        from anabranch.spark.reading import read
+
+        if isinstance(partition, ReadPartition):  # Spark makes one up when there is none
+            with told_to_users():
+                yield from read(self._options, partition.incarnation, partition.pieces)
+
+
+@contextmanager
+def told_to_users() -> Iterator[None]:
+    """Spark shows an error's text alone, so the remedy becomes a part of it."""
+    from anabranch.common.errors import AnabranchError
+
+    try:
+        yield
+    except AnabranchError as error:
+        raise type(error)(
+            f"{error.message}; {error.remedy}", remedy=error.remedy, **error.fields
+        ) from error

@@ -1,0 +1,70 @@
+"""A stream from the stores, over the client's connections: all that is acknowledged."""
+
+from collections.abc import Sequence
+
+from anabranch.client.client import Client
+from anabranch.common.errors import (
+    CorruptBlock,
+    InvalidRequest,
+    PlanOutdated,
+)
+from anabranch.common.model.names import StreamRef
+from anabranch.common.wire.block import BlockHeader, parse_header
+from anabranch.spark.partitioning import Piece
+from anabranch.spark.ports import SegmentBounds, StreamBounds
+
+
+class StoreSource:
+    """Implements `ports.SegmentSource`. Owns `client`, which need not be entered."""
+
+    def __init__(self, client: Client, stream: StreamRef) -> None:
+        self._client = client
+        self._ranges = client.ranges()
+        self._stream = stream
+        self._lengths: dict[str, int] = {}
+
+    async def bounds(self) -> StreamBounds:
+        """See the port: the lengths of this moment are where reading ends."""
+        listed = await self._ranges.segments(self._stream)
+        found: list[SegmentBounds] = []
+        for segment in sorted(listed.segments, key=lambda each: each.segment_id):
+            info = await self._ranges.info(segment.name)
+            self._lengths[segment.name] = info.length
+            found.append(SegmentBounds(segment.name, info.start, info.length))
+        return StreamBounds(listed.incarnation, tuple(found))
+
+    async def block_at(self, segment: str, offset: int) -> BlockHeader:
+        """See the port."""
+        boundary = await self._ranges.boundary(segment, offset)
+        if boundary == offset:
+            data = await self._ranges.read(segment, offset, self._lengths[segment])
+            try:
+                return parse_header(data)
+            except CorruptBlock as error:
+                raise CorruptBlock(error.message, segment=segment, offset=offset) from error
+        raise InvalidRequest("no block starts at the position", segment=segment, offset=offset)
+
+    def pieces(self, piece: Piece) -> Sequence[Piece]:
+        """See the port: a store answers for the whole of a segment."""
+        return (piece,)
+
+    async def boundaries(self, piece: Piece, near: Sequence[int]) -> Sequence[int]:
+        """See the port."""
+        return [await self._ranges.boundary(piece.segment, at) for at in near]
+
+    async def read(self, piece: Piece, offset: int) -> bytes:
+        """See the port: about 4 MiB. Raises PlanOutdated if the segment is not as long."""
+        return await self._ranges.read(piece.segment, offset, piece.end)
+
+    async def confirm(self, incarnation: int) -> None:
+        """See the port: a stream that was deleted and created again has other events."""
+        listed = await self._ranges.segments(self._stream)
+        if listed.incarnation != incarnation:
+            raise PlanOutdated(
+                "the stream was deleted and created again while it was read",
+                stream=str(self._stream),
+            )
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._client.close()

@@ -1,0 +1,139 @@
+"""A stream straight from tier 2: no store, no controller and no NATS need to run.
+
+    what controllers told of the stream ──► its segments ──► container of each ──► its highest
+    manifest ──► catalog ──► extents ──► pieces of chunks, verified when they are read
+
+A segment that no manifest knows yet has no bytes in tier 2 yet. What follows the last flush is in
+the journals of the stores alone, and is not seen here.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from anabranch.common.errors import (
+    CorruptBlock,
+    CorruptChunk,
+    InvalidRequest,
+    ObjectNotFound,
+    PlanOutdated,
+)
+from anabranch.common.model.hashing import container_of
+from anabranch.common.model.names import StreamRef, segment_name
+from anabranch.common.storage.chunk_reader import ChunkReader
+from anabranch.common.storage.objects import highest_manifest, load_catalog, read_manifest
+from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.storage.streams import read_stream
+from anabranch.common.tier2.state import Catalog, SegmentState, TieredExtent
+from anabranch.common.wire.block import HEADER_SIZE_BYTES, BlockHeader, parse_header
+from anabranch.spark.partitioning import Piece
+from anabranch.spark.ports import SegmentBounds, StreamBounds
+
+
+class TierTwoSource:
+    """Implements `ports.SegmentSource`. State owned: catalogs and extents, as of `bounds`."""
+
+    def __init__(self, storage: ChunkStorage, stream: StreamRef) -> None:
+        self._storage = storage
+        self._stream = stream
+        self._reader = ChunkReader(storage)
+        self._extents: dict[str, tuple[TieredExtent, ...]] = {}
+
+    async def bounds(self) -> StreamBounds:
+        """See the port. Raises CorruptManifest, FormatTooNew."""
+        told = await read_stream(self._storage, self._stream)
+        ids = sorted({part.segment_id for epoch in told.epochs for part in epoch.segments})
+        catalogs: dict[int, Catalog] = {}
+        found: list[SegmentBounds] = []
+        for name in (segment_name(self._stream, each) for each in ids):
+            container = container_of(name, told.container_count)
+            if container not in catalogs:
+                catalogs[container] = await self._catalog(container)
+            state = catalogs[container].segments.get(name)
+            if state is None or not self._is_of(state, told.incarnation):
+                continue
+            self._extents[name] = catalogs[container].extents[state.number]
+            found.append(SegmentBounds(name, state.start, state.length))
+        return StreamBounds(told.incarnation, tuple(found))
+
+    async def _catalog(self, container: int) -> Catalog:
+        number = await highest_manifest(self._storage, container)
+        if number == 0:
+            return Catalog()
+        manifest = await read_manifest(self._storage, container, number)
+        return await load_catalog(self._storage, manifest)
+
+    def _is_of(self, state: SegmentState, incarnation: int) -> bool:
+        """Whether a segment belongs to this life of the stream, rather than to an earlier one."""
+        if state.stamp.incarnation > incarnation:
+            raise PlanOutdated(
+                "tier 2 does not tell yet of the stream's new life", stream=str(self._stream)
+            )
+        return state.stamp.incarnation == incarnation
+
+    async def block_at(self, segment: str, offset: int) -> BlockHeader:
+        """See the port."""
+        extent = next(
+            each for each in self._extents[segment] if offset < each.start + each.ref.length
+        )
+        at = offset - extent.start
+        size = min(HEADER_SIZE_BYTES, extent.ref.length - at)
+        with _planned(segment):
+            data = await self._reader.read(extent.ref, at, size)
+        try:
+            return parse_header(data)
+        except CorruptBlock as error:
+            raise InvalidRequest(
+                "no block starts at the position", segment=segment, offset=offset
+            ) from error
+
+    def pieces(self, piece: Piece) -> Sequence[Piece]:
+        """See the port: one piece per extent, without what lies before the piece's start."""
+        parts: list[Piece] = []
+        for extent in self._extents[piece.segment]:
+            start = max(piece.start, extent.start)
+            end = min(piece.end, extent.start + extent.ref.length)
+            if start < end:
+                skip = piece.skip if start == piece.start else 0
+                keep = piece.keep if end == piece.end else 0
+                parts.append(Piece(piece.segment, start, end, skip, keep, extent))
+        return parts
+
+    async def boundaries(self, piece: Piece, near: Sequence[int]) -> Sequence[int]:
+        """See the port: of those that the chunk's footer names, about one per 64 KiB."""
+        assert piece.extent is not None
+        start = piece.extent.start
+        with _planned(piece.segment):
+            named = await self._reader.boundaries(piece.extent.ref)
+        places = sorted({bisect_left(named, at - start) for at in near})
+        return [start + named[place] for place in places if place < len(named)]
+
+    async def read(self, piece: Piece, offset: int) -> bytes:
+        """See the port: all that is left of the piece, at most a chunk of 64 MiB as a rule.
+
+        Raises CorruptChunk; PlanOutdated if the chunk was deleted since planning.
+        """
+        assert piece.extent is not None
+        extent = piece.extent
+        with _planned(piece.segment):
+            return await self._reader.read(extent.ref, offset - extent.start, piece.end - offset)
+
+    async def confirm(self, incarnation: int) -> None:
+        """Nothing can have changed: names of chunks are never used twice."""
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+@contextmanager
+def _planned(segment: str) -> Iterator[None]:
+    """A chunk that the plan names and that is gone was replaced: PlanOutdated, no corruption."""
+    try:
+        yield
+    except CorruptChunk as error:
+        if not isinstance(error.__cause__, ObjectNotFound):
+            raise
+        raise PlanOutdated(
+            "a chunk was deleted after the read was planned",
+            segment=segment, name=error.fields.get("name"),
+        ) from error  # fmt: skip

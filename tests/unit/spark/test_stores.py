@@ -1,0 +1,28 @@
+"""Reading from the stores: what only a cluster can get wrong is in tests/integration/spark."""
+
+import pytest
+
+from anabranch.common.errors import PlanOutdated
+from anabranch.common.model.names import stream_ref
+from anabranch.spark.store_source import StoreSource
+from kit.client_bench import STREAM, bench, writer_settings
+
+
+async def test_a_stream_that_was_created_again_is_not_taken_for_the_one_planned() -> None:
+    async with bench() as b:
+        source = StoreSource(b.client, stream_ref(STREAM))
+        planned = (await source.bounds()).incarnation
+        await source.confirm(planned)
+        with pytest.raises(PlanOutdated, match="created again"):
+            await source.confirm(planned + 1)
+
+
+async def test_the_tail_is_fixed_when_the_bounds_are_asked_for() -> None:
+    async with bench() as b:
+        source = StoreSource(b.client, stream_ref(STREAM))
+        before = await source.bounds()
+        async with b.client.writer(STREAM, writer_settings()) as writer:
+            writer.write(b"later")
+        after = await source.bounds()
+        assert [segment.length for segment in before.segments] == [0]
+        assert after.segments[0].length > 0

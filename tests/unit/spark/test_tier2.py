@@ -1,0 +1,186 @@
+"""Planning and reading straight from tier 2, whose objects are made by hand."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
+from anabranch.common.errors import (
+    AnabranchError,
+    Corrupt,
+    CorruptChunk,
+    InvalidRequest,
+    PlanOutdated,
+    SegmentTruncated,
+    StreamNotFound,
+)
+from anabranch.common.model.names import stream_ref
+from anabranch.common.tier2.names import chunk_name
+from anabranch.spark.columns import record_batches
+from anabranch.spark.options import Bound, ReadOptions
+from anabranch.spark.partitioning import Partition
+from anabranch.spark.planning import plan_read
+from anabranch.spark.tier2_source import TierTwoSource
+from kit.tier2_streams import REF, block, name_of, tier_two
+
+BLOCKS = [block([b"%d.%d" % (number, index) for index in range(3)]) for number in range(6)]
+SIZE = len(BLOCKS[0])
+
+
+async def planned(
+    storage: MemoryChunkStorage, options: ReadOptions
+) -> tuple[TierTwoSource, list[Partition]]:
+    source = TierTwoSource(storage, options.stream)
+    return source, await plan_read(source, await source.bounds(), options, parallelism=2)
+
+
+async def events_of(source: TierTwoSource, partitions: list[Partition]) -> list[bytes]:
+    events: list[bytes] = []
+    for piece in (piece for partition in partitions for piece in partition):
+        data = await source.read(piece, piece.start)
+        batches = record_batches(piece.segment, data, piece.start, skip=piece.skip, keep=piece.keep)
+        events += [event for batch in batches for event in batch.column("event").to_pylist()]
+    return events
+
+
+def read(
+    storage: MemoryChunkStorage,
+    start: Bound = "head",
+    end: Bound = "tail",
+    partitions: int | None = None,
+) -> list[bytes]:
+    options = ReadOptions(REF, "tier2", "memory:", start, end, min_partitions=partitions)
+
+    async def perform() -> list[bytes]:
+        return await events_of(*await planned(storage, options))
+
+    return asyncio.run(perform())
+
+
+def names(*places: tuple[int, int]) -> list[bytes]:
+    """Events by (block, first index)."""
+    return [b"%d.%d" % (number, index) for number, first in places for index in range(first, 3)]
+
+
+def whole(*numbers: int) -> list[bytes]:
+    return names(*((number, 0) for number in numbers))
+
+
+@pytest.mark.parametrize("partitions", [None, 1, 2, 3, 50])
+def test_all_events_are_read_once_whatever_the_partitions(partitions: int | None) -> None:
+    storage = tier_two({0: [BLOCKS[:2], BLOCKS[2:3]], 1: [BLOCKS[3:]]})
+    assert read(storage, partitions=partitions) == whole(0, 1, 2, 3, 4, 5)
+
+
+def test_a_large_piece_is_divided_between_tasks_at_append_boundaries() -> None:
+    options = ReadOptions(REF, "tier2", "memory:", min_partitions=3)
+    _, partitions = asyncio.run(planned(tier_two({0: [BLOCKS]}), options))
+    assert [[(p.start, p.end) for p in part] for part in partitions] == [
+        [(0, 2 * SIZE)], [(2 * SIZE, 4 * SIZE)], [(4 * SIZE, 6 * SIZE)],
+    ]  # fmt: skip
+
+
+def test_what_was_truncated_is_not_read_although_its_extent_holds_it() -> None:
+    storage = tier_two({0: [BLOCKS[:3]]}, starts={0: SIZE})
+    assert read(storage) == whole(1, 2)
+    with pytest.raises(SegmentTruncated, match="what was there is gone"):
+        read(storage, {name_of(0): (0, 0)})
+
+
+def test_a_segment_that_was_never_flushed_has_no_events_yet() -> None:
+    assert read(tier_two({0: [BLOCKS[:1]]}, segment_count=2)) == whole(0)
+    assert read(tier_two({}, segment_count=2, flushed=False)) == []
+
+
+def test_an_earlier_life_of_the_stream_is_not_read_as_the_present_one() -> None:
+    storage = tier_two({0: [BLOCKS[:1]]}, incarnation=1, told_incarnation=2)
+    assert read(storage) == []
+
+
+def test_a_life_that_tier_2_does_not_tell_of_yet_is_not_mixed_up_with_the_old_one() -> None:
+    with pytest.raises(PlanOutdated, match="new life"):
+        read(tier_two({0: [BLOCKS[:1]]}, incarnation=2, told_incarnation=1))
+
+
+def test_an_unknown_stream_is_not_found() -> None:
+    source = TierTwoSource(tier_two({0: [BLOCKS]}), stream_ref("demo/none"))
+    with pytest.raises(StreamNotFound):
+        asyncio.run(source.bounds())
+
+
+def test_reading_starts_at_its_first_position_and_ends_before_its_last() -> None:
+    storage = tier_two({0: [BLOCKS[:2], BLOCKS[2:]]})
+    first, last = {name_of(0): (SIZE, 1)}, {name_of(0): (4 * SIZE, 2)}
+    assert read(storage, first, last) == [*names((1, 1)), *whole(2, 3), b"4.0", b"4.1"]
+    assert read(storage, first, {name_of(0): (SIZE, 2)}) == [b"1.1"]
+    assert read(storage, last, last) == []
+    assert read(storage, last, partitions=3) == [b"4.2", *whole(5)]
+
+
+def test_head_and_tail_may_be_said_for_either_end() -> None:
+    storage = tier_two({0: [BLOCKS]})
+    assert read(storage, "tail", "tail") == []
+    assert read(storage, "head", "head") == []
+    assert read(storage, {}, {}) == whole(*range(6))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "text"),
+    [
+        ({name_of(7): (0, 0)}, "tail", "names a segment that cannot be read"),
+        ({name_of(0): (6 * SIZE + 1, 0)}, "tail", "beyond what can be read"),
+        ({name_of(0): (6 * SIZE, 1)}, "tail", "beyond what can be read"),
+        ({name_of(0): (SIZE, 3)}, "tail", "beyond its block's events"),
+        ({name_of(0): (SIZE + 1, 0)}, "tail", "no block starts"),
+        ({name_of(0): (SIZE, 1)}, {name_of(0): (SIZE, 0)}, "starts after its end"),
+    ],
+)
+def test_positions_that_are_none_are_refused(start: Bound, end: Bound, text: str) -> None:
+    with pytest.raises(InvalidRequest, match=text):
+        read(tier_two({0: [BLOCKS]}), start, end)
+
+
+def test_a_chunk_deleted_after_planning_says_to_run_again() -> None:
+    storage = tier_two({0: [BLOCKS]})
+
+    async def plan_delete_read() -> None:
+        source, partitions = await planned(storage, ReadOptions(REF, "tier2", "memory:"))
+        await storage.delete(chunk_name(0, 1, 1))
+        await events_of(source, partitions)
+
+    with pytest.raises(PlanOutdated, match="deleted after the read was planned") as refused:
+        asyncio.run(plan_delete_read())
+    assert "run the read again" in refused.value.remedy
+
+
+def refusal(storage: MemoryChunkStorage, partitions: int) -> AnabranchError:
+    with pytest.raises(AnabranchError) as refused:
+        read(storage, partitions=partitions)
+    return refused.value
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_no_flipped_bit_is_ever_read(partitions: int) -> None:
+    good = tier_two({0: [BLOCKS]})
+    name = chunk_name(0, 1, 1)
+    for position in range(0, 6 * SIZE, 7):
+        damaged = bytearray(good.objects[name])
+        damaged[position] ^= 4
+        storage = MemoryChunkStorage()
+        storage.objects = {**good.objects, name: bytes(damaged)}
+        assert isinstance(refusal(storage, partitions), CorruptChunk)
+
+
+def test_a_block_that_was_wrong_before_it_was_flushed_is_not_read_either() -> None:
+    bad = bytearray(BLOCKS[1])
+    bad[-1] ^= 1
+    assert isinstance(refusal(tier_two({0: [[BLOCKS[0], bytes(bad)]]}), 1), Corrupt)
+
+
+def test_pieces_keep_what_a_position_leaves_out_at_the_ends_of_the_read_alone() -> None:
+    storage = tier_two({0: [BLOCKS[:2], BLOCKS[2:4], BLOCKS[4:]]})
+    start: Bound = {name_of(0): (0, 2)}
+    options = replace(ReadOptions(REF, "tier2", "memory:"), start=start)
+    _, partitions = asyncio.run(planned(storage, options))
+    assert [piece.skip for part in partitions for piece in part] == [2, 0, 0]
