@@ -17,6 +17,7 @@ from anabranch.common.errors import (
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.deadline import DeadlineChunkStorage
+from anabranch.common.storage.probe import RACERS, probe_create_only
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.scripted_s3 import Fault, ScriptedS3, scripted_s3
 from kit.tier2_model import expected_contents, read_back, small_container
@@ -82,6 +83,23 @@ async def test_a_name_that_another_writer_takes_meanwhile_exists(server: Scripte
     with pytest.raises(ObjectExists):
         await _storage(server).put_new(NAME, [b"mine"])
     assert server.requests == ["PUT"]
+
+
+async def test_who_is_told_to_come_again_and_comes_too_late_has_created_nothing(
+    server: ScriptedS3,
+) -> None:
+    server.faults, server.objects = [Fault.STILL_BEING_WRITTEN], {NAME: b"another's"}
+    with pytest.raises(ObjectExists):
+        await _storage(server).put_new(NAME, [b"mine"])
+    assert server.requests == ["PUT", "PUT"]
+
+
+async def test_a_race_in_which_some_are_told_to_come_again_has_one_winner(
+    server: ScriptedS3,
+) -> None:
+    server.faults = [Fault.STILL_BEING_WRITTEN] * 5
+    await probe_create_only(_storage(server), SeededIds(1))
+    assert server.requests.count("PUT") == RACERS + 5
 
 
 async def test_a_put_that_is_never_answered_ends_at_the_deadline(server: ScriptedS3) -> None:

@@ -80,31 +80,32 @@ class ObjectChunkStorage:
         return False
 
     async def put_new(self, name: str, parts: Sequence[Buffer]) -> None:
-        """See `ports.ChunkStorage`. Also raises OutcomeUnknown, as soon as one attempt may have
-        created the object and none was told so."""
-        unsure: Exception | None = None
+        """See `ports.ChunkStorage`. Also raises OutcomeUnknown, if an attempt may have created the
+        object and none was told so."""
+        unsure = False
+        last: Exception | None = None
         for attempt in range(PUT_ATTEMPTS_MAX):
             if attempt:
                 await self._clock.sleep(PUT_PAUSE_S_MIN * 2.0 ** (attempt - 1))
             try:
                 await obstore.put_async(self._writes, name, parts, mode="create")
             except AlreadyExistsError as error:
+                last = error
                 if _STILL_BEING_WRITTEN in str(error):
-                    unsure = unsure or error
-                elif unsure is None:
+                    continue
+                if not unsure:
                     raise ObjectExists("the object exists", name=name) from error
-                else:
-                    break
+                break
             except (FileNotFoundError, NotSupportedError, *_REFUSED) as error:
                 raise _failed(error, "create", name) from error
             except (BaseError, OSError) as error:
-                unsure = error
+                unsure, last = True, error
             else:
                 return
-        assert unsure is not None
+        assert last is not None
         raise OutcomeUnknown(
-            "tier 2 did not say whether it created an object", name=name, cause=_cause(unsure)
-        ) from unsure
+            "tier 2 did not say whether it created an object", name=name, cause=_cause(last)
+        ) from last
 
     async def get(self, name: str) -> bytes:
         try:
