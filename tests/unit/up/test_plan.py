@@ -63,6 +63,14 @@ def test_a_running_cluster_takes_the_next_step(
     assert next_actions(NEEDS, states, stopping=False, now=NOW) == then
 
 
+def test_a_part_that_kept_everything_in_memory_is_not_started_again() -> None:
+    needs, died = {"nats": (), "segstore": ("nats",)}, {"nats": READY, "segstore": RESTED}
+    assert next_actions(needs, died, stopping=False, now=NOW) == [Start("segstore")]
+    assert next_actions(needs, died, stopping=False, now=NOW, irreplaceable={"segstore"}) == [
+        GiveUp("segstore")
+    ]
+
+
 @pytest.mark.parametrize(
     ("given", "then"),
     [

@@ -6,6 +6,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from anabranch.common.runtime.settings import ServiceSettings
+from anabranch.common.storage.location import ObjectOptions
 
 CONTAINER_COUNT_MAX = 1024
 
@@ -20,5 +21,7 @@ class Settings(ServiceSettings):
     """Written once at the cluster's first start; another number refuses to start."""
     tier2_url: str = ""
     """The tier 2 of the segment stores, to be told what the streams are; empty: it is not."""
+    tier2_options: ObjectOptions = ObjectOptions()
+    """For tier 2 in an object store, as the segment stores have them."""
     health_bind: str = "127.0.0.1:0"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -9,7 +9,7 @@ import structlog
 from faststream.nats import NatsBroker
 from nats.aio.client import Client
 
-from anabranch.common.adapters.chunk_transient import shared_directory, transient_chunk_storage
+from anabranch.common.adapters.chunk_transient import shared_location, transient_chunk_storage
 from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
 from anabranch.common.adapters.nats_connection import connect_nats
@@ -77,7 +77,7 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
     telemetry = lifetime.telemetry
     observer = Observer(ControllerMetrics(telemetry.metrics, clock), telemetry.tracer)
     if settings.tier2_url:
-        shared_directory(settings.tier2_url)  # wrong for ever if it is wrong now
+        shared_location(settings.tier2_url)  # wrong for ever if it is wrong now
     client = await connect_nats(settings.nats_url, "controller")
     try:
         await create_streams(client)
@@ -151,7 +151,14 @@ def _exporter(
         return None
     return StreamExporter(
         mirror.shaped_streams,
-        partial(transient_chunk_storage, url, clock, ids, limit_s=TIER_TWO_CALL_S_MAX),
+        partial(
+            transient_chunk_storage,
+            url,
+            clock,
+            ids,
+            limit_s=TIER_TWO_CALL_S_MAX,
+            options=settings.tier2_options,
+        ),
         settings.container_count,
         clock=clock,
         rng=rng,

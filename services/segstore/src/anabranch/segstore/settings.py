@@ -1,12 +1,13 @@
 """Settings of a segment store, from the environment (prefix ``ANABRANCH_SEGSTORE_``)."""
 
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from anabranch.common.runtime.settings import ServiceSettings
+from anabranch.common.storage.location import ObjectOptions
 
 _MIB = 1024 * 1024
 
@@ -22,6 +23,10 @@ class SegstoreSettings(ServiceSettings):
     nats_url: str
     tier2_url: str = ""
     """Empty: the directory ``tier2`` in the data directory."""
+    tier2_options: ObjectOptions = ObjectOptions()
+    """For tier 2 in an object store: as JSON, or one by one as ``…_TIER2_OPTIONS__ENDPOINT``."""
+    journal: Literal["disk", "memory"] = "disk"
+    """``memory``: nothing is kept and no file written; it needs the tier 2 ``memory:``."""
     bind: str = "127.0.0.1:0"
     advertise: str = ""
     """host:port that clients shall use; empty: where the store listens."""

@@ -1,13 +1,15 @@
 """Builds a segment store from its settings and runs it: the only place that knows adapters.
 
-Start: data directory and journal (lock, fence, scan) → tier 2 (probe) → NATS → number of
-containers → listen → announce → follow the placements. Stop: no new requests, what was accepted
-goes to the journal, clients are told, tasks end, the journal is closed. What ends the journal
-ends the store: the process exits with the journal's error and a new one recovers.
+Start: settings → data directory and journal (lock, fence, scan; in memory there is neither) →
+tier 2 (probe) → NATS → number of containers → listen → announce → follow the placements. Stop: no
+new requests, what was accepted goes to the journal, clients are told, tasks end, the journal is
+closed. What ends the journal ends the store: the process exits with the journal's error and a new
+one recovers.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,18 +21,21 @@ from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, cr
 from anabranch.common.adapters.local_disk import prepare_directory
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts import subjects
-from anabranch.common.errors import AnabranchError, Unavailable
+from anabranch.common.errors import AnabranchError, InvalidSetting, Unavailable
 from anabranch.common.model.cluster import Endpoint, NodeRecord
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import IdSource, SystemIds
 from anabranch.common.runtime.service import Lifetime
 from anabranch.common.runtime.settings import parse_bind
+from anabranch.common.storage.location import MemoryLocation, parse_location
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.adapters.journal.layout import create_small, read_small
 from anabranch.segstore.adapters.journal.local import LocalJournal, open_local_journal, probe_sync
 from anabranch.segstore.adapters.journal.recovery import OpenReport
+from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.handlers.control import ControlDesk
+from anabranch.segstore.ports import DurableDataLog
 from anabranch.segstore.server.nats_door import NatsDoor
 from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
 from anabranch.segstore.settings import SegstoreSettings
@@ -48,6 +53,7 @@ from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from anabranch.segstore.shell.tracing import Commits, StoreTracing
 
 NODE_ID_FILE = "node-id"
+JOURNAL_DIRECTORY = "journal"
 SLOW_SYNC_MS = 2.0
 TIER_TWO_CALL_S_MAX = 30.0
 DRAIN_S_MAX = 5.0
@@ -66,24 +72,20 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
     Raises DirectoryInUse, DirectoryUnusable, FormatTooNew, InvalidSetting, PortInUse, Corrupt
     errors, and what ended the journal while serving.
     """
+    check_settings(settings)  # first: a URL with a secret must not be logged
     clock, ids = SystemClock(), SystemIds()
     metrics = StoreMetrics(lifetime.telemetry.metrics)
     commits = Commits(metrics, clock, clock.now_ns)
     _log.info("settings", **settings.describe())
-    loop = asyncio.get_running_loop()
-    journal = open_local_journal(
-        settings.data_dir / "journal",
-        ids=ids,
-        schedule=loop.call_soon,
-        take_over=settings.take_over,
-        watch=commits,
-    )
-    try:
-        _log_opening(journal.journal.report)
-        _warn_if_slow(journal, clock)
-        node_id = _node_id(settings.data_dir, ids)
+    with _opened_log(settings, clock, ids, commits) as log:
+        keeps = settings.journal == "disk"
+        node_id = _node_id(settings.data_dir, ids) if keeps else ids.new_id()
         storage = await open_chunk_storage(
-            settings.tier2, ids, node_id, limit_s=TIER_TWO_CALL_S_MAX
+            settings.tier2,
+            ids,
+            node_id,
+            limit_s=TIER_TWO_CALL_S_MAX,
+            options=settings.tier2_options,
         )
         client = await _connect(settings.nats_url, clock, lifetime)
         if client is None:
@@ -95,7 +97,7 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
                 lifetime=lifetime,
                 clock=clock,
                 ids=ids,
-                journal=journal,
+                log=log,
                 node_id=node_id,
                 client=client,
                 storage=storage,
@@ -105,6 +107,54 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
             await _Process(parts).run()
         finally:
             await client.close()
+
+
+def check_settings(settings: SegstoreSettings) -> None:
+    """What can be told without touching anything. Raises InvalidSetting."""
+    in_memory = isinstance(parse_location(settings.tier2), MemoryLocation)
+    if in_memory != (settings.journal == "memory"):
+        raise InvalidSetting(
+            "journal and tier 2 must both be kept, or both be in memory",
+            remedy="for a store that keeps nothing set journal=memory and tier2_url=memory:",
+            journal=settings.journal,
+            tier2=settings.tier2,
+        )
+    if in_memory and (settings.data_dir.expanduser() / JOURNAL_DIRECTORY).exists():
+        raise InvalidSetting(
+            "the data directory holds a journal, which a store in memory would not read",
+            remedy="set journal=disk, or name another directory",
+            data_dir=str(settings.data_dir),
+        )
+
+
+@contextmanager
+def _opened_log(
+    settings: SegstoreSettings, clock: Clock, ids: IdSource, commits: Commits
+) -> Iterator[DurableDataLog]:
+    """The store's log, open for as long as the block lasts."""
+    schedule = asyncio.get_running_loop().call_soon
+    if settings.journal == "memory":
+        _log.warning(
+            "this store keeps nothing: what is acknowledged is lost when it ends",
+            remedy="set journal=disk for data that is to be kept",
+        )
+        log = MemoryLog(MemoryFrames(ids.new_id()), schedule)
+        try:
+            yield log
+        finally:
+            log.close()
+        return
+    journal = open_local_journal(
+        settings.data_dir / JOURNAL_DIRECTORY,
+        ids=ids,
+        schedule=schedule,
+        take_over=settings.take_over,
+        watch=commits,
+    )
+    try:
+        _log_opening(journal.journal.report)
+        _warn_if_slow(journal, clock)
+        yield journal.journal
     finally:
         journal.close()
 
@@ -117,7 +167,7 @@ class _Parts:
     lifetime: Lifetime
     clock: Clock
     ids: IdSource
-    journal: LocalJournal
+    log: DurableDataLog
     node_id: str
     client: Client
     storage: ChunkStorage
@@ -183,7 +233,7 @@ class _Process:
         )
         server = TcpServer(served)
         endpoint = _advertised(settings, await server.start(*parse_bind(settings.bind)))
-        node = NodeRecord(parts.node_id, endpoint, parts.journal.journal.journal_id)
+        node = NodeRecord(parts.node_id, endpoint, parts.log.journal_id)
         parts.metrics.watch(
             pending=lambda: throttle.pending,
             untiered=lambda: throttle.untiered,
@@ -212,7 +262,7 @@ class _Process:
             parts.clock, cache, throttle, _call_later, parts.metrics, parts.tracing
         )
         open_tier_two = OpenContainerTierTwo(parts.storage, parts.ids)
-        tiers = Tiers(parts.journal.journal, open_tier_two, placements, parts.ids)
+        tiers = Tiers(parts.log, open_tier_two, placements, parts.ids)
         limits = FlushLimits(bytes_max=settings.flush_bytes, age_s_max=settings.flush_age_s)
 
         def new_keeper(container: int) -> ContainerKeeper:

@@ -5,12 +5,14 @@
         ... cluster.endpoints ...
 
 Leaving the block stops the parts in order. A part that dies is started again on the same port; a
-part that cannot be kept up ends the block with `Unavailable`.
+part that cannot be kept up ends the block with `Unavailable`. An ephemeral cluster lives in memory
+and in a temporary directory, which goes with it.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from anabranch.common.errors import InvalidSetting, Unavailable
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import Rng, system_rng
 from anabranch.common.runtime.settings import is_base_url
+from anabranch.common.storage.location import MemoryLocation, parse_location
 
 READY_SECONDS_MAX = 90.0
 CONTAINER_COUNT_MAX = 1024
@@ -31,15 +34,24 @@ CONTAINER_COUNT_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class UpSettings:
-    """What may be chosen about an embedded cluster. Port 0 = any free one."""
+    """What may be chosen about an embedded cluster. Port 0 = any free one.
 
-    data_dir: Path
+    Without a `data_dir` the cluster is ephemeral: it keeps nothing.
+    """
+
+    data_dir: Path | None
     nats_port: int = 0
     segstore_port: int = 0
     gateway_port: int = 0
     container_count: int = 4
+    tier2_url: str = ""
+    """Empty: a directory in `data_dir`."""
     otlp_endpoint: str = ""
     """Where the services send traces and metrics; empty: nowhere."""
+
+    @property
+    def ephemeral(self) -> bool:
+        return self.data_dir is None
 
 
 class EmbeddedCluster:
@@ -102,13 +114,13 @@ async def embedded_cluster(
     watch: Callable[[States], None] = lambda _states: None,
     parts: Callable[[ClusterPlan], Sequence[PartSpec]] = cluster_parts,
 ) -> AsyncIterator[EmbeddedCluster]:
-    """Run a cluster in `settings.data_dir`; `watch` is called with every change of a part.
+    """Run a cluster as `settings` say; `watch` is called with every change of a part.
 
     Raises DirectoryInUse, DirectoryUnusable, FormatTooNew, PortInUse, BinaryNotFound before
     anything runs; Unavailable if a part cannot be kept up.
     """
     _check(settings)
-    with claim(settings.data_dir) as directory:
+    with _root(settings) as root, claim(root) as directory:
         drawn = await _plan(settings, directory, system_rng())
         endpoints = Endpoints(drawn.nats_url, (drawn.segstore_endpoint,), drawn.gateway_url)
         cluster = EmbeddedCluster(directory, endpoints, watch)
@@ -119,6 +131,16 @@ async def embedded_cluster(
                 yield cluster
         finally:
             directory.withdraw()
+
+
+@contextlib.contextmanager
+def _root(settings: UpSettings) -> Iterator[Path]:
+    """The data directory; for an ephemeral cluster one that is gone after the block."""
+    if settings.data_dir is not None:
+        yield settings.data_dir
+        return
+    with tempfile.TemporaryDirectory(prefix="anabranch-") as name:
+        yield Path(name)
 
 
 @contextlib.asynccontextmanager
@@ -158,6 +180,8 @@ async def _plan(settings: UpSettings, directory: DataDirectory, rng: Rng) -> Clu
         segstore_port=segstore_port,
         gateway_port=gateway_port,
         container_count=settings.container_count,
+        tier2=settings.tier2_url,
+        ephemeral=settings.ephemeral,
         otlp_endpoint=settings.otlp_endpoint,
     )
 
@@ -179,4 +203,20 @@ def _check(settings: UpSettings) -> None:
     if not 1 <= settings.container_count <= CONTAINER_COUNT_MAX:
         raise InvalidSetting(
             f"container count must be 1 to {CONTAINER_COUNT_MAX}", count=settings.container_count
+        )
+    if settings.tier2_url:
+        _check_tier2(settings)
+
+
+def _check_tier2(settings: UpSettings) -> None:
+    if settings.ephemeral:
+        raise InvalidSetting(
+            "an ephemeral cluster keeps nothing, in tier 2 neither",
+            remedy="leave out --tier2, or --ephemeral",
+        )
+    if isinstance(parse_location(settings.tier2_url), MemoryLocation):
+        raise InvalidSetting(
+            "a cluster that is kept needs a tier 2 that is kept",
+            remedy="name a directory or a bucket, or use --ephemeral",
+            tier2=settings.tier2_url,
         )

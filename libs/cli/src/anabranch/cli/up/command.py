@@ -11,6 +11,7 @@ from rich.console import Console
 
 from anabranch.cli.up.cluster import UpSettings, embedded_cluster
 from anabranch.cli.up.progress import Progress
+from anabranch.common.errors import InvalidSetting
 
 DATA_DIR_DEFAULT = Path("out/anabranch")
 
@@ -22,7 +23,9 @@ def register(app: cyclopts.App) -> None:
 
 def up(
     *,
-    data_dir: Annotated[Path, Parameter(env_var="ANABRANCH_DATA_DIR")] = DATA_DIR_DEFAULT,
+    data_dir: Annotated[Path | None, Parameter(env_var="ANABRANCH_DATA_DIR")] = None,
+    tier2: str = "",
+    ephemeral: Annotated[bool, Parameter(negative="")] = False,
     nats_port: int = 0,
     segstore_port: int = 0,
     gateway_port: int = 0,
@@ -35,7 +38,12 @@ def up(
     Parameters
     ----------
     data_dir
-        Where everything is kept; created if needed. One cluster at a time.
+        Where everything is kept; created if needed (out/anabranch). One cluster at a time.
+    tier2
+        URL of tier 2: file:///directory, s3://bucket/prefix, gs://… or az://…; chosen once. If
+        not given, a directory in the data directory.
+    ephemeral
+        Keep nothing: everything is in memory, and lost when the cluster ends.
     nats_port
         Port of the NATS server on 127.0.0.1; 0 takes any free one.
     segstore_port
@@ -49,8 +57,15 @@ def up(
     json
         Show progress as JSON lines.
     """
+    if ephemeral and data_dir is not None:
+        raise InvalidSetting(
+            "an ephemeral cluster keeps nothing, so it has no data directory",
+            remedy="leave out --data-dir and ANABRANCH_DATA_DIR, or --ephemeral",
+            data_dir=str(data_dir),
+        )
     settings = UpSettings(
-        data_dir=data_dir,
+        data_dir=None if ephemeral else data_dir or DATA_DIR_DEFAULT,
+        tier2_url=tier2,
         nats_port=nats_port,
         segstore_port=segstore_port,
         gateway_port=gateway_port,

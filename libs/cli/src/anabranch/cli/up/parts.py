@@ -7,7 +7,7 @@ imports them.
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anabranch.cli.up.directory import DataDirectory, write_whole
@@ -41,6 +41,8 @@ class PartSpec:
     probe: NatsProbe | HealthProbe
     log_file: Path
     needs: tuple[str, ...] = ()
+    irreplaceable: bool = False
+    """Its process is all that holds what it knows: nothing is left to start it again with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +55,21 @@ class ClusterPlan:
     segstore_port: int
     gateway_port: int
     container_count: int
+    tier2: str = ""
+    """Empty: a directory in the data directory."""
+    ephemeral: bool = False
     otlp_endpoint: str = ""
-
-    @property
-    def nats_url(self) -> str:
-        return f"nats://{LOOPBACK}:{self.nats_port}"
 
     @property
     def tier2_url(self) -> str:
         """Where the segment store keeps bytes and the controller tells of streams."""
-        return (self.directory.folder("segstore") / "tier2").as_uri()
+        if self.ephemeral:
+            return "memory:"
+        return self.tier2 or (self.directory.folder("segstore") / "tier2").as_uri()
+
+    @property
+    def nats_url(self) -> str:
+        return f"nats://{LOOPBACK}:{self.nats_port}"
 
     @property
     def segstore_endpoint(self) -> str:
@@ -113,23 +120,26 @@ def _controller(plan: ClusterPlan) -> PartSpec:
             "ANABRANCH_CONTROLLER_NATS_URL": plan.nats_url,
             "ANABRANCH_CONTROLLER_HEALTH_BIND": f"{LOOPBACK}:0",
             "ANABRANCH_CONTROLLER_CONTAINER_COUNT": str(plan.container_count),
-            "ANABRANCH_CONTROLLER_TIER2_URL": plan.tier2_url,
+            # Nobody else can read what the store has in its memory, so nobody is told of streams.
+            "ANABRANCH_CONTROLLER_TIER2_URL": "" if plan.ephemeral else plan.tier2_url,
         },
     )
 
 
 def _segstore(plan: ClusterPlan) -> PartSpec:
-    return _service(
+    part = _service(
         plan,
         "segstore",
         {
             "ANABRANCH_SEGSTORE_DATA_DIR": str(plan.directory.folder("segstore")),
             "ANABRANCH_SEGSTORE_TIER2_URL": plan.tier2_url,
+            "ANABRANCH_SEGSTORE_JOURNAL": "memory" if plan.ephemeral else "disk",
             "ANABRANCH_SEGSTORE_NATS_URL": plan.nats_url,
             "ANABRANCH_SEGSTORE_BIND": plan.segstore_endpoint,
             "ANABRANCH_SEGSTORE_HEALTH_BIND": f"{LOOPBACK}:0",
         },
     )
+    return replace(part, irreplaceable=plan.ephemeral)
 
 
 def _gateway(plan: ClusterPlan) -> PartSpec:

@@ -5,7 +5,8 @@
      ▲                 │ process ended
      │ stop asked      ▼
     DOWN ◀──────── BACKING_OFF ── time over ──▶ start again
-     ▲                                (never ready FAILURE_COUNT_MAX times in a row: give up)
+     ▲                                (give up: never ready FAILURE_COUNT_MAX times
+     │                                 in a row, or irreplaceable)
      └── ended ── STOPPING (asked to end; killed when the deadline is over)
 
 Parts start in the order given, each when those it needs are ready, and stop in reverse order,
@@ -13,7 +14,7 @@ one after the other. A part that has been ready once is left alone when its prob
 end of its process, or never becoming ready, is a reason to replace it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
@@ -99,14 +100,18 @@ def next_actions(
     *,
     stopping: bool,
     now: float,
+    irreplaceable: Collection[str] = (),
 ) -> list[Action]:
-    """What to do now. `needs` names the parts in start order, each with those it waits for."""
+    """What to do now. `needs` names the parts in start order, each with those it waits for; what
+    an `irreplaceable` one knew ends with its process."""
     if stopping:
         return _next_stop(list(needs), states, now)
     actions: list[Action] = []
     for part, needed in needs.items():
         open_way = all(states[other].ready for other in needed)
         action = _next_for_part(part, states[part], open_way, now)
+        if part in irreplaceable and states[part].phase is Phase.BACKING_OFF:
+            action = GiveUp(part)
         if action is not None:
             actions.append(action)
     return actions

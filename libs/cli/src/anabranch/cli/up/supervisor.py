@@ -32,6 +32,7 @@ class Supervisor:
     ) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._needs = {spec.name: spec.needs for spec in specs}
+        self._irreplaceable = frozenset(spec.name for spec in specs if spec.irreplaceable)
         self._clock = clock
         self._on_change = on_change
         self._states = {spec.name: plan.PartState() for spec in specs}
@@ -73,7 +74,11 @@ class Supervisor:
         await self._ask_due()
         self._check_logs()
         actions = plan.next_actions(
-            self._needs, self._states, stopping=self._stopping, now=self._clock.monotonic()
+            self._needs,
+            self._states,
+            stopping=self._stopping,
+            now=self._clock.monotonic(),
+            irreplaceable=self._irreplaceable,
         )
         for action in actions:
             await self._perform(action)
@@ -148,6 +153,14 @@ class Supervisor:
         if told is not None:
             told.fields = {**told.fields, "part": part, "log": str(spec.log_file)}
             return told
+        if spec.irreplaceable:
+            return Unavailable(
+                "the part that kept everything in memory ended, and all is lost",
+                remedy="start the cluster again; one that is not ephemeral would go on",
+                part=part,
+                reason=state.reason,
+                last_log_line=last,
+            )
         return Unavailable(
             "part of the cluster does not stay up",
             remedy=f"read {spec.log_file}, correct the cause and start again",

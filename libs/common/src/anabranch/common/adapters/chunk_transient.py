@@ -6,7 +6,7 @@ A directory's temporaries belong to an owner id that one process alone uses at a
 session draws a fresh one and removes its folder when it ends. What a killed process left behind is
 removed by the next session that begins a day later; a session must therefore end within a day
 (else its next write fails, and a new session is all it takes). Nothing is probed: who writes here
-must not rely on create-only.
+must not rely on create-only. An object store has no temporaries, and its sessions leave nothing.
 """
 
 import asyncio
@@ -15,41 +15,55 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from anabranch.common.adapters.chunk_url import directory_of, open_directory
+from anabranch.common.adapters.chunk_url import open_bucket, open_directory
 from anabranch.common.errors import InvalidSetting
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.storage.deadline import DeadlineChunkStorage
+from anabranch.common.storage.location import (
+    BucketLocation,
+    DirectoryLocation,
+    MemoryLocation,
+    ObjectOptions,
+    parse_location,
+)
 from anabranch.common.storage.ports import ChunkStorage
 
 LEFT_OVER_AGE_MS = 24 * 3600 * 1000
 _TEMPORARY = "tmp"
 _OWNER = "transient"
+_DEFAULTS = ObjectOptions()
 
 
-def shared_directory(url: str) -> Path:
-    """The directory of a tier 2 that several processes use. Raises InvalidSetting."""
-    if url == "memory:":
+def shared_location(url: str) -> DirectoryLocation | BucketLocation:
+    """Where a tier 2 is that several processes use. Raises InvalidSetting."""
+    location = parse_location(url)
+    if isinstance(location, MemoryLocation):
         raise InvalidSetting(
             "a tier 2 in memory cannot be shared with other processes",
-            remedy="name the directory that the segment stores use, as file:///absolute/directory",
+            remedy="name the one that the segment stores use, such as file:///absolute/directory",
             url=url,
         )
-    return directory_of(url)
+    return location
 
 
 @asynccontextmanager
 async def transient_chunk_storage(
-    url: str, clock: Clock, ids: IdSource, *, limit_s: float
+    url: str, clock: Clock, ids: IdSource, *, limit_s: float, options: ObjectOptions = _DEFAULTS
 ) -> AsyncIterator[ChunkStorage]:
     """The storage that a URL names, for one session; its calls end within `limit_s` seconds.
 
-    A directory that does not exist is created. Raises InvalidSetting, DirectoryUnusable,
-    FormatTooNew.
+    A directory that does not exist is created, a bucket is not. Raises InvalidSetting,
+    DirectoryUnusable, FormatTooNew, and for a bucket TierTwoNotHere, Unauthorized, Unavailable.
     """
-    root = shared_directory(url)
+    location = shared_location(url)
+    if isinstance(location, BucketLocation):
+        storage, _ = await open_bucket(location, limit_s=limit_s, options=options)
+        yield storage
+        return
     now_ms = clock.now_ms()
     owner = f"{_OWNER}-{now_ms}-{ids.new_id()}"
+    root = location.path
     try:
         local = await asyncio.to_thread(open_directory, root, ids, owner)
         await asyncio.to_thread(_remove_left_over, root / _TEMPORARY, now_ms)

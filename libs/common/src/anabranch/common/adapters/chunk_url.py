@@ -2,58 +2,120 @@
 
 import asyncio
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import assert_never
 
 from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.adapters.local_disk import LocalDisk
-from anabranch.common.errors import DirectoryUnusable, InvalidSetting
+from anabranch.common.errors import DirectoryUnusable, InvalidSetting, TierTwoNotHere, Unavailable
+from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import IdSource, SystemIds
 from anabranch.common.storage.deadline import DeadlineChunkStorage
+from anabranch.common.storage.location import (
+    BucketLocation,
+    DirectoryLocation,
+    MemoryLocation,
+    ObjectOptions,
+    parse_location,
+)
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.storage.probe import probe_create_only
 
-_SUPPORTED = "file:///absolute/directory and memory:"
+_DEFAULTS = ObjectOptions()
 
 
 async def open_chunk_storage(
-    url: str, ids: IdSource, owner: str, *, limit_s: float
+    url: str, ids: IdSource, owner: str, *, limit_s: float, options: ObjectOptions = _DEFAULTS
 ) -> ChunkStorage:
     """The storage that a URL names, opened and probed; its calls end within `limit_s` seconds.
 
     `owner` is the store's own id, which only one process uses at a time. A directory that does
-    not exist is created. Raises InvalidSetting (which names what is supported),
-    DirectoryUnusable, FormatTooNew.
+    not exist is created, a bucket is not. Raises InvalidSetting (which names what is supported),
+    DirectoryUnusable, FormatTooNew, and for a bucket TierTwoNotHere, Unauthorized, Unavailable.
     """
-    if url == "memory:":
-        storage = DeadlineChunkStorage(MemoryChunkStorage(), limit_s)
-    else:
-        root = directory_of(url)
-        local = await asyncio.to_thread(open_directory, root, ids, owner)
-        storage = DeadlineChunkStorage(local, limit_s)
+    storage: ChunkStorage
+    match parse_location(url):
+        case MemoryLocation():
+            storage = DeadlineChunkStorage(MemoryChunkStorage(), limit_s)
+        case DirectoryLocation(root):
+            local = await asyncio.to_thread(open_directory, root, ids, owner)
+            storage = DeadlineChunkStorage(local, limit_s)
+        case BucketLocation() as bucket:
+            storage, _ = await open_bucket(bucket, limit_s=limit_s, options=options)
+        case other:
+            assert_never(other)
     await probe_create_only(storage, ids)
     return storage
 
 
-async def open_chunk_storage_read_only(url: str, *, limit_s: float) -> ChunkStorage:
+async def open_chunk_storage_read_only(
+    url: str, *, limit_s: float, options: ObjectOptions = _DEFAULTS
+) -> ChunkStorage:
     """The storage that a URL names, for a reader: nothing is created, removed or probed.
 
     The caller keeps to `get`, `get_range`, `size` and `list`. Raises InvalidSetting,
-    DirectoryUnusable (there is no tier 2 at the URL), FormatTooNew.
+    DirectoryUnusable or TierTwoNotHere (there is no tier 2 at the URL), FormatTooNew,
+    and for a bucket Unauthorized, Unavailable.
     """
-    local = await asyncio.to_thread(_open_directory_read_only, directory_of(url))
-    return DeadlineChunkStorage(local, limit_s)
+    match parse_location(url):
+        case MemoryLocation():
+            raise InvalidSetting(
+                "a tier 2 in memory cannot be read by another process",
+                remedy="name the tier 2 that the segment stores use",
+                url=url,
+            )
+        case DirectoryLocation(root):
+            local = await asyncio.to_thread(_open_directory_read_only, root)
+            return DeadlineChunkStorage(local, limit_s)
+        case BucketLocation() as bucket:
+            storage, used = await open_bucket(bucket, limit_s=limit_s, options=options)
+            if not used:
+                raise TierTwoNotHere(
+                    "there is no tier 2 in the bucket, under the prefix",
+                    remedy="name the tier 2 that the segment stores use",
+                    url=url,
+                )
+            return storage
+        case other:
+            assert_never(other)
+
+
+async def open_bucket(
+    location: BucketLocation, *, limit_s: float, options: ObjectOptions = _DEFAULTS
+) -> tuple[ChunkStorage, bool]:
+    """A bucket's storage, asked once, and whether it holds an object under the prefix.
+
+    Its calls end within `limit_s` seconds. Raises InvalidSetting, TierTwoNotHere, Unauthorized,
+    Unavailable.
+    """
+    try:
+        # Only who keeps tier 2 in an object store needs the library.
+        from anabranch.common.adapters.chunk_bucket import bucket_storage
+    except ModuleNotFoundError as error:
+        raise InvalidSetting(
+            "the library for object stores is not installed",
+            remedy="install the extra anabranch-common[objects]",
+            module=error.name,
+        ) from error
+    storage = bucket_storage(location, options, SystemClock(), limit_s=limit_s)
+    try:
+        async with asyncio.timeout(limit_s):
+            used = await storage.check()
+    except TimeoutError as error:
+        raise Unavailable(
+            "tier 2 did not answer in time", bucket=location.bucket, limit_s=limit_s
+        ) from error
+    return DeadlineChunkStorage(storage, limit_s), used
 
 
 def directory_of(url: str) -> Path:
     """The directory of a ``file:`` URL. Raises InvalidSetting."""
-    parts = urlsplit(url)
-    path = unquote(parts.path)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not path.startswith("/"):
+    location = parse_location(url)
+    if not isinstance(location, DirectoryLocation):
         raise InvalidSetting(
-            "the URL of tier 2 is not supported", remedy=f"use {_SUPPORTED}", url=url
+            "the URL of tier 2 names no directory", remedy="use file:///absolute/directory", url=url
         )
-    return Path(path)
+    return location.path
 
 
 def _open_directory_read_only(root: Path) -> LocalChunkStorage:
@@ -63,6 +125,10 @@ def _open_directory_read_only(root: Path) -> LocalChunkStorage:
 
 
 def open_directory(root: Path, ids: IdSource, owner: str) -> LocalChunkStorage:
+    """The storage in a directory, which is created if needed; blocks.
+
+    Raises DirectoryUnusable, FormatTooNew.
+    """
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
