@@ -32,8 +32,8 @@ from anabranch.segstore.domain.container.invariants import check_state
 from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.container import Container, Surroundings
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits
-from anabranch.segstore.shell.read_index import InTierTwo
 from anabranch.segstore.shell.reader import Found, read_now, read_tiered
+from anabranch.segstore.shell.segment_index import InTierTwo
 from anabranch.segstore.shell.sessions import AppendSession
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo

@@ -12,6 +12,7 @@ from anabranch.common.wire.messages import (
     Appended,
     AppendOnce,
     AppendSetup,
+    ConditionalAppend,
     CreateSegment,
     Done,
     Failed,
@@ -104,7 +105,9 @@ def read(offset: int, *, wait_ms: int = 0, whole_appends: bool = True) -> ReadSe
 
 def test_every_verb_of_the_contract_has_a_handler() -> None:
     requests = {exchange.request for exchange in SEGMENT_REQUESTS.values()}
-    assert requests == CONTROL.keys() | {SetupAppend, AppendOnce, ReadSegment}
+    assert requests == CONTROL.keys() | {
+        SetupAppend, AppendOnce, ConditionalAppend, ReadSegment,
+    }  # fmt: skip
 
 
 async def test_what_is_appended_without_a_connection_is_read_without_one(live: LiveStore) -> None:

@@ -42,6 +42,16 @@ class ChunkReader:
             self._footers.pop(ref.name, None)
             raise
 
+    async def entries(self, ref: ChunkRef) -> tuple[chunks.SparseEntry, ...]:
+        """The append boundaries that the chunk lists for the reference; the last is its end.
+
+        Raises CorruptChunk.
+        """
+        try:
+            return chunks.piece_of(await self._footer(ref.name), ref).entries
+        except ObjectNotFound as error:
+            raise CorruptChunk("a chunk that is in use is missing", name=ref.name) from error
+
     async def _read_whole(self, ref: ChunkRef) -> bytes:
         data = await self._storage.get_range(ref.name, ref.offset, ref.length)
         if chunks.crc_of([data]) != ref.crc:

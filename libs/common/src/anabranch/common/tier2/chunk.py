@@ -240,9 +240,14 @@ def _check_footer(footer: ChunkFooter, block_size: int, name: str, data_length: 
 
 def check_reference(footer: ChunkFooter, ref: ChunkRef) -> None:
     """The reference is one of the chunk's pieces, exactly. Raises CorruptChunk."""
+    piece_of(footer, ref)
+
+
+def piece_of(footer: ChunkFooter, ref: ChunkRef) -> Piece:
+    """The piece that is referred to, exactly. Raises CorruptChunk if there is none."""
     for piece in footer.pieces:
         if (piece.offset, piece.length, piece.crc) == (ref.offset, ref.length, ref.crc):
-            return
+            return piece
     raise CorruptChunk("the chunk holds no such piece", name=ref.name, offset=ref.offset)
 
 

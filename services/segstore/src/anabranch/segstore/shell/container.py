@@ -13,11 +13,12 @@ owner shows up, the container ends: everyone waiting is told, nothing more is ac
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
 from anabranch.common.errors import AnabranchError, SessionEnded, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.storage.ports import Buffer
-from anabranch.common.tier2.state import Catalog, SegmentState
+from anabranch.common.tier2.state import Catalog, SegmentState, Tombstone
 from anabranch.common.wire.messages import (
     Append,
     Appended,
@@ -26,13 +27,24 @@ from anabranch.common.wire.messages import (
     CreateSegment,
     DeleteSegment,
     Done,
+    GetAttributes,
     GetSegmentInfo,
+    MergeSegments,
     Message,
     Sealed,
     SealSegment,
     SegmentInfo,
     SetupAppend,
+    TruncateSegment,
+    UpdateAttributes,
     failed,
+)
+from anabranch.segstore.domain.container.answer import (
+    Answer,
+    answer_attributes,
+    answer_merge,
+    answer_truncate,
+    answer_update,
 )
 from anabranch.segstore.domain.container.decide import (
     Duplicate,
@@ -42,11 +54,12 @@ from anabranch.segstore.domain.container.decide import (
     decide_delete,
     decide_seal,
     decide_setup,
-    not_found,
+    gone,
 )
 from anabranch.segstore.domain.container.operations import (
     AppendOperation,
     ControlOperation,
+    MergeOperation,
     Operation,
     decode_operations,
     encode_operation,
@@ -68,6 +81,14 @@ class Surroundings:
     cache: Cache
     throttle: Throttle
     call_later: CallLater
+
+
+@dataclass(frozen=True, slots=True)
+class TieredBoundary:
+    """The last append boundary at or before an offset of the segment `number`, from tier 2."""
+
+    number: int
+    lower: int
 
 
 class _Pending:
@@ -193,7 +214,67 @@ class Container:
 
     def info(self, request: GetSegmentInfo, deliver: Deliver) -> None:
         """→ SegmentInfo, of the pending state, held until that is durable."""
-        self._control(deliver, lambda: self._info(request.segment))
+        self._control(deliver, lambda: self._info(request))
+
+    def truncate(
+        self, request: TruncateSegment, deliver: Deliver, tiered: TieredBoundary | None = None
+    ) -> None:
+        """→ Truncated. `tiered` is given where only tier 2 knows the boundaries."""
+        now_ms = self._around.clock.now_ms()
+
+        def answer() -> Answer:
+            lower = self._boundary_before(request, tiered)
+            return answer_truncate(self._pending, request, lower, now_ms)
+
+        self._control(deliver, lambda: self._log_answer(answer()))
+
+    def merge(self, request: MergeSegments, deliver: Deliver) -> None:
+        """→ SegmentsMerged."""
+        now_ms = self._around.clock.now_ms()
+        self._control(
+            deliver, lambda: self._log_answer(answer_merge(self._pending, request, now_ms))
+        )
+
+    def update_attributes(self, request: UpdateAttributes, deliver: Deliver) -> None:
+        """→ Done."""
+        now_ms = self._around.clock.now_ms()
+        self._control(
+            deliver, lambda: self._log_answer(answer_update(self._pending, request, now_ms))
+        )
+
+    def attributes(self, request: GetAttributes, deliver: Deliver) -> None:
+        """→ AttributeValues, of the pending state, held until that is durable."""
+        self._control(deliver, lambda: self._log_answer(answer_attributes(self._pending, request)))
+
+    def _log_answer(self, answer: Answer) -> Message:
+        if answer.operation is not None:
+            self._enqueue(answer.operation)
+        return answer.message
+
+    def _boundary_before(self, request: TruncateSegment, tiered: TieredBoundary | None) -> int:
+        """The last append boundary at or before the offset, as far as is known."""
+        known = self._pending.known(request.segment)
+        offset = request.offset
+        if not isinstance(known, SegmentState) or not known.start < offset < known.length:
+            return offset
+        if tiered is not None:
+            if tiered.number != known.number:
+                raise Unavailable("the segment was replaced meanwhile", segment=request.segment)
+            return tiered.lower
+        index = self.applied.index.get(known.number)
+        if index is None or offset >= index.length:
+            applied = index.length if index is not None else 0
+            return self._pending_boundary(known.number, offset, applied)
+        assert index.extent_at(offset) is None
+        return index.boundary_before(offset)
+
+    def _pending_boundary(self, number: int, offset: int, lower: int) -> int:
+        """As `_boundary_before`, among what waits for its sync."""
+        for item in chain(*self._taken, self._queue):
+            found = item.operation
+            if isinstance(found, AppendOperation | MergeOperation) and found.number == number:
+                lower = max(lower, found.offset) if found.offset <= offset else lower
+        return lower
 
     def _control(self, deliver: Deliver, perform: Callable[[], Message]) -> None:
         """Answer with what `perform` returns or raises, once that is durable."""
@@ -223,10 +304,13 @@ class Container:
         self._perform(decide_delete(known, request.segment, request.stamp, now_ms))
         return Done()
 
-    def _info(self, segment: str) -> Message:
+    def _info(self, request: GetSegmentInfo) -> Message:
+        segment = request.segment
         state = self._pending.known(segment)
+        if isinstance(state, Tombstone) and request.even_gone:
+            return self._gone_info(state)
         if not isinstance(state, SegmentState):
-            raise not_found(segment)
+            raise gone(state, segment)
         index = self.applied.index.get(state.number)
         return SegmentInfo(
             segment=segment,
@@ -237,6 +321,24 @@ class Container:
             event_count=state.event_count,
             container=self.container,
             container_epoch=self.container_epoch,
+            sealed_in_tier_two=index is not None and index.sealed_in_tier_two,
+            modified_ms=state.modified_ms,
+        )
+
+    def _gone_info(self, tombstone: Tombstone) -> SegmentInfo:
+        merged = tombstone.merged
+        return SegmentInfo(
+            segment=tombstone.name,
+            start=0,
+            length=merged.length if merged else 0,
+            tiered_length=0,
+            sealed=merged is not None,
+            event_count=0,
+            container=self.container,
+            container_epoch=self.container_epoch,
+            deleted=True,
+            merged_into=merged.target if merged else "",
+            merged_offset=merged.offset if merged else 0,
         )
 
     def _perform(self, decision: ControlOperation | NoChange) -> None:
@@ -288,7 +390,7 @@ class Container:
             raise SessionEnded("the append session is over", segment=session.segment)
         state = self._pending.living(session.number)
         if state is None:
-            raise not_found(session.segment)
+            raise gone(self._pending.known(session.segment), session.segment)
         last = self._pending.last_event_number(session.number, session.writer_id)
         now_ms = self._around.clock.now_ms()
         decision = decide_append(state, last, session.writer_id, request, payload, now_ms=now_ms)
