@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
 from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX, SEGMENT_REQUESTS
 from anabranch.common.errors import Unavailable
@@ -17,11 +18,17 @@ from anabranch.common.wire.messages import (
     Done,
     Failed,
     GetSegmentInfo,
+    MergedSegment,
+    MergeSegments,
     Message,
     ReadSegment,
+    SealSegment,
     SegmentRead,
+    SegmentsMerged,
     SetupAppend,
     Stamp,
+    Truncated,
+    TruncateSegment,
     decode_message,
     encode_message,
 )
@@ -242,3 +249,24 @@ async def test_a_store_over_its_limits_refuses_appends_and_still_reads(world: Wo
         assert isinstance((await ask(live, "append", request, block))[0], Appended)
         assert (await refusal(live, "append", *append(2, [b"more"]))).code == "overloaded"
         assert (await ask(live, "read", read(0)))[1] == block
+
+
+async def test_segments_are_truncated_and_merged_without_a_connection(live: LiveStore) -> None:
+    source = "scope/stream/1.#epoch.0"
+    await ask(live, "create", CreateSegment(segment=source, stamp=Stamp(1, 1)))
+    request, block = append(1, [b"one"])
+    for segment in (SEGMENT, source):
+        await ask(live, "append", replace(request, segment=segment), block)
+    await ask(live, "seal", SealSegment(segment=source, stamp=Stamp(1, 2)))
+    merge = MergeSegments(segment=SEGMENT, stamp=Stamp(1, 3), sources=(source,))
+    merged, _ = await ask(live, "merge", merge)
+    place = MergedSegment(source, len(block), len(block))
+    assert merged == SegmentsMerged(merged=(place,))
+    truncate = TruncateSegment(segment=SEGMENT, stamp=Stamp(1, 4), offset=len(block))
+    assert await ask(live, "truncate", truncate) == (Truncated(start=len(block)), b"")
+    conditional = ConditionalAppend(
+        segment=SEGMENT, writer_id=b"c" * 16, first_event_number=1, count=1, expected_length=1,
+        is_block=False,
+    )  # fmt: skip
+    refused = await refusal(live, "append_if", conditional, b"raw")
+    assert (refused.code, refused.fields["length"]) == ("offset-mismatch", 2 * len(block))
