@@ -198,7 +198,8 @@ class ContainerTierTwo:
 
     async def entries_around(self, ref: ChunkRef, offset: int) -> tuple[int, int]:
         """See `ports.TierTwo.entries_around`."""
-        offsets = [0, *(entry.offset for entry in await self._reader.entries(ref))]
+        entries = await self._reader.entries(ref)
+        offsets = [0, *(entry.offset for entry in entries), ref.length]
         at = bisect_right(offsets, offset) - 1
         return offsets[at], offset if offsets[at] == offset else offsets[at + 1]
 
