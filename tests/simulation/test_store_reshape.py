@@ -76,9 +76,9 @@ async def reshaping_life(life: Life) -> None:
     await check_everything(life)
 
 
-@pytest.mark.parametrize("share", range(2))
+@pytest.mark.parametrize("share", range(4))
 def test_a_crash_at_any_disk_call_leaves_segments_as_they_were_told(share: int) -> None:
-    assert crash_everywhere(reshaping_life, share, 2) >= STATES_MIN / 2
+    assert crash_everywhere(reshaping_life, share, 4) >= STATES_MIN / 4
 
 
 @pytest.mark.parametrize("plant", [truncation_lost_at_replay, attributes_twice_at_replay])
