@@ -20,25 +20,40 @@ from anabranch.common.wire.messages import (
     CreateSegment,
     DeleteSegment,
     Done,
+    LocateOffset,
+    MergeSegments,
     Message,
+    OffsetLocated,
     ReadSegment,
     Sealed,
     SealSegment,
+    SegmentsMerged,
     SetupAppend,
     Stamp,
+    Truncated,
+    TruncateSegment,
 )
 from anabranch.segstore.adapters.journal.journal import open_journal
 from anabranch.segstore.domain.container.invariants import check_state
+from anabranch.segstore.shell.boundaries import TieredBoundary
 from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.container import Container, Surroundings
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits
-from anabranch.segstore.shell.read_index import InTierTwo
-from anabranch.segstore.shell.reader import Found, read_now, read_tiered
+from anabranch.segstore.shell.reader import (
+    Found,
+    boundary_before,
+    locate_now,
+    locate_tiered,
+    read_now,
+    read_tiered,
+    truncation_place,
+)
+from anabranch.segstore.shell.segment_index import InTierTwo
 from anabranch.segstore.shell.sessions import AppendSession
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.container_driver import ManualTime
-from kit.history import History, HistoryViolation, make_event
+from kit.history import History, HistoryViolation, Place, make_event
 from kit.log_driver import Callbacks
 from kit.rng import seeded
 from kit.simdisk import Crashed, RandomSurvival, SimDisk
@@ -47,6 +62,7 @@ SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(3)]
 WRITERS = [bytes([number + 1]) * 16 for number in range(2)]
 JOURNAL_FILE_SIZE_BYTES = 16 * 1024
 ACTIONS = ["append"] * 8 + ["duplicate", "commit", "commit", "commit", "flush", "seal", "delete"]
+ACTIONS += ["reshape"]
 
 
 class CrashingContainer:
@@ -175,7 +191,10 @@ class CrashingContainer:
         elif action == "duplicate":
             self._append_again(segment, writer)
         elif self._random.random() < 0.1:
-            self._end(action, segment)
+            if action == "reshape":
+                self._reshape(segment)
+            else:
+                self._end(action, segment)
 
     def _session(self, segment: str, writer: bytes) -> AppendSession | None:
         key = (segment, writer)
@@ -249,6 +268,50 @@ class CrashingContainer:
 
             self._container.delete(DeleteSegment(segment=segment, stamp=Stamp(1, 3)), deleted)
 
+    def _reshape(self, segment: str) -> None:
+        """Truncate the segment, or seal another one and merge it into this one."""
+        if isinstance(self._container.applied.state.known(segment), SegmentState):
+            if self._random.random() < 0.4:
+                self._truncate(segment)
+            else:
+                source = self._random.choice([name for name in SEGMENTS if name != segment])
+                self._end("seal", source)
+                self._merge(segment, source)
+
+    def _truncate(self, segment: str) -> None:
+        state = self._container.applied.state.known(segment)
+        assert isinstance(state, SegmentState)
+        wanted = self._random.randrange(state.start, state.length + 1)
+        located = locate_now(self._container, LocateOffset(segment=segment, offset=wanted))
+        if isinstance(located, InTierTwo):
+            asked = LocateOffset(segment=segment, offset=wanted)
+            located = self._wait(locate_tiered(self._tier_two, asked, located))
+        assert isinstance(located, OffsetLocated)
+        offset = located.offset
+        request = TruncateSegment(segment=segment, stamp=Stamp(1, 2), offset=offset)
+        self.history.truncating[segment] = max(offset, self.history.truncating.get(segment, 0))
+        place = truncation_place(self._container, request)
+        boundary = None
+        if place is not None:
+            lower = self._wait(boundary_before(self._tier_two, place, offset))
+            boundary = TieredBoundary(place.number, lower)
+
+        def truncated(message: Message) -> None:
+            if isinstance(message, Truncated):
+                self.history.truncated[segment] = message.start
+
+        self._container.truncate(request, truncated, boundary)
+
+    def _merge(self, target: str, source: str) -> None:
+        def merged(message: Message) -> None:
+            if isinstance(message, SegmentsMerged):
+                (place,) = message.merged
+                self.history.merge(source, Place(target, place.offset, place.length))
+
+        self.history.merging.add((source, target))
+        request = MergeSegments(segment=target, stamp=Stamp(1, 2), sources=(source,))
+        self._container.merge(request, merged)
+
     # --- checking -----------------------------------------------------------------------------
 
     def _check(self) -> None:
@@ -258,13 +321,22 @@ class CrashingContainer:
             known = state.known(segment)
             if known is None or (segment in self.history.deleted) > isinstance(known, Tombstone):
                 raise HistoryViolation(f"{segment}: created or deleted, and forgotten")
+            if isinstance(known, Tombstone) and known.merged is not None:
+                place = known.merged
+                self.history.merge(segment, Place(place.target, place.offset, place.length))
+            if isinstance(known, SegmentState) and segment in self.history.merged:
+                raise HistoryViolation(f"{segment}: merged, and still there")
+        for segment in sorted(self.created):
+            known = state.known(segment)
             if isinstance(known, SegmentState):
-                self.history.check_segment(segment, self._read_all(segment))
+                self.history.check_start(segment, known.start)
+                content = self._read_all(segment, known.start)
+                self.history.check_segment(segment, content, known.start)
 
-    def _read_all(self, segment: str) -> bytes:
+    def _read_all(self, segment: str, start: int) -> bytes:
         data = b""
         while True:
-            found = self._read(segment, len(data))
+            found = self._read(segment, start + len(data))
             data += found.data
             if found.reply.at_tail or found.reply.end_of_segment:
                 return data

@@ -13,13 +13,19 @@ from anabranch.common.wire.block import encode_block
 from anabranch.common.wire.messages import (
     Append,
     AppendOnce,
+    AttributeUpdate,
+    ConditionalAppend,
     CreateSegment,
     DeleteSegment,
+    GetAttributes,
     GetSegmentInfo,
+    MergeSegments,
     Message,
     SealSegment,
     SetupAppend,
     Stamp,
+    TruncateSegment,
+    UpdateAttributes,
 )
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.shell.cache import Cache
@@ -31,7 +37,9 @@ from anabranch.segstore.shell.tracing import Commits, StoreTracing
 
 SEGMENT = "scope/stream/0.#epoch.0"
 WRITER = bytes(range(16))
+CLIENT = b"a client of 16 B"
 LOG_ID = "the-log"
+TRUNCATE_STAMP, MERGE_STAMP = Stamp(1, 2), Stamp(1, 2)
 CREATE_STAMP, SEAL_STAMP, DELETE_STAMP = Stamp(1, 1), Stamp(1, 2), Stamp(1, 3)
 
 
@@ -146,8 +154,61 @@ class ContainerDriver:
     def delete(self, segment: str = SEGMENT, stamp: Stamp = DELETE_STAMP) -> None:
         self.container.delete(DeleteSegment(segment=segment, stamp=stamp), self._deliver())
 
-    def info(self, segment: str = SEGMENT) -> None:
-        self.container.info(GetSegmentInfo(segment=segment), self._deliver())
+    def info(self, segment: str = SEGMENT, *, even_gone: bool = False) -> None:
+        request = GetSegmentInfo(segment=segment, even_gone=even_gone)
+        self.container.info(request, self._deliver())
+
+    def truncate(self, offset: int, segment: str = SEGMENT, stamp: Stamp = TRUNCATE_STAMP) -> None:
+        request = TruncateSegment(segment=segment, stamp=stamp, offset=offset)
+        self.container.truncate(request, self._deliver())
+
+    def merge(self, *sources: str, target: str = SEGMENT, stamp: Stamp = MERGE_STAMP) -> None:
+        request = MergeSegments(segment=target, stamp=stamp, sources=sources)
+        self.container.merge(request, self._deliver())
+
+    def update(
+        self,
+        number: int,
+        *updates: AttributeUpdate,
+        segment: str = SEGMENT,
+        client_id: bytes = CLIENT,
+        stamp: Stamp = CREATE_STAMP,
+    ) -> None:
+        request = UpdateAttributes(
+            segment=segment,
+            stamp=stamp,
+            client_id=client_id,
+            request_number=number,
+            updates=updates,
+        )
+        self.container.update_attributes(request, self._deliver())
+
+    def attributes(self, *ids: bytes, segment: str = SEGMENT) -> None:
+        request = GetAttributes(segment=segment, attributes=ids)
+        self.container.attributes(request, self._deliver())
+
+    def append_if(
+        self,
+        first: int,
+        events: list[bytes],
+        *updates: AttributeUpdate,
+        expected_length: int | None = None,
+        segment: str = SEGMENT,
+    ) -> bytes:
+        """Append a block under conditions; returns its bytes."""
+        block = encode_block(
+            events, writer_id=WRITER, first_event_number=first, base_timestamp_ms=0
+        )
+        request = ConditionalAppend(
+            segment=segment,
+            writer_id=WRITER,
+            first_event_number=first,
+            count=len(events),
+            expected_length=expected_length,
+            updates=updates,
+        )
+        self.container.append_once(request, block, self._deliver())
+        return block
 
     def setup(
         self, segment: str = SEGMENT, writer_id: bytes = WRITER, session: int = 1

@@ -3,10 +3,12 @@
 Events of the simulation say who they are: ``<writer hex>:<number>:<filler>``. A history records
 what was attempted and what was acknowledged; `check_segment` then reads a segment's bytes and
 fails on a lost, invented, repeated, reordered or altered event, and on bytes that were seen
-once and are gone or different now.
+once and are gone or different now. What was truncated may be gone, as far as someone asked for
+it; bytes of a merged segment are checked as that segment's, wherever they are.
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from anabranch.common.wire.block import Block
 
@@ -28,16 +30,31 @@ class HistoryViolation(AssertionError):
     """A promise was broken."""
 
 
+class Place(NamedTuple):
+    """Where a merged segment's bytes are."""
+
+    target: str
+    offset: int
+    length: int
+
+
 @dataclass
 class History:
     """Attempts and acknowledgements per (segment, writer), and the bytes seen per segment."""
 
     attempted: dict[WriterInSegment, list[bytes]] = field(default_factory=dict)
     acknowledged: dict[WriterInSegment, int] = field(default_factory=dict)
-    seen: dict[str, bytes] = field(default_factory=dict)
+    seen: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    """By segment: (where the bytes start, the bytes)."""
     sealed_at: dict[str, int] = field(default_factory=dict)
     deleting: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
+    truncating: dict[str, int] = field(default_factory=dict)
+    """The highest offset that somebody asked to truncate at."""
+    truncated: dict[str, int] = field(default_factory=dict)
+    merging: set[tuple[str, str]] = field(default_factory=set)
+    """(source, target) that somebody asked to merge."""
+    merged: dict[str, Place] = field(default_factory=dict)
 
     def attempt(self, segment: str, writer_id: bytes, first: int, events: list[bytes]) -> None:
         """The writer sent `events`, the first of which has number `first`."""
@@ -53,46 +70,84 @@ class History:
             raise HistoryViolation(f"{segment}: acknowledged {last}, which nobody sent")
         self.acknowledged[key] = max(last, self.acknowledged.get(key, 0))
 
-    def check_segment(self, segment: str, content: bytes) -> None:
-        """`content` is the segment as read from 0 to its end."""
-        before = self.seen.get(segment, b"")
-        if content[: len(before)] != before:
-            raise HistoryViolation(f"{segment}: bytes that were read are gone or changed")
-        sealed_at = self.sealed_at.get(segment)
-        if sealed_at is not None and len(content) != sealed_at:
-            raise HistoryViolation(f"{segment}: sealed at {sealed_at}, now {len(content)} bytes")
-        self.seen[segment] = content
-        self._check_writers(segment, _events_by_writer(content))
+    def merge(self, source: str, place: Place) -> None:
+        """The store said where a merged segment's bytes are."""
+        if (source, place.target) not in self.merging:
+            raise HistoryViolation(f"{source}: nobody asked for its merge into {place.target}")
+        if self.merged.setdefault(source, place) != place:
+            raise HistoryViolation(f"{source}: merged as {self.merged[source]}, now {place}")
 
-    def _check_writers(self, segment: str, stored: dict[bytes, list[bytes]]) -> None:
+    def check_segment(self, segment: str, content: bytes, start: int = 0) -> None:
+        """`content` is the segment as read from `start`, its first byte there is, to its end."""
+        before_start, before = self.seen.get(segment, (0, b""))
+        if not max(before_start, self.truncated.get(segment, 0)) <= start:
+            raise HistoryViolation(f"{segment}: what was truncated is back, from {start} on")
+        still = before[start - before_start :]
+        if content[: len(still)] != still:
+            raise HistoryViolation(f"{segment}: bytes that were read are gone or changed")
+        sealed_at, length = self.sealed_at.get(segment), start + len(content)
+        if sealed_at is not None and length != sealed_at:
+            raise HistoryViolation(f"{segment}: sealed at {sealed_at}, now {length} bytes")
+        self.seen[segment] = (start, content)
+        own = self._check_sources(segment, content, start)
+        self._check_writers(segment, _events_by_writer(own, whole=start == 0), whole=start == 0)
+
+    def check_start(self, segment: str, start: int) -> None:
+        """The segment itself starts there; a part of another one may start anywhere."""
+        if start > self.truncating.get(segment, 0):
+            raise HistoryViolation(f"{segment}: starts at {start}, which nobody asked for")
+
+    def _check_sources(self, segment: str, content: bytes, start: int) -> bytes:
+        """Check what was merged into the segment. Returns what was appended to it."""
+        places = ((place, name) for name, place in self.merged.items() if place.target == segment)
+        own: list[bytes] = []
+        at = start
+        for place, source in sorted(places, key=lambda found: found[0].offset):
+            end = place.offset + place.length
+            if end < start or (end == start and place.length):
+                continue
+            if end > start + len(content):
+                raise HistoryViolation(f"{segment}: bytes of {source} are lost")
+            begin = max(place.offset, start)
+            own.append(content[at - start : begin - start])
+            self.check_segment(source, content[begin - start : end - start], begin - place.offset)
+            at = end
+        own.append(content[at - start :])
+        return b"".join(own)
+
+    def _check_writers(
+        self, segment: str, stored: dict[bytes, list[tuple[int, bytes]]], *, whole: bool
+    ) -> None:
         for writer_id, events in stored.items():
             sent = self.attempted.get((segment, writer_id), [])
-            if events != sent[: len(events)]:
+            if any(sent[number - 1 : number] != [event] for number, event in events):
                 raise HistoryViolation(f"{segment}: events of {writer_id.hex()} are not its own")
         for (name, writer_id), last in self.acknowledged.items():
-            if name == segment and len(stored.get(writer_id, [])) < last:
+            events = stored.get(writer_id, [])
+            found = events[-1][0] if events else 0
+            if name == segment and found < last and (whole or events):
                 raise HistoryViolation(
-                    f"{segment}: {writer_id.hex()} was promised {last} events, "
-                    f"{len(stored.get(writer_id, []))} are there"
+                    f"{segment}: {writer_id.hex()} was promised {last} events, {found} are there"
                 )
 
 
-def _events_by_writer(content: bytes) -> dict[bytes, list[bytes]]:
-    """Each writer's events in order of their place; fails on a number that is not the next."""
-    by_writer: dict[bytes, list[bytes]] = {}
+def _events_by_writer(content: bytes, *, whole: bool) -> dict[bytes, list[tuple[int, bytes]]]:
+    """Each writer's numbered events in order of their place.
+
+    Fails on a number that is not the next, or, in a segment that is `whole`, not the first.
+    """
+    by_writer: dict[bytes, list[tuple[int, bytes]]] = {}
     at = 0
     while at < len(content):
         block = Block(content, at)
         events = by_writer.setdefault(block.header.writer_id, [])
-        if block.header.first_event_number != len(events) + 1:
-            raise HistoryViolation(
-                f"block at {at} starts with event {block.header.first_event_number}, "
-                f"expected {len(events) + 1}"
-            )
-        for event in block.events():
-            writer_id, number = identify(event)
-            if (writer_id, number) != (block.header.writer_id, len(events) + 1):
+        first = block.header.first_event_number
+        expected = events[-1][0] + 1 if events else 1 if whole else first
+        if first != expected:
+            raise HistoryViolation(f"block at {at} starts with event {first}, expected {expected}")
+        for number, event in enumerate(block.events(), first):
+            if identify(event) != (block.header.writer_id, number):
                 raise HistoryViolation(f"block at {at} holds event {number} out of place")
-            events.append(event)
+            events.append((number, event))
         at += block.header.size
     return by_writer

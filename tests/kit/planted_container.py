@@ -1,11 +1,30 @@
-"""A container with a planted bug: answers that log nothing do not wait for what is pending.
+"""Known bugs of containers, planted on purpose: a test that cannot find them proves nothing.
 
-A duplicate of an append that is not durable yet is then acknowledged before it, which is a lost
-event if the power fails in between. The tests of the reply barrier must catch it.
+`HastyContainer`: answers that log nothing do not wait for what is pending. A duplicate of an
+append that is not durable yet is then acknowledged before it, which is a lost event if the
+power fails in between. The tests of the reply barrier must catch it. The others are context
+managers under which a container behaves as if a line were missing.
 """
 
-from anabranch.common.wire.messages import Appended
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from unittest.mock import patch
+
+from anabranch.common.tier2.state import Attributes, TieredExtent
+from anabranch.common.wire.messages import Appended, AppendOnce, Message
+from anabranch.segstore.domain.container import evolve
+from anabranch.segstore.domain.container.attributes import AttributeChange, apply_changes
+from anabranch.segstore.domain.container.decide import Duplicate, decide_append, decide_setup
+from anabranch.segstore.domain.container.operations import (
+    DecodedOperation,
+    TruncateOperation,
+    decode_operations,
+)
+from anabranch.segstore.ports import ReplayedFrame
+from anabranch.segstore.shell import container as containers
 from anabranch.segstore.shell.container import Container
+from anabranch.segstore.shell.read_index import ReadIndex
 from anabranch.segstore.shell.replies import HeldAck, HeldReply, ReplyGate
 
 
@@ -35,3 +54,72 @@ class HastyContainer(Container):
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self._gate = HastyGate(self)
+
+
+def merge_forgets_the_journal() -> AbstractContextManager[object]:
+    """A flush that was under way lets go journal files that a merge's target still reads."""
+    real = ReadIndex.add_tiered
+
+    def careless(self: ReadIndex, number: int, extents: Iterable[TieredExtent]) -> int:
+        return 0 if number in self._moved else real(self, number, extents)
+
+    return patch.object(ReadIndex, "add_tiered", careless)
+
+
+def truncation_lost_at_replay() -> AbstractContextManager[object]:
+    """What was truncated before a crash is there again after it."""
+
+    def careless(payload: bytes, first_sequence: int) -> Iterator[DecodedOperation]:
+        for found in decode_operations(payload, first_sequence):
+            operation = found.operation
+            if isinstance(operation, TruncateOperation):
+                operation = replace(operation, offset=0)
+            yield replace(found, operation=operation)
+
+    return patch.object(containers, "decode_operations", careless)
+
+
+@contextmanager
+def attributes_twice_at_replay() -> Iterator[None]:
+    """An attribute's update is performed twice when the log is replayed."""
+    replay = Container.replay
+
+    def twice(attributes: Attributes, changes: Iterable[AttributeChange]) -> Attributes:
+        done = tuple(changes)
+        return apply_changes(apply_changes(attributes, done), done)
+
+    def careless(self: Container, frame: ReplayedFrame) -> None:
+        with patch.object(evolve, "apply_changes", twice):
+            replay(self, frame)
+
+    with patch.object(Container, "replay", careless):
+        yield
+
+
+def condition_on_the_applied_state() -> AbstractContextManager[object]:
+    """A conditional append does not see what is pending."""
+
+    def careless(self: Container, request: AppendOnce, payload: bytes) -> Message:
+        applied, writer_id = self.applied.state, request.writer_id
+        decide_setup(self._pending.known(request.segment), request.segment, writer_id)
+        state = decide_setup(applied.known(request.segment), request.segment, writer_id)
+        last = self._pending.last_event_number(state.number, writer_id)
+        decision = decide_append(state, last, writer_id, request, payload, now_ms=0)
+        pending = self._pending.living(state.number) or state
+        if not isinstance(decision, Duplicate):
+            decision = replace(decision, offset=pending.length)
+        return Appended(
+            session=0,
+            last_event_number=request.first_event_number + request.count - 1,
+            length=self._perform_append(pending, decision),
+        )
+
+    return patch.object(Container, "_append_once", careless)
+
+
+CONTAINER_BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "merge forgets the journal": merge_forgets_the_journal,
+    "truncation lost at replay": truncation_lost_at_replay,
+    "attributes twice at replay": attributes_twice_at_replay,
+    "condition on the applied state": condition_on_the_applied_state,
+}

@@ -18,16 +18,18 @@ from anabranch.common.errors import (
     OutcomeUnknown,
     Retry,
 )
+from anabranch.common.model.hashing import container_of
 from anabranch.common.wire.messages import Stamp
 from kit.rng import Random, seeded
 from kit.simdisk import KEEP_CONTENTS, KEEP_NAMES, LOSE_ALL, RandomSurvival, SimDisk
+from kit.store_check import check_everything
+from kit.store_requests import Counter, merge, truncate
 from kit.store_world import (
     Client,
     Life,
     Script,
     World,
     WriterScript,
-    check_everything,
     create,
     delete,
     flush,
@@ -49,6 +51,7 @@ class Work:
         self._revision = 1
         self._segments = [f"s/{number % 3}/{number}.#epoch.0" for number in range(5)]
         self._writers: list[WriterScript] = []
+        self._counters: list[Counter] = []
 
     def _stamp(self) -> Stamp:
         self._revision += 1
@@ -68,7 +71,10 @@ class Work:
             if segment not in self._world.created:
                 await _tolerate(create(client, segment, Stamp(1, 1)))
         for _ in range(self._rng.randrange(5, 40)):
-            self._act(life, client)
+            if self._rng.random() < 0.2:
+                self._act_on_segments(life, client)
+            else:
+                self._act(life, client)
             if self._rng.random() < 0.4:
                 await asyncio.sleep(self._rng.random() * 2)
         await asyncio.sleep(self._rng.choice((0, 1, 40)))
@@ -88,6 +94,40 @@ class Work:
             life.spawn(_tolerate(seal(client, segment, self._stamp())))
         elif draw < 0.98:
             life.spawn(_tolerate(delete(client, segment, self._stamp())))
+
+    def _act_on_segments(self, life: Life, client: Client) -> None:
+        """What clients do beside writing and reading."""
+        rng = self._rng
+        segment = rng.choice(self._segments)
+        draw = rng.random()
+        if draw < 0.5:
+            counter = self._pick_counter(segment)
+            life.spawn(_tolerate(counter.count(client, Stamp(1, self._revision))))
+        elif draw < 0.75:
+            life.spawn(_tolerate(truncate(client, segment, rng.random(), self._stamp())))
+        else:
+            life.spawn(_tolerate(self._merge(client, segment)))
+
+    async def _merge(self, client: Client, target: str) -> None:
+        """Seal one or two other segments of the target's container, and merge them."""
+        count = self._world.container_count
+        together = [
+            name
+            for name in self._segments
+            if name != target and container_of(name, count) == container_of(target, count)
+        ]
+        sources = tuple(self._rng.sample(together, min(len(together), self._rng.randrange(1, 3))))
+        for source in sources:
+            await _tolerate(seal(client, source, self._stamp()))
+        if sources:
+            await merge(client, target, sources, self._stamp())
+
+    def _pick_counter(self, segment: str) -> Counter:
+        if len(self._counters) < 4:
+            counter = Counter(segment, self._rng.randbytes(16), appends=self._rng.random() < 0.7)
+            self._counters.append(counter)
+            self._world.counters.append(counter)
+        return self._rng.choice(self._counters)
 
     async def _write(self, client: Client) -> None:
         writer = self._pick_writer()

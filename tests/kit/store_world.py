@@ -8,22 +8,25 @@ later lives show.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
-from anabranch.common.errors import AnabranchError, DirectoryUnusable, DiskFailed, SegmentNotFound
+from anabranch.common.errors import AnabranchError, DirectoryUnusable, DiskFailed
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.storage.ports import Buffer
 from anabranch.common.wire.block import encode_block
 from anabranch.common.wire.messages import (
     Append,
     Appended,
     AppendSetup,
+    ConditionalAppend,
     CreateSegment,
     DeleteSegment,
     Done,
@@ -39,7 +42,7 @@ from anabranch.common.wire.messages import (
     error_of,
 )
 from anabranch.segstore.adapters.journal.journal import open_journal
-from anabranch.segstore.handlers.append import AppendDesk
+from anabranch.segstore.handlers.append import AppendDesk, append_once, setup_without_session
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.shell.cache import Cache
@@ -57,6 +60,15 @@ from kit.virtual_time import VirtualClock, VirtualTimeLoop
 
 NODE = "node-1"
 READ_SIZE_BYTES = 3000
+PUT_S = 0.01
+
+
+class Counting(Protocol):
+    """A client whose attribute tells how many of its requests were performed."""
+
+    async def check(self, client: "Client") -> None:
+        """Hold the attribute against what the client was told."""
+        ...
 
 
 @dataclass
@@ -72,6 +84,7 @@ class World:
     objects: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
     history: History = field(default_factory=History)
     created: set[str] = field(default_factory=set)
+    counters: list["Counting"] = field(default_factory=list)
     lives: int = 0
 
     def __post_init__(self) -> None:
@@ -127,6 +140,15 @@ def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
 Script = Callable[["Life"], Coroutine[None, None, None]]
 
 
+class UnhurriedStorage(LocalChunkStorage):
+    """Takes a moment for each object, so that clients are served while a flush is under way."""
+
+    async def put_new(self, name: str, parts: Sequence[Buffer]) -> None:
+        """See `ports.ChunkStorage`."""
+        await asyncio.sleep(PUT_S)
+        await super().put_new(name, parts)
+
+
 class Life:
     """One process of the store, with in-process clients."""
 
@@ -151,7 +173,7 @@ class Life:
                 schedule=self.loop.call_soon,
                 file_size=self.world.journal_file_size,
             )
-            storage = LocalChunkStorage(self.world.tier_disk, self.ids, NODE, in_threads=False)
+            storage = UnhurriedStorage(self.world.tier_disk, self.ids, NODE, in_threads=False)
             storage.open()
         except Crashed:
             return False
@@ -295,11 +317,30 @@ class Client:
         self._last_id += 1
         self._desk.append(self._last_id, append, block)
 
-    async def read_all(self, segment: str) -> tuple[bytes, bool]:
-        """(everything durable in the segment, whether it is sealed)."""
+    async def last_event_number(self, request: SetupAppend) -> int:
+        """What the store remembers of a writer; raises what it answers."""
+        request_id, waiting = self._new_request()
+        setup_without_session(
+            self.life.store, request, lambda reply: self._replied(reply, request_id)
+        )
+        reply = await _answer(waiting)
+        assert isinstance(reply, AppendSetup)
+        return reply.last_event_number
+
+    async def append_if(self, request: ConditionalAppend, block: bytes) -> Appended:
+        """Append under conditions; raises what the store answers."""
+        request_id, waiting = self._new_request()
+        append_once(self.life.store, request, block, lambda reply: self._replied(reply, request_id))
+        reply = await _answer(waiting)
+        assert isinstance(reply, Appended)
+        return reply
+
+    async def read_all(self, segment: str, start: int = 0) -> tuple[bytes, bool]:
+        """(everything durable in the segment from `start` on, whether it is sealed)."""
         content = b""
         while True:
-            request = ReadSegment(segment=segment, offset=len(content), size_max=READ_SIZE_BYTES)
+            offset = start + len(content)
+            request = ReadSegment(segment=segment, offset=offset, size_max=READ_SIZE_BYTES)
             reply, data = await self.read(request)
             content += data
             if reply.end_of_segment or (reply.at_tail and not data):
@@ -414,21 +455,3 @@ async def flush(client: Client, container: int) -> None:
     """Move everything acknowledged to tier 2."""
     reply = await client.control(FlushContainer(container=container))
     assert isinstance(reply, Done)
-
-
-async def check_everything(life: Life) -> None:
-    """Read every segment to its end and hold it against the history."""
-    await life.opened()
-    client = Client(life)
-    world = life.world
-    history = world.history
-    for segment in sorted(world.created):
-        try:
-            content, sealed = await client.read_all(segment)
-        except SegmentNotFound:
-            assert segment in history.deleting, f"{segment} is lost"
-            history.deleted.add(segment)
-            continue
-        assert segment not in history.deleted, f"{segment} rose from the dead"
-        assert sealed or segment not in history.sealed_at, f"{segment} was unsealed"
-        history.check_segment(segment, content)

@@ -7,7 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.common.tier2.state import Catalog, SegmentState, Tombstone, WriterKey
 from anabranch.common.wire.messages import Stamp
-from anabranch.segstore.domain.container.state import AppendMark, ContainerCut, SegmentCut
+from anabranch.segstore.domain.container.state import (
+    AppendMark,
+    ContainerCut,
+    SegmentCut,
+    UntieredRun,
+)
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 
 WRITER = bytes(range(16))
@@ -39,7 +44,7 @@ class ModelContainer:
             state, length=state.length + len(data), event_count=state.event_count + events
         )
         self.contents[state.number] += data
-        mark = AppendMark(state.length + len(data), state.event_count + events, self.sequence)
+        mark = AppendMark(state.length + len(data), events, self.sequence)
         self.marks[state.number].append(mark)
         key = (state.number, writer)
         self.writers[key] = self.writers.get(key, 0) + events
@@ -76,7 +81,7 @@ class ModelContainer:
         held = before.segments.get(state.name)
         tiered = held.length if held is not None and held.number == state.number else 0
         marks = tuple(mark for mark in self.marks[state.number] if mark.offset > tiered)
-        return SegmentCut(state, tiered, marks)
+        return SegmentCut(state, (UntieredRun(tiered, marks),) if marks else ())
 
     async def fetch(self, number: int, offset: int, length: int) -> bytes:
         self.fetched.append((number, offset, length))

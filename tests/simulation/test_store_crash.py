@@ -19,22 +19,14 @@ from anabranch.segstore.domain.log.formats import FILE_HEADER_SIZE_BYTES
 from anabranch.segstore.ports import FrameSource
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 from kit.rng import seeded
-from kit.simdisk import (
-    KEEP_CONTENTS,
-    KEEP_NAMES,
-    LOSE_ALL,
-    RandomSurvival,
-    SimDisk,
-    SimFile,
-    Survival,
-    When,
-)
+from kit.simdisk import SimDisk, SimFile
+from kit.store_check import check_everything
+from kit.store_crash import crash_everywhere
 from kit.store_world import (
     Client,
     Life,
     World,
     WriterScript,
-    check_everything,
     create,
     delete,
     flush,
@@ -43,8 +35,6 @@ from kit.store_world import (
 
 SEGMENTS = ("s/a/0.#epoch.0", "s/b/1.#epoch.0", "s/b/2.#epoch.0")
 STATES_MIN = 1000
-Ending = Survival | None
-"""None: the process was killed, the machine lives."""
 
 
 async def busy_life(life: Life) -> None:
@@ -71,36 +61,6 @@ async def busy_life(life: Life) -> None:
     await check_everything(life)
 
 
-def crashed_world(on_tier_disk: bool, call: int, when: When) -> World:
-    """The world after `busy_life` died at that call of one disk."""
-    world = World()
-    disk = world.tier_disk if on_tier_disk else world.journal_disk
-    disk.crash_at(call, when)
-    assert not world.run(busy_life), "the life did not reach the call that should end it"
-    return world
-
-
-def endings(seed: int) -> list[Ending]:
-    return [None, LOSE_ALL, KEEP_NAMES, KEEP_CONTENTS, RandomSurvival(seeded(seed))]
-
-
-def restart_twice(world: World, ending: Ending) -> None:
-    """End the machine in this way, and start it twice."""
-    for _ in range(2):
-        if ending is None:
-            world.kill()
-        else:
-            world.power_loss(ending)
-        assert world.run(check_everything)
-
-
-def disk_calls() -> tuple[int, int]:
-    """How many calls of (journal disk, tier-2 disk) a whole life makes."""
-    world = World()
-    assert world.run(busy_life)
-    return world.journal_disk.calls, world.tier_disk.calls
-
-
 def test_a_life_rolls_the_journal_writes_manifests_and_removes_files() -> None:
     world = World()
     assert world.run(busy_life)
@@ -114,22 +74,9 @@ def test_a_life_rolls_the_journal_writes_manifests_and_removes_files() -> None:
     assert count(world.tier_disk, "link", "/m/") >= 4
 
 
-def crash_everywhere(share: int, shares: int) -> int:
-    """Crash at one in `shares` of all calls, in every way. Returns how many states were opened."""
-    states = 0
-    for on_tier_disk, calls in enumerate(disk_calls()):
-        for call in range(1 + share, calls + 1, shares):
-            for when in ("before", "during", "after"):
-                world = crashed_world(bool(on_tier_disk), call, when)
-                for ending in endings(call):
-                    restart_twice(world.fork(), ending)
-                    states += 2
-    return states
-
-
 @pytest.mark.parametrize("share", range(4))
 def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(share: int) -> None:
-    assert crash_everywhere(share, 4) >= STATES_MIN / 4
+    assert crash_everywhere(busy_life, share, 4) >= STATES_MIN / 4
 
 
 def ack_before_sync(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,4 +142,4 @@ def test_a_planted_bug_is_caught(
 ) -> None:
     plant(monkeypatch)
     with pytest.raises((AssertionError, AnabranchError, TimeoutError)):
-        crash_everywhere(0, 1)
+        crash_everywhere(busy_life, 0, 1)

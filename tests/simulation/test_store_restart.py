@@ -9,7 +9,8 @@ from anabranch.common.errors import Unavailable
 from anabranch.common.wire.messages import Stamp
 from kit.rng import seeded
 from kit.simdisk import SimDisk
-from kit.store_world import Client, Life, World, WriterScript, check_everything, create, flush
+from kit.store_check import check_everything
+from kit.store_world import Client, Life, World, WriterScript, create, flush
 
 SEGMENT = "s/a/0.#epoch.0"
 

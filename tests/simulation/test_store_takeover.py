@@ -17,12 +17,12 @@ from anabranch.segstore.adapters.journal import layout
 from kit.history import HistoryViolation
 from kit.rng import seeded
 from kit.simdisk import SimDisk, When
+from kit.store_check import check_everything
 from kit.store_world import (
     Client,
     Life,
     World,
     WriterScript,
-    check_everything,
     create,
     flush,
     seal,

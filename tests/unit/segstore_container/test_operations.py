@@ -1,17 +1,26 @@
 """The binary form of log operations."""
 
+from contextlib import suppress
+
 import pytest
 from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anabranch.common.errors import CorruptJournal, FormatTooNew
 from anabranch.common.wire.messages import Stamp
+from anabranch.segstore.domain.container.attributes import AttributeChange
 from anabranch.segstore.domain.container.operations import (
     APPEND_OVERHEAD_SIZE_BYTES,
     AppendOperation,
+    AttributesOperation,
     CreateOperation,
     DeleteOperation,
+    MergedSource,
+    MergeOperation,
     Operation,
     SealOperation,
+    TruncateOperation,
     decode_operations,
     encode_operation,
 )
@@ -25,23 +34,41 @@ OPERATIONS: list[Operation] = [
     SealOperation(NAME, Stamp(1, 3), 1002),
     DeleteOperation(NAME, Stamp(2, 1), 1003),
 ]
+CHANGES = (
+    AttributeChange(bytes(range(16)), None, -(2**63)),
+    AttributeChange(b"b" * 16, 2**63 - 1, None),
+)
+SOURCES = (MergedSource("scope/stream/1.#epoch.0", 3, 40), MergedSource(NAME + "x", 4, 0))
+OF_FORMAT_2: list[Operation] = [
+    TruncateOperation(NAME, Stamp(1, 4), 1004, 4096),
+    MergeOperation(NAME, Stamp(1, 5), 1005, 7, 11, SOURCES),
+    AttributesOperation(NAME, Stamp(1, 6), 1006, b"c" * 16, 1, CHANGES),
+    AppendOperation(7, 51, bytes(range(16)), 4, 3, 1007, crc32c(PAYLOAD), PAYLOAD, CHANGES),
+]
 
 
-def frame() -> bytes:
+def frame(operations: list[Operation] = OPERATIONS) -> bytes:
     parts: list[bytes | memoryview] = []
-    for sequence, operation in enumerate(OPERATIONS, 7):
+    for sequence, operation in enumerate(operations, 7):
         parts += encode_operation(sequence, operation)
     return b"".join(parts)
 
 
 def test_the_form_is_frozen() -> None:
     assert_golden("log_operations", frame())
+    assert_golden("log_operations_format_2", frame(OF_FORMAT_2))
 
 
 def test_what_is_decoded_is_what_was_encoded() -> None:
-    found = list(decode_operations(frame(), 7))
-    assert [item.sequence for item in found] == [7, 8, 9, 10]
-    assert [item.operation for item in found] == OPERATIONS
+    for operations in (OPERATIONS, OF_FORMAT_2):
+        found = list(decode_operations(frame(operations), 7))
+        assert [item.sequence for item in found] == [7, 8, 9, 10]
+        assert [item.operation for item in found] == operations
+
+
+def test_an_older_release_meets_a_newer_format_and_no_damage() -> None:
+    assert {frame([operation])[1] for operation in OPERATIONS} == {1}
+    assert {frame([operation])[1] for operation in OF_FORMAT_2} == {2}
 
 
 def test_a_payload_is_neither_copied_nor_moved() -> None:
@@ -52,14 +79,24 @@ def test_a_payload_is_neither_copied_nor_moved() -> None:
     assert frame()[at : at + len(PAYLOAD)] == PAYLOAD
 
 
-@pytest.mark.parametrize("size", range(1, len(frame())))
-def test_a_cut_frame_is_never_mistaken_for_a_whole_one(size: int) -> None:
-    try:
-        found = list(decode_operations(frame()[:size], 7))
-    except CorruptJournal:
-        return
-    assert [item.operation for item in found] == OPERATIONS[: len(found)]
-    assert len(found) < len(OPERATIONS)
+@pytest.mark.parametrize("operations", [OPERATIONS, OF_FORMAT_2])
+def test_a_cut_frame_is_never_mistaken_for_a_whole_one(operations: list[Operation]) -> None:
+    for size in range(1, len(frame(operations))):
+        try:
+            found = list(decode_operations(frame(operations)[:size], 7))
+        except CorruptJournal:
+            continue
+        assert [item.operation for item in found] == operations[: len(found)]
+        assert len(found) < len(operations)
+
+
+@given(st.integers(0, len(frame(OF_FORMAT_2)) - 1), st.integers(0, 255), st.binary(max_size=40))
+def test_any_bytes_are_operations_or_damage_by_name(at: int, value: int, tail: bytes) -> None:
+    data = bytearray(frame(OF_FORMAT_2))
+    data[at] = value
+    for changed in (bytes(data), bytes(data[:at]) + tail, tail):
+        with suppress(CorruptJournal, FormatTooNew):
+            list(decode_operations(changed, 7))
 
 
 def test_a_changed_payload_a_wrong_sequence_and_an_unknown_kind_are_corruption() -> None:
@@ -72,6 +109,6 @@ def test_a_changed_payload_a_wrong_sequence_and_an_unknown_kind_are_corruption()
 
 def test_a_newer_format_is_refused_by_name() -> None:
     data = bytearray(frame())
-    data[1] = 2
+    data[1] = 3
     with pytest.raises(FormatTooNew):
         list(decode_operations(bytes(data), 7))

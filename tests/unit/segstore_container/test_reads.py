@@ -12,8 +12,8 @@ from anabranch.common.errors import (
 )
 from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import LocateOffset, OffsetLocated, ReadSegment, Stamp
-from anabranch.segstore.shell.read_index import InTierTwo
 from anabranch.segstore.shell.reader import locate_now, locate_tiered, read_now, read_tiered
+from anabranch.segstore.shell.segment_index import InTierTwo
 from kit.container_driver import SEGMENT
 from kit.tiered_driver import TieredDriver
 
@@ -176,7 +176,7 @@ def test_a_flush_under_way_still_finds_the_bytes_of_a_segment_deleted_meanwhile(
     assert fetched == b"".join(blocks)
     driver.container.applied.end_flush(cut, ())
     with pytest.raises(KeyError):
-        driver.container.applied.index.for_flush(state.number)
+        driver.wait(driver.flusher._fetch(state.number, 0, state.length))
     driver.finish()
 
 

@@ -4,15 +4,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, TieredExtent, WriterKey
-from anabranch.common.wire.messages import Stamp
+from anabranch.common.wire.messages import (
+    Appended,
+    AttributeUpdate,
+    Failed,
+    LocateOffset,
+    OffsetLocated,
+    Stamp,
+    TruncateSegment,
+    UpdateKind,
+)
 from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.invariants import check_state, check_step
-from kit.container_driver import ContainerDriver
+from anabranch.segstore.shell.reader import locate_now, locate_tiered
+from anabranch.segstore.shell.segment_index import InTierTwo
+from kit.container_driver import CLIENT, WRITER, ContainerDriver
+from kit.planted_container import CONTAINER_BUGS
 from kit.tiered_driver import TieredDriver
 
 SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(3)]
@@ -26,10 +38,17 @@ ACTIONS = st.one_of(
     st.tuples(st.just("delete"), segment, revision),
     st.tuples(st.just("append"), segment, st.sampled_from(WRITERS)),
     st.tuples(st.just("append"), segment, st.sampled_from(WRITERS)),
+    st.tuples(st.just("truncate"), segment, revision),
+    st.tuples(st.just("merge"), segment, revision),
+    st.tuples(st.just("merge during flush"), segment, revision),
+    st.tuples(st.just("append if"), segment, revision),
+    st.tuples(st.just("update"), segment, revision),
     st.tuples(st.just("commit"), segment, revision),
+    st.tuples(st.just("flush during"), segment, revision),
     st.tuples(st.just("flush"), segment, revision),
     st.tuples(st.just("crash"), segment, revision),
 )
+CACHE_SIZES = st.sampled_from([0, 800, 1 << 20])
 
 
 @contextmanager
@@ -43,21 +62,107 @@ def driven(cache_size: int = 4096) -> Iterator[TieredDriver]:
 
 def perform(driver: TieredDriver, action: tuple[str, str, int | bytes]) -> None:
     verb, name, detail = action
-    match verb, detail:
-        case "append", bytes():
-            known = driver.container._pending.known(name)
-            if isinstance(known, SegmentState) and not known.sealed:
-                session = driver.setup(name, detail)
-                last = driver.container._pending.last_event_number(known.number, detail)
-                driver.append(session, last + 1, [b"%d" % last * 300, b"e"])
-        case "commit", _:
-            driver.commit()
-        case "flush", _:
-            driver.flush()
-        case "crash", _:
-            driver.crash()
-        case _, int():
-            getattr(driver, verb)(name, Stamp(1, detail))
+    if isinstance(detail, bytes):
+        append(driver, name, detail)
+    elif verb == "append if":
+        append_if(driver, name)
+    elif verb == "commit":
+        driver.commit()
+    elif verb == "flush":
+        driver.flush()
+    elif verb == "flush during":
+        driver.flush_during(driver.commit)
+    elif verb == "crash":
+        driver.crash()
+    else:
+        control(driver, verb, name, detail)
+
+
+def control(driver: TieredDriver, verb: str, name: str, detail: int) -> None:
+    stamp = Stamp(1, 1 + detail // 4)
+    if verb == "truncate":
+        truncate(driver, name, detail, stamp)
+    elif verb == "update":
+        update(driver, name, detail, stamp)
+    elif verb == "merge":
+        driver.merge(*sealed(driver, name, detail, stamp), target=name, stamp=stamp)
+    elif verb == "merge during flush":
+        sources = sealed(driver, name, detail, stamp)
+        driver.commit()
+        driver.merge(*sources, target=name, stamp=stamp)
+        driver.flush_during(driver.commit)
+    else:
+        getattr(driver, verb)(name, stamp)
+
+
+def append(driver: TieredDriver, name: str, writer: bytes) -> None:
+    known = driver.container._pending.known(name)
+    if isinstance(known, SegmentState) and not known.sealed:
+        session = driver.setup(name, writer)
+        last = driver.container._pending.last_event_number(known.number, writer)
+        driver.append(session, last + 1, [b"%d" % last * 300, b"e"])
+
+
+def append_if(driver: TieredDriver, name: str) -> None:
+    """Twice under the same condition, pipelined: only the first may succeed."""
+    known = driver.container._pending.known(name)
+    if not isinstance(known, SegmentState) or known.sealed:
+        return
+    last = driver.container._pending.last_event_number(known.number, WRITER)
+    change = AttributeUpdate(WRITER, "accumulate", 1)
+    driver.take_replies()
+    for number in (last + 1, last + 2):
+        driver.append_if(number, [b"?"], change, expected_length=known.length, segment=name)
+    driver.commit()
+    first, second = driver.take_replies()[-2:]
+    assert isinstance(first, Appended)
+    assert isinstance(second, Failed)
+    assert (second.code, second.fields["length"]) == ("offset-mismatch", first.length)
+
+
+def sealed(driver: TieredDriver, name: str, detail: int, stamp: Stamp) -> list[str]:
+    """Sources for a merge, in most cases sealed."""
+    sources = others(name, detail)
+    for source in sources if detail != 2 else ():
+        driver.seal(source, stamp)
+    return sources
+
+
+def others(name: str, detail: int) -> list[str]:
+    """One or two of the other segments."""
+    found = [other for other in SEGMENTS if other != name]
+    return [found[detail % 2]] if detail < 3 else found
+
+
+def truncate(driver: TieredDriver, name: str, detail: int, stamp: Stamp) -> None:
+    """At a boundary in the middle, or wherever the middle is."""
+    known = driver.container.applied.state.known(name)
+    if isinstance(known, SegmentState):
+        offset = known.start + (known.length - known.start) * detail // 4
+        if detail % 2 and offset < known.length:
+            offset = locate(driver, name, offset)
+        request = TruncateSegment(segment=name, stamp=stamp, offset=offset)
+        driver.truncate_anywhere(request)
+
+
+def update(driver: TieredDriver, name: str, detail: int, stamp: Stamp) -> None:
+    """Alternate between attributes and kinds."""
+    known = driver.container._pending.known(name)
+    number = known.number if isinstance(known, SegmentState) else 0
+    last = driver.container._pending.last_event_number(number, CLIENT)
+    kinds: tuple[UpdateKind, ...] = ("accumulate", "replace", "replace-if-greater", "create")
+    kind = kinds[detail - 1]
+    change = AttributeUpdate(bytes([detail % 2]) * 16, kind, detail)
+    driver.update(last + 1, change, segment=name, stamp=stamp)
+
+
+def locate(driver: TieredDriver, name: str, offset: int) -> int:
+    request = LocateOffset(segment=name, offset=offset)
+    found = locate_now(driver.container, request)
+    if isinstance(found, InTierTwo):
+        found = driver.wait(locate_tiered(driver.tier_two, request, found))
+    assert isinstance(found, OffsetLocated)
+    return found.offset
 
 
 def flat_writers(state: SegmentMap) -> dict[WriterKey, int]:
@@ -77,12 +182,11 @@ def snapshot(
     return dict(state.segments), flat_writers(state), content
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(ACTIONS, max_size=40))
-def test_recovery_yields_the_state_and_the_bytes_from_before(
-    actions: list[tuple[str, str, int | bytes]],
-) -> None:
-    with driven() as driver:
+def live_and_recover(cache_size: int, actions: list[tuple[str, str, int | bytes]]) -> None:
+    """Whatever was done: a crash, a flush and another crash show what was there before."""
+    with driven(cache_size) as driver:
+        for name in SEGMENTS:
+            driver.create(name, Stamp(1, 1))
         for action in actions:
             before = driver.container.applied.state.copy()
             perform(driver, action)
@@ -96,9 +200,31 @@ def test_recovery_yields_the_state_and_the_bytes_from_before(
         assert snapshot(driver) == expected
         assert driver.container.applied.untiered == untiered
         driver.flush()
+        assert driver.container.applied.untiered == 0
         driver.crash()
         assert snapshot(driver) == expected
         assert driver.throttle.untiered == 0
+
+
+@settings(max_examples=150, deadline=None)
+@given(CACHE_SIZES, st.lists(ACTIONS, max_size=40))
+def test_recovery_yields_the_state_and_the_bytes_from_before(
+    cache_size: int, actions: list[tuple[str, str, int | bytes]]
+) -> None:
+    live_and_recover(cache_size, actions)
+
+
+@pytest.mark.parametrize("bug", CONTAINER_BUGS)
+def test_a_planted_bug_is_caught(bug: str) -> None:
+    @settings(
+        max_examples=2000, deadline=None, database=None, derandomize=True, phases=[Phase.generate]
+    )
+    @given(CACHE_SIZES, st.lists(ACTIONS, min_size=10, max_size=40))
+    def look_for_it(cache_size: int, actions: list[tuple[str, str, int | bytes]]) -> None:
+        live_and_recover(cache_size, actions)
+
+    with CONTAINER_BUGS[bug](), pytest.raises((AssertionError, AnabranchError, KeyError)):
+        look_for_it()
 
 
 def test_a_crash_loses_what_was_not_synced_and_nothing_else() -> None:

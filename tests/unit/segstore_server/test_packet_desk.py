@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
 from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX, SEGMENT_REQUESTS
 from anabranch.common.errors import Unavailable
@@ -12,15 +13,22 @@ from anabranch.common.wire.messages import (
     Appended,
     AppendOnce,
     AppendSetup,
+    ConditionalAppend,
     CreateSegment,
     Done,
     Failed,
     GetSegmentInfo,
+    MergedSegment,
+    MergeSegments,
     Message,
     ReadSegment,
+    SealSegment,
     SegmentRead,
+    SegmentsMerged,
     SetupAppend,
     Stamp,
+    Truncated,
+    TruncateSegment,
     decode_message,
     encode_message,
 )
@@ -104,7 +112,9 @@ def read(offset: int, *, wait_ms: int = 0, whole_appends: bool = True) -> ReadSe
 
 def test_every_verb_of_the_contract_has_a_handler() -> None:
     requests = {exchange.request for exchange in SEGMENT_REQUESTS.values()}
-    assert requests == CONTROL.keys() | {SetupAppend, AppendOnce, ReadSegment}
+    assert requests == CONTROL.keys() | {
+        SetupAppend, AppendOnce, ConditionalAppend, ReadSegment,
+    }  # fmt: skip
 
 
 async def test_what_is_appended_without_a_connection_is_read_without_one(live: LiveStore) -> None:
@@ -250,3 +260,24 @@ async def test_reads_are_counted_with_their_bytes(live: LiveStore) -> None:
 
     metrics = live.store.metrics
     assert (metrics.reads, metrics.read_bytes) == (2, 2 * len(block))
+
+
+async def test_segments_are_truncated_and_merged_without_a_connection(live: LiveStore) -> None:
+    source = "scope/stream/1.#epoch.0"
+    await ask(live, "create", CreateSegment(segment=source, stamp=Stamp(1, 1)))
+    request, block = append(1, [b"one"])
+    for segment in (SEGMENT, source):
+        await ask(live, "append", replace(request, segment=segment), block)
+    await ask(live, "seal", SealSegment(segment=source, stamp=Stamp(1, 2)))
+    merge = MergeSegments(segment=SEGMENT, stamp=Stamp(1, 3), sources=(source,))
+    merged, _ = await ask(live, "merge", merge)
+    place = MergedSegment(source, len(block), len(block))
+    assert merged == SegmentsMerged(merged=(place,))
+    truncate = TruncateSegment(segment=SEGMENT, stamp=Stamp(1, 4), offset=len(block))
+    assert await ask(live, "truncate", truncate) == (Truncated(start=len(block)), b"")
+    conditional = ConditionalAppend(
+        segment=SEGMENT, writer_id=b"c" * 16, first_event_number=1, count=1, expected_length=1,
+        is_block=False,
+    )  # fmt: skip
+    refused = await refusal(live, "append_if", conditional, b"raw")
+    assert (refused.code, refused.fields["length"]) == ("offset-mismatch", 2 * len(block))

@@ -38,9 +38,9 @@ def _flushed(model: ModelContainer, before: Catalog, number: int) -> Catalog:
     """The catalog after a flush, with one extent per segment that grew."""
     cut = model.cut(before)
     added = {
-        segment.state.number: (_extent(segment.tiered_length, segment.state.length),)
+        segment.state.number: (_extent(segment.runs[0].start, segment.state.length),)
         for segment in cut.segments
-        if segment.marks
+        if segment.runs
     }
     changes = changes_of_cut(before, cut, added)
     return apply_manifest(before, _manifest(number, cut.sequence, changes))

@@ -10,13 +10,22 @@ from anabranch.common.errors import CorruptManifest, FormatTooNew
 from anabranch.common.tier2 import manifest as m
 from anabranch.common.tier2 import page as p
 from anabranch.common.tier2.envelope import HEAD, open_envelope, seal_envelope
-from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, TieredExtent, Tombstone
+from anabranch.common.tier2.state import (
+    Catalog,
+    ChunkRef,
+    MergedInto,
+    SegmentState,
+    TieredExtent,
+    Tombstone,
+)
 from anabranch.common.wire.messages import Stamp
 from kit.golden import assert_golden, read_golden
 
-STATE = SegmentState("s/a/0.#epoch.0", 9, Stamp(2, 5), 3, 40, 12, sealed=True)
+OLD_STATE = SegmentState("s/a/0.#epoch.0", 9, Stamp(2, 5), 3, 40, 12, sealed=True)
+STATE = replace(OLD_STATE, modified_ms=77, attributes={bytes(16): -5, b"a" * 16: 2**62})
 EXTENT = TieredExtent(0, ChunkRef("c3/0000000007-0000000001", 16, 40, 0xDEADBEEF))
-TOMBSTONE = Tombstone("s/a/1.#epoch.0", Stamp(1, 7), 11, 1_700_000_000_000)
+OLD_TOMBSTONE = Tombstone("s/a/1.#epoch.0", Stamp(1, 7), 11, 1_700_000_000_000)
+TOMBSTONE = replace(OLD_TOMBSTONE, merged=MergedInto(STATE.name, 9, 10, 30))
 WRITERS = {(9, bytes(range(16))): 12, (4, bytes(16)): 3}
 MANIFEST = m.Manifest(
     container=3,
@@ -37,14 +46,24 @@ MANIFEST = m.Manifest(
 PAGE = p.Page(((STATE, (EXTENT,)),), (TOMBSTONE,), WRITERS)
 INDEX = p.PageIndex(3, 40, 1200, (EXTENT.ref,))
 
+OLD_MANIFEST = replace(
+    MANIFEST,
+    changes=replace(
+        MANIFEST.changes,
+        segments=(m.SegmentChange(OLD_STATE, (EXTENT,), (EXTENT,)),),
+        tombstones=(OLD_TOMBSTONE,),
+    ),
+)
+OLD_PAGE = p.Page(((OLD_STATE, (EXTENT,)),), (OLD_TOMBSTONE,), WRITERS)
+
 CODECS: list[tuple[str, bytes, Callable[[bytes], object], object]] = [
     (
-        "manifest_format_1",
+        "manifest_format_2",
         m.encode_manifest(MANIFEST),
         lambda data: m.decode_manifest(data, 3, 42),
         MANIFEST,
     ),
-    ("page_format_1", p.encode_page(PAGE), lambda data: p.decode_page(data, "page"), PAGE),
+    ("page_format_2", p.encode_page(PAGE), lambda data: p.decode_page(data, "page"), PAGE),
     ("page_index_format_1", p.encode_index(INDEX), lambda data: p.decode_index(data, "i"), INDEX),
 ]
 each_codec = pytest.mark.parametrize(("name", "data", "decode", "value"), CODECS)
@@ -56,6 +75,11 @@ def test_the_format_is_frozen_and_read_back(
 ) -> None:
     assert_golden(name, data)
     assert decode(read_golden(name)) == value
+
+
+def test_what_format_1_wrote_is_read() -> None:
+    assert m.decode_manifest(read_golden("manifest_format_1"), 3, 42) == OLD_MANIFEST
+    assert p.decode_page(read_golden("page_format_1"), "page") == OLD_PAGE
 
 
 @each_codec
@@ -83,7 +107,7 @@ def test_every_truncation_and_anything_appended_is_detected(
 def test_a_newer_format_is_named_as_such(
     name: str, data: bytes, decode: Callable[[bytes], object], value: object
 ) -> None:
-    newer = seal_envelope(data[:4], 2, data[HEAD.size :])
+    newer = seal_envelope(data[:4], 3, data[HEAD.size :])
     with pytest.raises(FormatTooNew):
         decode(newer)
 
@@ -92,7 +116,7 @@ def test_a_newer_format_is_named_as_such(
 def test_fields_that_are_not_known_are_ignored(
     name: str, data: bytes, decode: Callable[[bytes], object], value: object
 ) -> None:
-    body = open_envelope(data, data[:4], 1, name=name, damaged=CorruptManifest)
+    body = open_envelope(data, data[:4], 2, name=name, damaged=CorruptManifest)
     fields = msgspec.msgpack.decode(body) | {"later": [1, 2]}
     assert decode(seal_envelope(data[:4], 1, msgspec.msgpack.encode(fields))) == value
 

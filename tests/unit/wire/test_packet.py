@@ -11,9 +11,12 @@ from anabranch.common.wire.messages import (
     Append,
     Appended,
     AppendOnce,
+    AttributeUpdate,
+    ConditionalAppend,
     Failed,
     Hello,
     KeepAlive,
+    MergeSegments,
     ReadSegment,
     SealSegment,
     Stamp,
@@ -40,6 +43,16 @@ def test_the_format_is_frozen() -> None:
     assert_golden("packet_seal", b"".join(encode_message(seal, 1)))
     once = AppendOnce(segment="s/x/0.#epoch.0", writer_id=bytes(16), first_event_number=8, count=2)
     assert_golden("packet_append_once", b"".join(encode_message(once, 41, b"payload bytes")))
+    update = AttributeUpdate(bytes(16), "replace-if-equals", 7, None)
+    conditional = ConditionalAppend(
+        segment="s/x/0.#epoch.0", writer_id=bytes(16), first_event_number=8, count=2,
+        expected_length=640, updates=(update,),
+    )  # fmt: skip
+    assert_golden(
+        "packet_conditional_append", b"".join(encode_message(conditional, 42, b"payload bytes"))
+    )
+    merge = MergeSegments(segment="s/x/0.#epoch.0", stamp=Stamp(1, 2), sources=("s/x/1.#epoch.0",))
+    assert_golden("packet_merge", b"".join(encode_message(merge, 43)))
     assert_golden("packet_hello", b"".join(encode_message(Hello(high=1, low=1, node_id="n"), 0)))
 
 
@@ -50,6 +63,8 @@ def test_kind_numbers_are_frozen() -> None:
         16: "Append", 17: "ReadSegment", 18: "FlushContainer", 19: "AppendOnce",
         40: "Done", 41: "SegmentInfo", 42: "Sealed", 43: "OffsetLocated", 44: "AppendSetup",
         45: "Appended", 46: "SegmentRead", 47: "Failed",
+        20: "TruncateSegment", 21: "MergeSegments", 22: "UpdateAttributes", 23: "GetAttributes",
+        24: "ConditionalAppend", 48: "Truncated", 49: "SegmentsMerged", 50: "AttributeValues",
     }  # fmt: skip
 
 

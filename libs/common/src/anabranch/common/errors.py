@@ -43,12 +43,8 @@ class AnabranchError(Exception):
 
     def to_body(self) -> dict[str, object]:
         """The error as plain data: {code, message, remedy, fields}."""
-        return {
-            "code": self.code,
-            "message": self.message,
-            "remedy": self.remedy,
-            "fields": dict(self.fields),
-        }
+        said = {"code": self.code, "message": self.message, "remedy": self.remedy}
+        return {**said, "fields": dict(self.fields)}
 
 
 class Retry(AnabranchError):
@@ -187,6 +183,32 @@ class SegmentSealed(Conflict):
     default_remedy = "ask the controller for its successors"
 
 
+class SegmentNotSealed(Conflict):
+    code = "segment-not-sealed"
+    default_remedy = "seal the segment first"
+
+
+class OffsetMismatch(Conflict):
+    """A conditional append expected another length of the segment: fields {expected, length}."""
+
+    code = "offset-mismatch"
+    default_remedy = "read what was appended meanwhile, then decide again at the present length"
+
+
+class AttributeMismatch(Conflict):
+    """An attribute's value does not allow the update: fields {attribute, present}."""
+
+    code = "attribute-mismatch"
+    default_remedy = "read the attribute, then decide again"
+
+
+class TooManyAttributes(Conflict):
+    """The segment would have more attributes than it may: fields {limit}."""
+
+    code = "too-many-attributes"
+    default_remedy = "remove attributes that are no longer needed"
+
+
 class PartialDuplicate(Conflict):
     """A block straddles what is stored: fields {last}; rebuild it from last + 1."""
 
@@ -277,6 +299,13 @@ class InvalidRequest(Invalid):
     code = "invalid-request"
 
 
+class NotAtBoundary(Invalid):
+    """An offset lies within an append: fields {lower}, the nearest boundary known below it."""
+
+    code = "not-at-boundary"
+    default_remedy = "use the lower boundary, or locate the next higher one"
+
+
 class InvalidSetting(Invalid):
     code = "invalid-setting"
     default_remedy = "correct the setting and start again"
@@ -358,6 +387,13 @@ class StreamNotFound(NotFound):
 
 class SegmentNotFound(NotFound):
     code = "segment-not-found"
+
+
+class SegmentMerged(SegmentNotFound):
+    """The segment's bytes are another's now: fields {target, offset, length}."""
+
+    code = "segment-merged"
+    default_remedy = "read them from the target segment, at the offset"
 
 
 class SegmentTruncated(NotFound):

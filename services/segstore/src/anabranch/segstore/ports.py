@@ -173,6 +173,13 @@ class TierTwo(Protocol):
         """`length` bytes from `offset` of the reference, checksum verified. Raises CorruptChunk."""
         ...
 
+    async def entries_around(self, ref: ChunkRef, offset: int) -> tuple[int, int]:
+        """The boundaries next to `offset` that the chunk lists: (at or below, at or above).
+
+        All relative to the reference, whose ends are boundaries. Raises CorruptChunk.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class TieredExtents:

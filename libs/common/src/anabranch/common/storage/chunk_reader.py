@@ -42,17 +42,22 @@ class ChunkReader:
             self._footers.pop(ref.name, None)
             raise
 
-    async def boundaries(self, ref: ChunkRef) -> tuple[int, ...]:
-        """Append boundaries inside the reference, relative to it, ascending and sparse.
+    async def entries(self, ref: ChunkRef) -> tuple[chunks.SparseEntry, ...]:
+        """The append boundaries that the chunk lists for the reference, relative to it,
+        ascending and sparse; the last is its end.
 
-        Raises as `read`.
+        Raises CorruptChunk; a missing chunk is that too.
         """
         try:
             footer = await self.footer(ref.name)
         except ObjectNotFound as error:
             raise CorruptChunk("a chunk that is in use is missing", name=ref.name) from error
-        piece = chunks.referred_piece(footer, ref)
-        return tuple(entry.offset for entry in piece.entries if 0 < entry.offset < ref.length)
+        return chunks.referred_piece(footer, ref).entries
+
+    async def boundaries(self, ref: ChunkRef) -> tuple[int, ...]:
+        """The boundaries that lie inside the reference. Raises as `entries`."""
+        entries = await self.entries(ref)
+        return tuple(entry.offset for entry in entries if 0 < entry.offset < ref.length)
 
     async def _read_whole(self, ref: ChunkRef) -> bytes:
         data = await self._storage.get_range(ref.name, ref.offset, ref.length)

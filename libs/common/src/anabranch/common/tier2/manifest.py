@@ -21,7 +21,8 @@ from anabranch.common.tier2.names import manifest_name
 from anabranch.common.tier2.state import ChunkRef, SegmentState, TieredExtent, Tombstone, WriterKey
 
 MAGIC = b"ANMF"
-FORMAT = 1
+FORMAT = 2
+"""2 added attributes, the time of the last change, and where a merged segment went."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class _SegmentChangeWire(w.Entry, frozen=True):
     state: w.SegmentWire
     added: tuple[w.ExtentWire, ...]
     dropped: tuple[w.ExtentWire, ...]
-    attributes: dict[str, bytes] = {}  # noqa: RUF012  reserved, empty in this format
+    attributes: dict[bytes, int] = {}  # noqa: RUF012  empty in format 1
 
 
 class _SnapshotWire(w.Entry, frozen=True):
@@ -126,6 +127,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
                 w.segment_to_wire(change.state),
                 w.extents_to_wire(change.added),
                 w.extents_to_wire(change.dropped),
+                w.attributes_to_wire(change.state.attributes),
             )
             for change in changes.segments
         ),
@@ -179,7 +181,7 @@ def _from_wire(found: _ManifestWire) -> Manifest:
         changes=Changes(
             segments=tuple(
                 SegmentChange(
-                    w.segment_from_wire(change.state),
+                    w.segment_from_wire(change.state, change.attributes),
                     w.extents_from_wire(change.added),
                     w.extents_from_wire(change.dropped),
                 )

@@ -25,7 +25,9 @@ from anabranch.common.tier2.state import (
 
 PAGE_MAGIC = b"ANPG"
 INDEX_MAGIC = b"ANPX"
-FORMAT = 1
+FORMAT = 2
+"""Of pages; 2 added what the manifest's format 2 added."""
+INDEX_FORMAT = 1
 PAGE_SIZE_BYTES_MAX = 1024 * 1024
 
 
@@ -51,7 +53,7 @@ class PageIndex:
 class _PageSegmentWire(w.Entry, frozen=True):
     state: w.SegmentWire
     extents: tuple[w.ExtentWire, ...]
-    attributes: dict[str, bytes] = {}  # noqa: RUF012  reserved, empty in this format
+    attributes: dict[bytes, int] = {}  # noqa: RUF012  empty in format 1
 
 
 class _PageWire(msgspec.Struct, frozen=True):
@@ -75,7 +77,11 @@ def encode_page(page: Page) -> bytes:
     """The page's bytes, entries sorted. The caller keeps it within `PAGE_SIZE_BYTES_MAX`."""
     body = _PageWire(
         segments=tuple(
-            _PageSegmentWire(w.segment_to_wire(state), w.extents_to_wire(extents))
+            _PageSegmentWire(
+                w.segment_to_wire(state),
+                w.extents_to_wire(extents),
+                w.attributes_to_wire(state.attributes),
+            )
             for state, extents in sorted(page.segments, key=lambda entry: entry[0].name)
         ),
         tombstones=tuple(
@@ -98,7 +104,10 @@ def decode_page(data: bytes, name: str) -> Page:
         raise CorruptManifest("the page has no sense", name=name) from error
     return Page(
         segments=tuple(
-            (w.segment_from_wire(entry.state), w.extents_from_wire(entry.extents))
+            (
+                w.segment_from_wire(entry.state, entry.attributes),
+                w.extents_from_wire(entry.extents),
+            )
             for entry in found.segments
         ),
         tombstones=tuple(map(w.tombstone_from_wire, found.tombstones)),
@@ -115,12 +124,12 @@ def encode_index(index: PageIndex) -> bytes:
         applied_sequence=index.applied_sequence,
         pages=tuple(map(w.ref_to_wire, index.pages)),
     )
-    return seal_envelope(INDEX_MAGIC, FORMAT, msgspec.msgpack.encode(body))
+    return seal_envelope(INDEX_MAGIC, INDEX_FORMAT, msgspec.msgpack.encode(body))
 
 
 def decode_index(data: bytes, name: str) -> PageIndex:
     """A page index read from the object `name`, verified. Raises CorruptManifest, FormatTooNew."""
-    body = open_envelope(data, INDEX_MAGIC, FORMAT, name=name, damaged=CorruptManifest)
+    body = open_envelope(data, INDEX_MAGIC, INDEX_FORMAT, name=name, damaged=CorruptManifest)
     try:
         found = _index_decoder.decode(body)
     except msgspec.MsgspecError as error:

@@ -8,13 +8,17 @@ from anabranch.common.wire.messages import Stamp
 WriterKey = tuple[int, bytes]
 """(segment number, writer id)."""
 
+Attributes = Mapping[bytes, int]
+"""What callers keep with a segment: 16-byte ids, signed 64-bit values; never changed in place."""
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentState:
     """One living segment. Offsets and lengths in bytes.
 
     `number` is the sequence number of the operation that created it: unique in the container
-    and kept for life. `stamp` is the highest (incarnation, revision) seen.
+    and kept for life. `stamp` is the highest (incarnation, revision) seen. `modified_ms` is when
+    bytes were last added, by an append or a merge; 0 is never.
     """
 
     name: str
@@ -24,16 +28,32 @@ class SegmentState:
     length: int = 0
     event_count: int = 0
     sealed: bool = False
+    modified_ms: int = 0
+    attributes: Attributes = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedInto:
+    """Where a merged segment's bytes are: `length` of them at `offset` of the target.
+
+    `target_number` tells lives of the target's name apart.
+    """
+
+    target: str
+    target_number: int
+    offset: int
+    length: int
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """What remains of a deleted segment: requests with a lower stamp are refused."""
+    """What remains of a deleted or merged segment: requests with a lower stamp are refused."""
 
     name: str
     stamp: Stamp
     sequence: int
     deleted_ms: int
+    merged: MergedInto | None = None
 
 
 @dataclass(frozen=True, slots=True)

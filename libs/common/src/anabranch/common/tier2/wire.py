@@ -6,7 +6,15 @@ Each has a pair of functions to and from the container's own values.
 
 import msgspec
 
-from anabranch.common.tier2.state import ChunkRef, SegmentState, TieredExtent, Tombstone, WriterKey
+from anabranch.common.tier2.state import (
+    Attributes,
+    ChunkRef,
+    MergedInto,
+    SegmentState,
+    TieredExtent,
+    Tombstone,
+    WriterKey,
+)
 from anabranch.common.wire.messages import Stamp
 
 
@@ -35,6 +43,14 @@ class SegmentWire(Entry, frozen=True):
     length: int
     event_count: int
     sealed: bool
+    modified_ms: int = 0  # since format 2
+
+
+class MergedWire(Entry, frozen=True):
+    target: str
+    target_number: int
+    offset: int
+    length: int
 
 
 class TombstoneWire(Entry, frozen=True):
@@ -43,6 +59,7 @@ class TombstoneWire(Entry, frozen=True):
     revision: int
     sequence: int
     deleted_ms: int
+    merged: MergedWire | None = None  # since format 2
 
 
 class WriterWire(Entry, frozen=True):
@@ -82,10 +99,17 @@ def segment_to_wire(state: SegmentState) -> SegmentWire:
         length=state.length,
         event_count=state.event_count,
         sealed=state.sealed,
+        modified_ms=state.modified_ms,
     )
 
 
-def segment_from_wire(wire: SegmentWire) -> SegmentState:
+def attributes_to_wire(attributes: Attributes) -> dict[bytes, int]:
+    """Sorted, so that equal attributes give equal bytes."""
+    return {key: attributes[key] for key in sorted(attributes)}
+
+
+def segment_from_wire(wire: SegmentWire, attributes: Attributes) -> SegmentState:
+    """The attributes have a field of their own beside the segment's entry."""
     return SegmentState(
         name=wire.name,
         number=wire.number,
@@ -94,6 +118,8 @@ def segment_from_wire(wire: SegmentWire) -> SegmentState:
         length=wire.length,
         event_count=wire.event_count,
         sealed=wire.sealed,
+        modified_ms=wire.modified_ms,
+        attributes=attributes,
     )
 
 
@@ -104,7 +130,12 @@ def tombstone_to_wire(tombstone: Tombstone) -> TombstoneWire:
         revision=tombstone.stamp.revision,
         sequence=tombstone.sequence,
         deleted_ms=tombstone.deleted_ms,
+        merged=None if tombstone.merged is None else _merged_to_wire(tombstone.merged),
     )
+
+
+def _merged_to_wire(merged: MergedInto) -> MergedWire:
+    return MergedWire(merged.target, merged.target_number, merged.offset, merged.length)
 
 
 def tombstone_from_wire(wire: TombstoneWire) -> Tombstone:
@@ -113,7 +144,12 @@ def tombstone_from_wire(wire: TombstoneWire) -> Tombstone:
         stamp=Stamp(wire.incarnation, wire.revision),
         sequence=wire.sequence,
         deleted_ms=wire.deleted_ms,
+        merged=None if wire.merged is None else _merged_from_wire(wire.merged),
     )
+
+
+def _merged_from_wire(wire: MergedWire) -> MergedInto:
+    return MergedInto(wire.target, wire.target_number, wire.offset, wire.length)
 
 
 def writer_to_wire(key: WriterKey, event_number: int) -> WriterWire:

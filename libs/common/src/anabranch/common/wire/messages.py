@@ -10,7 +10,7 @@ Every control request carries the stamp {incarnation, revision} of the aggregate
 it performs; a container refuses older ones (StaleRequest).
 """
 
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -33,6 +33,43 @@ class Stamp(msgspec.Struct, frozen=True, order=True):
 
     incarnation: int
     revision: int
+
+
+UpdateKind = Literal["create", "replace", "replace-if-greater", "replace-if-equals", "accumulate"]
+
+
+class AttributeUpdate(msgspec.Struct, frozen=True):
+    """What is to become of one attribute; `attribute` is its id, 16 bytes.
+
+    create              set it; it must be absent
+    replace             set it, whatever it is
+    replace-if-greater  set it; it must be absent or lower
+    replace-if-equals   set it; it must equal `expected` (None: be absent)
+    accumulate          add to it; absent counts as 0
+
+    `value` is a signed 64-bit number, or None with the two that replace unconditionally or if
+    equal: then the attribute is removed.
+    """
+
+    attribute: bytes
+    kind: UpdateKind
+    value: int | None
+    expected: int | None = None
+
+
+class AttributeValue(msgspec.Struct, frozen=True):
+    """An attribute as it is."""
+
+    attribute: bytes
+    value: int
+
+
+class MergedSegment(msgspec.Struct, frozen=True):
+    """Where a merged segment's `length` bytes are in the target."""
+
+    source: str
+    offset: int
+    length: int
 
 
 # --- both directions --------------------------------------------------------------------------
@@ -80,8 +117,52 @@ class DeleteSegment(Request, frozen=True, kw_only=True):
     stamp: Stamp
 
 
+class TruncateSegment(Request, frozen=True, kw_only=True):
+    """Give up what lies before `offset`, an append boundary. → Truncated.
+
+    An offset at or below the present start changes nothing and is success. Works on sealed
+    segments. NotAtBoundary names the nearest lower boundary that is known.
+    """
+
+    stamp: Stamp
+    offset: int
+
+
+class MergeSegments(Request, frozen=True, kw_only=True):
+    """Append all of each source to `segment`, in this order, all or none. → SegmentsMerged.
+
+    The sources are sealed, never truncated, and of the same container; what they are afterwards
+    is known as merged. Their attributes and writers' numbers end. Repeated → the same answer.
+    """
+
+    stamp: Stamp
+    sources: tuple[str, ...]
+
+
+class UpdateAttributes(Request, frozen=True, kw_only=True):
+    """Perform all updates or none. → Done; recognised when repeated → Done.
+
+    `request_number` counts the requests of `client_id` (16 bytes) on the segment from 1 without
+    gaps, in one sequence with the events that are appended under this id. AttributeMismatch
+    names the attribute that did not allow it.
+    """
+
+    stamp: Stamp
+    client_id: bytes
+    request_number: int
+    updates: tuple[AttributeUpdate, ...]
+
+
+class GetAttributes(Request, frozen=True, kw_only=True):
+    """→ AttributeValues: those asked for, or all if none is named; absent ones are left out."""
+
+    attributes: tuple[bytes, ...] = ()
+
+
 class GetSegmentInfo(Request, frozen=True, kw_only=True):
-    """→ SegmentInfo."""
+    """→ SegmentInfo. `even_gone`: also of a segment that was deleted or merged."""
+
+    even_gone: bool = False
 
 
 class LocateOffset(Request, frozen=True, kw_only=True):
@@ -129,6 +210,18 @@ class AppendOnce(Request, frozen=True, kw_only=True):
     is_block: bool = True
 
 
+class ConditionalAppend(AppendOnce, frozen=True, kw_only=True):
+    """Append as `AppendOnce` does if the conditions hold, and update attributes with it.
+
+    `expected_length`: the segment's length before the append (None: any); else OffsetMismatch.
+    `updates`: all are performed with the append, or nothing is. What is stored already is
+    acknowledged before any condition is looked at, so a repeat is safe. → Appended.
+    """
+
+    expected_length: int | None = None
+    updates: tuple[AttributeUpdate, ...] = ()
+
+
 class ReadSegment(Request, frozen=True, kw_only=True):
     """Read from `offset`, up to about `size_max` bytes, waiting ≤ `wait_ms` at the tail.
 
@@ -157,7 +250,12 @@ class Done(Message, frozen=True, kw_only=True):
 
 
 class SegmentInfo(Message, frozen=True, kw_only=True):
-    """A segment as the store has it; lengths and offsets in bytes."""
+    """A segment as the store has it; lengths and offsets in bytes.
+
+    `tiered_length`: where what is in tier 2 without a gap ends. `sealed_in_tier_two`: tier 2
+    knows it as sealed. `modified_ms`: when bytes were last added, 0 for never. Of what is gone
+    only `deleted` and, if it was merged, `length` and where its bytes are now say something.
+    """
 
     segment: str
     start: int
@@ -167,12 +265,35 @@ class SegmentInfo(Message, frozen=True, kw_only=True):
     event_count: int
     container: int
     container_epoch: int
+    sealed_in_tier_two: bool = False
+    modified_ms: int = 0
+    deleted: bool = False
+    merged_into: str = ""
+    merged_offset: int = 0
 
 
 class Sealed(Message, frozen=True, kw_only=True):
     """The segment is sealed at `length`."""
 
     length: int
+
+
+class Truncated(Message, frozen=True, kw_only=True):
+    """The segment starts at `start`, which may lie beyond what was asked for."""
+
+    start: int
+
+
+class SegmentsMerged(Message, frozen=True, kw_only=True):
+    """Where each source's bytes are now, in the order asked for."""
+
+    merged: tuple[MergedSegment, ...]
+
+
+class AttributeValues(Message, frozen=True, kw_only=True):
+    """Ascending by id."""
+
+    values: tuple[AttributeValue, ...]
 
 
 class OffsetLocated(Message, frozen=True, kw_only=True):
@@ -226,9 +347,11 @@ KINDS: dict[int, type[Message]] = {
     1: Hello, 2: KeepAlive,
     10: CreateSegment, 11: SealSegment, 12: DeleteSegment, 13: GetSegmentInfo,
     14: LocateOffset, 15: SetupAppend, 16: Append, 17: ReadSegment, 18: FlushContainer,
-    19: AppendOnce,
+    19: AppendOnce, 20: TruncateSegment, 21: MergeSegments, 22: UpdateAttributes,
+    23: GetAttributes, 24: ConditionalAppend,
     40: Done, 41: SegmentInfo, 42: Sealed, 43: OffsetLocated, 44: AppendSetup,
-    45: Appended, 46: SegmentRead, 47: Failed,
+    45: Appended, 46: SegmentRead, 47: Failed, 48: Truncated, 49: SegmentsMerged,
+    50: AttributeValues,
 }  # fmt: skip
 """Kind numbers are part of the protocol: add, never change."""
 

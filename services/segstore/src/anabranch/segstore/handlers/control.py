@@ -14,15 +14,25 @@ from anabranch.common.wire.messages import (
     CreateSegment,
     DeleteSegment,
     FlushContainer,
+    GetAttributes,
     GetSegmentInfo,
     LocateOffset,
+    MergeSegments,
     Message,
     SealSegment,
+    TruncateSegment,
+    UpdateAttributes,
     failed,
 )
-from anabranch.segstore.shell.read_index import InTierTwo
-from anabranch.segstore.shell.reader import locate_now, locate_tiered
+from anabranch.segstore.shell.boundaries import TieredBoundary
+from anabranch.segstore.shell.reader import (
+    boundary_before,
+    locate_now,
+    locate_tiered,
+    truncation_place,
+)
 from anabranch.segstore.shell.replies import Deliver
+from anabranch.segstore.shell.segment_index import InTierTwo
 from anabranch.segstore.shell.store import OpenContainer, Store
 
 Spawn = Callable[[Coroutine[None, None, None]], None]
@@ -61,6 +71,52 @@ def handle_delete(desk: ControlDesk, request: Message, deliver: Deliver) -> None
     assert isinstance(request, DeleteSegment)
     found = desk.store.find(request.segment, request.container_epoch)
     found.container.delete(request, deliver)
+
+
+def handle_truncate(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
+    """TruncateSegment → Truncated."""
+    assert isinstance(request, TruncateSegment)
+    found = desk.store.find(request.segment, request.container_epoch)
+    place = truncation_place(found.container, request)
+    if place is None:
+        found.container.truncate(request, deliver)
+    else:
+        desk.spawn(_truncate_tiered(found, request, place, deliver))
+
+
+async def _truncate_tiered(
+    found: OpenContainer, request: TruncateSegment, place: InTierTwo, deliver: Deliver
+) -> None:
+    """Boundaries never change, so what was found is true when the container decides."""
+    try:
+        async with asyncio.timeout(TIER_TWO_DEADLINE_S):
+            lower = await boundary_before(found.tier_two, place, request.offset)
+        boundary = TieredBoundary(place.number, lower)
+        found.container.truncate(request, deliver, boundary)
+    except (AnabranchError, OSError, TimeoutError) as error:
+        deliver(failed(tier_two_error(error)))
+
+
+def handle_merge(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
+    """MergeSegments → SegmentsMerged."""
+    assert isinstance(request, MergeSegments)
+    found = desk.store.find(request.segment, request.container_epoch)
+    desk.store.check_together(request.segment, request.sources)
+    found.container.merge(request, deliver)
+
+
+def handle_update_attributes(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
+    """UpdateAttributes → Done."""
+    assert isinstance(request, UpdateAttributes)
+    found = desk.store.find(request.segment, request.container_epoch)
+    found.container.update_attributes(request, deliver)
+
+
+def handle_attributes(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
+    """GetAttributes → AttributeValues."""
+    assert isinstance(request, GetAttributes)
+    found = desk.store.find(request.segment, request.container_epoch)
+    found.container.attributes(request, deliver)
 
 
 def handle_info(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
@@ -112,6 +168,10 @@ CONTROL: Mapping[type[Message], Handler] = {
     CreateSegment: handle_create,
     SealSegment: handle_seal,
     DeleteSegment: handle_delete,
+    TruncateSegment: handle_truncate,
+    MergeSegments: handle_merge,
+    UpdateAttributes: handle_update_attributes,
+    GetAttributes: handle_attributes,
     GetSegmentInfo: handle_info,
     LocateOffset: handle_locate,
     FlushContainer: handle_flush,

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from anabranch.common.errors import AnabranchError, Overloaded
 from anabranch.common.wire.messages import Message, ReadSegment, failed
 from anabranch.segstore.handlers.control import TIER_TWO_DEADLINE_S, Spawn, tier_two_error
-from anabranch.segstore.shell.read_index import InTierTwo
 from anabranch.segstore.shell.reader import read_now, read_tiered
+from anabranch.segstore.shell.segment_index import InTierTwo
 from anabranch.segstore.shell.store import OpenContainer, Store
 
 OUTSTANDING_MAX = 1024
@@ -29,12 +29,12 @@ SendData = Callable[[Message, int, bytes], None]
 
 
 class _Read:
-    __slots__ = ("cancel_wait", "request", "request_id", "timed_out")
+    __slots__ = ("cancel_wait", "request", "request_id", "waited")
 
     def __init__(self, request_id: int, request: ReadSegment) -> None:
         self.request_id = request_id
         self.request = request
-        self.timed_out = False
+        self.waited = False
         self.cancel_wait: Callable[[], None] | None = None
 
 
@@ -107,9 +107,9 @@ class ReadDesk:
             self._finish(read, failed(tier_two_error(error)))
 
     def _wait(self, read: _Read, opened: OpenContainer, number: int) -> None:
-        def woken(timed_out: bool) -> None:
+        def woken(_: bool) -> None:
             read.cancel_wait = None
-            read.timed_out = timed_out
+            read.waited = True
             self._make_ready(read)
 
         seconds = min(read.request.wait_ms / 1000, WAIT_S_MAX)
@@ -135,4 +135,4 @@ class ReadDesk:
 
 
 def _waits(read: _Read) -> bool:
-    return read.request.wait_ms > 0 and not read.timed_out
+    return read.request.wait_ms > 0 and not read.waited

@@ -5,16 +5,22 @@ while serving or from its replay at open. Remembers what changed since the last 
 what a `ContainerCut` is made of.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from anabranch.common.tier2.state import Catalog, SegmentState, Tombstone, WriterKey
 from anabranch.segstore.domain.container.evolve import SegmentMap, map_of_catalog
 from anabranch.segstore.domain.container.operations import (
     APPEND_OVERHEAD_SIZE_BYTES,
     AppendOperation,
+    AttributesOperation,
     CreateOperation,
     DeleteOperation,
+    MergedSource,
+    MergeOperation,
     Operation,
+    SealOperation,
+    TruncateOperation,
 )
 from anabranch.segstore.domain.container.state import ContainerCut, SegmentCut
 from anabranch.segstore.ports import LogAddress, TieredExtents
@@ -52,33 +58,57 @@ class Applied:
         self._flushing: Changes | None = None
         self._touched: set[int] = set()
         for state in catalog.segments.values():
-            self.index.open_segment(state.number, catalog.extents.get(state.number, ()))
+            self.index.load(state, catalog.extents.get(state.number, ()))
 
     def apply(
         self, sequence: int, operation: Operation, address: LogAddress, frame_offset: int
     ) -> None:
         """One operation is durable, at `frame_offset` of the frame at `address`."""
         before = self._number_before(operation)
-        after = self.state.apply(sequence, operation)
-        if isinstance(operation, AppendOperation):
-            assert isinstance(after, SegmentState)
-            payload_at = frame_offset + APPEND_OVERHEAD_SIZE_BYTES
-            self.index.add_append(operation, after.event_count, address, payload_at)
-            self.untiered += len(operation.payload)
-            self._changes.numbers.add(operation.number)
-            self._changes.writers.add((operation.number, operation.writer_id))
-        elif isinstance(operation, CreateOperation):
-            self.index.open_segment(sequence)
-            self._changes.numbers.add(sequence)
-        elif isinstance(operation, DeleteOperation):
-            self._changes.names.add(operation.segment)
-            if before is not None:
-                flushing = self._flushing is not None
-                self.untiered -= self.index.remove(before, keep_for_flush=flushing)
-        elif before is not None:
-            self._changes.numbers.add(before)
+        untiered = self._untiered_of(before)
+        self.state.apply(sequence, operation)
+        match operation:
+            case AppendOperation():
+                payload_at = frame_offset + APPEND_OVERHEAD_SIZE_BYTES
+                self.index.add_append(operation, address, payload_at)
+                self._changes.writers.add((operation.number, operation.writer_id))
+            case CreateOperation():
+                self.index.open_segment(sequence)
+                self._changes.numbers.add(sequence)
+            case DeleteOperation(segment):
+                self._changes.names.add(segment)
+                if before is not None:
+                    self.index.remove(before)
+            case TruncateOperation(offset=offset):
+                assert before is not None
+                self.index.truncate(before, offset)
+            case MergeOperation(sources=sources):
+                assert before is not None
+                self._merge(before, sources)
+            case AttributesOperation(client_id=client_id):
+                assert before is not None
+                self._changes.writers.add((before, client_id))
+            case SealOperation():
+                pass
+            case _:
+                assert_never(operation)
+        self.untiered += self._untiered_of(before) - untiered
         if before is not None:
-            self._touched.add(before)
+            self._changes.numbers.add(before)
+            if not isinstance(operation, AttributesOperation):
+                self._touched.add(before)
+
+    def _merge(self, number: int, sources: Iterable[MergedSource]) -> None:
+        """The sources' bytes, tiered or not, are the target's; what is un-tiered stays so."""
+        for source in sources:
+            self._changes.names.add(source.segment)
+            self._touched.add(source.number)
+            self.untiered -= self._untiered_of(source.number)
+            self.index.merge(number, source.number)
+
+    def _untiered_of(self, number: int | None) -> int:
+        index = None if number is None else self.index.get(number)
+        return 0 if index is None else index.untiered
 
     def _number_before(self, operation: Operation) -> int | None:
         if isinstance(operation, AppendOperation):
@@ -102,6 +132,7 @@ class Applied:
     def begin_flush(self) -> ContainerCut:
         """The cut at the present sequence; `end_flush` follows, with its outcome."""
         assert self._flushing is None
+        self.index.begin_flush()
         changes = self._flushing = self._changes
         self._changes = Changes()
         living = (self.state.living(number) for number in sorted(changes.numbers))
@@ -121,7 +152,7 @@ class Applied:
     def _cut(self, state: SegmentState) -> SegmentCut:
         index = self.index.get(state.number)
         assert index is not None
-        return SegmentCut(state, index.tiered_length, index.marks())
+        return SegmentCut(state, index.runs(), index.adopted)
 
     def end_flush(self, cut: ContainerCut, tiered: Sequence[TieredExtents] | None) -> int:
         """The flush of `cut` ended: with these extents, or None if it failed.
@@ -130,17 +161,17 @@ class Applied:
         """
         changes, self._flushing = self._flushing, None
         assert changes is not None
-        moved = 0
+        before = self.untiered
         if tiered is None:
             self._changes.add(changes)
         else:
             self.flushed_sequence = cut.sequence
             for found in tiered:
-                index = self.index.get(found.segment_number)
+                self.untiered -= self.index.add_tiered(found.segment_number, found.extents)
+            for segment in cut.segments:
+                index = self.index.get(segment.state.number)
                 if index is not None:
-                    before = index.tiered_length
-                    index.add_tiered(found.extents)
-                    moved += index.tiered_length - before
-        self.untiered -= moved
+                    index.recorded(segment.adopted)
+                    index.sealed_in_tier_two = segment.state.sealed
         self.index.end_flush()
-        return moved
+        return before - self.untiered

@@ -11,8 +11,9 @@ owner shows up, the container ends: everyone waiting is told, nothing more is ac
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from opentelemetry.trace import Span
 
@@ -20,7 +21,7 @@ from anabranch.common.errors import AnabranchError, SessionEnded, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.tracing import end_failed, mark_failed
 from anabranch.common.storage.ports import Buffer
-from anabranch.common.tier2.state import Catalog, SegmentState
+from anabranch.common.tier2.state import Catalog, SegmentState, Tombstone
 from anabranch.common.wire.messages import (
     Append,
     Appended,
@@ -29,14 +30,25 @@ from anabranch.common.wire.messages import (
     CreateSegment,
     DeleteSegment,
     Done,
+    GetAttributes,
     GetSegmentInfo,
+    MergeSegments,
     Message,
     Request,
     Sealed,
     SealSegment,
     SegmentInfo,
     SetupAppend,
+    TruncateSegment,
+    UpdateAttributes,
     failed,
+)
+from anabranch.segstore.domain.container.answer import (
+    Answer,
+    answer_attributes,
+    answer_merge,
+    answer_truncate,
+    answer_update,
 )
 from anabranch.segstore.domain.container.decide import (
     Duplicate,
@@ -46,7 +58,7 @@ from anabranch.segstore.domain.container.decide import (
     decide_delete,
     decide_seal,
     decide_setup,
-    not_found,
+    gone,
 )
 from anabranch.segstore.domain.container.operations import (
     AppendOperation,
@@ -57,22 +69,14 @@ from anabranch.segstore.domain.container.operations import (
 )
 from anabranch.segstore.ports import ContainerLog, FrameContents, LogAddress, ReplayedFrame
 from anabranch.segstore.shell.applied import Applied
+from anabranch.segstore.shell.boundaries import TieredBoundary, boundary_before
 from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.metrics import StoreMetrics, uncounted
 from anabranch.segstore.shell.replies import Deliver, HeldAck, HeldReply, ReplyGate
 from anabranch.segstore.shell.sessions import AppendSession, LiveSessions, Send
 from anabranch.segstore.shell.tail import CallLater, TailWaiters
 from anabranch.segstore.shell.throttle import Throttle
-from anabranch.segstore.shell.tracing import HeldSpans, StoreTracing
-
-SPAN_NAMES: Mapping[type[Message], str] = {
-    Append: "segstore append",
-    AppendOnce: "segstore append",
-    CreateSegment: "segstore create segment",
-    SealSegment: "segstore seal segment",
-    DeleteSegment: "segstore delete segment",
-    GetSegmentInfo: "segstore segment info",
-}
+from anabranch.segstore.shell.tracing import HeldSpans, StoreTracing, span_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +219,47 @@ class Container:
 
     def info(self, request: GetSegmentInfo, deliver: Deliver) -> None:
         """→ SegmentInfo, of the pending state, held until that is durable."""
-        self._control(request, deliver, lambda: self._info(request.segment))
+        self._control(request, deliver, lambda: self._info(request))
+
+    def truncate(
+        self, request: TruncateSegment, deliver: Deliver, tiered: TieredBoundary | None = None
+    ) -> None:
+        """→ Truncated. `tiered` is given where only tier 2 knows the boundaries."""
+        now_ms = self._around.clock.now_ms()
+
+        def waiting() -> Iterator[Operation]:
+            items = chain(*(taken for _, taken in self._taken), self._queue)
+            return (item.operation for item in items)
+
+        def answer() -> Answer:
+            known = self._pending.known(request.segment)
+            lower = boundary_before(known, request.offset, self.applied.index, waiting(), tiered)
+            return answer_truncate(self._pending, request, lower, now_ms)
+
+        self._decide(request, deliver, answer)
+
+    def merge(self, request: MergeSegments, deliver: Deliver) -> None:
+        """→ SegmentsMerged."""
+        now_ms = self._around.clock.now_ms()
+        self._decide(request, deliver, lambda: answer_merge(self._pending, request, now_ms))
+
+    def update_attributes(self, request: UpdateAttributes, deliver: Deliver) -> None:
+        """→ Done."""
+        now_ms = self._around.clock.now_ms()
+        self._decide(request, deliver, lambda: answer_update(self._pending, request, now_ms))
+
+    def attributes(self, request: GetAttributes, deliver: Deliver) -> None:
+        """→ AttributeValues, of the pending state, held until that is durable."""
+        self._decide(request, deliver, lambda: answer_attributes(self._pending, request))
+
+    def _decide(self, request: Request, deliver: Deliver, decide: Callable[[], Answer]) -> None:
+        def perform() -> Message:
+            answer = decide()
+            if answer.operation is not None:
+                self._enqueue(answer.operation)
+            return answer.message
+
+        self._control(request, deliver, perform)
 
     def _control(self, request: Request, deliver: Deliver, perform: Callable[[], Message]) -> None:
         """Answer with what `perform` returns or raises, once that is durable."""
@@ -239,7 +283,7 @@ class Container:
         }
         if isinstance(request, Append):
             attributes |= {"anabranch.events": request.count, "anabranch.bytes": size}
-        return self._spans.begin(SPAN_NAMES[type(request)], request.trace_parent, attributes)
+        return self._spans.begin(span_name(request), request.trace_parent, attributes)
 
     def _create(self, request: CreateSegment) -> Message:
         known = self._pending.known(request.segment)
@@ -260,10 +304,13 @@ class Container:
         self._perform(decide_delete(known, request.segment, request.stamp, now_ms))
         return Done()
 
-    def _info(self, segment: str) -> Message:
+    def _info(self, request: GetSegmentInfo) -> Message:
+        segment = request.segment
         state = self._pending.known(segment)
+        if isinstance(state, Tombstone) and request.even_gone:
+            return self._gone_info(state)
         if not isinstance(state, SegmentState):
-            raise not_found(segment)
+            raise gone(state, segment)
         index = self.applied.index.get(state.number)
         return SegmentInfo(
             segment=segment,
@@ -274,6 +321,24 @@ class Container:
             event_count=state.event_count,
             container=self.container,
             container_epoch=self.container_epoch,
+            sealed_in_tier_two=index is not None and index.sealed_in_tier_two,
+            modified_ms=state.modified_ms,
+        )
+
+    def _gone_info(self, tombstone: Tombstone) -> SegmentInfo:
+        merged = tombstone.merged
+        return SegmentInfo(
+            segment=tombstone.name,
+            start=0,
+            length=merged.length if merged else 0,
+            tiered_length=0,
+            sealed=merged is not None,
+            event_count=0,
+            container=self.container,
+            container_epoch=self.container_epoch,
+            deleted=True,
+            merged_into=merged.target if merged else "",
+            merged_offset=merged.offset if merged else 0,
         )
 
     def _perform(self, decision: ControlOperation | NoChange) -> None:
@@ -334,7 +399,7 @@ class Container:
             raise SessionEnded("the append session is over", segment=session.segment)
         state = self._pending.living(session.number)
         if state is None:
-            raise not_found(session.segment)
+            raise gone(self._pending.known(session.segment), session.segment)
         last = self._pending.last_event_number(session.number, session.writer_id)
         now_ms = self._around.clock.now_ms()
         decision = decide_append(state, last, session.writer_id, request, payload, now_ms=now_ms)

@@ -201,9 +201,9 @@ class Flusher:
         end = offset + length
         while offset < end:
             self._check_alive()
-            index = self._container.applied.index.for_flush(number)
+            index = self._container.applied.index
             upto = min(end, offset + _SLICE_SIZE_BYTES)
-            parts.append(index.fetch(offset, upto, self._container.log.read))
+            parts.append(index.fetch(number, offset, upto, self._container.log.read))
             offset = upto
             if offset < end:
                 await self._clock.sleep(0)

@@ -3,7 +3,7 @@
 `read_now` and `locate_now` answer from the pieces, or say which extent of tier 2 holds the
 offset; `read_tiered` and `locate_tiered` then wait for it. What is read from tier 2 is not put
 in memory. Append boundaries in tier 2 are found by walking over the blocks' headers, which say
-their sizes; extents begin and end on append boundaries.
+their sizes, from the last boundary that the chunk lists; extents begin and end on boundaries.
 """
 
 from dataclasses import dataclass
@@ -26,11 +26,12 @@ from anabranch.common.wire.messages import (
     OffsetLocated,
     ReadSegment,
     SegmentRead,
+    TruncateSegment,
 )
-from anabranch.segstore.domain.container.decide import not_found
+from anabranch.segstore.domain.container.decide import gone
 from anabranch.segstore.ports import TierTwo
 from anabranch.segstore.shell.container import Container
-from anabranch.segstore.shell.read_index import InTierTwo, SegmentIndex
+from anabranch.segstore.shell.segment_index import InTierTwo, SegmentIndex
 
 READ_SIZE_BYTES_MAX = 8 * 1024 * 1024
 _WINDOW_SIZE_BYTES = 1024 * 1024
@@ -55,14 +56,13 @@ def read_now(container: Container, request: ReadSegment) -> Found | InTierTwo:
         raise InvalidRequest("a read asks for at least one byte", size_max=request.size_max)
     offset = request.offset
     if offset == state.length:
-        end = offset
-    elif offset < index.front:
-        return index.extent_at(offset)
-    else:
-        size_max = min(request.size_max, READ_SIZE_BYTES_MAX)
-        end = index.range_end(offset, size_max, whole_appends=request.whole_appends)
-    data = index.fetch(offset, end, container.log.read) if end > offset else b""
-    return _found(state, offset, data)
+        return _found(state, offset, b"")
+    place = index.extent_at(offset)
+    if place is not None:
+        return place
+    size_max = min(request.size_max, READ_SIZE_BYTES_MAX)
+    end = index.range_end(offset, size_max, whole_appends=request.whole_appends)
+    return _found(state, offset, index.fetch(offset, end, container.log.read))
 
 
 async def read_tiered(
@@ -107,7 +107,7 @@ def _segment(container: Container, segment: str, offset: int) -> tuple[SegmentSt
     container.check_serving()
     state = container.applied.state.known(segment)
     if not isinstance(state, SegmentState):
-        raise not_found(segment)
+        raise gone(state, segment)
     if offset < state.start:
         raise SegmentTruncated(
             "the offset lies before the segment's start", segment=segment, start=state.start
@@ -163,28 +163,59 @@ def locate_now(container: Container, request: LocateOffset) -> OffsetLocated | I
     state, index = _segment(container, request.segment, request.offset)
     if request.offset in (state.start, state.length):
         return OffsetLocated(offset=request.offset)
-    if request.offset < index.front:
-        return index.extent_at(request.offset)
+    place = index.extent_at(request.offset)
+    if place is not None:
+        return place
     return OffsetLocated(offset=index.boundary(request.offset))
 
 
 async def locate_tiered(
     tier_two: TierTwo, request: LocateOffset, place: InTierTwo
 ) -> OffsetLocated:
-    """As `locate_now`, by walking over the extent's blocks; its end where it holds no blocks."""
+    """As `locate_now`; the extent's end where its boundaries are not known."""
     extent = place.extent
-    wanted = request.offset - extent.start
-    at = 0
+    _, higher = await _boundaries(tier_two, extent, request.offset - extent.start)
+    return OffsetLocated(offset=extent.start + higher)
+
+
+def truncation_place(container: Container, request: TruncateSegment) -> InTierTwo | None:
+    """The extent whose boundaries must be looked up before a truncation; None: none must."""
+    container.check_serving()
+    state = container.applied.state.known(request.segment)
+    if not isinstance(state, SegmentState) or not state.start < request.offset < state.length:
+        return None
+    index = container.applied.index.get(state.number)
+    assert index is not None
+    return index.extent_at(request.offset)
+
+
+async def boundary_before(tier_two: TierTwo, place: InTierTwo, offset: int) -> int:
+    """The last append boundary known at or before `offset`, which lies in the extent."""
+    extent = place.extent
+    lower, _ = await _boundaries(tier_two, extent, offset - extent.start)
+    return extent.start + lower
+
+
+async def _boundaries(tier_two: TierTwo, extent: TieredExtent, wanted: int) -> tuple[int, int]:
+    """The boundaries at or around `wanted`: (highest at or below, lowest at or above).
+
+    All relative to the extent. Walks over the blocks from the chunk's last sparse entry before
+    `wanted`. Where there are no blocks, the sparse entries are all that is known.
+    """
+    at, beyond = await tier_two.entries_around(extent.ref, wanted)
     window, window_at = b"", 0
     while at < wanted:
         if at + HEADER_SIZE_BYTES > window_at + len(window):
             window_at = at
             window = await _window(tier_two, extent, at)
         try:
-            at += parse_header(window, at - window_at).size
+            size = parse_header(window, at - window_at).size
         except (CorruptBlock, FormatTooNew):
-            at = extent.ref.length
-    return OffsetLocated(offset=extent.start + min(at, extent.ref.length))
+            return at, beyond
+        if at + size > wanted:
+            return at, min(at + size, extent.ref.length)
+        at += size
+    return at, at
 
 
 async def _window(tier_two: TierTwo, extent: TieredExtent, at: int) -> bytes:

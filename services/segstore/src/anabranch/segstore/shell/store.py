@@ -4,10 +4,10 @@ A container is in one of three places: open here, being opened here, or not here
 doors ask for every request anew, so a container that ends is out of reach at once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from anabranch.common.errors import Unavailable, WrongHost
+from anabranch.common.errors import InvalidRequest, Unavailable, WrongHost
 from anabranch.common.model.hashing import container_of
 from anabranch.segstore.ports import TierTwo
 from anabranch.segstore.shell.container import Container
@@ -91,6 +91,17 @@ class Store:
                 served=served,
             )
         return found
+
+    def check_together(self, segment: str, others: Iterable[str]) -> None:
+        """Raises InvalidRequest unless all are of the segment's container."""
+        container = container_of(segment, self.container_count)
+        for other in others:
+            if container_of(other, self.container_count) != container:
+                raise InvalidRequest(
+                    "the segments are not in one container",
+                    remedy="merge segments of the same parent only",
+                    segment=segment, other=other,
+                )  # fmt: skip
 
     def by_number(self, container: int) -> OpenContainer:
         """Raises WrongHost, Unavailable."""

@@ -45,7 +45,7 @@ class TailWaiters:
         return lambda: self._forget(waiter)
 
     def wake(self, number: int) -> None:
-        """The segment grew, was sealed or is gone."""
+        """The segment grew, was sealed or truncated, or is gone."""
         for waiter in tuple(self._waiting.get(number, ())):
             self._forget(waiter)
             waiter.callback(False)

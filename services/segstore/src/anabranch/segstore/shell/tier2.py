@@ -14,6 +14,7 @@ learnt by opening again under a new container epoch. `fetch` is asked for at mos
 4 MiB at a time, and one chunk's bytes are held at a time.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from anabranch.common.errors import (
@@ -203,6 +204,13 @@ class ContainerTierTwo:
     async def read(self, ref: ChunkRef, offset: int, length: int) -> bytes:
         """See `ports.TierTwo.read`."""
         return await self._reader.read(ref, offset, length)
+
+    async def entries_around(self, ref: ChunkRef, offset: int) -> tuple[int, int]:
+        """See `ports.TierTwo.entries_around`."""
+        entries = await self._reader.entries(ref)
+        offsets = [0, *(entry.offset for entry in entries), ref.length]
+        at = bisect_right(offsets, offset) - 1
+        return offsets[at], offset if offsets[at] == offset else offsets[at + 1]
 
 
 async def _fetch_piece(plan: PlannedPiece, fetch: FetchRange) -> list[bytes]:

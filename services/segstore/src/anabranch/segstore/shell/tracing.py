@@ -9,7 +9,7 @@ spans of the others link to the first record, which tells the same.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer, set_span_in_context
@@ -17,12 +17,44 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer, set_span_in
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.tracing import end_failed, is_sampled, remote_context
+from anabranch.common.wire.messages import (
+    Append,
+    AppendOnce,
+    ConditionalAppend,
+    CreateSegment,
+    DeleteSegment,
+    GetAttributes,
+    GetSegmentInfo,
+    MergeSegments,
+    Message,
+    SealSegment,
+    TruncateSegment,
+    UpdateAttributes,
+)
 from anabranch.segstore.shell.metrics import StoreMetrics
 
+_SPAN_NAMES: Mapping[type[Message], str] = {
+    Append: "segstore append",
+    AppendOnce: "segstore append",
+    ConditionalAppend: "segstore append",
+    CreateSegment: "segstore create segment",
+    SealSegment: "segstore seal segment",
+    DeleteSegment: "segstore delete segment",
+    TruncateSegment: "segstore truncate segment",
+    MergeSegments: "segstore merge segments",
+    UpdateAttributes: "segstore update attributes",
+    GetAttributes: "segstore attributes",
+    GetSegmentInfo: "segstore segment info",
+}
 SYNC_SPANS_MAX = 8
 HELD_SPANS_MAX = 1024
 """Per container; a request beyond it is served without a span."""
 SYNC_SPAN = "segstore journal sync"
+
+
+def span_name(request: Message) -> str:
+    """What the span of a request that a container answers is called."""
+    return _SPAN_NAMES[type(request)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,15 @@ raises the rejection.
         equal            a repeat: done (sealing what is not sealed yet is still performed)
         higher           performed, and remembered as the highest
 
-    append: first event number against the writer's last stored one
+    append, attributes: first event (request) number against the writer's last stored one
         all ≤ last       Duplicate
         first ≤ last     PartialDuplicate(last)
         first = last + 1 accepted
         first > last + 1 EventGap(last), or WriterExpired when the writer is unknown
+
+Conditions (an expected length, the values of attributes) are looked at only after the number
+says that the request is the next one: a repeat is recognised whatever they say by now.
+Merging, which is about several segments, is decided in `merge.py`.
 """
 
 from dataclasses import dataclass
@@ -26,9 +30,12 @@ from anabranch.common.errors import (
     EventTooLarge,
     InvalidName,
     InvalidRequest,
+    NotAtBoundary,
+    OffsetMismatch,
     OutcomeUnknown,
     PartialDuplicate,
     SegmentExists,
+    SegmentMerged,
     SegmentNotFound,
     SegmentSealed,
     StaleRequest,
@@ -43,13 +50,23 @@ from anabranch.common.wire.block import (
     BlockHeader,
     verify_block,
 )
-from anabranch.common.wire.messages import Append, AppendOnce, Stamp
+from anabranch.common.wire.messages import (
+    Append,
+    AppendOnce,
+    ConditionalAppend,
+    Stamp,
+    TruncateSegment,
+    UpdateAttributes,
+)
+from anabranch.segstore.domain.container.attributes import AttributeChange, change_attributes
 from anabranch.segstore.domain.container.operations import (
     WRITER_ID_SIZE_BYTES,
     AppendOperation,
+    AttributesOperation,
     CreateOperation,
     DeleteOperation,
     SealOperation,
+    TruncateOperation,
 )
 
 SEGMENT_NAME_SIZE_BYTES_MAX = 1024
@@ -67,7 +84,7 @@ class NoChange:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """All events of the append are stored already."""
+    """The events of the append, or the request of the client, are stored already."""
 
 
 NO_CHANGE = NoChange()
@@ -94,10 +111,9 @@ def decide_create(
 def decide_seal(known: Known, segment: str, stamp: Stamp, now_ms: int) -> SealOperation | NoChange:
     """Raises InvalidRequest, StaleRequest, SegmentNotFound."""
     check_stamp(stamp)
-    if known is not None and stamp < known.stamp:
-        raise _stale(segment, stamp, known.stamp)
+    check_not_stale(known, segment, stamp)
     if not isinstance(known, SegmentState):
-        raise not_found(segment)
+        raise gone(known, segment)
     if known.sealed and stamp == known.stamp:
         return NO_CHANGE
     return SealOperation(segment, stamp, now_ms)
@@ -112,11 +128,66 @@ def decide_delete(
     """
     check_segment_name(segment)
     check_stamp(stamp)
-    if known is not None and stamp < known.stamp:
-        raise _stale(segment, stamp, known.stamp)
+    check_not_stale(known, segment, stamp)
     if isinstance(known, Tombstone) and stamp == known.stamp:
         return NO_CHANGE
     return DeleteOperation(segment, stamp, now_ms)
+
+
+def decide_truncate(
+    known: Known, request: TruncateSegment, lower: int, now_ms: int
+) -> TruncateOperation | NoChange:
+    """`lower` is the nearest append boundary at or below the offset, as far as is known.
+
+    The start never falls; sealed segments may be truncated too. Raises InvalidRequest,
+    StaleRequest, SegmentNotFound, NotAtBoundary.
+    """
+    segment, stamp, offset = request.segment, request.stamp, request.offset
+    check_stamp(stamp)
+    check_not_stale(known, segment, stamp)
+    if not isinstance(known, SegmentState):
+        raise gone(known, segment)
+    if offset > known.length:
+        raise InvalidRequest(
+            "the offset lies beyond the segment's end", offset=offset, length=known.length
+        )
+    if offset <= known.start:
+        if stamp == known.stamp:
+            return NO_CHANGE
+        return TruncateOperation(segment, stamp, now_ms, known.start)
+    if lower != offset:
+        raise NotAtBoundary(
+            "a segment is truncated at an append boundary only",
+            segment=segment, offset=offset, lower=lower,
+        )  # fmt: skip
+    return TruncateOperation(segment, stamp, now_ms, offset)
+
+
+def decide_attributes(
+    known: Known, last: int, request: UpdateAttributes, now_ms: int
+) -> AttributesOperation | Duplicate:
+    """`last` is the client's last stored number in this segment, 0 if it is unknown.
+
+    Works on sealed segments too. Raises InvalidRequest, StaleRequest, SegmentNotFound, EventGap,
+    WriterExpired, and what `change_attributes` raises.
+    """
+    check_stamp(request.stamp)
+    check_not_stale(known, request.segment, request.stamp)
+    if not isinstance(known, SegmentState):
+        raise gone(known, request.segment)
+    number = request.request_number
+    if len(request.client_id) != WRITER_ID_SIZE_BYTES or not 0 < number < STAMP_MAX:
+        raise InvalidRequest(
+            "a client id has 16 bytes, and its requests are numbered from 1",
+            size=len(request.client_id), number=number,
+        )  # fmt: skip
+    if number <= last:
+        return DUPLICATE
+    _check_no_gap(request.segment, number, last)
+    changes = change_attributes(known.attributes, request.updates)
+    return AttributesOperation(
+        request.segment, request.stamp, now_ms, request.client_id, number, changes
+    )
 
 
 def decide_setup(known: Known, segment: str, writer_id: bytes) -> SegmentState:
@@ -149,7 +220,7 @@ def decide_append(
     """`last` is the writer's last stored event number in this segment, 0 if it is unknown.
 
     Raises SegmentSealed, PartialDuplicate, EventGap, WriterExpired, and what `check_append`
-    raises.
+    raises; of a conditional append also OffsetMismatch and what `change_attributes` raises.
     """
     check_append(writer_id, request, payload)
     first = request.first_event_number
@@ -165,20 +236,35 @@ def decide_append(
             segment=state.name,
             last=last,
         )
-    if first > last + 1:
-        if last == 0:
-            raise WriterExpired(
-                "the writer is unknown to the segment and does not start at event number 1",
-                segment=state.name,
-                first=first,
-            )
-        raise EventGap("events are missing before the block", segment=state.name, last=last)
+    _check_no_gap(state.name, first, last)
     if state.length + len(payload) > LENGTH_BYTES_MAX:
         raise InvalidRequest("the segment is full", segment=state.name, length=state.length)
+    changes = _conditions(state, request) if isinstance(request, ConditionalAppend) else ()
     return AppendOperation(
         state.number, state.length, writer_id, first, request.count, now_ms,
-        crc32c(payload), payload,
+        crc32c(payload), payload, changes,
     )  # fmt: skip
+
+
+def _conditions(state: SegmentState, request: ConditionalAppend) -> tuple[AttributeChange, ...]:
+    if request.expected_length not in (None, state.length):
+        raise OffsetMismatch(
+            "the segment has another length than expected",
+            segment=state.name, expected=request.expected_length, length=state.length,
+        )  # fmt: skip
+    return change_attributes(state.attributes, request.updates)
+
+
+def _check_no_gap(segment: str, first: int, last: int) -> None:
+    if first <= last + 1:
+        return
+    if last == 0:
+        raise WriterExpired(
+            "the writer is unknown to the segment and does not start at event number 1",
+            segment=segment,
+            first=first,
+        )
+    raise EventGap("events are missing before the block", segment=segment, last=last)
 
 
 def check_append(writer_id: bytes, request: Append | AppendOnce, payload: bytes) -> None:
@@ -249,6 +335,23 @@ def check_stamp(stamp: Stamp) -> None:
             incarnation=stamp.incarnation,
             revision=stamp.revision,
         )
+
+
+def check_not_stale(known: Known, segment: str, stamp: Stamp) -> None:
+    """Raises StaleRequest if the name has seen a higher stamp."""
+    if known is not None and stamp < known.stamp:
+        raise _stale(segment, stamp, known.stamp)
+
+
+def gone(known: Known, segment: str) -> SegmentNotFound:
+    """The refusal of requests about a segment that is not alive."""
+    if not isinstance(known, Tombstone) or known.merged is None:
+        return not_found(segment)
+    merged = known.merged
+    return SegmentMerged(
+        "the segment was merged into another",
+        segment=segment, target=merged.target, offset=merged.offset, length=merged.length,
+    )  # fmt: skip
 
 
 def not_found(segment: str) -> SegmentNotFound:

@@ -5,17 +5,23 @@ it over a whole container; the pending and the applied state of a container, a r
 tests all move by this one function.
 """
 
+from dataclasses import replace
 from typing import assert_never
 
 from anabranch.common.errors import CorruptJournal
-from anabranch.common.tier2.state import Catalog, SegmentState, Tombstone
+from anabranch.common.tier2.state import Catalog, MergedInto, SegmentState, Tombstone
+from anabranch.segstore.domain.container.attributes import apply_changes
 from anabranch.segstore.domain.container.decide import Known
 from anabranch.segstore.domain.container.operations import (
     AppendOperation,
+    AttributesOperation,
     CreateOperation,
     DeleteOperation,
+    MergedSource,
+    MergeOperation,
     Operation,
     SealOperation,
+    TruncateOperation,
 )
 
 
@@ -35,13 +41,22 @@ def evolve(known: Known, sequence: int, operation: Operation) -> SegmentState | 
         case SealOperation(segment, stamp, _):
             if not isinstance(known, SegmentState):
                 raise _impossible("seals a segment that does not exist", sequence, segment)
-            return SegmentState(
-                known.name, known.number, max(stamp, known.stamp), known.start, known.length,
-                known.event_count, True,
-            )  # fmt: skip
+            return replace(known, stamp=max(stamp, known.stamp), sealed=True)
         case DeleteOperation(segment, stamp, time_ms):
             highest = stamp if known is None else max(stamp, known.stamp)
-            return Tombstone(segment, highest, sequence, time_ms)
+            merged = known.merged if isinstance(known, Tombstone) else None
+            return Tombstone(segment, highest, sequence, time_ms, merged)
+        case TruncateOperation(segment, stamp, _, offset):
+            if not isinstance(known, SegmentState) or not known.start <= offset <= known.length:
+                raise _impossible("truncates a segment where it cannot", sequence, segment)
+            return replace(known, stamp=max(stamp, known.stamp), start=offset)
+        case AttributesOperation(segment, stamp, _, _, _, changes):
+            if not isinstance(known, SegmentState):
+                raise _impossible("changes a segment that does not exist", sequence, segment)
+            attributes = apply_changes(known.attributes, changes)
+            return replace(known, stamp=max(stamp, known.stamp), attributes=attributes)
+        case MergeOperation():
+            return _evolve_target(known, sequence, operation)
         case _:
             assert_never(operation)
 
@@ -58,10 +73,53 @@ def _evolve_append(known: Known, operation: AppendOperation) -> SegmentState:
             segment=operation.number,
             offset=operation.offset,
         )
+    attributes = known.attributes
+    if operation.changes:
+        attributes = apply_changes(attributes, operation.changes)
     return SegmentState(
         known.name, known.number, known.stamp, known.start,
         known.length + len(operation.payload), known.event_count + operation.count, False,
+        operation.time_ms, attributes,
     )  # fmt: skip
+
+
+def _evolve_target(known: Known, sequence: int, operation: MergeOperation) -> SegmentState:
+    """The target after a merge; `SegmentMap` adds the sources' events."""
+    if (
+        not isinstance(known, SegmentState)
+        or (known.sealed and operation.sources)
+        or (known.number, known.length) != (operation.number, operation.offset)
+    ):
+        raise _impossible("merges into what is not its target", sequence, operation.segment)
+    added = sum(source.length for source in operation.sources)
+    return replace(
+        known,
+        stamp=max(operation.stamp, known.stamp),
+        length=known.length + added,
+        modified_ms=operation.time_ms if added else known.modified_ms,
+    )
+
+
+def evolve_source(
+    known: Known, sequence: int, operation: MergeOperation, source: MergedSource, offset: int
+) -> Tombstone:
+    """What remains of a source, whose bytes are at `offset` of the target.
+
+    Raises CorruptJournal as `evolve` does.
+    """
+    if (
+        not isinstance(known, SegmentState)
+        or not known.sealed
+        or (known.number, known.start, known.length) != (source.number, 0, source.length)
+    ):
+        raise _impossible("merges a segment that is not as it says", sequence, source.segment)
+    return Tombstone(
+        source.segment,
+        max(operation.stamp, known.stamp),
+        sequence,
+        operation.time_ms,
+        MergedInto(operation.segment, operation.number, offset, source.length),
+    )
 
 
 def _impossible(what: str, sequence: int, segment: str) -> CorruptJournal:
@@ -111,12 +169,38 @@ class SegmentMap:
         if isinstance(operation, AppendOperation):
             writers = self.writers.setdefault(operation.number, {})
             writers[operation.writer_id] = operation.last_event_number
+        elif isinstance(operation, AttributesOperation):
+            assert isinstance(after, SegmentState)
+            writers = self.writers.setdefault(after.number, {})
+            writers[operation.client_id] = operation.request_number
         elif isinstance(operation, CreateOperation):
             self.names[sequence] = name
         elif isinstance(operation, DeleteOperation) and isinstance(before, SegmentState):
-            del self.names[before.number]
-            self.writers.pop(before.number, None)
+            self._forget(before.number)
+        elif isinstance(operation, MergeOperation):
+            assert isinstance(after, SegmentState)
+            after = self._end_sources(after, operation)
         return after
+
+    def _end_sources(self, target: SegmentState, operation: MergeOperation) -> SegmentState:
+        """The sources become tombstones, their events the target's."""
+        offset, event_count = operation.offset, target.event_count
+        for source in operation.sources:
+            before = self.segments.get(source.segment)
+            self.segments[source.segment] = evolve_source(
+                before, self.sequence, operation, source, offset
+            )
+            assert isinstance(before, SegmentState)
+            offset += source.length
+            event_count += before.event_count
+            self._forget(source.number)
+        target = replace(target, event_count=event_count)
+        self.segments[target.name] = target
+        return target
+
+    def _forget(self, number: int) -> None:
+        del self.names[number]
+        self.writers.pop(number, None)
 
     def _name_of(self, operation: Operation) -> str:
         if isinstance(operation, AppendOperation):

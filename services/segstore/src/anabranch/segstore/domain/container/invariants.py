@@ -6,14 +6,19 @@ SEG-3  a segment's number never changes; a new segment under the name has a high
 SEG-4  the stamp of a name never falls
 SEG-5  a writer's last event number never falls
 SEG-6  0 ≤ start ≤ length, and every living segment is found by its number
+SEG-7  a segment's start never falls
+SEG-8  what was merged into a segment lies within it, and no two sources overlap
+SEG-9  a segment's attributes are bounded, in number and in value
 """
 
 from anabranch.common.tier2.state import SegmentState, Tombstone
+from anabranch.segstore.domain.container.attributes import ATTRIBUTES_MAX, VALUE_MAX, VALUE_MIN
+from anabranch.segstore.domain.container.decide import LENGTH_BYTES_MAX
 from anabranch.segstore.domain.container.evolve import SegmentMap
 
 
 def check_state(state: SegmentMap) -> None:
-    """SEG-6. Raises AssertionError."""
+    """SEG-6, SEG-8, SEG-9. Raises AssertionError."""
     living = {}
     for name, known in state.segments.items():
         assert known.name == name, f"SEG-6: {known.name} is filed under {name}"
@@ -21,12 +26,37 @@ def check_state(state: SegmentMap) -> None:
             living[known.number] = name
             assert 0 <= known.start <= known.length, f"SEG-6: {known}"
             assert known.number <= state.sequence, f"SEG-6: {known}"
+            _check_attributes(known)
     assert living == state.names, "SEG-6: numbers and names disagree"
     assert state.writers.keys() <= living.keys(), "SEG-6: writers of a segment that is gone"
+    _check_merged(state)
+
+
+def _check_attributes(known: SegmentState) -> None:
+    assert len(known.attributes) <= ATTRIBUTES_MAX, f"SEG-9: {known}"
+    for value in known.attributes.values():
+        assert VALUE_MIN <= value <= VALUE_MAX, f"SEG-9: {known}"
+
+
+def _check_merged(state: SegmentMap) -> None:
+    places: dict[int, list[tuple[int, int]]] = {}
+    for known in state.segments.values():
+        if isinstance(known, Tombstone) and known.merged is not None:
+            merged = known.merged
+            places.setdefault(merged.target_number, []).append(
+                (merged.offset, merged.offset + merged.length)
+            )
+    for number, ranges in places.items():
+        target = state.living(number)
+        length = target.length if target is not None else LENGTH_BYTES_MAX
+        reached = 0
+        for offset, end in sorted(ranges):
+            assert reached <= offset <= end <= length, f"SEG-8: {number} holds {offset} to {end}"
+            reached = end
 
 
 def check_step(before: SegmentMap, after: SegmentMap) -> None:
-    """SEG-1 … SEG-5 between two moments of one container. Raises AssertionError."""
+    """SEG-1 … SEG-5 and SEG-7 between two moments of one container. Raises AssertionError."""
     assert after.sequence >= before.sequence, "SEG-3: the sequence number fell"
     for name, old in before.segments.items():
         _check_segment(old, after.segments[name])
@@ -46,3 +76,4 @@ def _check_segment(old: SegmentState | Tombstone, new: SegmentState | Tombstone)
         assert new.length >= old.length, f"SEG-1: {old} → {new}"
         assert new.length == old.length or not old.sealed, f"SEG-1: {old} → {new}"
         assert new.sealed or not old.sealed, f"SEG-2: {old} → {new}"
+        assert new.start >= old.start, f"SEG-7: {old} → {new}"

@@ -3,9 +3,19 @@
 Layout (little-endian), one operation after another in a frame::
 
     header   u8 kind, u8 format, u16 name size, u32 body size, u64 sequence number
-    body     control (create, seal, delete): i64 incarnation, i64 revision, i64 time_ms, name
+    body     control: i64 incarnation, i64 revision, i64 time_ms, name, then
+               create, seal, delete: nothing
+               truncate: u64 offset
+               merge: u64 target's number, u64 target's length before, then per source
+                   u64 number, u64 length, u16 name size, name
+               attributes: 16 B client id, u64 request number, attribute changes
              append: u64 segment number, u64 offset, 16 B writer id, u64 first event number,
-                     u32 count, u32 payload CRC32C, i64 time_ms, payload
+                     u32 count, u32 payload CRC32C, i64 time_ms, payload, attribute changes
+    change   16 B id, u8 flags (1: was there before, 2: is there after), i64 before, i64 after
+
+In an append the header's name size is the size of the attribute changes. An operation is written
+in the oldest format that knows it: truncate, merge, attributes and an append with attribute
+changes are format 2.
 
 The frame around them carries the checksum that guards the headers; the payload's own checksum
 goes with it from the request to every place it is copied to. Encoding returns buffers and
@@ -15,19 +25,26 @@ decoding returns slices, so that payloads are not copied.
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 from crc32c import crc32c
 
 from anabranch.common.errors import CorruptJournal, FormatTooNew
 from anabranch.common.wire.messages import Stamp
+from anabranch.segstore.domain.container.attributes import AttributeChange
 
-FORMAT = 1
+FORMAT = 2
 WRITER_ID_SIZE_BYTES = 16
 
-_CREATE, _APPEND, _SEAL, _DELETE = 1, 2, 3, 4
+_CREATE, _APPEND, _SEAL, _DELETE, _TRUNCATE, _MERGE, _ATTRIBUTES = 1, 2, 3, 4, 5, 6, 7
 _HEADER = struct.Struct("<BBHIQ")
 _CONTROL = struct.Struct("<qqq")
 _APPEND_BODY = struct.Struct("<QQ16sQIIq")
+_OFFSET = struct.Struct("<Q")
+_TARGET = struct.Struct("<QQ")
+_SOURCE = struct.Struct("<QQH")
+_CLIENT = struct.Struct("<16sQ")
+_CHANGE = struct.Struct("<16sBqq")
 
 HEADER_SIZE_BYTES = _HEADER.size
 APPEND_OVERHEAD_SIZE_BYTES = HEADER_SIZE_BYTES + _APPEND_BODY.size
@@ -62,6 +79,52 @@ class DeleteOperation:
 
 
 @dataclass(frozen=True, slots=True)
+class TruncateOperation:
+    """The segment starts at `offset`; at its present start it only raises the stamp."""
+
+    segment: str
+    stamp: Stamp
+    time_ms: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergedSource:
+    """A sealed segment that ends with a merge, as it was."""
+
+    segment: str
+    number: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergeOperation:
+    """All bytes of each source follow the target's first `offset` bytes, in this order.
+
+    Without sources it only raises the stamp.
+    """
+
+    segment: str
+    stamp: Stamp
+    time_ms: int
+    number: int
+    offset: int
+    sources: tuple[MergedSource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AttributesOperation:
+    """The `request_number`-th request of a client changed attributes."""
+
+    segment: str
+    stamp: Stamp
+    time_ms: int
+    client_id: bytes
+    request_number: int
+    changes: tuple[AttributeChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AppendOperation:
     """`payload` was added at `offset`: `count` events of a writer from `first_event_number` on."""
 
@@ -73,21 +136,23 @@ class AppendOperation:
     time_ms: int
     payload_crc: int
     payload: bytes | memoryview
+    changes: tuple[AttributeChange, ...] = ()
 
     @property
     def last_event_number(self) -> int:
         return self.first_event_number + self.count - 1
 
 
-ControlOperation = CreateOperation | SealOperation | DeleteOperation
+PlainOperation = CreateOperation | SealOperation | DeleteOperation
+ControlOperation = PlainOperation | TruncateOperation | MergeOperation | AttributesOperation
 Operation = ControlOperation | AppendOperation
 
-_CONTROL_KINDS: dict[int, type[ControlOperation]] = {
+_PLAIN_KINDS: dict[int, type[PlainOperation]] = {
     _CREATE: CreateOperation,
     _SEAL: SealOperation,
     _DELETE: DeleteOperation,
 }
-_KIND_OF = {operation: kind for kind, operation in _CONTROL_KINDS.items()}
+_KIND_OF = {operation: kind for kind, operation in _PLAIN_KINDS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +167,58 @@ class DecodedOperation:
 def encode_operation(sequence: int, operation: Operation) -> list[bytes | memoryview]:
     """The operation as buffers to be written in order; the payload is not copied."""
     if isinstance(operation, AppendOperation):
-        body = _APPEND_BODY.pack(
-            operation.number, operation.offset, operation.writer_id,
-            operation.first_event_number, operation.count, operation.payload_crc,
-            operation.time_ms,
-        )  # fmt: skip
-        size = len(body) + len(operation.payload)
-        return [_HEADER.pack(_APPEND, FORMAT, 0, size, sequence) + body, operation.payload]
+        return _encode_append(sequence, operation)
+    kind, fmt, rest = _control_parts(operation)
     name = operation.segment.encode()
     stamp = operation.stamp
-    body = _CONTROL.pack(stamp.incarnation, stamp.revision, operation.time_ms) + name
-    kind = _KIND_OF[type(operation)]
-    return [_HEADER.pack(kind, FORMAT, len(name), len(body), sequence) + body]
+    body = _CONTROL.pack(stamp.incarnation, stamp.revision, operation.time_ms) + name + rest
+    return [_HEADER.pack(kind, fmt, len(name), len(body), sequence) + body]
+
+
+def _encode_append(sequence: int, operation: AppendOperation) -> list[bytes | memoryview]:
+    body = _APPEND_BODY.pack(
+        operation.number, operation.offset, operation.writer_id,
+        operation.first_event_number, operation.count, operation.payload_crc,
+        operation.time_ms,
+    )  # fmt: skip
+    size = len(body) + len(operation.payload)
+    if not operation.changes:
+        return [_HEADER.pack(_APPEND, 1, 0, size, sequence) + body, operation.payload]
+    changes = _encode_changes(operation.changes)
+    header = _HEADER.pack(_APPEND, 2, len(changes), size + len(changes), sequence)
+    return [header + body, operation.payload, changes]
+
+
+def _control_parts(operation: ControlOperation) -> tuple[int, int, bytes]:
+    """(kind, format, what follows the name)."""
+    match operation:
+        case CreateOperation() | SealOperation() | DeleteOperation():
+            return _KIND_OF[type(operation)], 1, b""
+        case TruncateOperation():
+            return _TRUNCATE, 2, _OFFSET.pack(operation.offset)
+        case MergeOperation():
+            parts = [_TARGET.pack(operation.number, operation.offset)]
+            for source in operation.sources:
+                name = source.segment.encode()
+                parts += (_SOURCE.pack(source.number, source.length, len(name)), name)
+            return _MERGE, 2, b"".join(parts)
+        case AttributesOperation():
+            client = _CLIENT.pack(operation.client_id, operation.request_number)
+            return _ATTRIBUTES, 2, client + _encode_changes(operation.changes)
+        case _:
+            assert_never(operation)
+
+
+def _encode_changes(changes: tuple[AttributeChange, ...]) -> bytes:
+    return b"".join(
+        _CHANGE.pack(
+            change.attribute,
+            (change.before is not None) + 2 * (change.after is not None),
+            change.before or 0,
+            change.after or 0,
+        )
+        for change in changes
+    )
 
 
 def decode_operations(payload: bytes, first_sequence: int) -> Iterator[DecodedOperation]:
@@ -134,21 +239,63 @@ def decode_operations(payload: bytes, first_sequence: int) -> Iterator[DecodedOp
             raise CorruptJournal(
                 "a log operation is out of place", expected=sequence, found=stored_sequence
             )
-        yield DecodedOperation(sequence, at, _decode_body(kind, name_size, body))
+        try:
+            operation = _decode_body(kind, name_size, body)
+        except (struct.error, UnicodeDecodeError) as error:
+            raise CorruptJournal("a log operation has no sense", kind=kind) from error
+        yield DecodedOperation(sequence, at, operation)
         at += HEADER_SIZE_BYTES + size
         sequence += 1
 
 
 def _decode_body(kind: int, name_size: int, body: memoryview) -> Operation:
-    if kind == _APPEND and len(body) >= _APPEND_BODY.size:
-        number, offset, writer_id, first, count, crc, time_ms = _APPEND_BODY.unpack_from(body)
-        payload = body[_APPEND_BODY.size :]
-        if crc32c(payload) != crc:
-            raise CorruptJournal("an append's payload checksum does not match", segment=number)
-        return AppendOperation(number, offset, writer_id, first, count, time_ms, crc, payload)
-    control = _CONTROL_KINDS.get(kind)
-    if control is None or len(body) != _CONTROL.size + name_size:
-        raise CorruptJournal("a log operation is of an unknown kind or size", kind=kind)
+    """Raises CorruptJournal, struct.error (cut short), UnicodeDecodeError."""
+    if kind == _APPEND:
+        return _decode_append(name_size, body)
     incarnation, revision, time_ms = _CONTROL.unpack_from(body)
-    name = bytes(body[_CONTROL.size :]).decode()
-    return control(name, Stamp(incarnation, revision), time_ms)
+    stamp = Stamp(incarnation, revision)
+    rest = body[_CONTROL.size + name_size :]
+    name = bytes(body[_CONTROL.size : _CONTROL.size + name_size]).decode()
+    plain = _PLAIN_KINDS.get(kind)
+    if plain is not None and len(body) == _CONTROL.size + name_size:
+        return plain(name, stamp, time_ms)
+    if kind == _TRUNCATE:
+        (offset,) = _OFFSET.unpack(rest)
+        return TruncateOperation(name, stamp, time_ms, offset)
+    if kind == _MERGE:
+        number, offset = _TARGET.unpack_from(rest)
+        sources = tuple(_decode_sources(rest[_TARGET.size :]))
+        return MergeOperation(name, stamp, time_ms, number, offset, sources)
+    if kind == _ATTRIBUTES:
+        client_id, request_number = _CLIENT.unpack_from(rest)
+        changes = _decode_changes(rest[_CLIENT.size :])
+        return AttributesOperation(name, stamp, time_ms, client_id, request_number, changes)
+    raise CorruptJournal("a log operation is of an unknown kind or size", kind=kind)
+
+
+def _decode_append(changes_size: int, body: memoryview) -> AppendOperation:
+    number, offset, writer_id, first, count, crc, time_ms = _APPEND_BODY.unpack_from(body)
+    end = len(body) - changes_size
+    payload = body[_APPEND_BODY.size : end]
+    if crc32c(payload) != crc:
+        raise CorruptJournal("an append's payload checksum does not match", segment=number)
+    changes = _decode_changes(body[end:]) if changes_size else ()
+    return AppendOperation(number, offset, writer_id, first, count, time_ms, crc, payload, changes)
+
+
+def _decode_sources(data: memoryview) -> Iterator[MergedSource]:
+    at = 0
+    while at < len(data):
+        number, length, name_size = _SOURCE.unpack_from(data, at)
+        at += _SOURCE.size
+        if at + name_size > len(data):
+            raise CorruptJournal("the name of a merged segment is cut off", number=number)
+        yield MergedSource(bytes(data[at : at + name_size]).decode(), number, length)
+        at += name_size
+
+
+def _decode_changes(data: memoryview) -> tuple[AttributeChange, ...]:
+    return tuple(
+        AttributeChange(attribute, before if flags & 1 else None, after if flags & 2 else None)
+        for attribute, flags, before, after in _CHANGE.iter_unpack(data)
+    )

@@ -8,12 +8,12 @@ decided, and the *applied* one, which holds only what is durable. Both move by t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anabranch.common.tier2.state import SegmentState, Tombstone, WriterKey
+from anabranch.common.tier2.state import SegmentState, TieredExtent, Tombstone, WriterKey
 
 
 @dataclass(frozen=True, slots=True)
 class AppendMark:
-    """An append boundary: after `offset` bytes the segment holds `event_count` events."""
+    """An append boundary: the append that ends at `offset` has `event_count` events."""
 
     offset: int
     event_count: int
@@ -21,16 +21,32 @@ class AppendMark:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentCut:
-    """One segment's part of a cut: its state at the cut and what is not yet tiered.
+class UntieredRun:
+    """Bytes of a segment that only the journal holds, from `start` to the last mark.
 
-    The bytes [tiered_length, state.length) are to be moved; `marks` are the append boundaries
-    in that range, ascending, the last one at state.length if anything is to be moved.
+    `marks` are the append boundaries after `start`, ascending, at least one.
+    """
+
+    start: int
+    marks: tuple[AppendMark, ...]
+
+    @property
+    def end(self) -> int:
+        return self.marks[-1].offset
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCut:
+    """One segment's part of a cut: its state at the cut, and what the catalog lacks of it.
+
+    `runs` are to be moved. `adopted` is in tier 2 already, as bytes of segments that were merged
+    into this one. Both ascend; together they reach without a gap from where the catalog ends,
+    or from the segment's start if that is higher, to the segment's length.
     """
 
     state: SegmentState
-    tiered_length: int
-    marks: tuple[AppendMark, ...]
+    runs: tuple[UntieredRun, ...]
+    adopted: tuple[TieredExtent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ def changes_of_cut(catalog: Catalog, cut: ContainerCut, added: Mapping[int, Exte
     Of a name deleted and created again within the cut the later fate counts: a segment's
     number and a tombstone's sequence are both sequence numbers of operations. Extents that end
     at or before a segment's start are dropped. Writer numbers of dead segments are left out.
+    Extents that came with a merge are added to the target and leave with the source, so that a
+    chunk may hold pieces under the name of a segment that is gone.
     """
     created = {segment.state.name: segment.state.number for segment in cut.segments}
     tombstones = tuple(
@@ -22,18 +24,18 @@ def changes_of_cut(catalog: Catalog, cut: ContainerCut, added: Mapping[int, Exte
         if created.get(tombstone.name, -1) < tombstone.sequence
     )
     dead = {tombstone.name for tombstone in tombstones}
-    living = tuple(segment.state for segment in cut.segments if segment.state.name not in dead)
-    replaced = dead | {state.name for state in living}
-    numbers = {state.number for state in living}
+    living = tuple(segment for segment in cut.segments if segment.state.name not in dead)
+    replaced = dead | {segment.state.name for segment in living}
+    numbers = {segment.state.number for segment in living}
     numbers |= {held.number for name, held in catalog.segments.items() if name not in replaced}
     return Changes(
         segments=tuple(
             SegmentChange(
-                state=state,
-                added=added.get(state.number, ()),
-                dropped=_truncated(state, catalog.extents.get(state.number, ())),
+                state=segment.state,
+                added=_ascending(added.get(segment.state.number, ()) + segment.adopted),
+                dropped=_truncated(segment.state, catalog.extents.get(segment.state.number, ())),
             )
-            for state in living
+            for segment in living
         ),
         tombstones=tombstones,
         writers={key: last for key, last in cut.writers.items() if key[0] in numbers},
@@ -42,3 +44,7 @@ def changes_of_cut(catalog: Catalog, cut: ContainerCut, added: Mapping[int, Exte
 
 def _truncated(state: SegmentState, extents: Extents) -> Extents:
     return tuple(held for held in extents if held.start + held.ref.length <= state.start)
+
+
+def _ascending(extents: Extents) -> Extents:
+    return tuple(sorted(extents, key=lambda extent: extent.start))

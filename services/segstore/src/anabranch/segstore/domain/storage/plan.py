@@ -12,7 +12,12 @@ from itertools import pairwise
 
 from anabranch.common.tier2.chunk import SparseEntry
 from anabranch.common.tier2.state import Catalog
-from anabranch.segstore.domain.container.state import AppendMark, ContainerCut, SegmentCut
+from anabranch.segstore.domain.container.state import (
+    AppendMark,
+    ContainerCut,
+    SegmentCut,
+    UntieredRun,
+)
 
 CHUNK_DATA_BYTES_MAX = 64 * 1024 * 1024
 OWN_CHUNK_BYTES_MIN = 16 * 1024 * 1024
@@ -55,7 +60,7 @@ def plan_flush(
     small: list[PlannedPiece] = []
     for segment in sorted(cut.segments, key=lambda entry: entry.state.number):
         check_marks(catalog, segment)
-        for piece in _pieces(segment, _events_before(catalog, segment), limits):
+        for piece in (piece for run in segment.runs for piece in _pieces(segment, run, limits)):
             if piece.size >= limits.own_chunk_min:
                 own.append((piece,))
             else:
@@ -64,28 +69,31 @@ def plan_flush(
 
 
 def check_marks(catalog: Catalog, segment: SegmentCut) -> None:
-    """The cut begins where tier 2 ends, and its marks ascend to the segment's length.
+    """The cut goes on where tier 2 ends, without a gap, and its marks ascend.
 
     Breaks of this contract are the container's errors and would be lost bytes.
     """
-    held = catalog.segments.get(segment.state.name)
-    known = held is not None and held.number == segment.state.number
-    assert segment.tiered_length == (held.length if known and held is not None else 0)
-    offsets = [segment.tiered_length, *(mark.offset for mark in segment.marks)]
-    assert all(before < after for before, after in pairwise(offsets))
-    assert offsets[-1] == segment.state.length
+    state = segment.state
+    held = catalog.segments.get(state.name)
+    known = held is not None and held.number == state.number
+    reached = held.length if known and held is not None else 0
+    ranges = [(run.start, run.end) for run in segment.runs]
+    ranges += [(held.start, held.start + held.ref.length) for held in segment.adopted]
+    for start, end in sorted(ranges):
+        assert start == reached or (reached <= state.start and start <= state.start)
+        assert start < end
+        reached = end
+    assert reached == state.length or (not ranges and state.start == state.length)
+    for run in segment.runs:
+        offsets = [run.start, *(mark.offset for mark in run.marks)]
+        assert all(before < after for before, after in pairwise(offsets))
 
 
-def _events_before(catalog: Catalog, segment: SegmentCut) -> int:
-    held = catalog.segments.get(segment.state.name)
-    return held.event_count if held is not None and segment.tiered_length else 0
-
-
-def _pieces(segment: SegmentCut, events_before: int, limits: ChunkLimits) -> list[PlannedPiece]:
-    """The segment's range cut at marks into pieces of at most the largest chunk's size."""
+def _pieces(segment: SegmentCut, run: UntieredRun, limits: ChunkLimits) -> list[PlannedPiece]:
+    """The run cut at marks into pieces of at most the largest chunk's size."""
     pieces: list[PlannedPiece] = []
-    marks = segment.marks
-    start, first = segment.tiered_length, 0
+    marks = run.marks
+    start, first = run.start, 0
     while first < len(marks):
         fitting = bisect_right(marks, start + limits.chunk_max, first, key=lambda mark: mark.offset)
         stop = max(fitting, first + 1)
@@ -96,25 +104,22 @@ def _pieces(segment: SegmentCut, events_before: int, limits: ChunkLimits) -> lis
                 segment_number=segment.state.number,
                 start=start,
                 end=taken[-1].offset,
-                entries=_sparse(taken, start, events_before, limits.sparse_interval),
+                entries=_sparse(taken, start, limits.sparse_interval),
             )
         )
-        start, events_before, first = taken[-1].offset, taken[-1].event_count, stop
+        start, first = taken[-1].offset, stop
     return pieces
 
 
-def _sparse(
-    marks: Sequence[AppendMark], start: int, events_before: int, interval: int
-) -> tuple[SparseEntry, ...]:
+def _sparse(marks: Sequence[AppendMark], start: int, interval: int) -> tuple[SparseEntry, ...]:
     """One entry per `interval` bytes, at the first mark that reaches it, and the last mark."""
     entries: list[SparseEntry] = []
-    reached = start
+    reached, event_count = start, 0
     for mark in marks:
+        event_count += mark.event_count
         if mark.offset >= reached + interval or mark is marks[-1]:
             reached = mark.offset
-            entries.append(
-                SparseEntry(mark.offset - start, mark.event_count - events_before, mark.time_ms)
-            )
+            entries.append(SparseEntry(mark.offset - start, event_count, mark.time_ms))
     return tuple(entries)
 
 

@@ -1,0 +1,104 @@
+"""Merging sealed segments into another one, decided from what is known of all of them.
+
+    source                                   is
+        alive, sealed, never truncated       merged
+        merged into this target before       a repeat: its place is told again
+        anything else                        the rejection of the whole request
+
+The target must be alive, and unsealed unless every source is a repeat.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anabranch.common.errors import (
+    InvalidRequest,
+    SegmentNotSealed,
+    SegmentSealed,
+    SegmentTruncated,
+)
+from anabranch.common.tier2.state import SegmentState, Tombstone
+from anabranch.common.wire.messages import MergedSegment, Stamp
+from anabranch.segstore.domain.container.decide import (
+    LENGTH_BYTES_MAX,
+    Known,
+    check_not_stale,
+    check_stamp,
+    gone,
+)
+from anabranch.segstore.domain.container.operations import MergedSource, MergeOperation
+
+SOURCES_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class MergeDecision:
+    """What to log, if anything, and what to answer: each source's place, in the order asked."""
+
+    operation: MergeOperation | None
+    merged: tuple[MergedSegment, ...]
+
+
+def decide_merge(
+    known: Callable[[str], Known],
+    segment: str,
+    sources: tuple[str, ...],
+    stamp: Stamp,
+    now_ms: int,
+) -> MergeDecision:
+    """`known` tells what is known under a name, pending included.
+
+    Raises InvalidRequest, StaleRequest (of target or source), SegmentNotFound, SegmentMerged,
+    SegmentSealed (the target), SegmentNotSealed and SegmentTruncated (a source).
+    """
+    check_stamp(stamp)
+    if not 0 < len(sources) <= SOURCES_MAX or len({segment, *sources}) <= len(sources):
+        raise InvalidRequest(
+            "a merge needs sources, each once, none of them the target",
+            segment=segment, sources=len(sources), limit=SOURCES_MAX,
+        )  # fmt: skip
+    target = known(segment)
+    check_not_stale(target, segment, stamp)
+    if not isinstance(target, SegmentState):
+        raise gone(target, segment)
+    fresh: list[MergedSource] = []
+    merged: list[MergedSegment] = []
+    length = target.length
+    for name in sources:
+        found = _source(known(name), name, target, stamp)
+        if isinstance(found, SegmentState):
+            fresh.append(MergedSource(name, found.number, found.length))
+            merged.append(MergedSegment(name, length, found.length))
+            length += found.length
+        else:
+            merged.append(found)
+    if fresh and target.sealed:
+        raise SegmentSealed("the target is sealed", segment=segment, length=target.length)
+    if length > LENGTH_BYTES_MAX:
+        raise InvalidRequest("the target would be too long", segment=segment, length=length)
+    if not fresh and stamp == target.stamp:
+        return MergeDecision(None, tuple(merged))
+    operation = MergeOperation(segment, stamp, now_ms, target.number, target.length, tuple(fresh))
+    return MergeDecision(operation, tuple(merged))
+
+
+def _source(
+    known: Known, name: str, target: SegmentState, stamp: Stamp
+) -> SegmentState | MergedSegment:
+    """The segment to merge, or where it was merged to before."""
+    check_not_stale(known, name, stamp)
+    if isinstance(known, Tombstone) and known.merged is not None:
+        place = known.merged
+        if (place.target, place.target_number) == (target.name, target.number):
+            return MergedSegment(name, place.offset, place.length)
+    if not isinstance(known, SegmentState):
+        raise gone(known, name)
+    if not known.sealed:
+        raise SegmentNotSealed("a segment to be merged is not sealed", segment=name)
+    if known.start:
+        raise SegmentTruncated(
+            "a segment that was truncated cannot be merged",
+            remedy="merge segments whole; this one is read where it is",
+            segment=name, start=known.start,
+        )  # fmt: skip
+    return known

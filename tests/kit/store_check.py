@@ -1,0 +1,51 @@
+"""What a store that was started again must show, of everything it ever said."""
+
+from anabranch.common.errors import SegmentNotFound
+from anabranch.common.wire.messages import GetSegmentInfo, SegmentInfo
+from kit.history import History, Place
+from kit.store_world import Client, Life
+
+
+async def check_everything(life: Life) -> None:
+    """Read every segment to its end and hold it against the history."""
+    await life.opened()
+    client = Client(life)
+    world = life.world
+    found = {segment: await _info(client, segment) for segment in sorted(world.created)}
+    for segment, info in found.items():
+        _check_fate(world.history, segment, info)
+    for segment, info in found.items():
+        if info is not None and not info.deleted:
+            await _check_living(client, segment, info)
+    for counter in world.counters:
+        await counter.check(client)
+
+
+async def _info(client: Client, segment: str) -> SegmentInfo | None:
+    try:
+        info = await client.control(GetSegmentInfo(segment=segment, even_gone=True))
+    except SegmentNotFound:
+        return None
+    assert isinstance(info, SegmentInfo)
+    return info
+
+
+def _check_fate(history: History, segment: str, info: SegmentInfo | None) -> None:
+    assert info is not None, f"{segment} is lost"
+    if info.merged_into:
+        history.merge(segment, Place(info.merged_into, info.merged_offset, info.length))
+    elif info.deleted:
+        assert segment in history.deleting, f"{segment} is gone, and nobody asked for it"
+        history.deleted.add(segment)
+    else:
+        assert segment not in history.deleted, f"{segment} rose from the dead"
+        assert segment not in history.merged, f"{segment} is still there after its merge"
+
+
+async def _check_living(client: Client, segment: str, info: SegmentInfo) -> None:
+    history = client.life.world.history
+    history.check_start(segment, info.start)
+    content, sealed = await client.read_all(segment, info.start)
+    assert sealed or segment not in history.sealed_at, f"{segment} was unsealed"
+    assert info.length == info.start + len(content), f"{segment}: {info} is not what was read"
+    history.check_segment(segment, content, info.start)
