@@ -7,6 +7,7 @@ import pytest
 
 from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.storage.chunk_reader import ChunkReader
+from anabranch.common.storage.objects import manifest_numbers
 from anabranch.common.tier2 import chunk
 from anabranch.common.tier2.manifest import Manifest
 from anabranch.common.tier2.state import ChunkRef
@@ -31,8 +32,9 @@ def _sync_the_last_directory_only(storage: LocalChunkStorage, directory: str) ->
     storage._disk.sync_directory(directory)
 
 
-async def _look_away(tier_two: ContainerTierTwo, manifest: Manifest) -> None:
+async def _look_away(tier_two: ContainerTierTwo, newest: Manifest) -> tuple[int, ...]:
     """In place of `ContainerTierTwo._look_for_successor`."""
+    return await manifest_numbers(tier_two._storage, newest.container)
 
 
 @contextmanager

@@ -160,7 +160,7 @@ class Life:
             return False
         tiers = Tiers(
             journal,
-            OpenContainerTierTwo(storage, self.ids),
+            OpenContainerTierTwo(storage, self.ids, self.clock),
             Placements(self.world.objects, NODE),
             self.ids,
         )

@@ -16,6 +16,7 @@ from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from kit.container_driver import ManualTime
 from kit.simdisk import Crashed, SimDisk
 from kit.tier2_model import ModelContainer, expected_contents, read_back, small_container
 
@@ -50,7 +51,7 @@ async def open_on(disk: SimDisk, epoch: int, *, new_log: bool) -> ContainerTierT
     """A new process: start the store on the directory, open the container."""
     storage = LocalChunkStorage(disk, SeededIds(epoch), "node-1", in_threads=False)
     storage.open()
-    return await OpenContainerTierTwo(storage, SeededIds(epoch))(
+    return await OpenContainerTierTwo(storage, SeededIds(epoch), ManualTime())(
         CONTAINER, epoch, "log", new_log=new_log
     )
 

@@ -6,7 +6,13 @@ from functools import partial
 
 import pytest
 
-from anabranch.common.errors import Corrupt, DirectoryUnusable, DiskFailed, TierTwoNotHere
+from anabranch.common.errors import (
+    Corrupt,
+    DirectoryUnusable,
+    DiskFailed,
+    TierTwoNotHere,
+    Unavailable,
+)
 from kit.planted_tier2 import no_directory_sync, no_parent_directory_sync
 from kit.rng import seeded
 from kit.simdisk import (
@@ -111,7 +117,7 @@ def test_a_failing_or_full_disk_at_any_call_never_becomes_a_flush(error: int) ->
         witness = Witness()
         try:
             run(live(disk, witness))
-        except (DiskFailed, DirectoryUnusable):
+        except (DiskFailed, DirectoryUnusable, Unavailable):
             refused += 1
         for power_loss in _power_losses():
             twin = disk.fork()

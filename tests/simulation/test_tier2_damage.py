@@ -9,13 +9,14 @@ from anabranch.common.errors import Corrupt
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from kit.container_driver import ManualTime
 from kit.planted_tier2 import skipped_crc
 from kit.tier2_crash import CONTAINER, run
 from kit.tier2_model import expected_contents, small_container
 
 
 async def _open(storage: MemoryChunkStorage, epoch: int) -> ContainerTierTwo:
-    open_tier_two = OpenContainerTierTwo(storage, SeededIds(epoch))
+    open_tier_two = OpenContainerTierTwo(storage, SeededIds(epoch), ManualTime())
     return await open_tier_two(CONTAINER, epoch, "log", new_log=epoch == 1)
 
 

@@ -106,7 +106,7 @@ def test_a_newer_owner_of_tier_two_ends_the_flush_before_the_log_is_released(
     driver: TieredDriver,
 ) -> None:
     write(driver, 1)
-    newer = OpenContainerTierTwo(driver.storage, SeededIds(2))
+    newer = OpenContainerTierTwo(driver.storage, SeededIds(2), driver.time)
     driver.wait(newer(0, 9, LOG_ID))
     with pytest.raises(Deposed):
         driver.flush()
