@@ -67,6 +67,7 @@ class World:
     journal_file_size: int = 6 * 1024
     flush_bytes: int = 8 * 1024
     cache_bytes: int = 6 * 1024
+    untiered_bytes_max: int = 1 << 30
     journal_disk: SimDisk = field(default_factory=SimDisk)
     tier_disk: SimDisk = field(default_factory=SimDisk)
     objects: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
@@ -178,7 +179,7 @@ class Life:
         around = Surroundings(
             self.clock,
             Cache(self.world.cache_bytes),
-            Throttle(ThrottleLimits()),
+            Throttle(ThrottleLimits(untiered=self.world.untiered_bytes_max)),
             self._call_later,
         )
         limits = FlushLimits(bytes_max=self.world.flush_bytes, age_s_max=5.0)
