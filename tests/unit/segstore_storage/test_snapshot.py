@@ -107,16 +107,23 @@ def test_pages_are_the_catalog_exactly_and_within_their_size(
 
 
 def test_a_page_of_the_largest_numbers_is_within_its_size() -> None:
-    state = SegmentState("s/a/0.#epoch.0", BIG, Stamp(BIG, BIG), BIG, BIG, BIG, sealed=True)
+    large = [
+        SegmentState(f"s/a/{at}", BIG - at, Stamp(BIG, BIG), BIG, BIG, BIG, sealed=True)
+        for at in range(9)
+    ]
     ref = ChunkRef(f"c{BIG}/9999999999-9999999999", BIG, BIG, 2**32 - 1)
     catalog = Catalog(
         applied_sequence=9,
-        segments={state.name: state},
+        segments={state.name: state for state in large},
         tombstones={f"t/{at}": Tombstone(f"t/{at}", Stamp(BIG, BIG), BIG, BIG) for at in range(99)},
         writers={(BIG, at.to_bytes(16, "big")): BIG for at in range(99)},
-        extents={BIG: (TieredExtent(BIG, ref),) * 99},
+        extents={
+            state.number: (TieredExtent(BIG, ref),) * (19 + 20 * at)
+            for at, state in enumerate(large)
+        },
     )
-    limits = replace(SMALL, page_target=10**9)
+    # segments so large that one more than fits would be seen
+    limits = replace(SMALL, page_target=10**9, extents_inline=20)
     pages = list(pages_of(catalog, limits))
     assert len(pages) > 5
     assert max(len(encode_page(page)) for page in pages) <= limits.page_max

@@ -25,13 +25,14 @@ LIMITS = TierTwoLimits(
 
 
 class _Storage(MemoryChunkStorage):
-    """Counts reads; calls `before_put` and `before_delete`, which may raise, with each name."""
+    """Notes reads; calls `before_put` and the like, which may raise, with each name."""
 
     def __init__(self) -> None:
         super().__init__()
         self.reads: list[str] = []
         self.before_put: Callable[[str], None] = lambda _: None
         self.before_delete: Callable[[str], None] = lambda _: None
+        self.before_get: Callable[[str], object] = lambda _: None
 
     async def put_new(self, name: str, parts: Sequence[Buffer]) -> None:
         self.before_put(name)
@@ -39,6 +40,7 @@ class _Storage(MemoryChunkStorage):
 
     async def get(self, name: str) -> bytes:
         self.reads.append(name)
+        self.before_get(name)
         return await super().get(name)
 
     async def delete(self, name: str) -> None:
@@ -241,10 +243,13 @@ async def test_a_successor_collects_what_its_predecessors_left_and_nothing_else(
     world.time.advance(GRACE_S - 1)
     await collect_all(second)
     assert set(world.storage.objects) == before
+    late = "c3/0000000001-0000000901"  # the predecessor was still writing it at the open
+    world.storage.objects[late] = b"late"
     world.time.advance(1)
     await collect_all(second)
-    gone = before - set(world.storage.objects)
+    gone = (before | {late}) - set(world.storage.objects)
     assert gone & strays == {"c3/0000000001-0000000900"}
+    assert late in gone
     assert manifest_name(CONTAINER, 1) in gone
     await world.check(second)
     assert (await world.open(3)).catalog == second.catalog
@@ -292,6 +297,33 @@ async def test_an_owner_that_is_deposed_in_the_middle_of_a_batch_stops() -> None
         with pytest.raises(Deposed):
             await tier_two.collect()
     assert len(tried) == 1
+
+
+async def test_an_owner_whose_number_is_collected_as_it_reads_it_is_deposed() -> None:
+    world = _World()
+    sleeper = await world.open(1)
+    for epoch in (2, 3):
+        await world.open(epoch)
+    taken = manifest_name(CONTAINER, 2)
+    world.storage.before_get = lambda name: name == taken and world.storage.objects.pop(name)
+    with pytest.raises(Deposed):
+        await world.flush(sleeper)
+
+
+async def test_an_open_whose_highest_manifest_is_collected_as_it_reads_it_lists_again() -> None:
+    world = _World()
+    await world.open(1)
+
+    def go_on_and_collect(name: str) -> None:
+        world.storage.before_get = lambda _: None
+        run(world.open(2))  # type: ignore[arg-type]
+        del world.storage.objects[name]
+        fence = decode_manifest(world.storage.objects[manifest_name(CONTAINER, 2)], CONTAINER, 2)
+        assert fence.container_epoch == 2
+
+    world.storage.before_get = go_on_and_collect
+    with pytest.raises(Deposed):
+        await world.open(2)
 
 
 async def test_collection_beside_a_flush_does_not_take_its_own_manifest_for_a_successors() -> None:
