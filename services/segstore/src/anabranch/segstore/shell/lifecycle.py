@@ -149,6 +149,8 @@ async def _flush_and_collect(opened: OpenContainer) -> None:
             await opened.flusher.run()
         except (AnabranchError, OSError) as error:
             ended = error
+            # ends the other loop too, should it not notice that it is cancelled
+            opened.container.fail(named_error(error))
         finally:
             collecting.cancel()
     if ended is not None:

@@ -17,8 +17,6 @@ its own, or the manifest of a successor. So a full disk or an outage costs time 
 
 Collection looks for a successor before every batch as a flush does, and deletes one object after
 another: an owner makes a few objects a second and an object store deletes dozens.
-
-`fetch` is asked for at most 4 MiB at a time, and one chunk's bytes are held at a time.
 """
 
 from collections.abc import Sequence
@@ -28,8 +26,7 @@ from anabranch.common.errors import AnabranchError, Busy, Deposed, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.storage.chunk_reader import ChunkReader
 from anabranch.common.storage.objects import LoadedCatalog, manifest_numbers
-from anabranch.common.storage.ports import Buffer, ChunkStorage
-from anabranch.common.tier2 import chunk as chunks
+from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.tier2.catalog import apply_manifest
 from anabranch.common.tier2.manifest import Manifest, encode_manifest
 from anabranch.common.tier2.names import container_prefix
@@ -38,19 +35,14 @@ from anabranch.segstore.domain.container.state import ContainerCut
 from anabranch.segstore.domain.storage.changes import changes_of_cut
 from anabranch.segstore.domain.storage.collection import Garbage
 from anabranch.segstore.domain.storage.fence import deposed_by
-from anabranch.segstore.domain.storage.plan import (
-    ChunkLimits,
-    PlannedChunk,
-    PlannedPiece,
-    plan_flush,
-)
+from anabranch.segstore.domain.storage.plan import ChunkLimits, plan_flush
 from anabranch.segstore.domain.storage.snapshot import SinceSnapshot, SnapshotLimits
 from anabranch.segstore.ports import FetchRange, TieredExtents
+from anabranch.segstore.shell.tier2_chunk import write_chunk
 from anabranch.segstore.shell.tier2_manifest import create_manifest
 from anabranch.segstore.shell.tier2_put import NewObjects
 from anabranch.segstore.shell.tier2_snapshot import Snapshot, Snapshots
 
-FETCH_BYTES_MAX = 4 * 1024 * 1024
 COLLECT_BATCH_COUNT_MAX = 64
 GC_GRACE_S = 3600.0
 
@@ -151,7 +143,7 @@ class ContainerTierTwo:
         """Chunks, the snapshot if it is due, and the manifest that will name them."""
         added: dict[int, tuple[TieredExtent, ...]] = {}
         for planned in plan_flush(self._catalog, cut, self._limits.chunks):
-            for number, extent in await self._write_chunk(planned, fetch):
+            for number, extent in await write_chunk(self._objects, planned, fetch):
                 added[number] = (*added.get(number, ()), extent)
         added = {number: _ascending(extents) for number, extents in added.items()}
         last = self._last
@@ -215,38 +207,6 @@ class ContainerTierTwo:
         self._last, self._catalog = prepared.manifest, prepared.catalog
         self._prepared = None
 
-    async def _write_chunk(
-        self, planned: PlannedChunk, fetch: FetchRange
-    ) -> list[tuple[int, TieredExtent]]:
-        """Create one chunk; the extents by segment number, in the plan's order."""
-        parts: list[bytes] = []
-        pieces: list[chunks.Piece] = []
-        offset = 0
-        for plan in planned:
-            fetched = await _fetch_piece(plan, fetch)
-            pieces.append(_piece(plan, offset, chunks.crc_of(fetched)))
-            parts += fetched
-            offset += plan.size
-        name = await self._put_chunk(tuple(pieces), parts, offset)
-        return [
-            (
-                piece.segment_number,
-                TieredExtent(piece.start, ChunkRef(name, piece.offset, piece.length, piece.crc)),
-            )
-            for piece in pieces
-        ]
-
-    async def _put_chunk(
-        self, pieces: tuple[chunks.Piece, ...], parts: list[bytes], data_length: int
-    ) -> str:
-        crcs = chunks.block_crcs_of(parts)
-
-        def contents(name: str) -> Sequence[Buffer]:
-            footer = chunks.ChunkFooter(name, data_length, pieces, crcs)
-            return [*parts, chunks.encode_footer(footer)]
-
-        return await self._objects.put(contents)
-
     # --- collection ---------------------------------------------------------------------------
 
     async def collect(self) -> bool:
@@ -287,30 +247,8 @@ class ContainerTierTwo:
         return await self._reader.read(ref, offset, length)
 
 
-async def _fetch_piece(plan: PlannedPiece, fetch: FetchRange) -> list[bytes]:
-    parts: list[bytes] = []
-    for start in range(plan.start, plan.end, FETCH_BYTES_MAX):
-        length = min(FETCH_BYTES_MAX, plan.end - start)
-        part = await fetch(plan.segment_number, start, length)
-        assert len(part) == length
-        parts.append(part)
-    return parts
-
-
 def _unreadable(manifest: Manifest, error: OSError) -> Unavailable:
     return Unavailable("tier 2 cannot be read", container=manifest.container, cause=str(error))
-
-
-def _piece(plan: PlannedPiece, offset: int, crc: int) -> chunks.Piece:
-    return chunks.Piece(
-        segment_name=plan.segment_name,
-        segment_number=plan.segment_number,
-        start=plan.start,
-        offset=offset,
-        length=plan.size,
-        crc=crc,
-        entries=plan.entries,
-    )
 
 
 def _ascending(extents: tuple[TieredExtent, ...]) -> tuple[TieredExtent, ...]:
