@@ -39,6 +39,7 @@ from anabranch.common.wire.messages import (
     error_of,
 )
 from anabranch.segstore.adapters.journal.journal import open_journal
+from anabranch.segstore.domain.storage.snapshot import SnapshotLimits
 from anabranch.segstore.handlers.append import AppendDesk
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
@@ -49,6 +50,7 @@ from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.store import Store
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.tier2 import TierTwoLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.history import History, HistoryViolation, make_event
 from kit.rng import Random
@@ -57,6 +59,9 @@ from kit.virtual_time import VirtualClock, VirtualTimeLoop
 
 NODE = "node-1"
 READ_SIZE_BYTES = 3000
+TIER_TWO_LIMITS = TierTwoLimits(
+    snapshots=SnapshotLimits(manifests_max=3, page_target=400, page_max=1500), gc_grace_s=5.0
+)
 
 
 @dataclass
@@ -161,7 +166,7 @@ class Life:
             return False
         tiers = Tiers(
             journal,
-            OpenContainerTierTwo(storage, self.ids, self.clock),
+            OpenContainerTierTwo(storage, self.ids, self.clock, TIER_TWO_LIMITS),
             Placements(self.world.objects, NODE),
             self.ids,
         )
