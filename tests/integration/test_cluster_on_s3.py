@@ -66,11 +66,12 @@ async def test_opening_and_flushing_to_a_bucket_survive_lost_answers(
     # the fence manifest, the chunk under its first name, the manifest
     faulty = UnknownOutcomes(bucket, **{"performed" if performed else "lost": [1, 3, 5]})
     model = small_container()
-    tier_two = await OpenContainerTierTwo(faulty, SeededIds(1))(3, 1, "log", new_log=True)
+    clock = SystemClock()
+    tier_two = await OpenContainerTierTwo(faulty, SeededIds(1), clock)(3, 1, "log", new_log=True)
     await tier_two.flush(model.cut(tier_two.catalog), model.fetch)
     assert len(faulty.puts) == 6
     assert await bucket.list("c3/m/") == ["c3/m/0000000001", "c3/m/0000000002"]
-    opened = await OpenContainerTierTwo(bucket, SeededIds(2))(3, 2, "log")
+    opened = await OpenContainerTierTwo(bucket, SeededIds(2), clock)(3, 2, "log")
     assert await read_back(opened) == expected_contents(model)
 
 

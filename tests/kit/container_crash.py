@@ -142,9 +142,9 @@ class CrashingContainer:
             self._journal.create_log(0, log_id)
         storage = LocalChunkStorage(self.tier_disk, self._ids, "node", in_threads=False)
         storage.open()
-        opening = OpenContainerTierTwo(storage, self._ids)
-        self._tier_two = self._wait(opening(0, self._epoch, log_id, new_log=not self._log_id))
         time = ManualTime()
+        opening = OpenContainerTierTwo(storage, self._ids, time)
+        self._tier_two = self._wait(opening(0, self._epoch, log_id, new_log=not self._log_id))
         throttle = Throttle(ThrottleLimits())
         around = Surroundings(time, Cache(4096), throttle, time.call_later)
         catalog = self._tier_two.catalog

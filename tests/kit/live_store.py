@@ -77,7 +77,7 @@ async def live_store(
     placements = Placements(world.placements, NODE)
     log = MemoryLog(world.frames, asyncio.get_running_loop().call_soon)
     ids = SeededIds(len(world.frames.payloads))
-    tiers = Tiers(log, OpenContainerTierTwo(world.storage, ids), placements, ids)
+    tiers = Tiers(log, OpenContainerTierTwo(world.storage, ids, clock), placements, ids)
 
     def new_keeper(container: int) -> ContainerKeeper:
         return ContainerKeeper(

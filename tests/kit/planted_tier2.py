@@ -1,16 +1,21 @@
 """Bugs planted in tier 2, to show that the tests which look for them can fail."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.storage.chunk_reader import ChunkReader
+from anabranch.common.storage.objects import LoadedCatalog, load_for_owner, manifest_numbers
 from anabranch.common.tier2 import chunk
-from anabranch.common.tier2.manifest import Manifest
-from anabranch.common.tier2.state import ChunkRef
+from anabranch.common.tier2.manifest import Changes, Manifest
+from anabranch.common.tier2.state import Catalog, ChunkRef
+from anabranch.segstore.domain.storage.collection import Garbage, _dropped_extents
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
+from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.tier2_snapshot import Snapshots
 
 
 def _accept_any_blocks(footer: chunk.ChunkFooter, first: int, data: bytes) -> None:
@@ -31,8 +36,79 @@ def _sync_the_last_directory_only(storage: LocalChunkStorage, directory: str) ->
     storage._disk.sync_directory(directory)
 
 
-async def _look_away(tier_two: ContainerTierTwo, manifest: Manifest) -> None:
+async def _look_away(tier_two: ContainerTierTwo, newest: Manifest) -> tuple[int, ...]:
     """In place of `ContainerTierTwo._look_for_successor`."""
+    return await manifest_numbers(tier_two._storage, newest.container)
+
+
+async def _name_only(snapshots: Snapshots, data: bytes) -> ChunkRef:
+    """In place of `Snapshots._put`: the object comes with the next `_put_late`."""
+    name = snapshots._objects._next_name()
+    _put_late.append((name, data))
+    return ChunkRef(name, 0, len(data), chunk.crc_of([data]))
+
+
+_put_late: list[tuple[str, bytes]] = []
+
+
+def _drop_with_the_first_piece(
+    garbage: Garbage, before: Catalog, changes: Changes, now_s: float
+) -> None:
+    """In place of `Garbage.manifest_committed`."""
+    for extent in _dropped_extents(before, changes):
+        garbage._dropped.append((now_s, extent.ref.name))
+
+
+@contextmanager
+def pages_after_the_manifest() -> Iterator[None]:
+    commit = ContainerTierTwo._commit
+
+    async def commit_then_put(tier_two: ContainerTierTwo, prepared: Any) -> Any:
+        tiered = await commit(tier_two, prepared)
+        while _put_late:
+            name, data = _put_late.pop()
+            await tier_two._storage.put_new(name, [data])
+        return tiered
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Snapshots, "_put", _name_only)
+        patch.setattr(ContainerTierTwo, "_commit", commit_then_put)
+        _put_late.clear()
+        yield
+
+
+@contextmanager
+def references_not_counted() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Garbage, "manifest_committed", _drop_with_the_first_piece)
+        patch.setattr(Garbage, "in_use", lambda garbage, name: name in garbage._pages)
+        yield
+
+
+@contextmanager
+def no_grace() -> Iterator[None]:
+    """Whatever was dropped may go at once."""
+    all_due = Garbage._all_due
+
+    def at_once(
+        garbage: Garbage, manifests: Sequence[int], now_s: float, grace_s: float
+    ) -> Iterator[str]:
+        return all_due(garbage, manifests, now_s, 0.0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Garbage, "_all_due", at_once)
+        patch.setattr(Garbage, "anything_due", lambda *_: True)
+        yield
+
+
+@contextmanager
+def no_list_after_the_fence() -> Iterator[None]:
+    async def load(opening: OpenContainerTierTwo, fence: Manifest) -> LoadedCatalog:
+        return await load_for_owner(opening._storage, fence)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OpenContainerTierTwo, "_load", load)
+        yield
 
 
 @contextmanager

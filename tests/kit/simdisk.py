@@ -226,6 +226,9 @@ class SimFile:
         return self._disk.begin(verb, self._path)
 
 
+_NEED_SPACE = ("create", "write", "link")
+
+
 @dataclass(slots=True)
 class _Call:
     """One counted call, with what was planned to happen before, during or after it."""
@@ -264,6 +267,8 @@ class SimDisk:
 
     def __init__(self) -> None:
         self.boot = 0
+        self.full_for: Callable[[str, str], bool] = lambda _verb, _path: False
+        """(verb, path) → whether there is no space for this call (create, write, link)."""
         self.trace: list[DiskCall] = []
         self._plans: dict[int, tuple[When, Callable[[], None]]] = {}
         self._visible: _Names = {"": None}
@@ -371,7 +376,10 @@ class SimDisk:
         record = DiskCall(self.calls + 1, verb, path)
         self.trace.append(record)
         when, action = self._plans.pop(record.number, (None, self.die))
-        return _Call(self, record, when, action, self._errors.get(record.number, 0))
+        error = self._errors.get(record.number, 0)
+        if self.full_for(verb, path) and verb in _NEED_SPACE:
+            error = errno.ENOSPC
+        return _Call(self, record, when, action, error)
 
     def _alive(self) -> None:
         if self._dead:
@@ -418,10 +426,12 @@ class SimDisk:
                     self._change(directory, added={directory: None})
 
     def link(self, source: str, target: str) -> None:
-        with self.begin("link", target):
+        with self.begin("link", target) as call:
             inode = self._file(source)
             if target in self._visible:
                 raise ObjectExists("the name is taken", path=target)
+            if call.error == errno.ENOSPC:
+                raise call.failure()
             self._parent_of(target)
             self._change(target, added={target: inode})
 

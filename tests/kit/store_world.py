@@ -42,6 +42,7 @@ from anabranch.common.wire.messages import (
     error_of,
 )
 from anabranch.segstore.adapters.journal.journal import open_journal
+from anabranch.segstore.domain.storage.snapshot import SnapshotLimits
 from anabranch.segstore.handlers.append import AppendDesk, append_once, setup_without_session
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
@@ -52,6 +53,7 @@ from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.store import Store
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.tier2 import TierTwoLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.history import History, HistoryViolation, make_event
 from kit.rng import Random
@@ -61,6 +63,9 @@ from kit.virtual_time import VirtualClock, VirtualTimeLoop
 NODE = "node-1"
 READ_SIZE_BYTES = 3000
 PUT_S = 0.01
+TIER_TWO_LIMITS = TierTwoLimits(
+    snapshots=SnapshotLimits(manifests_max=3, page_target=400, page_max=1500), gc_grace_s=5.0
+)
 
 
 class Counting(Protocol):
@@ -79,6 +84,7 @@ class World:
     journal_file_size: int = 6 * 1024
     flush_bytes: int = 8 * 1024
     cache_bytes: int = 6 * 1024
+    untiered_bytes_max: int = 1 << 30
     journal_disk: SimDisk = field(default_factory=SimDisk)
     tier_disk: SimDisk = field(default_factory=SimDisk)
     objects: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
@@ -182,7 +188,7 @@ class Life:
             return False
         tiers = Tiers(
             journal,
-            OpenContainerTierTwo(storage, self.ids),
+            OpenContainerTierTwo(storage, self.ids, self.clock, TIER_TWO_LIMITS),
             Placements(self.world.objects, NODE),
             self.ids,
         )
@@ -200,7 +206,7 @@ class Life:
         around = Surroundings(
             self.clock,
             Cache(self.world.cache_bytes),
-            Throttle(ThrottleLimits()),
+            Throttle(ThrottleLimits(untiered=self.world.untiered_bytes_max)),
             self._call_later,
         )
         limits = FlushLimits(bytes_max=self.world.flush_bytes, age_s_max=5.0)

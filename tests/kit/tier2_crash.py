@@ -1,25 +1,38 @@
 """The life of a container's tier 2 on a simulated disk, crashed anywhere, and what must hold.
 
 One life = start the store on the directory, open under epoch 1, flush, append, flush again,
-restart, open under epoch 2, flush. The model stands for the journal: it survives. After a
+restart, open under epoch 2, flush. A longer life also writes snapshots, two of them in its
+first epoch, and collects without grace. The model stands for the journal: it survives. After a
 crash the directory is opened twice more, by new epochs, and must show a state that was cut,
-not older than the last flush that returned, exactly and with every byte.
+not older than the last flush that returned, exactly and with every byte, also when the second
+has collected what it does not need.
 """
 
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from anabranch.common.adapters.chunk_local import LocalChunkStorage
+from anabranch.common.errors import DiskFailed, SyncFailed, Unavailable
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.segstore.shell.tier2 import ContainerTierTwo
+from anabranch.segstore.domain.storage.snapshot import SnapshotLimits
+from anabranch.segstore.shell.tier2 import ContainerTierTwo, TierTwoLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from kit.container_driver import ManualTime
 from kit.simdisk import Crashed, SimDisk
 from kit.tier2_model import ModelContainer, expected_contents, read_back, small_container
 
 SEGMENT = "s/a/0.#epoch.0"
+PASSING = "s/b/0.#epoch.0"
+COLLECT_BATCHES_MAX = 20
+TRIES_MAX = 3
+TIGHT = TierTwoLimits(
+    snapshots=SnapshotLimits(manifests_max=2, page_target=200, page_max=500), gc_grace_s=0.0
+)
+"""A snapshot with every second manifest, in many pages; what is dropped may go at once."""
 CONTAINER = 3
 
 
@@ -46,11 +59,13 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     raise AssertionError("the coroutine waits for something")
 
 
-async def open_on(disk: SimDisk, epoch: int, *, new_log: bool) -> ContainerTierTwo:
+async def open_on(
+    disk: SimDisk, epoch: int, *, new_log: bool, limits: TierTwoLimits | None = None
+) -> ContainerTierTwo:
     """A new process: start the store on the directory, open the container."""
     storage = LocalChunkStorage(disk, SeededIds(epoch), "node-1", in_threads=False)
     storage.open()
-    return await OpenContainerTierTwo(storage, SeededIds(epoch))(
+    return await OpenContainerTierTwo(storage, SeededIds(epoch), ManualTime(), limits)(
         CONTAINER, epoch, "log", new_log=new_log
     )
 
@@ -69,10 +84,60 @@ async def live(disk: SimDisk, witness: Witness) -> None:
             witness.flushed = len(witness.cuts) - 1
 
 
-def live_until_crash(disk: SimDisk) -> Witness:
+async def live_long(disk: SimDisk, witness: Witness) -> None:
+    """Four flushes under epoch 1, two under epoch 2, collecting after each."""
+    model = small_container()
+    for epoch in (1, 2):
+        tier_two = await open_on(disk, epoch, new_log=not witness.opened, limits=TIGHT)
+        witness.opened = True
+        for flush in range(6 - 2 * epoch):
+            go_on(model, 4 * epoch - 4 + flush)
+            cut = model.cut(tier_two.catalog)
+            witness.cuts.append(deepcopy(model))
+            await patiently(partial(tier_two.flush, cut, model.fetch))
+            witness.flushed = len(witness.cuts) - 1
+            await patiently(partial(collect_all, tier_two))
+
+
+def go_on(model: ModelContainer, step: int) -> None:
+    """Of a passing segment's chunks, those of step 1 are its own, those of step 3 are shared."""
+    if step % 2:
+        model.create(PASSING)
+        model.append(PASSING, b"for a while")
+    elif PASSING in model.segments:
+        model.delete(PASSING)
+    if step != 1:
+        model.append(SEGMENT, b"step %d" % step)
+
+
+async def patiently(work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    """Do it again after a failure, as the store's loops do; a failed sync is final."""
+    for _ in range(TRIES_MAX):
+        try:
+            await work()
+            return
+        except SyncFailed:
+            raise
+        except (DiskFailed, Unavailable, OSError):
+            continue
+    raise AssertionError("it fails again and again")
+
+
+async def collect_all(tier_two: ContainerTierTwo) -> None:
+    """Delete whatever may be deleted now."""
+    for _ in range(COLLECT_BATCHES_MAX):
+        if not await tier_two.collect():
+            return
+    raise AssertionError("collection does not end")
+
+
+Lived = Callable[[SimDisk, Witness], Coroutine[Any, Any, None]]
+
+
+def live_until_crash(disk: SimDisk, life: Lived = live) -> Witness:
     witness = Witness()
     with suppress(Crashed):
-        run(live(disk, witness))
+        run(life(disk, witness))
     return witness
 
 
@@ -94,12 +159,15 @@ def check_after_crash(disk: SimDisk, witness: Witness, between: Callable[[], Non
     found: list[int] = []
 
     async def look(epoch: int) -> None:
-        tier_two = await open_on(disk, epoch, new_log=not witness.opened)
+        tier_two = await open_on(disk, epoch, new_log=not witness.opened, limits=TIGHT)
         matching = [at for at, model in enumerate(witness.cuts) if model.matches(tier_two.catalog)]
         assert matching, "the catalog is no state that was ever cut"
         assert matching[-1] >= witness.flushed, "a flush that returned is lost"
         assert await read_back(tier_two) == expected_contents(witness.cuts[matching[-1]])
         found.append(matching[-1])
+        if epoch == 12:
+            await collect_all(tier_two)
+            assert await read_back(tier_two) == expected_contents(witness.cuts[matching[-1]])
 
     run(look(11))
     witness.opened = True

@@ -43,7 +43,7 @@ class TieredDriver(ContainerDriver):
     def __init__(self, *, cache_size: int = 1 << 20, storage: ChunkStorage | None = None) -> None:
         self.runner = asyncio.Runner()
         self.storage = storage or InterruptedStorage()
-        self._open_tier_two = OpenContainerTierTwo(self.storage, SeededIds(1))
+        self._ids = SeededIds(1)
         self.tier_two: TierTwo
         self.flusher: Flusher
         super().__init__(cache_size=cache_size)
@@ -55,7 +55,8 @@ class TieredDriver(ContainerDriver):
     def open(self, catalog: Catalog) -> None:
         """Open tier 2 under the next epoch; its catalog counts, not the one given."""
         first = self._epoch == 0
-        opening = self._open_tier_two(0, self._epoch + 1, LOG_ID, new_log=first)
+        open_tier_two = OpenContainerTierTwo(self.storage, self._ids, self.time)
+        opening = open_tier_two(0, self._epoch + 1, LOG_ID, new_log=first)
         self.tier_two = self.wait(opening)
         super().open(self.tier_two.catalog)
         self.flusher = Flusher(

@@ -7,12 +7,12 @@ the unsynced lost, kept, or torn), and the machine is started twice more each ti
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.storage.ports import Buffer
-from anabranch.common.tier2.manifest import Changes
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.adapters.journal.journal import Journal, JournalView
 from anabranch.segstore.domain.log.formats import FILE_HEADER_SIZE_BYTES
@@ -113,9 +113,10 @@ def log_released_before_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
         views[container] = open_log(self, container, log_id, container_epoch, source)
         return views[container]
 
-    async def too_late(self: ContainerTierTwo, changes: Changes, applied_sequence: int) -> None:
-        views[self._last.container].release(applied_sequence)
-        await commit(self, changes, applied_sequence)
+    async def too_late(self: ContainerTierTwo, prepared: Any) -> Any:
+        manifest = prepared.manifest
+        views[manifest.container].release(manifest.applied_sequence)
+        return await commit(self, prepared)
 
     monkeypatch.setattr(Journal, "open_log", remember)
     monkeypatch.setattr(ContainerTierTwo, "_commit", too_late)

@@ -1,13 +1,26 @@
 """Kill and power loss at every disk call of start, open and flush: nothing flushed is lost."""
 
 import errno
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
 
-from anabranch.common.errors import Corrupt, DirectoryUnusable, DiskFailed, TierTwoNotHere
-from kit.planted_tier2 import no_directory_sync, no_parent_directory_sync
+from anabranch.common.errors import (
+    Corrupt,
+    DirectoryUnusable,
+    DiskFailed,
+    SyncFailed,
+    TierTwoNotHere,
+    Unavailable,
+)
+from kit.planted_tier2 import (
+    no_directory_sync,
+    no_parent_directory_sync,
+    pages_after_the_manifest,
+    references_not_counted,
+)
 from kit.rng import seeded
 from kit.simdisk import (
     KEEP_ALL,
@@ -20,9 +33,11 @@ from kit.simdisk import (
     When,
 )
 from kit.tier2_crash import (
+    Lived,
     Witness,
     check_after_crash,
     live,
+    live_long,
     live_until_crash,
     recover_until_crash,
     run,
@@ -30,6 +45,7 @@ from kit.tier2_crash import (
 
 WHENS: tuple[When, ...] = ("before", "after")
 STATES_MIN = 500
+SHARES = 4
 CALLS_OF_RECOVERY = 20
 FOUND_OUT = (AssertionError, Corrupt, TierTwoNotHere)
 """How a lost name shows itself: a lost flush, a manifest without its chunk, no manifest."""
@@ -40,16 +56,16 @@ def _survivals() -> list[Survival]:
     return [LOSE_ALL, KEEP_ALL, KEEP_NAMES, KEEP_CONTENTS, *random_ones]
 
 
-def _calls_of_a_whole_life() -> int:
+def _calls_of_a_whole_life(life: Lived = live) -> int:
     disk = SimDisk()
     witness = Witness()
-    run(live(disk, witness))
-    assert witness.flushed == 3
+    run(life(disk, witness))
+    assert witness.flushed == (3 if life is live else 6)
     return disk.calls
 
 
-def _crashes() -> Iterator[tuple[int, When]]:
-    for number in range(1, _calls_of_a_whole_life() + 1):
+def _crashes(life: Lived = live) -> Iterator[tuple[int, When]]:
+    for number in range(1, _calls_of_a_whole_life(life) + 1):
         for when in WHENS:
             yield number, when
 
@@ -62,6 +78,24 @@ def _check_every_crash() -> int:
         disk.crash_at(number, when)
         witness = live_until_crash(disk)
         for power_loss in _power_losses():
+            twin = disk.fork()
+            power_loss(twin)
+            check_after_crash(twin, _copy(witness), partial(twin.power_loss, LOSE_ALL))
+            states += 1
+    return states
+
+
+def _check_crashes_of_a_long_life(share: int, shares: int = SHARES) -> int:
+    """Crash at every call of a life with snapshots and collection; how many states were checked."""
+    states = 0
+    for number, when in list(_crashes(live_long))[share::shares]:
+        disk = SimDisk()
+        disk.crash_at(number, when)
+        witness = live_until_crash(disk, live_long)
+        survivals = (LOSE_ALL, KEEP_ALL, RandomSurvival(seeded(number)))
+        losses: list[Callable[[SimDisk], None]] = [SimDisk.kill]
+        losses += [partial(SimDisk.power_loss, survival=survival) for survival in survivals]
+        for power_loss in losses:
             twin = disk.fork()
             power_loss(twin)
             check_after_crash(twin, _copy(witness), partial(twin.power_loss, LOSE_ALL))
@@ -82,6 +116,11 @@ def _copy(witness: Witness) -> Witness:
 
 def test_a_crash_at_any_disk_call_leaves_the_state_before_or_after_the_flush() -> None:
     assert _check_every_crash() >= STATES_MIN
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_a_crash_at_any_disk_call_of_snapshots_and_collection_loses_nothing(share: int) -> None:
+    assert _check_crashes_of_a_long_life(share) >= STATES_MIN / SHARES
 
 
 @pytest.mark.parametrize("survival", [LOSE_ALL, KEEP_ALL], ids=["lose all", "keep all"])
@@ -111,13 +150,44 @@ def test_a_failing_or_full_disk_at_any_call_never_becomes_a_flush(error: int) ->
         witness = Witness()
         try:
             run(live(disk, witness))
-        except (DiskFailed, DirectoryUnusable):
+        except (DiskFailed, DirectoryUnusable, Unavailable):
             refused += 1
         for power_loss in _power_losses():
             twin = disk.fork()
             power_loss(twin)
             check_after_crash(twin, _copy(witness), twin.kill)
     assert refused >= 20
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["failing", "full"])
+def test_a_failure_at_any_disk_call_but_a_sync_costs_a_flush_nothing_but_time(error: int) -> None:
+    outcomes: Counter[str] = Counter()
+    for number in range(1, _calls_of_a_whole_life(live_long) + 1):
+        disk = SimDisk()
+        disk.fail_at(number, error)
+        witness = Witness()
+        try:
+            run(live_long(disk, witness))
+            outcomes["went on"] += 1
+        except SyncFailed:
+            outcomes["sync" if "sync" in disk.trace[number - 1].verb else "no sync"] += 1
+        except (DirectoryUnusable, Unavailable):
+            outcomes["no start"] += 1
+        disk.power_loss(LOSE_ALL)
+        check_after_crash(disk, witness, disk.kill)
+    assert outcomes["no sync"] == 0
+    assert outcomes["no start"] <= CALLS_OF_RECOVERY * 2
+    assert outcomes["went on"] >= 100
+
+
+def test_a_manifest_that_exists_before_its_pages_is_found_out() -> None:
+    with pages_after_the_manifest(), pytest.raises(FOUND_OUT):
+        _check_crashes_of_a_long_life(0, shares=1)
+
+
+def test_an_object_that_is_deleted_with_its_first_dropped_piece_is_found_out() -> None:
+    with references_not_counted(), pytest.raises(FOUND_OUT):
+        _check_crashes_of_a_long_life(0)
 
 
 def test_a_directory_that_is_never_synced_is_found_out() -> None:

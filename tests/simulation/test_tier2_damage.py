@@ -5,17 +5,19 @@ from collections.abc import Iterator
 import pytest
 
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
-from anabranch.common.errors import Corrupt
+from anabranch.common.errors import Corrupt, CorruptManifest
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.tier2.state import Catalog
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from kit.container_driver import ManualTime
 from kit.planted_tier2 import skipped_crc
-from kit.tier2_crash import CONTAINER, run
+from kit.tier2_crash import CONTAINER, TIGHT, collect_all, go_on, run
 from kit.tier2_model import expected_contents, small_container
 
 
 async def _open(storage: MemoryChunkStorage, epoch: int) -> ContainerTierTwo:
-    open_tier_two = OpenContainerTierTwo(storage, SeededIds(epoch))
+    open_tier_two = OpenContainerTierTwo(storage, SeededIds(epoch), ManualTime())
     return await open_tier_two(CONTAINER, epoch, "log", new_log=epoch == 1)
 
 
@@ -91,6 +93,66 @@ def test_every_truncation_is_detected(which: int) -> None:
     name = sorted(objects)[which]
     for size in range(len(objects[name])):
         assert _detected(objects | {name: objects[name][:size]})
+
+
+def _with_snapshot() -> tuple[dict[str, bytes], list[str]]:
+    """A container whose state is in a snapshot, and the names of its pages and its index."""
+    storage = MemoryChunkStorage()
+    names: list[str] = []
+
+    async def write() -> None:
+        model = small_container()
+        opening = OpenContainerTierTwo(storage, SeededIds(1), ManualTime(), TIGHT)
+        tier_two = await opening(CONTAINER, 1, "log", new_log=True)
+        for step in range(3):
+            await tier_two.flush(model.cut(tier_two.catalog), model.fetch)
+            go_on(model, 2 * step)
+        await collect_all(tier_two)
+        snapshot = tier_two._snapshots._last
+        assert snapshot is not None
+        names.extend(sorted(snapshot.names))
+
+    run(write())
+    return storage.objects, names
+
+
+async def _catalog_of(objects: dict[str, bytes]) -> Catalog:
+    storage = MemoryChunkStorage()
+    storage.objects = dict(objects)
+    return (await _open(storage, 2)).catalog
+
+
+def _outcome_of_open(objects: dict[str, bytes]) -> Catalog | None:
+    """The catalog; None if it is said to be corrupt."""
+    found: list[Catalog] = []
+
+    async def use() -> None:
+        found.append(await _catalog_of(objects))
+
+    try:
+        run(use())
+    except CorruptManifest:
+        return None
+    return found[0]
+
+
+def test_every_flipped_bit_and_truncation_of_pages_and_index_is_a_corrupt_manifest() -> None:
+    objects, names = _with_snapshot()
+    assert len(names) >= 5
+    assert _outcome_of_open(objects) is not None
+    for name in names:
+        data = objects[name]
+        for damaged in (*_flips(data), *(data[:size] for size in range(len(data)))):
+            assert _outcome_of_open(objects | {name: damaged}) is None
+
+
+def test_every_missing_or_exchanged_page_is_a_corrupt_manifest() -> None:
+    objects, names = _with_snapshot()
+    for name in names:
+        missing = {held: data for held, data in objects.items() if held != name}
+        assert _outcome_of_open(missing) is None
+        for other in set(names) - {name}:
+            assert _outcome_of_open(objects | {name: objects[other]}) is None
 
 
 def test_checksums_that_are_not_verified_are_found_out() -> None:

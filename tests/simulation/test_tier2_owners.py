@@ -20,6 +20,7 @@ from anabranch.common.tier2.state import Catalog
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.chunk_faults import PausingStorage, all_schedules, run_schedule
+from kit.container_driver import ManualTime
 from kit.planted_tier2 import no_list_after_manifest
 from kit.tier2_crash import CONTAINER, SEGMENT, run
 from kit.tier2_model import ModelContainer, expected_contents, read_back, small_container
@@ -32,7 +33,7 @@ FIRST_STEPS: tuple[Callable[[ModelContainer], None], ...] = (
 
 
 async def _open(storage: ChunkStorage, epoch: int) -> ContainerTierTwo:
-    open_tier_two = OpenContainerTierTwo(storage, SeededIds(epoch))
+    open_tier_two = OpenContainerTierTwo(storage, SeededIds(epoch), ManualTime())
     return await open_tier_two(CONTAINER, epoch, "log", new_log=True)
 
 

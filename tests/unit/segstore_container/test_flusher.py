@@ -117,7 +117,7 @@ def test_a_newer_owner_of_tier_two_ends_the_flush_before_the_log_is_released(
     driver: TieredDriver,
 ) -> None:
     write(driver, 1)
-    newer = OpenContainerTierTwo(driver.storage, SeededIds(2))
+    newer = OpenContainerTierTwo(driver.storage, SeededIds(2), driver.time)
     driver.wait(newer(0, 9, LOG_ID))
     with pytest.raises(Deposed):
         driver.flush()
@@ -164,7 +164,7 @@ def test_an_owner_that_was_replaced_does_not_say_that_all_is_in_tier_two(
     answers: list[Message] = []
     write(driver, 1)
     driver.flush()
-    driver.wait(OpenContainerTierTwo(driver.storage, SeededIds(2))(0, 9, LOG_ID))
+    driver.wait(OpenContainerTierTwo(driver.storage, SeededIds(2), driver.time)(0, 9, LOG_ID))
     driver.flusher.request(answers.append)
     with pytest.raises(Deposed):
         driver.flush()

@@ -32,7 +32,8 @@ class Opening:
         self.log = MemoryLog(driver.frames, lambda _: None)
         ids = SeededIds(2)
         placements = Placements(InMemoryObjectStore(), NODE)
-        self._tiers = Tiers(self.log, OpenContainerTierTwo(driver.storage, ids), placements, ids)
+        open_tier_two = OpenContainerTierTwo(driver.storage, ids, driver.time)
+        self._tiers = Tiers(self.log, open_tier_two, placements, ids)
 
     async def run(self, clock: Clock) -> None:
         around = Surroundings(clock, self.cache, self.throttle, call_later)

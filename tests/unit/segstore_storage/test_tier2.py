@@ -1,5 +1,6 @@
 """Opening, flushing and reading a container's tier 2, over memory."""
 
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -29,9 +30,10 @@ from anabranch.common.tier2.names import manifest_name
 from anabranch.common.tier2.page import Page, PageIndex, encode_index, encode_page
 from anabranch.common.tier2.state import Catalog, ChunkRef
 from anabranch.segstore.domain.storage.plan import ChunkLimits
-from anabranch.segstore.shell.tier2 import ContainerTierTwo
+from anabranch.segstore.shell.tier2 import ContainerTierTwo, TierTwoLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.chunk_faults import UnknownOutcomes
+from kit.container_driver import ManualTime
 from kit.tier2_model import ModelContainer, expected_contents, read_back, small_container
 
 NAME = "s/a/0.#epoch.0"
@@ -43,9 +45,9 @@ async def _open(
     *,
     log_id: str = "log",
     new_log: bool = False,
-    limits: ChunkLimits | None = None,
+    limits: TierTwoLimits | None = None,
 ) -> ContainerTierTwo:
-    open_tier_two = OpenContainerTierTwo(storage, SeededIds(epoch), limits)
+    open_tier_two = OpenContainerTierTwo(storage, SeededIds(epoch), ManualTime(), limits)
     return await open_tier_two(3, epoch, log_id, new_log=new_log)
 
 
@@ -217,7 +219,7 @@ async def test_large_segments_are_cut_into_chunks_and_read_back() -> None:
     storage, model = MemoryChunkStorage(), small_container()
     for size in range(1, 60):
         model.append(NAME, bytes([size]) * size * 3)
-    limits = ChunkLimits(chunk_max=1000, own_chunk_min=400, sparse_interval=100)
+    limits = TierTwoLimits(ChunkLimits(chunk_max=1000, own_chunk_min=400, sparse_interval=100))
     tier_two = await _open(storage, 1, new_log=True, limits=limits)
     await _flush(tier_two, model)
     assert len(tier_two.catalog.extents[model.segments[NAME].number]) > 4
@@ -274,14 +276,45 @@ async def test_a_manifest_of_unknown_outcome_is_recognised_as_ones_own(performed
         assert model.matches((await _open(memory, 2)).catalog)
 
 
-async def test_a_manifest_that_stays_unknown_stops_the_owner() -> None:
+@pytest.mark.parametrize("performed", [True, False])
+async def test_a_manifest_that_stays_unknown_is_finished_by_the_next_flush_of_its_cut(
+    performed: bool,
+) -> None:
     memory, model = MemoryChunkStorage(), small_container()
-    storage = UnknownOutcomes(memory, lost=[3, 4, 5])
+    storage = UnknownOutcomes(memory, **{"performed" if performed else "lost": [3, 4, 5]})
     tier_two = await _open(storage, 1, new_log=True)
-    for _ in range(2):
-        with pytest.raises(OutcomeUnknown):
-            await _flush(tier_two, model)
-    assert len(storage.puts) == 5
+    cut = model.cut(tier_two.catalog)
+    with contextlib.suppress(OutcomeUnknown):
+        await tier_two.flush(cut, model.fetch)
+    assert tier_two.unfinished != performed
+    puts = len(storage.puts)
+    if tier_two.unfinished:
+        await tier_two.flush(cut, model.fetch)
+        assert storage.puts[puts:] == ["c3/m/0000000002"], "its chunks were written already"
+    assert not tier_two.unfinished
+    assert model.matches(tier_two.catalog)
+    assert model.matches((await _open(memory, 2)).catalog)
+
+
+async def test_while_a_manifest_is_unfinished_only_its_own_cut_may_be_flushed() -> None:
+    memory, model = MemoryChunkStorage(), small_container()
+    tier_two = await _open(UnknownOutcomes(memory, lost=[3, 4, 5]), 1, new_log=True)
+    with pytest.raises(OutcomeUnknown):
+        await _flush(tier_two, model)
+    model.append(NAME, b"since then")
+    with pytest.raises(AssertionError):
+        await _flush(tier_two, model)
+
+
+async def test_an_unfinished_manifest_whose_number_a_successor_took_deposes() -> None:
+    memory, model = MemoryChunkStorage(), small_container()
+    tier_two = await _open(UnknownOutcomes(memory, lost=[3, 4, 5]), 1, new_log=True)
+    cut = model.cut(tier_two.catalog)
+    with pytest.raises(OutcomeUnknown):
+        await tier_two.flush(cut, model.fetch)
+    await _open(memory, 2)
+    with pytest.raises(Deposed):
+        await tier_two.flush(cut, model.fetch)
 
 
 async def test_a_flush_that_fails_in_its_chunks_may_be_tried_again() -> None:

@@ -170,7 +170,7 @@ async def test_opening_and_flushing_survive_the_loss_of_each_answer_to_a_put(
     server: ScriptedS3, fault: Fault
 ) -> None:
     model = small_container()
-    open_tier_two = OpenContainerTierTwo(_storage(server), SeededIds(1))
+    open_tier_two = OpenContainerTierTwo(_storage(server), SeededIds(1), SystemClock())
     server.faults = [None, fault]  # the list, then the fence manifest
     tier_two = await open_tier_two(3, 1, "log", new_log=True)
     server.faults = [fault, None, None, fault]  # chunk, perhaps under a second name; manifest

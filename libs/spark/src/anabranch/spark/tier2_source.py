@@ -21,7 +21,7 @@ from anabranch.common.errors import (
 from anabranch.common.model.hashing import container_of
 from anabranch.common.model.names import StreamRef, segment_name
 from anabranch.common.storage.chunk_reader import ChunkReader
-from anabranch.common.storage.objects import highest_manifest, load_catalog, read_manifest
+from anabranch.common.storage.objects import load_catalog, read_highest
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.storage.streams import read_stream
 from anabranch.common.tier2.state import Catalog, SegmentState, TieredExtent
@@ -57,11 +57,8 @@ class TierTwoSource:
         return StreamBounds(told.incarnation, tuple(found))
 
     async def _catalog(self, container: int) -> Catalog:
-        number = await highest_manifest(self._storage, container)
-        if number == 0:
-            return Catalog()
-        manifest = await read_manifest(self._storage, container, number)
-        return await load_catalog(self._storage, manifest)
+        manifest = await read_highest(self._storage, container)
+        return Catalog() if manifest is None else await load_catalog(self._storage, manifest)
 
     def _is_of(self, state: SegmentState, incarnation: int) -> bool:
         """Whether a segment belongs to this life of the stream, rather than to an earlier one."""

@@ -161,7 +161,23 @@ class TierTwo(Protocol):
         """Move a cut to tier 2: chunks, then the next manifest, then the look for a successor.
 
         On return the state at `cut.sequence` is durable and the log up to it may be released.
-        Raises Deposed (nothing was made visible by us after the successor's fence), DiskFailed.
+        Raises Deposed (nothing was made visible by us after the successor's fence), SyncFailed;
+        DiskFailed, Unavailable and OutcomeUnknown, after which it may be tried again.
+        """
+        ...
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a flush failed when its manifest may have been created: the next flush must be
+        of the same cut."""
+        ...
+
+    async def collect(self) -> bool:
+        """Delete some of the objects that are no longer needed; whether it is worth calling
+        again at once.
+
+        Raises Deposed (nothing was deleted after the successor was seen), DiskFailed,
+        Unavailable, OSError: call again later.
         """
         ...
 

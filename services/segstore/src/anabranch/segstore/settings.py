@@ -36,6 +36,9 @@ class SegstoreSettings(ServiceSettings):
     flush_age_s: Annotated[float, Field(gt=0)] = 30.0
     cache_bytes: Annotated[int, Field(ge=0)] = 256 * _MIB
     untiered_bytes_max: Annotated[int, Field(ge=_MIB)] = 1024 * _MIB
+    gc_grace_s: Annotated[float, Field(gt=0)] = 3600.0
+    """How long objects of tier 2 stay after nothing needs them: longer than any reader takes
+    that is not the owner, and than any open."""
     health_bind: str = "127.0.0.1:0"
     log_level: str = "info"
 

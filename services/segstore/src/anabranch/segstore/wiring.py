@@ -49,6 +49,7 @@ from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.registration import container_count, register_node
 from anabranch.segstore.shell.store import Store
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.tier2 import TierTwoLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from anabranch.segstore.shell.tracing import Commits, StoreTracing
 
@@ -261,7 +262,8 @@ class _Process:
         around = Surroundings(
             parts.clock, cache, throttle, _call_later, parts.metrics, parts.tracing
         )
-        open_tier_two = OpenContainerTierTwo(parts.storage, parts.ids)
+        tier_two_limits = TierTwoLimits(gc_grace_s=settings.gc_grace_s)
+        open_tier_two = OpenContainerTierTwo(parts.storage, parts.ids, parts.clock, tier_two_limits)
         tiers = Tiers(parts.log, open_tier_two, placements, parts.ids)
         limits = FlushLimits(bytes_max=settings.flush_bytes, age_s_max=settings.flush_age_s)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from anabranch.common.errors import AnabranchError, TierTwoNotHere
 from anabranch.common.storage.chunk_reader import ChunkReader
-from anabranch.common.storage.objects import highest_manifest, load_catalog, read_manifest
+from anabranch.common.storage.objects import load_catalog, read_highest
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.tier2.manifest import Manifest
 from anabranch.common.tier2.state import Catalog, SegmentState
@@ -48,10 +48,9 @@ async def containers_in(storage: ChunkStorage) -> list[int]:
 
 async def read_catalog(storage: ChunkStorage, container: int) -> ContainerCatalog:
     """The newest state in tier 2. Raises TierTwoNotHere, CorruptManifest, FormatTooNew."""
-    number = await highest_manifest(storage, container)
-    if not number:
+    manifest = await read_highest(storage, container)
+    if manifest is None:
         raise TierTwoNotHere("tier 2 lists no manifest of the container", container=container)
-    manifest = await read_manifest(storage, container, number)
     return ContainerCatalog(manifest, await load_catalog(storage, manifest))
 
 

@@ -1,6 +1,7 @@
 """Names of tier-2 objects. They hold no user's words and are never used twice.
 
-    c3/0000000007-0000000012     chunk 12 written under container epoch 7 of container 3
+    c3/0000000007-0000000012     chunk 12 (or page, or page index) written under container
+                                 epoch 7 of container 3
     c3/m/0000000042              manifest 42 of container 3
 
 Numbers have ten digits, so that names sort as numbers do. A counter restarts with each
@@ -16,6 +17,19 @@ def chunk_name(container: int, container_epoch: int, counter: int) -> str:
     return f"c{container}/{_digits(container_epoch)}-{_digits(counter)}"
 
 
+def container_prefix(container: int) -> str:
+    """What the names of all objects of a container start with, manifests included."""
+    return f"c{container}/"
+
+
+def chunk_epoch(container: int, name: str) -> int | None:
+    """The container epoch in the name of a chunk or page; None if it is not the name of one."""
+    epoch, dash, counter = name.removeprefix(container_prefix(container)).partition("-")
+    if not dash or not _is_number(epoch) or not _is_number(counter):
+        return None
+    return int(epoch)
+
+
 def manifest_prefix(container: int) -> str:
     """What the names of all manifests of a container start with."""
     return f"c{container}/m/"
@@ -28,9 +42,11 @@ def manifest_name(container: int, number: int) -> str:
 def manifest_number(container: int, name: str) -> int | None:
     """The number in a manifest's name; None if it is not the name of one."""
     digits = name.removeprefix(manifest_prefix(container))
-    if len(digits) != _DIGITS or not (digits.isascii() and digits.isdigit()):
-        return None
-    return int(digits)
+    return int(digits) if _is_number(digits) else None
+
+
+def _is_number(digits: str) -> bool:
+    return len(digits) == _DIGITS and digits.isascii() and digits.isdigit()
 
 
 def _digits(number: int) -> str:

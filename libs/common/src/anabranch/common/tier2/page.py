@@ -1,11 +1,14 @@
 """Snapshot pages: the whole catalog in immutable pieces, and the index that names them.
 
-A page holds entries of one kind, ascending: segments by name (each with its extents),
-tombstones by name, or writer numbers by (segment number, writer id); writer numbers come and
-go fastest and so have pages of their own. A page is at most 1 MiB; unchanged pages are named
-again by the next index. Both are MessagePack in an envelope (`envelope.py`): ANPG, ANPX.
+A page holds entries of one kind, ascending: segments by name (each with its last extents), the
+extents before those by (segment number, start), tombstones by name, or writer numbers by
+(segment number, writer id). Only the last extents of a segment change as it grows, and writer
+numbers come and go fastest, so each of these has pages of its own. A page is at most 1 MiB;
+unchanged pages are named again by the next index. Both are MessagePack in an envelope
+(`envelope.py`): ANPG, ANPX.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -29,15 +32,23 @@ FORMAT = 2
 """Of pages; 2 added what the manifest's format 2 added."""
 INDEX_FORMAT = 1
 PAGE_SIZE_BYTES_MAX = 1024 * 1024
+_DIGEST_SIZE_BYTES = 16
+
+Extents = tuple[TieredExtent, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Entries of one kind; the other kinds are empty."""
+    """Entries of one kind; the other kinds are empty.
 
-    segments: tuple[tuple[SegmentState, tuple[TieredExtent, ...]], ...] = ()
+    `extents`: runs of adjacent extents by segment number, each after those of earlier pages and
+    before those that the segment's own entry holds.
+    """
+
+    segments: tuple[tuple[SegmentState, Extents], ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
     writers: Mapping[WriterKey, int] = field(default_factory=dict)
+    extents: tuple[tuple[int, Extents], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +61,30 @@ class PageIndex:
     pages: tuple[ChunkRef, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class HeldPage:
+    """A page of a snapshot that exists: where it is, and `page_digest` of its bytes."""
+
+    ref: ChunkRef
+    digest: bytes
+
+
 class _PageSegmentWire(w.Entry, frozen=True):
     state: w.SegmentWire
     extents: tuple[w.ExtentWire, ...]
     attributes: dict[bytes, int] = {}  # noqa: RUF012  empty in format 1
 
 
-class _PageWire(msgspec.Struct, frozen=True):
+class _RunWire(w.Entry, frozen=True):
+    segment_number: int
+    extents: tuple[w.ExtentWire, ...]
+
+
+class _PageWire(msgspec.Struct, frozen=True, omit_defaults=True):
     segments: tuple[_PageSegmentWire, ...]
     tombstones: tuple[w.TombstoneWire, ...]
     writers: tuple[w.WriterWire, ...]
+    extents: tuple[_RunWire, ...] = ()
 
 
 class _IndexWire(msgspec.Struct, frozen=True):
@@ -89,6 +114,7 @@ def encode_page(page: Page) -> bytes:
             for tombstone in sorted(page.tombstones, key=lambda entry: entry.name)
         ),
         writers=tuple(w.writer_to_wire(key, page.writers[key]) for key in sorted(page.writers)),
+        extents=tuple(_RunWire(number, w.extents_to_wire(run)) for number, run in page.extents),
     )
     data = seal_envelope(PAGE_MAGIC, FORMAT, msgspec.msgpack.encode(body))
     assert len(data) <= PAGE_SIZE_BYTES_MAX
@@ -114,7 +140,15 @@ def decode_page(data: bytes, name: str) -> Page:
         writers={
             (entry.segment_number, entry.writer_id): entry.event_number for entry in found.writers
         },
+        extents=tuple(
+            (run.segment_number, w.extents_from_wire(run.extents)) for run in found.extents
+        ),
     )
+
+
+def page_digest(data: bytes) -> bytes:
+    """What tells pages apart: equal digests mean equal bytes. A CRC would err once in 2**32."""
+    return hashlib.blake2b(data, digest_size=_DIGEST_SIZE_BYTES).digest()
 
 
 def encode_index(index: PageIndex) -> bytes:
@@ -143,9 +177,13 @@ def decode_index(data: bytes, name: str) -> PageIndex:
 
 
 def catalog_of_pages(index: PageIndex, pages: Iterable[Page]) -> Catalog:
-    """The catalog that the pages of an index make up. Raises CorruptManifest on a repeated key."""
+    """The catalog that the pages of an index make up, in the index's order.
+
+    Raises CorruptManifest on a repeated key, or extents of no segment.
+    """
     segments: dict[str, SegmentState] = {}
-    extents: dict[int, tuple[TieredExtent, ...]] = {}
+    last: dict[int, Extents] = {}
+    runs: dict[int, list[TieredExtent]] = {}
     tombstones: dict[str, Tombstone] = {}
     writers: dict[WriterKey, int] = {}
     count = 0
@@ -153,9 +191,14 @@ def catalog_of_pages(index: PageIndex, pages: Iterable[Page]) -> Catalog:
         count += len(page.segments) + len(page.tombstones) + len(page.writers)
         for state, held in page.segments:
             segments[state.name] = state
-            extents[state.number] = held
+            last[state.number] = held
+        for number, run in page.extents:
+            runs.setdefault(number, []).extend(run)
         tombstones |= {tombstone.name: tombstone for tombstone in page.tombstones}
         writers |= page.writers
     if count != len(segments) + len(tombstones) + len(writers):
         raise CorruptManifest("two pages of a snapshot hold the same key", through=index.through)
+    if not runs.keys() <= last.keys():
+        raise CorruptManifest("a page holds extents of no segment", through=index.through)
+    extents = {number: (*runs.get(number, ()), *held) for number, held in last.items()}
     return Catalog(index.applied_sequence, segments, tombstones, writers, extents)

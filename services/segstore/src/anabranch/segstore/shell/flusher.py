@@ -1,29 +1,39 @@
 """When and how a container moves its tail to tier 2.
 
 Wakes when enough bytes are un-tiered, when the oldest unrecorded change is old enough, or on
-request; at most once a second. A flush cuts at the applied sequence S, lets tier 2 make
-everything up to S durable, then moves the extents in the index and releases the log, in this
-order: the journal is not let go before the manifest is durable and no successor was seen.
+request; unless on request, at most once a second. A flush cuts at the applied sequence S, lets
+tier 2 make everything up to S durable, then moves the extents in the index and releases the log,
+in this order: the journal is not let go before the manifest is durable and no successor was seen.
 
 A request covers all that was applied, and so all that was acknowledged, when it came: a flush under
 way with an earlier cut does not answer it. Only an owner answers: one that was replaced and has
 nothing to flush does not know what its successor acknowledged, so tier 2 is asked each time.
 
-Safe to repeat: a flush that failed in between leaves only unreferenced objects, and its changes
-are part of the next cut. A failing tier 2 costs nothing but journal space until the store's
-un-tiered limit; a newer owner ends the container, a failed sync of tier 2 the store.
+Safe to repeat: a flush that failed in its chunks leaves only unreferenced objects, and its changes
+are part of the next cut. One that failed at its manifest is finished first, because the manifest
+may be there; what came after it is the next cut. A failing or full tier 2 costs nothing but
+journal space until the store's un-tiered limit, and is tried until it recovers; a newer owner
+ends the container, a failed sync of tier 2 the store.
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
 
-from anabranch.common.errors import AnabranchError, DiskFailed, SyncFailed, Unavailable
+from anabranch.common.errors import (
+    AnabranchError,
+    DiskFailed,
+    OutcomeUnknown,
+    SyncFailed,
+    Unavailable,
+)
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.messages import Done, failed
-from anabranch.segstore.ports import TierTwo
+from anabranch.segstore.domain.container.state import ContainerCut
+from anabranch.segstore.ports import TieredExtents, TierTwo
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.replies import Deliver
 from anabranch.segstore.shell.tail import CallLater
@@ -39,7 +49,8 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FlushLimits:
-    """`bytes_max` un-tiered bytes or `age_s_max` seconds, whichever comes first."""
+    """`bytes_max` un-tiered bytes or `age_s_max` seconds, whichever comes first; but
+    `interval_s_min` seconds between two flushes that nobody requested."""
 
     bytes_max: int = 64 * 1024 * 1024
     age_s_max: float = 30.0
@@ -83,7 +94,9 @@ class Flusher:
         self._limits = limits
         self._requests: list[FlushRequest] = []
         self._wanted = asyncio.Event()
-        self._ended = asyncio.Event()
+        self._urgent = asyncio.Event()
+        """Requested, or ended: a pause between flushes is cut short."""
+        self._unfinished: ContainerCut | None = None
         self._cancel_age = _nothing
         self._aging = False
         container.on_applied = self.notice_applied
@@ -104,6 +117,7 @@ class Flusher:
         request = FlushRequest(self._container.applied.state.sequence, deliver)
         request.cancel_timer = self._call_later(REQUEST_DEADLINE_S, lambda: self._give_up(request))
         self._requests.append(request)
+        self._urgent.set()
         self._wanted.set()
 
     def _give_up(self, request: FlushRequest) -> None:
@@ -114,7 +128,7 @@ class Flusher:
     def stop(self) -> None:
         """The container ended: who waits is told, and `run` ends."""
         self._cancel_age()
-        self._ended.set()
+        self._urgent.set()
         self._wanted.set()
         requests, self._requests = self._requests, []
         for request in requests:
@@ -131,6 +145,7 @@ class Flusher:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
+            self._urgent.clear()
             self._check_alive()
             pause_s = self._limits.interval_s_min
             try:
@@ -138,7 +153,7 @@ class Flusher:
                 failures = 0
             except SyncFailed:
                 raise
-            except (DiskFailed, Unavailable) as error:
+            except (DiskFailed, Unavailable, OutcomeUnknown) as error:
                 self._check_alive()
                 failures += 1
                 self._report(error, failures)
@@ -151,10 +166,10 @@ class Flusher:
             raise self._container.failure
 
     async def _pause(self, seconds: float) -> None:
-        """Wait, unless the container ends meanwhile."""
+        """Wait, unless a flush is requested or the container ends meanwhile."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._ended.wait()
+                await self._urgent.wait()
 
     def _report(self, error: AnabranchError, failures: int) -> None:
         self._container.metrics.flush_failures += 1
@@ -173,27 +188,33 @@ class Flusher:
         Raises Deposed, DiskFailed and what else `TierTwo.flush` raises; the changes are then
         part of the next flush.
         """
-        container = self._container
-        applied = container.applied
+        applied = self._container.applied
+        if self._unfinished is not None:
+            await self._move(self._unfinished)
         if applied.changed:
             self._cancel_age()
             self._aging = False
-            cut = applied.begin_flush()
-            tiered, moved = None, 0
-            began_s = self._clock.monotonic()
-            try:
-                tiered = await self._tier_two.flush(cut, self._fetch)
-            finally:
-                if container.failure is None:
-                    moved = applied.end_flush(cut, tiered)
-                    self._throttle.add_untiered(-moved)
-            self._check_alive()
-            container.metrics.flushed(moved, self._clock.monotonic() - began_s)
-            container.log.release(cut.sequence)
+            await self._move(applied.begin_flush())
             if applied.changed:
                 self.notice_applied()
         await self._answer()
-        self._throttle.tier_two_failing(container.container, failing=False)
+        self._throttle.tier_two_failing(self._container.container, failing=False)
+
+    async def _move(self, cut: ContainerCut) -> None:
+        """Flush one cut; if its manifest may be there without our knowing, it stays begun."""
+        container = self._container
+        tiered: Sequence[TieredExtents] | None = None
+        moved, began_s = 0, self._clock.monotonic()
+        try:
+            tiered = await self._tier_two.flush(cut, self._fetch)
+        finally:
+            self._unfinished = cut if self._tier_two.unfinished else None
+            if container.failure is None and self._unfinished is None:
+                moved = container.applied.end_flush(cut, tiered)
+                self._throttle.add_untiered(-moved)
+        self._check_alive()
+        container.metrics.flushed(moved, self._clock.monotonic() - began_s)
+        container.log.release(cut.sequence)
 
     async def _fetch(self, number: int, offset: int, length: int) -> bytes:
         """See `ports.FetchRange`; lets other work run every few megabytes."""

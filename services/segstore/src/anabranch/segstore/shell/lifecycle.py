@@ -16,6 +16,7 @@ A failure of the journal, or of a sync of tier 2, ends the whole store: what bec
 bytes is not known.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -40,6 +41,7 @@ from anabranch.segstore.shell.container import Container, Surroundings
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits, back_off_s
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.store import OpenContainer, Store
+from anabranch.segstore.shell.tier2_collector import Collector
 
 RESTARTS_MAX = 5
 SERVED_WELL_S = 60.0
@@ -135,7 +137,24 @@ async def open_container(
         call_later=around.call_later,
         limits=limits,
     )
-    return OpenContainer(opened, tier_two, flusher)
+    return OpenContainer(opened, tier_two, flusher, Collector(opened, tier_two, around.clock))
+
+
+async def _flush_and_collect(opened: OpenContainer) -> None:
+    """Both loops of a container, until it ends: what ended it is raised."""
+    ended: AnabranchError | OSError | None = None
+    async with asyncio.TaskGroup() as group:
+        collecting = group.create_task(opened.collector.run())
+        try:
+            await opened.flusher.run()
+        except (AnabranchError, OSError) as error:
+            ended = error
+            # ends the other loop too, should it not notice that it is cancelled
+            opened.container.fail(named_error(error))
+        finally:
+            collecting.cancel()
+    if ended is not None:
+        raise ended
 
 
 class ContainerKeeper:
@@ -209,7 +228,7 @@ class ContainerKeeper:
             _log.info(
                 "container open", container=self._container, container_epoch=taken.container_epoch
             )
-            await opened.flusher.run()
+            await _flush_and_collect(opened)
         except AnabranchError as error:
             container.fail(error)
             raise

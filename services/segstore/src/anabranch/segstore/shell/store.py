@@ -13,15 +13,17 @@ from anabranch.segstore.ports import TierTwo
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.flusher import Flusher
 from anabranch.segstore.shell.metrics import StoreMetrics, uncounted
+from anabranch.segstore.shell.tier2_collector import Collector
 
 
 @dataclass(frozen=True, slots=True)
 class OpenContainer:
-    """A container that serves, with its tier 2 and its flush loop."""
+    """A container that serves, with its tier 2 and the loops that flush and collect."""
 
     container: Container
     tier_two: TierTwo
     flusher: Flusher
+    collector: Collector
 
 
 class Store:

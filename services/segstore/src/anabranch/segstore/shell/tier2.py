@@ -1,83 +1,124 @@
-"""A container's tier 2: flushing cuts into it and reading from it.
+"""A container's tier 2: flushing cuts into it, collecting in it, reading from it.
 
-State owned: the catalog, the number of the last manifest and the counter of chunk names.
+State owned: the catalog, the last manifest, the one that is being created, what is garbage.
 Flush, in this order and for these reasons:
 
-1. the chunks, one after another: what a manifest refers to must be durable before it exists;
+1. the chunks, one after another, and the snapshot if one is due: what a manifest refers to must
+   be durable before it exists;
 2. the next manifest, create-only: from here on the state at the cut is the state of record;
 3. the list of manifests: a higher one means that a successor fenced us, perhaps long ago and
    with our number collected since; then nothing further may be done;
-4. only then the catalog moves, and the caller may release its log.
+4. only then the catalog moves, and the caller may release its log; what the manifest dropped
+   is garbage, to be deleted after `gc_grace`.
 
-If 2 or 3 fails or is cancelled, this object refuses to flush again: what is in tier 2 is then
-learnt by opening again under a new container epoch. `fetch` is asked for at most
-4 MiB at a time, and one chunk's bytes are held at a time.
+If 2 or 3 fails or is cancelled, the manifest may exist or not. It is kept as it is, and the next
+flush, which must be of the same cut, begins by creating it again with the same bytes: it finds
+its own, or the manifest of a successor. So a full disk or an outage costs time only.
+
+Collection looks for a successor before every batch as a flush does, and deletes one object after
+another: an owner makes a few objects a second and an object store deletes dozens.
 """
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from anabranch.common.errors import (
-    AnabranchError,
-    Busy,
-    Deposed,
-    ObjectExists,
-    OutcomeUnknown,
-    Unavailable,
-)
+from anabranch.common.errors import AnabranchError, Busy, Deposed, Unavailable
+from anabranch.common.runtime.clock import Clock
 from anabranch.common.storage.chunk_reader import ChunkReader
-from anabranch.common.storage.objects import highest_manifest
+from anabranch.common.storage.objects import LoadedCatalog, manifest_numbers
 from anabranch.common.storage.ports import ChunkStorage
-from anabranch.common.tier2 import chunk as chunks
 from anabranch.common.tier2.catalog import apply_manifest
-from anabranch.common.tier2.manifest import Changes, Manifest
-from anabranch.common.tier2.names import chunk_name
+from anabranch.common.tier2.manifest import Manifest, encode_manifest
+from anabranch.common.tier2.names import container_prefix
 from anabranch.common.tier2.state import Catalog, ChunkRef, TieredExtent
 from anabranch.segstore.domain.container.state import ContainerCut
 from anabranch.segstore.domain.storage.changes import changes_of_cut
+from anabranch.segstore.domain.storage.collection import Garbage
 from anabranch.segstore.domain.storage.fence import deposed_by
-from anabranch.segstore.domain.storage.plan import (
-    ChunkLimits,
-    PlannedChunk,
-    PlannedPiece,
-    plan_flush,
-)
+from anabranch.segstore.domain.storage.plan import ChunkLimits, plan_flush
+from anabranch.segstore.domain.storage.snapshot import SinceSnapshot, SnapshotLimits
 from anabranch.segstore.ports import FetchRange, TieredExtents
+from anabranch.segstore.shell.tier2_chunk import write_chunk
 from anabranch.segstore.shell.tier2_manifest import create_manifest
+from anabranch.segstore.shell.tier2_put import NewObjects
+from anabranch.segstore.shell.tier2_snapshot import Snapshot, Snapshots
 
-FETCH_BYTES_MAX = 4 * 1024 * 1024
-CHUNK_ATTEMPTS_MAX = 3
+COLLECT_BATCH_COUNT_MAX = 64
+GC_GRACE_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class TierTwoLimits:
+    """Sizes of what is written, and for how many seconds what was dropped is kept."""
+
+    chunks: ChunkLimits = field(default_factory=ChunkLimits)
+    snapshots: SnapshotLimits = field(default_factory=SnapshotLimits)
+    gc_grace_s: float = GC_GRACE_S
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A manifest on its way: all that it refers to is durable."""
+
+    manifest: Manifest
+    data: bytes
+    catalog: Catalog
+    snapshot: Snapshot | None
+    tiered: tuple[TieredExtents, ...]
 
 
 class ContainerTierTwo:
     """Implements `ports.TierTwo`; made by `OpenContainerTierTwo`, one flush at a time."""
 
     def __init__(
-        self, storage: ChunkStorage, fence: Manifest, catalog: Catalog, limits: ChunkLimits
+        self,
+        storage: ChunkStorage,
+        clock: Clock,
+        fence: Manifest,
+        loaded: LoadedCatalog,
+        limits: TierTwoLimits,
     ) -> None:
         self._storage = storage
-        self._last = fence
-        self._catalog = catalog
+        self._clock = clock
         self._limits = limits
-        self._chunk_counter = 0
+        self._last = fence
+        self._catalog = loaded.catalog
+        self._prepared: _Prepared | None = None
         self._flushing = False
         self._stopped: AnabranchError | None = None
         self._reader = ChunkReader(storage)
+        self._objects = NewObjects(storage, fence.container, fence.container_epoch)
+        self._opened_s = clock.monotonic()
+        self._listed = False
+        self._garbage = Garbage(
+            fence.container, fence.container_epoch, loaded.catalog, opened_s=self._opened_s
+        )
+        snapshot = Snapshot(fence.snapshot, loaded.pages) if fence.snapshot is not None else None
+        through = fence.snapshot.through if fence.snapshot is not None else 0
+        if snapshot is not None:
+            self._garbage.snapshot_committed(snapshot.names, through, self._opened_s)
+        since = SinceSnapshot(fence.number - through, loaded.manifests_size_bytes)
+        self._snapshots = Snapshots(self._objects, clock, limits.snapshots, snapshot, since)
 
     @property
     def catalog(self) -> Catalog:
         """The state at open, moved on by each flush that returned."""
         return self._catalog
 
+    @property
+    def unfinished(self) -> bool:
+        """See `ports.TierTwo.unfinished`."""
+        return self._prepared is not None
+
     # --- flush --------------------------------------------------------------------------------
 
     async def flush(self, cut: ContainerCut, fetch: FetchRange) -> Sequence[TieredExtents]:
         """See `ports.TierTwo.flush`. A cut in which nothing happened writes nothing.
 
-        The cut begins at the catalog's applied sequence. After a failure in the chunks (also
-        Unavailable) the same or a later cut may be flushed again. Deposed is final; so is a
-        failure from the manifest on (OutcomeUnknown at the next call): open again. Raises Busy
-        while another flush runs.
+        The cut begins at the catalog's applied sequence. After a failure in the chunks the same
+        or a later cut may be flushed again; while `unfinished`, the same cut only. Deposed is
+        final. Raises Busy while another flush runs.
         """
         assert cut.after_sequence == self._catalog.applied_sequence
         assert cut.sequence >= cut.after_sequence
@@ -94,110 +135,119 @@ class ContainerTierTwo:
     async def _flush(self, cut: ContainerCut, fetch: FetchRange) -> Sequence[TieredExtents]:
         if cut.sequence == cut.after_sequence:
             return ()
+        if self._prepared is None:
+            self._prepared = await self._prepare(cut, fetch)
+        assert self._prepared.manifest.applied_sequence == cut.sequence
+        return await self._commit(self._prepared)
+
+    async def _prepare(self, cut: ContainerCut, fetch: FetchRange) -> _Prepared:
+        """Chunks, the snapshot if it is due, and the manifest that will name them."""
         added: dict[int, tuple[TieredExtent, ...]] = {}
-        for planned in plan_flush(self._catalog, cut, self._limits):
-            for number, extent in await self._write_chunk(planned, fetch):
+        for planned in plan_flush(self._catalog, cut, self._limits.chunks):
+            for number, extent in await write_chunk(self._objects, planned, fetch):
                 added[number] = (*added.get(number, ()), extent)
         added = {number: _ascending(extents) for number, extents in added.items()}
-        await self._commit(changes_of_cut(self._catalog, cut, added), cut.sequence)
-        return tuple(TieredExtents(number, extents) for number, extents in added.items())
-
-    async def _commit(self, changes: Changes, applied_sequence: int) -> None:
-        """The next manifest, then the look for a successor, then the catalog."""
         last = self._last
+        snapshot = await self._snapshots.write_if_due(self._catalog, last)
         manifest = Manifest(
             container=last.container,
             number=last.number + 1,
             container_epoch=last.container_epoch,
             nonce=last.nonce,
             log=last.log,
-            applied_sequence=applied_sequence,
-            snapshot=last.snapshot,
-            changes=changes,
+            applied_sequence=cut.sequence,
+            snapshot=last.snapshot if snapshot is None else snapshot.ref,
+            changes=changes_of_cut(self._catalog, cut, added),
         )
-        catalog = apply_manifest(self._catalog, manifest)
-        self._stopped = OutcomeUnknown(
-            "an earlier flush may or may not have reached tier 2",
-            remedy="open the container again under a new epoch",
-            container=last.container,
+        return _Prepared(
+            manifest=manifest,
+            data=encode_manifest(manifest),
+            catalog=apply_manifest(self._catalog, manifest),
+            snapshot=snapshot,
+            tiered=tuple(TieredExtents(number, extents) for number, extents in added.items()),
         )
+
+    async def _commit(self, prepared: _Prepared) -> tuple[TieredExtents, ...]:
+        """The manifest, then the look for a successor, then the state moves on in one step."""
+        manifest = prepared.manifest
         try:
-            await self._create_next(manifest)
+            taken = await create_manifest(self._storage, manifest, prepared.data)
+            if taken is not None:
+                raise deposed_by(taken, manifest.container_epoch)
             await self._look_for_successor(manifest)
         except Deposed as deposed:
             self._stopped = deposed
             raise
-        self._last, self._catalog = manifest, catalog
-        self._stopped = None
+        except OSError as error:
+            raise _unreadable(manifest, error) from error
+        self._committed(prepared)
+        return prepared.tiered
 
-    async def _create_next(self, manifest: Manifest) -> None:
-        taken = await create_manifest(self._storage, manifest)
-        if taken is not None:
-            raise deposed_by(taken, manifest.container_epoch)
+    async def _look_for_successor(self, newest: Manifest) -> tuple[int, ...]:
+        """Whoever fenced us wrote a number above our newest. Raises Deposed.
 
-    async def _look_for_successor(self, manifest: Manifest) -> None:
-        """Whoever fenced us wrote a higher number. Raises Deposed."""
-        highest = await highest_manifest(self._storage, manifest.container)
-        if highest > manifest.number:
+        Returns the numbers of all manifests that there are.
+        """
+        numbers = await manifest_numbers(self._storage, newest.container)
+        highest = max(numbers, default=0)
+        if highest > newest.number:
             raise Deposed(
                 "a newer owner has written to tier 2",
-                container=manifest.container,
-                container_epoch=manifest.container_epoch,
+                container=newest.container,
+                container_epoch=newest.container_epoch,
                 manifest=highest,
             )
+        return numbers
 
     async def check_owner(self) -> None:
         """See `ports.TierTwo.check_owner`. Not to be called while a flush runs."""
+        newest = self._last if self._prepared is None else self._prepared.manifest
         try:
-            await self._look_for_successor(self._last)
+            await self._look_for_successor(newest)
         except OSError as error:
-            raise Unavailable(
-                "tier 2 cannot be listed", container=self._last.container, cause=str(error)
-            ) from error
+            raise _unreadable(newest, error) from error
 
-    async def _write_chunk(
-        self, planned: PlannedChunk, fetch: FetchRange
-    ) -> list[tuple[int, TieredExtent]]:
-        """Create one chunk; the extents by segment number, in the plan's order."""
-        parts: list[bytes] = []
-        pieces: list[chunks.Piece] = []
-        offset = 0
-        for plan in planned:
-            fetched = await _fetch_piece(plan, fetch)
-            pieces.append(_piece(plan, offset, chunks.crc_of(fetched)))
-            parts += fetched
-            offset += plan.size
-        name = await self._put_chunk(tuple(pieces), parts, offset)
-        return [
-            (
-                piece.segment_number,
-                TieredExtent(piece.start, ChunkRef(name, piece.offset, piece.length, piece.crc)),
-            )
-            for piece in pieces
-        ]
+    def _committed(self, prepared: _Prepared) -> None:
+        now_s, snapshot = self._clock.monotonic(), prepared.snapshot
+        self._garbage.manifest_committed(self._catalog, prepared.manifest.changes, now_s)
+        if snapshot is not None:
+            self._garbage.snapshot_committed(snapshot.names, snapshot.ref.through, now_s)
+        self._snapshots.manifest_committed(len(prepared.data), snapshot)
+        self._last, self._catalog = prepared.manifest, prepared.catalog
+        self._prepared = None
 
-    async def _put_chunk(
-        self, pieces: tuple[chunks.Piece, ...], parts: list[bytes], data_length: int
-    ) -> str:
-        """Create the object; after a put of unknown outcome, again under a new name."""
-        crcs = chunks.block_crcs_of(parts)
-        for attempt in range(1, CHUNK_ATTEMPTS_MAX + 1):
-            name = self._next_chunk_name()
-            footer = chunks.ChunkFooter(name, data_length, pieces, crcs)
-            try:
-                await self._storage.put_new(name, [*parts, chunks.encode_footer(footer)])
-            except (ObjectExists, OutcomeUnknown) as error:
-                if attempt == CHUNK_ATTEMPTS_MAX:
-                    raise Unavailable(
-                        "tier 2 did not say that it took a chunk", name=name, attempts=attempt
-                    ) from error
-            else:
-                return name
-        raise AssertionError("the last attempt returns or raises")
+    # --- collection ---------------------------------------------------------------------------
 
-    def _next_chunk_name(self) -> str:
-        self._chunk_counter += 1
-        return chunk_name(self._last.container, self._last.container_epoch, self._chunk_counter)
+    async def collect(self) -> bool:
+        """See `ports.TierTwo.collect`: at most 64 objects, after a look for a successor.
+
+        A flush may run beside it: then the newest manifest is the one on its way.
+        """
+        if self._stopped is not None:
+            raise self._stopped
+        now_s, grace_s = self._clock.monotonic(), self._limits.gc_grace_s
+        if not self._listed and self._opened_s + grace_s <= now_s:
+            names = await self._storage.list(container_prefix(self._last.container))
+            self._garbage.listed(names)
+            self._listed = True
+        if not self._garbage.anything_due(now_s, grace_s):
+            return False
+        newest = self._last if self._prepared is None else self._prepared.manifest
+        try:
+            numbers = await self._look_for_successor(newest)
+        except Deposed as deposed:
+            self._stopped = deposed
+            raise
+        names = self._garbage.due(numbers, now_s, grace_s, COLLECT_BATCH_COUNT_MAX)
+        await self._delete(names)
+        return bool(names)
+
+    async def _delete(self, names: Sequence[str]) -> None:
+        for name in names:
+            if self._stopped is not None:
+                raise self._stopped
+            await self._storage.delete(name)
+            self._garbage.deleted(name)
 
     # --- read ---------------------------------------------------------------------------------
 
@@ -213,26 +263,8 @@ class ContainerTierTwo:
         return offsets[at], offset if offsets[at] == offset else offsets[at + 1]
 
 
-async def _fetch_piece(plan: PlannedPiece, fetch: FetchRange) -> list[bytes]:
-    parts: list[bytes] = []
-    for start in range(plan.start, plan.end, FETCH_BYTES_MAX):
-        length = min(FETCH_BYTES_MAX, plan.end - start)
-        part = await fetch(plan.segment_number, start, length)
-        assert len(part) == length
-        parts.append(part)
-    return parts
-
-
-def _piece(plan: PlannedPiece, offset: int, crc: int) -> chunks.Piece:
-    return chunks.Piece(
-        segment_name=plan.segment_name,
-        segment_number=plan.segment_number,
-        start=plan.start,
-        offset=offset,
-        length=plan.size,
-        crc=crc,
-        entries=plan.entries,
-    )
+def _unreadable(manifest: Manifest, error: OSError) -> Unavailable:
+    return Unavailable("tier 2 cannot be read", container=manifest.container, cause=str(error))
 
 
 def _ascending(extents: tuple[TieredExtent, ...]) -> tuple[TieredExtent, ...]:

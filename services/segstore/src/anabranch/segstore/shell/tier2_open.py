@@ -1,19 +1,30 @@
-"""Opening a container's tier 2: list, fence, load.
+"""Opening a container's tier 2: fence, load, look.
 
-The fence manifest comes first and the catalog is loaded after it: once the fence exists, no
-older owner can add a manifest, so what is loaded is what will stay. An older owner may win the
-number before it does; its manifest then counts, and the fence goes above it. `OpenContainerTierTwo`
-owns no state; every call returns a new `ContainerTierTwo`.
+    highest manifest ──► fence manifest, one number above ──► load the catalog ──► list again
+           ▲                    │ its number taken                                    │
+           └────────────────────┴──── anything above the fence: once more, above it ◄─┘
+
+The catalog is loaded after the fence exists: no older owner can add a manifest from then on, so
+what is loaded is what will stay. The list comes last, because the owners before us may have gone
+on while we slept between listing and fencing, and may have collected the number we took or the
+objects that we were reading; a fence with nothing above it is the newest manifest, and nothing
+that it needs was collected. `OpenContainerTierTwo` owns no state; every call returns a new
+`ContainerTierTwo`.
 """
 
-from anabranch.common.errors import Unavailable
+from anabranch.common.errors import CorruptManifest, DiskFailed, SyncFailed, Unavailable
+from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
-from anabranch.common.storage.objects import highest_manifest, load_catalog, read_manifest
+from anabranch.common.storage.objects import (
+    LoadedCatalog,
+    highest_manifest,
+    load_for_owner,
+    read_highest,
+)
 from anabranch.common.storage.ports import ChunkStorage
-from anabranch.common.tier2.manifest import Manifest
+from anabranch.common.tier2.manifest import Manifest, encode_manifest
 from anabranch.segstore.domain.storage.fence import decide_fence, first_fence
-from anabranch.segstore.domain.storage.plan import ChunkLimits
-from anabranch.segstore.shell.tier2 import ContainerTierTwo
+from anabranch.segstore.shell.tier2 import ContainerTierTwo, TierTwoLimits
 from anabranch.segstore.shell.tier2_manifest import create_manifest
 
 FENCE_ATTEMPTS_MAX = 16
@@ -24,11 +35,16 @@ class OpenContainerTierTwo:
     """Implements `ports.OpenTierTwo` over a chunk storage."""
 
     def __init__(
-        self, storage: ChunkStorage, ids: IdSource, limits: ChunkLimits | None = None
+        self,
+        storage: ChunkStorage,
+        ids: IdSource,
+        clock: Clock,
+        limits: TierTwoLimits | None = None,
     ) -> None:
         self._storage = storage
         self._ids = ids
-        self._limits = limits or ChunkLimits()
+        self._clock = clock
+        self._limits = limits or TierTwoLimits()
 
     async def __call__(
         self, container: int, container_epoch: int, log_id: str, *, new_log: bool = False
@@ -36,23 +52,46 @@ class OpenContainerTierTwo:
         """See `ports.OpenTierTwo`. Also raises OutcomeUnknown and Unavailable: open again,
         under a new container epoch."""
         owner = first_fence(container, container_epoch, self._ids.new_bytes(), log_id)
-        fence = await self._fence(owner, new_log=new_log)
-        catalog = await load_catalog(self._storage, fence)
-        return ContainerTierTwo(self._storage, fence, catalog, self._limits)
+        try:
+            return await self._open(owner, new_log=new_log)
+        except SyncFailed:
+            raise
+        except (DiskFailed, OSError) as error:
+            raise Unavailable(
+                "tier 2 cannot be read or did not take the fence manifest",
+                remedy="check that tier 2 is writable and has space; opening is tried again",
+                container=container,
+                cause=str(error),
+            ) from error
 
-    async def _fence(self, owner: Manifest, *, new_log: bool) -> Manifest:
-        """Create the fence manifest above all that is there."""
-        highest = await highest_manifest(self._storage, owner.container)
-        last = None
-        if highest:
-            last = await read_manifest(self._storage, owner.container, highest)
+    async def _open(self, owner: Manifest, *, new_log: bool) -> ContainerTierTwo:
         for _ in range(FENCE_ATTEMPTS_MAX):
-            fence = decide_fence(last, owner, new_log=new_log)
-            last = await create_manifest(self._storage, fence)
-            if last is None:
-                return fence
+            fence = await self._fence(owner, new_log=new_log)
+            loaded = None if fence is None else await self._load(fence)
+            if fence is not None and loaded is not None:
+                return ContainerTierTwo(self._storage, self._clock, fence, loaded, self._limits)
         raise Unavailable(
-            "the number of the fence manifest was taken each time",
+            "other owners wrote above the fence manifest each time",
             container=owner.container,
             attempts=FENCE_ATTEMPTS_MAX,
         )
+
+    async def _fence(self, owner: Manifest, *, new_log: bool) -> Manifest | None:
+        """The fence manifest, created above all that is there; None if its number was taken."""
+        last = await read_highest(self._storage, owner.container)
+        fence = decide_fence(last, owner, new_log=new_log)
+        taken = await create_manifest(self._storage, fence, encode_manifest(fence))
+        return fence if taken is None else None
+
+    async def _load(self, fence: Manifest) -> LoadedCatalog | None:
+        """The catalog at the fence; None if somebody wrote above it meanwhile."""
+        loaded: LoadedCatalog | CorruptManifest
+        try:
+            loaded = await load_for_owner(self._storage, fence)
+        except CorruptManifest as error:
+            loaded = error
+        if await highest_manifest(self._storage, fence.container) > fence.number:
+            return None
+        if isinstance(loaded, CorruptManifest):
+            raise loaded
+        return loaded

@@ -1,12 +1,24 @@
 """Who may write the next manifest: the decisions of an open and of a flush.
 
     open   the last manifest, if any, of a lower epoch → the fence manifest, one number above;
-           its name taken meanwhile by a lower epoch → again, above that one
+           its name taken meanwhile, or a higher manifest listed afterwards → again, above that one
     flush  its name taken, or any higher manifest listed afterwards → deposed
+    delete any manifest above ours listed before each batch → deposed
 
-A number can be created once only, and an owner always writes the number after the last one it
-knows. So from the moment a fence manifest exists, an older owner meets a taken name, or (where
-old manifests have been collected) a higher number in the list that it takes afterwards.
+Why this holds although old manifests are collected: only a manifest below the `through` of a
+snapshot is deleted, and the manifest that names the snapshot has a higher number. So the highest
+manifest is never deleted before a higher one exists, and a list always shows the newest owner.
+(A list that takes longer than `gc_grace` could miss both; every call has a far shorter limit.)
+
+A fence counts once a list shows nothing above it. From then on an older owner, which always
+writes the number after the last one it knows, either meets the fence's name; or, if the fence has
+been collected since, creates a manifest at a number that is free again and then finds a higher
+one in its list; or has a last one above the fence, which would have been in that list. In no case
+does it release its log, move its catalog or count anything as garbage. The manifest it left below
+the newest snapshot is read by nobody, and collected like the others.
+
+An owner may therefore delete what its own committed manifests dropped: the state of every
+successor goes on from the last of them, and objects' names are never used twice.
 """
 
 from anabranch.common.errors import Deposed, LogNotHere, TierTwoNotHere

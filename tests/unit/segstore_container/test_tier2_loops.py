@@ -1,0 +1,229 @@
+"""The loops of a container: what a failing manifest leaves begun, pauses, and collection."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
+from anabranch.common.errors import Deposed, DiskFailed, Unavailable
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.storage.ports import Buffer
+from anabranch.common.tier2.state import Catalog, ChunkRef
+from anabranch.common.wire.messages import Done, Message
+from anabranch.segstore.domain.container.state import ContainerCut
+from anabranch.segstore.ports import FetchRange, TieredExtents
+from anabranch.segstore.shell.flusher import Flusher, FlushLimits
+from anabranch.segstore.shell.tier2_collector import (
+    REST_AFTER_FAILURE_S,
+    REST_S,
+    Collector,
+)
+from kit.container_driver import ContainerDriver
+from kit.tiered_driver import TieredDriver
+from kit.virtual_time import VirtualClock, VirtualTimeLoop
+
+
+class _NoManifests(MemoryChunkStorage):
+    """Refuses manifests while `broken`; counts what it is asked to create."""
+
+    broken = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    async def put_new(self, name: str, parts: Sequence[Buffer]) -> None:
+        self.asked.append(name)
+        if self.broken and "/m/" in name:
+            raise DiskFailed("the disk is full")
+        await super().put_new(name, parts)
+
+
+@pytest.fixture
+def storage() -> _NoManifests:
+    return _NoManifests()
+
+
+@pytest.fixture
+def driver(storage: _NoManifests) -> Iterator[TieredDriver]:
+    driver = TieredDriver(storage=storage)
+    yield driver
+    driver.finish()
+
+
+def _write(driver: ContainerDriver, first: int) -> bytes:
+    if first == 1:
+        driver.create()
+    block = driver.append(driver.setup(), first, [b"x" * 100])
+    driver.commit()
+    driver.take_replies()
+    return block
+
+
+def test_a_cut_whose_manifest_failed_is_finished_first_and_then_what_came_after_it(
+    driver: TieredDriver, storage: _NoManifests
+) -> None:
+    first = _write(driver, 1)
+    storage.broken = True
+    for _ in range(3):
+        with pytest.raises(DiskFailed):
+            driver.flush()
+    second = _write(driver, 2)
+    assert driver.read_all() == first + second
+    assert len(driver.frames.payloads) == 2
+    assert driver.container.applied.untiered == len(first + second)
+    storage.broken = False
+    storage.asked.clear()
+    driver.flush()
+    assert [name[3:5] for name in storage.asked] == ["m/", "00", "m/"], "no chunk is written twice"
+    assert driver.frames.payloads == {}
+    assert driver.container.applied.untiered == driver.throttle.untiered == 0
+    driver.crash()
+    assert driver.read_all() == first + second
+
+
+def test_a_segment_deleted_while_its_manifest_fails_stays_deleted(
+    driver: TieredDriver, storage: _NoManifests
+) -> None:
+    _write(driver, 1)
+    storage.broken = True
+    with pytest.raises(DiskFailed):
+        driver.flush()
+    driver.delete()
+    driver.commit()
+    storage.broken = False
+    driver.flush()
+    assert driver.container.applied.untiered == driver.throttle.untiered == 0
+    driver.crash()
+    assert list(driver.tier_two.catalog.tombstones) != []
+    assert driver.tier_two.catalog.segments == {}
+
+
+# --- loops in virtual time --------------------------------------------------------------------
+
+
+class _TierTwo:
+    """Implements `ports.TierTwo`: notes the time of each call, and does as it is told."""
+
+    unfinished = False
+    catalog = Catalog()
+
+    def __init__(self, clock: Clock, outcomes: Sequence[BaseException | bool] = ()) -> None:
+        self._clock = clock
+        self._outcomes = list(outcomes)
+        self.times: list[float] = []
+
+    async def flush(self, cut: ContainerCut, fetch: FetchRange) -> Sequence[TieredExtents]:
+        self.times.append(self._clock.monotonic())
+        return ()
+
+    async def read(self, ref: ChunkRef, offset: int, length: int) -> bytes:
+        raise AssertionError("nothing is in tier 2")
+
+    async def check_owner(self) -> None:
+        return
+
+    async def entries_around(self, ref: ChunkRef, offset: int) -> tuple[int, int]:
+        raise AssertionError("nothing is in tier 2")
+
+    async def collect(self) -> bool:
+        self.times.append(self._clock.monotonic())
+        outcome = self._outcomes.pop(0) if self._outcomes else False
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+
+def _in_virtual_time(work: Callable[[VirtualTimeLoop], object]) -> None:
+    loop = VirtualTimeLoop()
+    try:
+        work(loop)
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.close()
+
+
+def test_flushes_are_a_second_apart_unless_they_are_requested() -> None:
+    def work(loop: VirtualTimeLoop) -> None:
+        driver, clock = ContainerDriver(), VirtualClock(loop)
+        tier_two = _TierTwo(clock)
+        flusher = Flusher(
+            driver.container,
+            tier_two,
+            clock=clock,
+            throttle=driver.throttle,
+            call_later=lambda after_s, do: loop.call_later(after_s, do).cancel,
+            limits=FlushLimits(bytes_max=1, interval_s_min=1.0),
+        )
+        answers: list[Message] = []
+
+        async def write_and_request() -> None:
+            for first in range(1, 9):
+                _write(driver, first)
+                await clock.sleep(0.24)
+            assert tier_two.times == [0.0, 1.0]
+            flusher.request(answers.append)
+            await clock.sleep(0.01)
+            assert tier_two.times == [0.0, 1.0, pytest.approx(1.92)]
+            assert answers == [Done()]
+
+        async def both() -> None:
+            async with asyncio.TaskGroup() as group:
+                flushing = group.create_task(flusher.run())
+                await write_and_request()
+                flushing.cancel()
+
+        loop.run_until_complete(both())
+
+    _in_virtual_time(work)
+
+
+def _collect(
+    outcomes: Sequence[BaseException | bool], seconds: float
+) -> tuple[list[float], list[str]]:
+    """Run the loop for so long: when it collected, and what it logged."""
+    driver = ContainerDriver()
+    times: list[float] = []
+
+    def work(loop: VirtualTimeLoop) -> None:
+        clock = VirtualClock(loop)
+        tier_two = _TierTwo(clock, outcomes)
+        tier_two.times = times
+        collector = Collector(driver.container, tier_two, clock)
+
+        async def run() -> None:
+            async with asyncio.TaskGroup() as group:
+                collecting = group.create_task(collector.run())
+                await clock.sleep(seconds)
+                collecting.cancel()
+
+        loop.run_until_complete(run())
+
+    structlog.reset_defaults()
+    with capture_logs() as logs:
+        _in_virtual_time(work)
+    if driver.container.failure is not None:
+        return times, [driver.container.failure.code]
+    return times, [entry["event"] for entry in logs]
+
+
+def test_collection_goes_on_while_there_is_something_to_do_and_rests_then() -> None:
+    assert _collect([True, True, False], REST_S + 1) == ([0.0, 0.0, 0.0, REST_S], [])
+
+
+def test_a_collection_that_fails_is_tried_again_later_and_logged_once() -> None:
+    failures = [Unavailable("no answer"), OSError("not allowed"), DiskFailed("broken")]
+    times, logged = _collect(
+        [*failures, False, Unavailable("again")], 3 * REST_AFTER_FAILURE_S + 15
+    )
+    later = [at * REST_AFTER_FAILURE_S for at in range(4)]
+    assert times == [*later, later[-1] + REST_S]
+    assert len(logged) == 2, "once for the three in a row, once for the next"
+
+
+def test_a_collector_that_finds_itself_deposed_ends_its_container() -> None:
+    assert _collect([True, Deposed("a newer owner")], 99.0) == ([0.0, 0.0], ["deposed"])
