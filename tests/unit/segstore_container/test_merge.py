@@ -13,6 +13,7 @@ from anabranch.common.wire.messages import (
     SegmentsMerged,
     Stamp,
 )
+from anabranch.segstore.shell.tier2 import GC_GRACE_S
 from kit.container_driver import CREATE_STAMP, SEGMENT, WRITER
 from kit.planted_container import merge_forgets_the_journal
 from kit.tiered_driver import InterruptedStorage, TieredDriver
@@ -268,3 +269,40 @@ def test_a_merged_name_may_live_again_after_a_later_decision(driver: TieredDrive
     driver.flush()
     driver.crash()
     assert driver.read_all(SOURCE) == again
+
+
+def collected(driver: TieredDriver) -> None:
+    """Everything that nothing needs, and that nothing has needed for long, is gone."""
+    driver.time.advance(2 * GC_GRACE_S)
+    while driver.wait(driver.tier_two.collect()):
+        pass
+
+
+def chunk_names(driver: TieredDriver) -> set[str]:
+    assert isinstance(driver.storage, InterruptedStorage)
+    return {name for name in driver.storage.objects if "/m/" not in name}
+
+
+@later
+def test_chunks_of_a_merged_source_are_collected_only_when_the_target_drops_them(
+    driver: TieredDriver, after: Happening
+) -> None:
+    data = write(driver, SEGMENT)
+    driver.flush()
+    data += write(driver, SOURCE)
+    seal(driver, SOURCE)
+    driver.flush()
+    before = chunk_names(driver)
+    driver.merge(SOURCE)
+    driver.commit()
+    driver.flush()
+    after(driver)
+    collected(driver)
+    assert chunk_names(driver) >= before
+    driver.crash()
+    assert driver.read_all() == data
+    driver.truncate(len(data))
+    driver.commit()
+    driver.flush()
+    collected(driver)
+    assert not chunk_names(driver) & before
