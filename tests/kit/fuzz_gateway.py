@@ -19,6 +19,7 @@ from anabranch.client import connect
 from kit.fuzz_hooks import DOOMED, SCOPE, STREAM
 
 SECONDS_MAX = 600.0
+TESTS = Path(__file__).resolve().parents[1]
 CHECKS = "no_defect,status_code_conformance,content_type_conformance"
 """What every answer must keep to."""
 
@@ -29,7 +30,8 @@ async def fuzz(examples: int, seed: int | None) -> int:
         async with embedded_cluster(UpSettings(data_dir=Path(directory) / "cluster")) as cluster:
             await cluster.wait_ready()
             await _prepare(str(cluster.endpoints["nats"]))
-            return await _run(str(cluster.endpoints["gateway"]), examples, seed)
+            gateway = str(cluster.endpoints["gateway"])
+            return await _run(gateway, examples, seed, Path(directory))
 
 
 async def _prepare(nats_url: str) -> None:
@@ -40,7 +42,7 @@ async def _prepare(nats_url: str) -> None:
             await client.create_stream(f"{SCOPE}/{name}", segments=2)
 
 
-async def _run(url: str, examples: int, seed: int | None) -> int:
+async def _run(url: str, examples: int, seed: int | None, directory: Path) -> int:
     command = [
         str(Path(sys.executable).parent / "schemathesis"), "run", f"{url}/openapi.json",
         "--checks", CHECKS,
@@ -49,9 +51,11 @@ async def _run(url: str, examples: int, seed: int | None) -> int:
     ]  # fmt: skip
     if seed is not None:
         command += ["--seed", str(seed)]
-    environment = {**os.environ, "SCHEMATHESIS_HOOKS": "kit.fuzz_hooks"}
+    # It keeps what it found in the directory where it runs.
+    hooks = {"SCHEMATHESIS_HOOKS": "kit.fuzz_hooks", "PYTHONPATH": str(TESTS)}
+    environment = {**os.environ, **hooks}
     process = await asyncio.create_subprocess_exec(
-        *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+        *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, cwd=directory
     )
     try:
         async with asyncio.timeout(SECONDS_MAX):
