@@ -1,0 +1,209 @@
+"""The one error tree, split by what the caller must do.
+
+    AnabranchError
+    ├── Retry          wait and try again; nothing was done
+    ├── Conflict       the state forbids it; look at the state, then decide
+    ├── Fenced         you (or the store you asked) are no longer the owner; look it up again
+    ├── Invalid        the input is wrong; repeating it will not help
+    ├── NotFound       the thing named does not exist (here)
+    ├── Unauthorized   ask for the right to do it
+    ├── Corrupt        stored or received bytes are damaged; an operator must look
+    └── Unknown        it may or may not have happened; read the state before repeating
+
+Every concrete error has a stable ``code`` that crosses process borders, a message (what
+happened, to what), ``fields`` (values, not prose) and a ``remedy`` (what to do). Text is
+lowercase and has no full stop. ``to_body`` and ``from_body`` carry an error over a wire.
+
+One module per family.
+"""
+
+from collections.abc import Mapping
+
+from anabranch.common.errors.conflict import (
+    AttributeMismatch,
+    DirectoryInUse,
+    EventGap,
+    ObjectExists,
+    OffsetMismatch,
+    PartialDuplicate,
+    PortInUse,
+    RevisionConflict,
+    ScopeExists,
+    ScopeNotEmpty,
+    SegmentExists,
+    SegmentNotSealed,
+    SegmentSealed,
+    SessionEnded,
+    StaleRequest,
+    StreamExists,
+    StreamNotSealed,
+    StreamSealed,
+    TooManyAttributes,
+    WriterExpired,
+    WrongExpectedSequence,
+)
+from anabranch.common.errors.corrupt import (
+    CorruptBlock,
+    CorruptChunk,
+    CorruptEvent,
+    CorruptJournal,
+    CorruptManifest,
+    FormatTooNew,
+    StreamRewound,
+)
+from anabranch.common.errors.families import (
+    AnabranchError,
+    Conflict,
+    Corrupt,
+    Fenced,
+    FieldValue,
+    Invalid,
+    NotFound,
+    Retry,
+    Unauthorized,
+    Unknown,
+)
+from anabranch.common.errors.fenced import (
+    Deposed,
+    WrongHost,
+)
+from anabranch.common.errors.invalid import (
+    BadPacket,
+    BodyTooLarge,
+    BodyTooSlow,
+    DirectoryUnusable,
+    EventTooLarge,
+    IdempotencyMismatch,
+    InvalidName,
+    InvalidRequest,
+    InvalidSetting,
+    NotAcceptable,
+    NotAtBoundary,
+    NotBuilt,
+    UnsupportedMediaType,
+    UnsupportedProtocol,
+)
+from anabranch.common.errors.not_found import (
+    BinaryNotFound,
+    LogNotHere,
+    ObjectNotFound,
+    OperationNotFound,
+    ScopeNotFound,
+    SegmentMerged,
+    SegmentNotFound,
+    SegmentTruncated,
+    StreamNotFound,
+    TierTwoNotHere,
+)
+from anabranch.common.errors.retry import (
+    BufferFull,
+    Busy,
+    ConnectionLost,
+    DeadlinePassed,
+    DiskFailed,
+    Overloaded,
+    PlanOutdated,
+    SyncFailed,
+    Unavailable,
+)
+from anabranch.common.errors.unknown import (
+    OutcomeUnknown,
+)
+
+__all__ = [
+    "ERRORS_BY_CODE",
+    "AnabranchError",
+    "AttributeMismatch",
+    "BadPacket",
+    "BinaryNotFound",
+    "BodyTooLarge",
+    "BodyTooSlow",
+    "BufferFull",
+    "Busy",
+    "Conflict",
+    "ConnectionLost",
+    "Corrupt",
+    "CorruptBlock",
+    "CorruptChunk",
+    "CorruptEvent",
+    "CorruptJournal",
+    "CorruptManifest",
+    "DeadlinePassed",
+    "Deposed",
+    "DirectoryInUse",
+    "DirectoryUnusable",
+    "DiskFailed",
+    "EventGap",
+    "EventTooLarge",
+    "Fenced",
+    "FieldValue",
+    "FormatTooNew",
+    "IdempotencyMismatch",
+    "Invalid",
+    "InvalidName",
+    "InvalidRequest",
+    "InvalidSetting",
+    "LogNotHere",
+    "NotAcceptable",
+    "NotAtBoundary",
+    "NotBuilt",
+    "NotFound",
+    "ObjectExists",
+    "ObjectNotFound",
+    "OffsetMismatch",
+    "OperationNotFound",
+    "OutcomeUnknown",
+    "Overloaded",
+    "PartialDuplicate",
+    "PlanOutdated",
+    "PortInUse",
+    "Retry",
+    "RevisionConflict",
+    "ScopeExists",
+    "ScopeNotEmpty",
+    "ScopeNotFound",
+    "SegmentExists",
+    "SegmentMerged",
+    "SegmentNotFound",
+    "SegmentNotSealed",
+    "SegmentSealed",
+    "SegmentTruncated",
+    "SessionEnded",
+    "StaleRequest",
+    "StreamExists",
+    "StreamNotFound",
+    "StreamNotSealed",
+    "StreamRewound",
+    "StreamSealed",
+    "SyncFailed",
+    "TierTwoNotHere",
+    "TooManyAttributes",
+    "Unauthorized",
+    "Unavailable",
+    "Unknown",
+    "UnsupportedMediaType",
+    "UnsupportedProtocol",
+    "WriterExpired",
+    "WrongExpectedSequence",
+    "WrongHost",
+    "from_body",
+]
+
+
+def _all_errors(root: type[AnabranchError]) -> dict[str, type[AnabranchError]]:
+    found = {root.code: root}
+    for child in root.__subclasses__():
+        found |= _all_errors(child)
+    return found
+
+
+ERRORS_BY_CODE: Mapping[str, type[AnabranchError]] = _all_errors(AnabranchError)
+
+
+def from_body(body: Mapping[str, object]) -> AnabranchError:
+    """The error that `to_body` described; an unknown code becomes a plain AnabranchError."""
+    kind = ERRORS_BY_CODE.get(str(body.get("code")), AnabranchError)
+    fields = body.get("fields")
+    error = kind(str(body.get("message", "no message")), remedy=str(body.get("remedy") or ""))
+    error.fields = dict(fields) if isinstance(fields, Mapping) else {}
+    return error

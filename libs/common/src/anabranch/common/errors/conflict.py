@@ -1,0 +1,123 @@
+"""The state forbids it: look at the state, then decide."""
+
+from anabranch.common.errors.families import Conflict
+
+
+class ScopeExists(Conflict):
+    code = "scope-exists"
+
+
+class ScopeNotEmpty(Conflict):
+    code = "scope-not-empty"
+    default_remedy = "seal and delete its streams first"
+
+
+class StreamExists(Conflict):
+    code = "stream-exists"
+
+
+class StreamSealed(Conflict):
+    code = "stream-sealed"
+    default_remedy = "write to another stream; a sealed stream is read-only for ever"
+
+
+class StreamNotSealed(Conflict):
+    code = "stream-not-sealed"
+    default_remedy = "seal the stream first"
+
+
+class SegmentExists(Conflict):
+    code = "segment-exists"
+
+
+class SegmentSealed(Conflict):
+    code = "segment-sealed"
+    default_remedy = "ask the controller for its successors"
+
+
+class SegmentNotSealed(Conflict):
+    code = "segment-not-sealed"
+    default_remedy = "seal the segment first"
+
+
+class OffsetMismatch(Conflict):
+    """A conditional append expected another length of the segment: fields {expected, length}."""
+
+    code = "offset-mismatch"
+    default_remedy = "read what was appended meanwhile, then decide again at the present length"
+
+
+class AttributeMismatch(Conflict):
+    """An attribute's value does not allow the update: fields {attribute, present}."""
+
+    code = "attribute-mismatch"
+    default_remedy = "read the attribute, then decide again"
+
+
+class TooManyAttributes(Conflict):
+    """The segment would have more attributes than it may: fields {limit}."""
+
+    code = "too-many-attributes"
+    default_remedy = "remove attributes that are no longer needed"
+
+
+class PartialDuplicate(Conflict):
+    """A block straddles what is stored: fields {last}; rebuild it from last + 1."""
+
+    code = "partial-duplicate"
+
+
+class EventGap(Conflict):
+    """A block starts beyond the next event number: fields {last}."""
+
+    code = "event-gap"
+    default_remedy = "set up the append session again and resend from last + 1"
+
+
+class WriterExpired(Conflict):
+    """The writer id is unknown and its block does not start at event number 1."""
+
+    code = "writer-expired"
+    default_remedy = "open a new writer; what was in flight may or may not be stored"
+
+
+class SessionEnded(Conflict):
+    """The append session was ended by a refusal or by a newer setup of the same writer."""
+
+    code = "session-ended"
+    default_remedy = "set up the append session again"
+
+
+class StaleRequest(Conflict):
+    """The segment has seen a later (incarnation, revision) than the request's."""
+
+    code = "stale-request"
+    default_remedy = "reload the aggregate; a newer decision exists"
+
+
+class WrongExpectedSequence(Conflict):
+    """An event store's subject has moved on: fields {expected, actual}."""
+
+    code = "wrong-expected-sequence"
+
+
+class RevisionConflict(Conflict):
+    """An object's revision is not the expected one: fields {expected, actual}."""
+
+    code = "revision-conflict"
+
+
+class ObjectExists(Conflict):
+    """A create-only name is taken (an object, a chunk, a manifest, a file)."""
+
+    code = "object-exists"
+
+
+class DirectoryInUse(Conflict):
+    code = "directory-in-use"
+    default_remedy = "stop the process that uses it, or choose another directory"
+
+
+class PortInUse(Conflict):
+    code = "port-in-use"
+    default_remedy = "choose another port, or 0 for any free one"

@@ -1,0 +1,40 @@
+"""Stored or received bytes are damaged: an operator must look."""
+
+from anabranch.common.errors.families import Corrupt
+
+
+class CorruptBlock(Corrupt):
+    code = "corrupt-block"
+
+
+class CorruptJournal(Corrupt):
+    code = "corrupt-journal"
+    default_remedy = "keep the journal files as they are and inspect them offline"
+
+
+class CorruptChunk(Corrupt):
+    code = "corrupt-chunk"
+
+
+class CorruptManifest(Corrupt):
+    code = "corrupt-manifest"
+
+
+class CorruptEvent(Corrupt):
+    """A domain event's checksum, revision or content is wrong; its aggregate stops."""
+
+    code = "corrupt-event"
+
+
+class StreamRewound(Corrupt):
+    """A stream's newest sequence is below what was already read: it was replaced or restored."""
+
+    code = "stream-rewound"
+    default_remedy = "stop the service and find out who replaced the stream's data"
+
+
+class FormatTooNew(Corrupt):
+    """Written by a newer release: fields {found, supported}."""
+
+    code = "format-too-new"
+    default_remedy = "start a release that knows this format; nothing was changed"

@@ -1,0 +1,86 @@
+"""The input is wrong: repeating it will not help."""
+
+from anabranch.common.errors.families import Invalid
+
+
+class InvalidName(Invalid):
+    code = "invalid-name"
+
+
+class InvalidRequest(Invalid):
+    code = "invalid-request"
+
+
+class NotAtBoundary(Invalid):
+    """An offset lies within an append: fields {lower}, the nearest boundary known below it."""
+
+    code = "not-at-boundary"
+    default_remedy = "use the lower boundary, or locate the next higher one"
+
+
+class InvalidSetting(Invalid):
+    code = "invalid-setting"
+    default_remedy = "correct the setting and start again"
+
+
+class EventTooLarge(Invalid):
+    code = "event-too-large"
+    default_remedy = "split the event; the limit is 8 MiB"
+
+
+class BadPacket(Invalid):
+    """Bytes on a connection are not a packet of this protocol; the connection is closed."""
+
+    code = "bad-packet"
+
+
+class UnsupportedProtocol(Invalid):
+    """Client and server share no protocol version."""
+
+    code = "unsupported-protocol"
+    default_remedy = "upgrade the older side"
+
+
+class DirectoryUnusable(Invalid):
+    """A directory cannot be used: not writable, a network file system, not a directory."""
+
+    code = "directory-unusable"
+    default_remedy = "choose a writable directory on a local disk"
+
+
+class BodyTooLarge(Invalid):
+    code = "body-too-large"
+    default_remedy = "send fewer events in one request"
+
+
+class BodyTooSlow(Invalid):
+    """The caller did not send the announced body in time."""
+
+    code = "body-too-slow"
+    default_remedy = "send a smaller body, or send it faster"
+
+
+class UnsupportedMediaType(Invalid):
+    code = "unsupported-media-type"
+    default_remedy = "send application/json, application/x-ndjson or application/octet-stream"
+
+
+class NotAcceptable(Invalid):
+    """What is to be answered cannot be written in a form that the caller accepts."""
+
+    code = "not-acceptable"
+    default_remedy = "accept application/octet-stream"
+
+
+class IdempotencyMismatch(Invalid):
+    """An Idempotency-Key came again with another request."""
+
+    code = "idempotency-mismatch"
+    default_remedy = "use a new Idempotency-Key for a new request"
+
+
+class NotBuilt(Invalid):
+    """The interface names it, this release does not do it."""
+
+    code = "not-built"
+    default_remedy = "see /openapi.json for what is served"

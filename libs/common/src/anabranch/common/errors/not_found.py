@@ -1,0 +1,57 @@
+"""The thing named does not exist, or not here."""
+
+from anabranch.common.errors.families import NotFound
+
+
+class ScopeNotFound(NotFound):
+    code = "scope-not-found"
+
+
+class StreamNotFound(NotFound):
+    code = "stream-not-found"
+
+
+class SegmentNotFound(NotFound):
+    code = "segment-not-found"
+
+
+class SegmentMerged(SegmentNotFound):
+    """The segment's bytes are another's now: fields {target, offset, length}."""
+
+    code = "segment-merged"
+    default_remedy = "read them from the target segment, at the offset"
+
+
+class SegmentTruncated(NotFound):
+    """The offset lies before the segment's start: fields {start}."""
+
+    code = "segment-truncated"
+    default_remedy = "continue at the segment's start offset"
+
+
+class OperationNotFound(NotFound):
+    code = "operation-not-found"
+
+
+class ObjectNotFound(NotFound):
+    code = "object-not-found"
+
+
+class LogNotHere(NotFound):
+    """The container's log is bound to another journal; never treated as an empty log."""
+
+    code = "log-not-here"
+    default_remedy = "start the store whose data directory holds the log"
+
+
+class TierTwoNotHere(NotFound):
+    """Tier 2 lists nothing for a container that has a log."""
+
+    code = "tier-two-not-here"
+    default_remedy = "point the store at the tier 2 it wrote to before"
+
+
+class BinaryNotFound(NotFound):
+    """A server program could not be found by setting, PATH or wheel."""
+
+    code = "binary-not-found"

@@ -1,0 +1,61 @@
+"""Wait and try again: nothing was done."""
+
+from anabranch.common.errors.families import Retry
+
+
+class Unavailable(Retry):
+    """The container, store or controller exists but does not serve at the moment."""
+
+    code = "unavailable"
+
+
+class Overloaded(Retry):
+    """A bounded queue is full; nothing was accepted."""
+
+    code = "overloaded"
+
+
+class BufferFull(Retry):
+    """The writer's own buffer is full."""
+
+    code = "buffer-full"
+    default_remedy = "await drain() before writing more"
+
+
+class Busy(Retry):
+    """Another operation on the same thing must end first."""
+
+    code = "busy"
+
+
+class DeadlinePassed(Retry):
+    """Nobody waited any more when the request came up; it was refused and nothing was done."""
+
+    code = "deadline-passed"
+    default_remedy = "send it again with a later deadline"
+
+
+class ConnectionLost(Retry):
+    """The connection to a server broke."""
+
+    code = "connection-lost"
+
+
+class PlanOutdated(Retry):
+    """What a read was planned on is no longer there; what is there now is not damaged."""
+
+    code = "plan-outdated"
+    default_remedy = "run the read again, so that it is planned anew"
+
+
+class DiskFailed(Retry):
+    """A write or sync failed; the store stops rather than guess what reached the disk."""
+
+    code = "disk-failed"
+    default_remedy = "check the disk and its free space, then start the store again"
+
+
+class SyncFailed(DiskFailed):
+    """A sync failed: what earlier writes left on the disk is not known, so the store ends."""
+
+    code = "sync-failed"
