@@ -10,18 +10,15 @@ tasks or futures, only these calls on the event loop's thread. When the log fail
 owner shows up, the container ends: everyone waiting is told, nothing more is acknowledged.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import chain
 
 from opentelemetry.trace import Span
 
 from anabranch.common.errors import AnabranchError, SessionEnded, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.tracing import end_failed, mark_failed
-from anabranch.common.storage.ports import Buffer
-from anabranch.common.tier2.state import Catalog, SegmentState, Tombstone
+from anabranch.common.tier2.state import Catalog, SegmentState
 from anabranch.common.wire.messages import (
     Append,
     Appended,
@@ -29,15 +26,12 @@ from anabranch.common.wire.messages import (
     AppendSetup,
     CreateSegment,
     DeleteSegment,
-    Done,
     GetAttributes,
     GetSegmentInfo,
     MergeSegments,
     Message,
     Request,
-    Sealed,
     SealSegment,
-    SegmentInfo,
     SetupAppend,
     TruncateSegment,
     UpdateAttributes,
@@ -45,33 +39,33 @@ from anabranch.common.wire.messages import (
 )
 from anabranch.segstore.domain.container.answer import (
     Answer,
+    Whereabouts,
     answer_attributes,
+    answer_create,
+    answer_delete,
+    answer_info,
     answer_merge,
+    answer_seal,
     answer_truncate,
     answer_update,
 )
 from anabranch.segstore.domain.container.decide import (
     Duplicate,
-    NoChange,
     decide_append,
-    decide_create,
-    decide_delete,
-    decide_seal,
     decide_setup,
     gone,
 )
 from anabranch.segstore.domain.container.operations import (
     AppendOperation,
-    ControlOperation,
     Operation,
     decode_operations,
-    encode_operation,
 )
 from anabranch.segstore.ports import ContainerLog, FrameContents, LogAddress, ReplayedFrame
 from anabranch.segstore.shell.applied import Applied
 from anabranch.segstore.shell.boundaries import TieredBoundary, boundary_before
 from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.metrics import StoreMetrics, uncounted
+from anabranch.segstore.shell.operation_queue import OperationQueue, PendingOperation
 from anabranch.segstore.shell.replies import Deliver, HeldAck, HeldReply, ReplyGate
 from anabranch.segstore.shell.sessions import AppendSession, LiveSessions, Send
 from anabranch.segstore.shell.tail import CallLater, TailWaiters
@@ -89,18 +83,6 @@ class Surroundings:
     call_later: CallLater
     metrics: StoreMetrics = field(default_factory=uncounted)
     tracing: StoreTracing | None = None
-
-
-class _Pending:
-    """An operation between its decision and its sync."""
-
-    __slots__ = ("buffers", "operation", "sequence", "size")
-
-    def __init__(self, sequence: int, operation: Operation) -> None:
-        self.sequence = sequence
-        self.operation = operation
-        self.buffers = encode_operation(sequence, operation)
-        self.size = sum(map(len, self.buffers))
 
 
 class Container:
@@ -121,9 +103,7 @@ class Container:
         self._around = around
         self._throttle = around.throttle
         self._pending = self.applied.state
-        self._queue: deque[_Pending] = deque()
-        self._queued_at_s = 0.0
-        self._taken: deque[tuple[float, list[_Pending]]] = deque()
+        self._queue = OperationQueue()
         self._spans = HeldSpans(around.tracing)
         self._gate = ReplyGate(around.throttle)
         self._sessions = LiveSessions()
@@ -171,7 +151,7 @@ class Container:
     @property
     def idle(self) -> bool:
         """Whether nothing waits for the journal."""
-        return not self._queue and not self._taken
+        return self._queue.empty
 
     def fail(self, error: AnabranchError) -> None:
         """End the container: everyone waiting is told, nothing more is acknowledged.
@@ -189,10 +169,7 @@ class Container:
             container=self.container,
             reason=error.code,
         )
-        waiting = sum(item.size for item in self._queue)
-        waiting += sum(item.size for _, frame in self._taken for item in frame)
-        self._queue.clear()
-        self._taken.clear()
+        waiting = self._queue.clear()
         self._sessions.end_all()
         self._gate.fail(told)
         self._spans.fail(error)
@@ -207,19 +184,29 @@ class Container:
 
     def create(self, request: CreateSegment, deliver: Deliver) -> None:
         """→ Done."""
-        self._control(request, deliver, lambda: self._create(request))
+        now_ms = self._around.clock.now_ms()
+        self._decide(request, deliver, lambda: answer_create(self._pending, request, now_ms))
 
     def seal(self, request: SealSegment, deliver: Deliver) -> None:
         """→ Sealed."""
-        self._control(request, deliver, lambda: self._seal(request))
+        now_ms = self._around.clock.now_ms()
+        self._decide(request, deliver, lambda: answer_seal(self._pending, request, now_ms))
 
     def delete(self, request: DeleteSegment, deliver: Deliver) -> None:
         """→ Done."""
-        self._control(request, deliver, lambda: self._delete(request))
+        now_ms = self._around.clock.now_ms()
+        self._decide(request, deliver, lambda: answer_delete(self._pending, request, now_ms))
 
     def info(self, request: GetSegmentInfo, deliver: Deliver) -> None:
         """→ SegmentInfo, of the pending state, held until that is durable."""
-        self._control(request, deliver, lambda: self._info(request))
+        self._decide(
+            request, deliver, lambda: answer_info(self._pending, request, self._whereabouts)
+        )
+
+    def _whereabouts(self, number: int) -> Whereabouts:
+        index = self.applied.index.get(number)
+        tiered = (index.tiered_length, index.sealed_in_tier_two) if index else (0, False)
+        return Whereabouts(self.container, self.container_epoch, *tiered)
 
     def truncate(
         self, request: TruncateSegment, deliver: Deliver, tiered: TieredBoundary | None = None
@@ -227,13 +214,11 @@ class Container:
         """→ Truncated. `tiered` is given where only tier 2 knows the boundaries."""
         now_ms = self._around.clock.now_ms()
 
-        def waiting() -> Iterator[Operation]:
-            items = chain(*(taken for _, taken in self._taken), self._queue)
-            return (item.operation for item in items)
-
         def answer() -> Answer:
             known = self._pending.known(request.segment)
-            lower = boundary_before(known, request.offset, self.applied.index, waiting(), tiered)
+            lower = boundary_before(
+                known, request.offset, self.applied.index, self._queue.operations(), tiered
+            )
             return answer_truncate(self._pending, request, lower, now_ms)
 
         self._decide(request, deliver, answer)
@@ -284,66 +269,6 @@ class Container:
         if isinstance(request, Append):
             attributes |= {"anabranch.events": request.count, "anabranch.bytes": size}
         return self._spans.begin(span_name(request), request.trace_parent, attributes)
-
-    def _create(self, request: CreateSegment) -> Message:
-        known = self._pending.known(request.segment)
-        now_ms = self._around.clock.now_ms()
-        self._perform(decide_create(known, request.segment, request.stamp, now_ms))
-        return Done()
-
-    def _seal(self, request: SealSegment) -> Message:
-        known = self._pending.known(request.segment)
-        now_ms = self._around.clock.now_ms()
-        self._perform(decide_seal(known, request.segment, request.stamp, now_ms))
-        assert isinstance(known, SegmentState)
-        return Sealed(length=known.length)
-
-    def _delete(self, request: DeleteSegment) -> Message:
-        known = self._pending.known(request.segment)
-        now_ms = self._around.clock.now_ms()
-        self._perform(decide_delete(known, request.segment, request.stamp, now_ms))
-        return Done()
-
-    def _info(self, request: GetSegmentInfo) -> Message:
-        segment = request.segment
-        state = self._pending.known(segment)
-        if isinstance(state, Tombstone) and request.even_gone:
-            return self._gone_info(state)
-        if not isinstance(state, SegmentState):
-            raise gone(state, segment)
-        index = self.applied.index.get(state.number)
-        return SegmentInfo(
-            segment=segment,
-            start=state.start,
-            length=state.length,
-            tiered_length=index.tiered_length if index is not None else 0,
-            sealed=state.sealed,
-            event_count=state.event_count,
-            container=self.container,
-            container_epoch=self.container_epoch,
-            sealed_in_tier_two=index is not None and index.sealed_in_tier_two,
-            modified_ms=state.modified_ms,
-        )
-
-    def _gone_info(self, tombstone: Tombstone) -> SegmentInfo:
-        merged = tombstone.merged
-        return SegmentInfo(
-            segment=tombstone.name,
-            start=0,
-            length=merged.length if merged else 0,
-            tiered_length=0,
-            sealed=merged is not None,
-            event_count=0,
-            container=self.container,
-            container_epoch=self.container_epoch,
-            deleted=True,
-            merged_into=merged.target if merged else "",
-            merged_offset=merged.offset if merged else 0,
-        )
-
-    def _perform(self, decision: ControlOperation | NoChange) -> None:
-        if not isinstance(decision, NoChange):
-            self._enqueue(decision)
 
     def setup(self, request: SetupAppend, request_id: int, send: Send) -> AppendSession | None:
         """Open an append session → AppendSetup, or None and a Failed reply.
@@ -440,36 +365,24 @@ class Container:
 
     def _enqueue(self, operation: Operation) -> None:
         """Give the operation its sequence number. Raises Overloaded; then nothing happened."""
-        pending = _Pending(self._pending.sequence + 1, operation)
+        pending = PendingOperation(self._pending.sequence + 1, operation)
         self._throttle.admit(pending.size)
         self._pending.apply(pending.sequence, operation)
-        if not self._queue:
-            self._queued_at_s = self._around.clock.monotonic()
-        self._queue.append(pending)
+        self._queue.add(pending, self._around.clock.monotonic)
         self.log.ready()
 
     # --- the log ------------------------------------------------------------------------------
 
     def take_frame(self, size_max: int) -> FrameContents | None:
         """See `ports.FrameSource`."""
-        if not self._queue:
-            return None
-        items: list[_Pending] = []
-        payload: list[Buffer] = []
-        size = 0
-        while self._queue and (not items or size + self._queue[0].size <= size_max):
-            item = self._queue.popleft()
-            items.append(item)
-            payload += item.buffers
-            size += item.size
-        self._taken.append((self._queued_at_s, items))
-        return FrameContents(items[0].sequence, len(items), payload, size)
+        return self._queue.take_frame(size_max)
 
     def frame_durable(self, contents: FrameContents, address: LogAddress) -> None:
         """See `ports.FrameSource`: evolve, index, wake, answer, in this order."""
         if self.failure is not None:
             return
-        queued_at_s, items = self._taken.popleft()
+        frame = self._queue.frame_durable()
+        items = frame.operations
         assert items[0].sequence == contents.first_sequence
         untiered = self.applied.untiered
         at = 0
@@ -482,7 +395,7 @@ class Container:
         self._spans.note_answering()
         self._gate.release(items[-1].sequence)
         self._spans.release(items[-1].sequence)
-        self.metrics.append_seconds.record(self._around.clock.monotonic() - queued_at_s)
+        self.metrics.append_seconds.record(self._around.clock.monotonic() - frame.queued_at_s)
         for number in touched:
             self.tails.wake(number)
         self.on_applied()

@@ -1,0 +1,89 @@
+"""The operations of a container between their decision and their sync, in order.
+
+    add ──► waiting ──take_frame──► taken by the journal ──frame_durable──► gone
+
+Owned by the container; all calls come from the event loop's thread. Its bound is the store's
+throttle, which is asked before `add`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from anabranch.common.storage.ports import Buffer
+from anabranch.segstore.domain.container.operations import Operation, encode_operation
+from anabranch.segstore.ports import FrameContents
+
+
+class PendingOperation:
+    """An operation that was decided, encoded for the log; `size` in bytes."""
+
+    __slots__ = ("buffers", "operation", "sequence", "size")
+
+    def __init__(self, sequence: int, operation: Operation) -> None:
+        self.sequence = sequence
+        self.operation = operation
+        self.buffers = encode_operation(sequence, operation)
+        self.size = sum(map(len, self.buffers))
+
+
+@dataclass(frozen=True, slots=True)
+class TakenFrame:
+    """Operations that the journal writes as one frame; the first was queued at `queued_at_s`."""
+
+    queued_at_s: float
+    operations: list[PendingOperation]
+
+
+class OperationQueue:
+    """What waits for the journal, and what the journal has taken."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[PendingOperation] = deque()
+        self._queued_at_s = 0.0
+        self._taken: deque[TakenFrame] = deque()
+
+    @property
+    def empty(self) -> bool:
+        """Whether everything decided is durable."""
+        return not self._waiting and not self._taken
+
+    def operations(self) -> Iterator[Operation]:
+        """All that is not yet durable, in order."""
+        taken = (frame.operations for frame in self._taken)
+        return (item.operation for item in chain(*taken, self._waiting))
+
+    def add(self, pending: PendingOperation, now_s: Callable[[], float]) -> None:
+        """Queue the next operation; the clock is asked where a frame begins."""
+        if not self._waiting:
+            self._queued_at_s = now_s()
+        self._waiting.append(pending)
+
+    def take_frame(self, size_max: int) -> FrameContents | None:
+        """As many as fit into `size_max` bytes, at least one; None if none waits."""
+        waiting = self._waiting
+        if not waiting:
+            return None
+        items: list[PendingOperation] = []
+        payload: list[Buffer] = []
+        size = 0
+        while waiting and (not items or size + waiting[0].size <= size_max):
+            item = waiting.popleft()
+            items.append(item)
+            payload += item.buffers
+            size += item.size
+        self._taken.append(TakenFrame(self._queued_at_s, items))
+        return FrameContents(items[0].sequence, len(items), payload, size)
+
+    def frame_durable(self) -> TakenFrame:
+        """The frame taken first is durable."""
+        return self._taken.popleft()
+
+    def clear(self) -> int:
+        """Give everything up; returns how many bytes that was."""
+        frames = (frame.operations for frame in self._taken)
+        size = sum(item.size for item in chain(*frames, self._waiting))
+        self._waiting.clear()
+        self._taken.clear()
+        return size
