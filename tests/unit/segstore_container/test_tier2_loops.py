@@ -1,7 +1,7 @@
 """The loops of a container: what a failing manifest leaves begun, pauses, and collection."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 
 import pytest
 import structlog
@@ -11,10 +11,10 @@ from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.errors import Deposed, DiskFailed, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.storage.ports import Buffer
-from anabranch.common.tier2.state import Catalog, ChunkRef
+from anabranch.common.tier2.state import Catalog, ChunkRef, Tombstone
 from anabranch.common.wire.messages import Done, Message
 from anabranch.segstore.domain.container.state import ContainerCut
-from anabranch.segstore.ports import FetchRange, TieredExtents
+from anabranch.segstore.ports import CatalogEntry, FetchRange, TieredExtents
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits
 from anabranch.segstore.shell.tier2_collector import (
     REST_AFTER_FAILURE_S,
@@ -110,6 +110,7 @@ class _TierTwo:
 
     unfinished = False
     catalog = Catalog()
+    applied_sequence = 0
 
     def __init__(self, clock: Clock, outcomes: Sequence[BaseException | bool] = ()) -> None:
         self._clock = clock
@@ -119,6 +120,17 @@ class _TierTwo:
     async def flush(self, cut: ContainerCut, fetch: FetchRange) -> Sequence[TieredExtents]:
         self.times.append(self._clock.monotonic())
         return ()
+
+    def knows_nothing_of(self, name: str) -> bool:
+        return True
+
+    async def find(self, names: Collection[str]) -> Mapping[str, CatalogEntry | Tombstone]:
+        return {}
+
+    async def entries(self) -> AsyncIterator[CatalogEntry | Tombstone]:
+        nothing: tuple[Tombstone, ...] = ()
+        for entry in nothing:
+            yield entry
 
     async def read(self, ref: ChunkRef, offset: int, length: int) -> bytes:
         raise AssertionError("nothing is in tier 2")

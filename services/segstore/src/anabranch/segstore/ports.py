@@ -7,13 +7,21 @@
 Errors of the operating system surface as `DiskFailed` (writes, syncs) or OSError (the rest).
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.storage.ports import Buffer
-from anabranch.common.tier2.state import Catalog, ChunkRef, TieredExtent
+from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, TieredExtent, Tombstone
 from anabranch.segstore.domain.container.state import ContainerCut
 
 
@@ -145,6 +153,15 @@ class DurableDataLog(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """All that tier 2 knows of one living segment; `writers`: id → last event number."""
+
+    state: SegmentState
+    extents: tuple[TieredExtent, ...]
+    writers: Mapping[bytes, int]
+
+
 FetchRange = Callable[[int, int, int], Awaitable[bytes]]
 """(segment number, offset, length) → the bytes, from memory or the journal."""
 
@@ -155,6 +172,26 @@ class TierTwo(Protocol):
     @property
     def catalog(self) -> Catalog:
         """The state at open: what the manifests tell, after the fence manifest."""
+        ...
+
+    @property
+    def applied_sequence(self) -> int:
+        """Up to where the newest manifest tells the state: at open, then after each flush."""
+        ...
+
+    def knows_nothing_of(self, name: str) -> bool:
+        """Whether it is certain, without reading, that the catalog holds nothing of this name."""
+        ...
+
+    async def find(self, names: Collection[str]) -> Mapping[str, CatalogEntry | Tombstone]:
+        """What the newest manifest tells of these names; what it does not know is left out.
+
+        Raises CorruptManifest, Unavailable, OSError.
+        """
+        ...
+
+    def entries(self) -> AsyncIterator[CatalogEntry | Tombstone]:
+        """All that the newest manifest tells, in no certain order; raises what `find` does."""
         ...
 
     async def flush(self, cut: ContainerCut, fetch: FetchRange) -> "Sequence[TieredExtents]":

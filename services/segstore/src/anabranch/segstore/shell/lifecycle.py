@@ -36,7 +36,14 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.ids import IdSource
-from anabranch.segstore.ports import DurableDataLog, OpenTierTwo
+from anabranch.common.tier2.state import (
+    Catalog,
+    SegmentState,
+    TieredExtent,
+    Tombstone,
+    WriterKey,
+)
+from anabranch.segstore.ports import DurableDataLog, OpenTierTwo, TierTwo
 from anabranch.segstore.shell.container import Container, Surroundings
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits, back_off_s
 from anabranch.segstore.shell.placements import Placements
@@ -116,15 +123,16 @@ async def open_container(
     tier_two = await tiers.open_tier_two(
         container, placement.container_epoch, log_id, new_log=not placement.log_id
     )
-    opened = Container(container, placement.container_epoch, tier_two.catalog, around)
+    catalog = await _catalog_of(tier_two)
+    opened = Container(container, placement.container_epoch, catalog, around)
     log = tiers.log.open_log(container, log_id, placement.container_epoch, opened)
     try:
-        for frame in log.replay(tier_two.catalog.applied_sequence):
+        for frame in log.replay(catalog.applied_sequence):
             opened.replay(frame)
             await around.clock.sleep(0)
         opened.serve(log)
         # An earlier process may have died between its manifest and its release.
-        log.release(tier_two.catalog.applied_sequence)
+        log.release(catalog.applied_sequence)
     except BaseException as error:
         log.close()
         opened.fail(named_error(error))
@@ -138,6 +146,23 @@ async def open_container(
         limits=limits,
     )
     return OpenContainer(opened, tier_two, flusher, Collector(opened, tier_two, around.clock))
+
+
+async def _catalog_of(tier_two: TierTwo) -> Catalog:
+    """All that tier 2 knows."""
+    segments: dict[str, SegmentState] = {}
+    tombstones: dict[str, Tombstone] = {}
+    writers: dict[WriterKey, int] = {}
+    extents: dict[int, tuple[TieredExtent, ...]] = {}
+    async for entry in tier_two.entries():
+        if isinstance(entry, Tombstone):
+            tombstones[entry.name] = entry
+            continue
+        number = entry.state.number
+        segments[entry.state.name] = entry.state
+        extents[number] = entry.extents
+        writers |= {(number, writer_id): last for writer_id, last in entry.writers.items()}
+    return Catalog(tier_two.applied_sequence, segments, tombstones, writers, extents)
 
 
 async def _flush_and_collect(opened: OpenContainer) -> None:

@@ -20,7 +20,7 @@ another: an owner makes a few objects a second and an object store deletes dozen
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.common.errors import AnabranchError, Busy, Deposed, Unavailable
@@ -31,14 +31,14 @@ from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.tier2.catalog import apply_manifest
 from anabranch.common.tier2.manifest import Manifest, encode_manifest
 from anabranch.common.tier2.names import container_prefix
-from anabranch.common.tier2.state import Catalog, ChunkRef, TieredExtent
+from anabranch.common.tier2.state import Catalog, ChunkRef, TieredExtent, Tombstone
 from anabranch.segstore.domain.container.state import ContainerCut
 from anabranch.segstore.domain.storage.changes import changes_of_cut
 from anabranch.segstore.domain.storage.collection import Garbage
 from anabranch.segstore.domain.storage.fence import deposed_by
 from anabranch.segstore.domain.storage.plan import ChunkLimits, plan_flush
 from anabranch.segstore.domain.storage.snapshot import SinceSnapshot, SnapshotLimits
-from anabranch.segstore.ports import FetchRange, TieredExtents
+from anabranch.segstore.ports import CatalogEntry, FetchRange, TieredExtents
 from anabranch.segstore.shell.tier2_chunk import write_chunk
 from anabranch.segstore.shell.tier2_manifest import create_manifest
 from anabranch.segstore.shell.tier2_put import NewObjects
@@ -105,6 +105,25 @@ class ContainerTierTwo:
     def catalog(self) -> Catalog:
         """The state at open, moved on by each flush that returned."""
         return self._catalog
+
+    @property
+    def applied_sequence(self) -> int:
+        """See `ports.TierTwo.applied_sequence`."""
+        return self._catalog.applied_sequence
+
+    def knows_nothing_of(self, name: str) -> bool:
+        """See `ports.TierTwo.knows_nothing_of`."""
+        return name not in self._catalog.segments and name not in self._catalog.tombstones
+
+    async def find(self, names: Collection[str]) -> Mapping[str, CatalogEntry | Tombstone]:
+        """See `ports.TierTwo.find`."""
+        return entries_of(self._catalog, names)
+
+    async def entries(self) -> AsyncIterator[CatalogEntry | Tombstone]:
+        """See `ports.TierTwo.entries`."""
+        names = (*self._catalog.segments, *self._catalog.tombstones)
+        for entry in entries_of(self._catalog, names).values():
+            yield entry
 
     @property
     def unfinished(self) -> bool:
@@ -261,6 +280,22 @@ class ContainerTierTwo:
         offsets = [0, *(entry.offset for entry in entries), ref.length]
         at = bisect_right(offsets, offset) - 1
         return offsets[at], offset if offsets[at] == offset else offsets[at + 1]
+
+
+def entries_of(catalog: Catalog, names: Iterable[str]) -> dict[str, CatalogEntry | Tombstone]:
+    """What a catalog tells of these names."""
+    wanted = set(names)
+    living = {name: catalog.segments[name] for name in sorted(wanted) if name in catalog.segments}
+    writers: dict[int, dict[bytes, int]] = {state.number: {} for state in living.values()}
+    for (number, writer_id), last in catalog.writers.items():
+        if number in writers:
+            writers[number][writer_id] = last
+    found: dict[str, CatalogEntry | Tombstone] = {
+        name: CatalogEntry(state, catalog.extents[state.number], writers[state.number])
+        for name, state in living.items()
+    }
+    dead = wanted & catalog.tombstones.keys()
+    return found | {name: catalog.tombstones[name] for name in dead}
 
 
 def _unreadable(manifest: Manifest, error: OSError) -> Unavailable:
