@@ -33,8 +33,8 @@ from kit.rng import seeded
 BLOCKS = writer_settings(block_size_bytes=100)
 
 
-def numbered(count: int) -> list[bytes]:
-    return [b"event %d" % number for number in range(count)]
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    return [b"event %d" % number for number in range(start, start + count)]
 
 
 async def test_events_of_a_key_are_stored_in_order_in_the_keys_segment() -> None:
@@ -221,6 +221,24 @@ async def test_batches_with_and_without_keys_keep_their_columns() -> None:
         zip(numbered(30), range(30), strict=True)
     )
     assert sorted(p for p, k, _ in rows if k == "a") == [b"event 0", b"event 3", b"event 6"]
+
+
+async def test_keyed_batches_and_single_writes_together_keep_the_order_of_every_key() -> None:
+    async with bench(segment_count=3) as b:
+        async with b.client.writer(STREAM, BLOCKS) as writer:
+            for start in range(0, 300, 100):
+                events = numbered(100, start)
+                keys = [f"key {number % 7}" for number in range(start, start + 100)]
+                writer.write(events[0], keys[0])
+                stamps = range(start + 1, start + 99)
+                writer.write_batch(events[1:99], keys[1:99], stamps)
+                writer.write(events[99], keys[99])
+        batches = await b.stored()
+    by_key: dict[str | None, list[bytes]] = {}
+    for batch in batches:
+        for payload, key in zip(batch.payloads, batch.keys, strict=True):
+            by_key.setdefault(key, []).append(payload)
+    assert by_key == {f"key {key}": numbered(300)[key::7] for key in range(7)}
 
 
 async def test_an_oversize_event_is_refused_and_disturbs_nothing() -> None:

@@ -18,10 +18,11 @@ from functools import lru_cache
 from itertools import accumulate
 from operator import index
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from anabranch.client.appender import AppenderEvents, SegmentAppender
 from anabranch.client.backoff import Backoff
+from anabranch.client.columns import Columns, Routed, costs_of, divide, keyed_costs
 from anabranch.client.control import ControlPlane, SegmentDirectory, current_segments
 from anabranch.client.outbox import EVENT_OVERHEAD_BYTES, Outbox
 from anabranch.client.routing import SegmentRouter
@@ -213,39 +214,54 @@ class EventWriter:
         if set(map(type, events)) != {bytes}:
             raise InvalidRequest("a batch's events must be bytes")
         stamps = _as_timestamps(timestamps_ms) if timestamps_ms is not None else None
-        costs = list(map(EVENT_OVERHEAD_BYTES.__add__, map(len, events)))
-        cost = sum(costs)
-        if keys is not None:
-            cost += sum(len(self._route(key)[1]) for key in keys if key is not None)
-        if cost > self._settings.buffer_size_bytes:
+        costs = costs_of(events)
+        routed = None if keys is None else self._route_all(keys)
+        if routed is not None:
+            costs = keyed_costs(costs, routed)
+        self._refuse_unless_room_for(costs)
+        self._used += sum(costs)
+        if routed is None:
+            self._add(Columns(events, costs, None, stamps), None)
+        else:
+            for outbox, columns in divide(events, routed, costs, stamps).items():
+                self._add(columns, outbox)
+        self._schedule_pump()
+
+    def _route_all(self, keys: Sequence[str | None]) -> Routed:
+        """Where each event goes; those without a key all to one segment, and stored without."""
+        if None not in keys:
+            return list(map(self._route, cast(Sequence[str], keys)))
+        keyless = self._keyless or self._draw_outbox()
+        return [(keyless, None) if key is None else self._route(key) for key in keys]
+
+    def _refuse_unless_room_for(self, costs: list[int]) -> None:
+        cost, limit = sum(costs), self._settings.buffer_size_bytes
+        if cost > limit:
             raise InvalidRequest(
                 "the batch is larger than the writer's buffer", remedy="write smaller batches",
-                size=cost, limit=self._settings.buffer_size_bytes,
+                size=cost, limit=limit,
             )  # fmt: skip
         self._refuse_if_impossible(max(costs) - EVENT_OVERHEAD_BYTES, cost)
-        if keys is None:
-            self._used += cost
-            self._add_keyless(events, costs, stamps)
-            return
-        for event, key, timestamp_ms in zip(
-            events, keys, stamps or [None] * len(events), strict=True
-        ):
-            self.write(event, key, timestamp_ms)
 
-    def _add_keyless(
-        self, events: Sequence[bytes], costs: list[int], timestamps_ms: "array[int] | None"
-    ) -> None:
+    def _add(self, columns: Columns, chosen: Outbox | None) -> None:
+        """Cut into blocks; without a chosen segment each further block goes to one drawn anew."""
+        events, costs, keys, stamps = (
+            columns.events, columns.costs, columns.keys, columns.timestamps_ms,
+        )  # fmt: skip
         ends = list(accumulate(costs))
         block_size = self._settings.block_size_bytes
         start = 0
         while start < len(events):
             taken = ends[start] - costs[start]
             end = min(len(events), bisect_left(ends, taken + block_size) + 1)
-            outbox = self._keyless or self._draw_outbox()
+            outbox = chosen or self._keyless or self._draw_outbox()
             batch = outbox.gathering
-            if timestamps_ms is not None:
+            if stamps is not None:
                 batch.pad_timestamps()
-                batch.timestamps_ms.extend(timestamps_ms[start:end])
+                batch.timestamps_ms.extend(stamps[start:end])
+            if keys is not None:
+                batch.pad_keys()
+                batch.keys.extend(keys[start:end])
             if self._tracer is not None:
                 batch.spans = joined(batch.spans, self._tracer)
             batch.events.extend(events[start:end])
@@ -255,7 +271,6 @@ class EventWriter:
                 self._keyless = None
             outbox.awake = True
             start = end
-        self._schedule_pump()
 
     def _draw_outbox(self) -> Outbox:
         if not self._outboxes:
