@@ -71,9 +71,9 @@ check: setup
 	$(BIN)/lint-imports --cache-dir .cache/import-linter
 	$(BIN)/pytest tests/tidy
 
-## make bench     WORKLOADS=W1,W3,W6,W12,W13 [QUICK=1|LONG=1] beside JetStream, Redis and the bare disk
+## make bench     WORKLOADS=W1,W2,W3… [QUICK=1|LONG=1] beside JetStream, Redis and the bare disk
 # W13 starts Spark, and is measured when it is named.
-WORKLOADS ?= W1,W3,W6,W12
+WORKLOADS ?= W1,W2,W3,W4,W5,W6,W7,W10,W11,W12
 .PHONY: bench
 bench: setup
 	$(BIN)/python -m bench.run --workloads $(WORKLOADS) \

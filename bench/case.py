@@ -5,8 +5,8 @@ compression gains little and nothing is drawn while the clock runs. It comes fro
 same events in every run.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from zlib import crc32
 
 from anabranch.common.runtime.ids import SeededIds
@@ -29,15 +29,53 @@ class Effort:
     tail_s: float
     http_s: float
     bytes_max: int
+    segments: int
+    """How many segments W10 makes."""
     flush_bytes: int
     """Flush size of the cluster that tiers: small in short rounds, or none would see a flush."""
     fresh_servers: bool
     """New servers and directories for every workload and size, not only for every run."""
 
 
-QUICK = Effort("quick", 3, 0.03, 0.1, 0.1, 0.3, 0.5, 64 * MIB, 8 * MIB, fresh_servers=False)
-MEDIUM = Effort("medium", 3, 0.5, 1.5, 1.5, 2.0, 2.0, 512 * MIB, 64 * MIB, fresh_servers=True)
-LONG = Effort("long", 5, 10.0, 60.0, 30.0, 60.0, 30.0, 4096 * MIB, 64 * MIB, fresh_servers=True)
+QUICK = Effort(
+    name="quick",
+    rounds=3,
+    warm_up_s=0.03,
+    write_s=0.1,
+    awaited_s=0.1,
+    tail_s=0.3,
+    http_s=0.5,
+    bytes_max=64 * MIB,
+    segments=10_000,
+    flush_bytes=8 * MIB,
+    fresh_servers=False,
+)
+MEDIUM = Effort(
+    name="medium",
+    rounds=3,
+    warm_up_s=0.5,
+    write_s=1.5,
+    awaited_s=1.5,
+    tail_s=2.0,
+    http_s=2.0,
+    bytes_max=512 * MIB,
+    segments=10_000,
+    flush_bytes=64 * MIB,
+    fresh_servers=True,
+)
+LONG = Effort(
+    name="long",
+    rounds=5,
+    warm_up_s=10.0,
+    write_s=60.0,
+    awaited_s=30.0,
+    tail_s=60.0,
+    http_s=30.0,
+    bytes_max=4096 * MIB,
+    segments=100_000,
+    flush_bytes=64 * MIB,
+    fresh_servers=True,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +92,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one round of one system gave. Latencies in ms; None = not what is measured here."""
+    """What one round of one system gave. Latencies in ms; None = not what is measured here.
+
+    `notes`: further figures by name, such as the ratio to what is compared in the same round.
+    """
 
     events: int
     seconds: float
@@ -64,6 +105,7 @@ class Sample:
     p99_ms: float | None = None
     ack_p50_ms: float | None = None
     ack_p99_ms: float | None = None
+    notes: Mapping[str, float] = field(default_factory=dict)
 
 
 class Supply:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from anabranch.common.errors import InvalidRequest
 from bench.case import MIB, Effort
-from bench.systems.anabranch import NOT_FLUSHING, Anabranch, flushing
+from bench.systems.anabranch import APART, NOT_FLUSHING, Anabranch, AnabranchApart, flushing
 from bench.systems.arrow import ReadyArrow
 from bench.systems.disk import Disk
 from bench.systems.echo import Echo
@@ -13,9 +13,15 @@ from bench.systems.port import System
 from bench.systems.redis import Redis
 from bench.workloads.port import Workload
 from bench.workloads.w1_max_write import MaxWrite
+from bench.workloads.w2_keys import KeyedWrite
 from bench.workloads.w3_busy import BusyAwaited
 from bench.workloads.w3_one_awaited import OneAwaited
+from bench.workloads.w4_many_awaiting import ManyAwaiting
+from bench.workloads.w5_half_load import HalfLoad
 from bench.workloads.w6_tail import Tail
+from bench.workloads.w7_catch_up import PLACES, BesideCatchUp, CatchUp
+from bench.workloads.w10_many_segments import IdleSegments, SpreadSegments
+from bench.workloads.w11_open import OpenAfterKill
 from bench.workloads.w12_gateway import DirectWriters, GatewayGet, GatewayPost
 from bench.workloads.w13_spark import SparkRead
 
@@ -40,21 +46,28 @@ def systems(effort: Effort) -> list[System]:
         Disk(WINDOW_BYTES, file_bytes),
         Echo(),
         ReadyArrow(),
+        AnabranchApart(),
     ]
 
 
 def workloads(names: Sequence[str]) -> list[Workload]:
-    """The named workloads in the order given; W3, W12 and W13 have parts. Raises InvalidRequest."""
-    once = frozenset({FLUSH_OFF, Disk(WINDOW_BYTES, 0).label.settings})
+    """The named workloads in the order given; most have parts. Raises InvalidRequest."""
+    once = frozenset({FLUSH_OFF, APART, Disk(WINDOW_BYTES, 0).label.settings})
     over_http: tuple[Workload, ...] = (GatewayPost(once), GatewayGet(once), DirectWriters(once))
     in_spark: tuple[Workload, ...] = (
         SparkRead("W13 tier 2", "tier2", once),
         SparkRead("W13 stores", "stores", once),
     )
     known: dict[str, tuple[Workload, ...]] = {
-        "W1": (MaxWrite(),),
+        "W1": (MaxWrite(frozenset({APART})),),
         "W3": (OneAwaited(once), BusyAwaited(once)),
+        "W2": (KeyedWrite(),),
+        "W4": (ManyAwaiting(once),),
+        "W5": (HalfLoad(),),
         "W6": (Tail(once),),
+        "W7": tuple(workload(place) for place in PLACES for workload in (CatchUp, BesideCatchUp)),
+        "W10": (IdleSegments(), SpreadSegments()),
+        "W11": (OpenAfterKill(),),
         "W12": over_http,
         "W13": in_spark,
     }

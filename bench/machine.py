@@ -29,6 +29,21 @@ def _ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+def written_bytes(pids: Iterable[int]) -> int:
+    """Bytes that processes have sent towards the disk so far, zero-filling included."""
+    return sum(_number_after(f"/proc/{pid}/io", "write_bytes:") for pid in pids)
+
+
+def resident_bytes(pids: Iterable[int]) -> int:
+    """Memory that processes hold at the moment."""
+    return 1024 * sum(_number_after(f"/proc/{pid}/status", "VmRSS:") for pid in pids)
+
+
+def _number_after(path: str, name: str) -> int:
+    lines = Path(path).read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(name)).split()[1])
+
+
 def sync_probe(directory: Path, clock: Stopwatch) -> dict[str, float]:
     """p50 and p99 of writing and syncing 4 KB to a preallocated, zero-filled file."""
     path = directory / "probe"

@@ -21,7 +21,7 @@ LATEST = Path(__file__).parent / "out" / "latest.json"
 Result = Mapping[str, Any]
 _COLUMNS = (
     "workload", "event", "system", "class", "events/s (least–greatest)", "MB/s",
-    "p50 ms", "p99 ms", "ack p99 ms", "CPU µs/event", "verified",
+    "p50 ms", "p99 ms", "ack p99 ms", "CPU µs/event", "notes", "verified",
 )  # fmt: skip
 _LEFT_COLUMNS = 4
 
@@ -45,6 +45,7 @@ def cells(row: Result) -> tuple[str, ...]:
         _milliseconds(row["p99_ms"]),
         _milliseconds(row["ack_p99_ms"]),
         "–" if row["cpu_us_per_event"] is None else f"{row['cpu_us_per_event']:,.1f}",
+        ", ".join(f"{name} {value:g}" for name, value in row["notes"].items()) or "–",
         "yes" if row["verified"] else "NO: LOST OR CHANGED",
     )
 

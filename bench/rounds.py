@@ -117,6 +117,10 @@ def row_of(workload: str, event_bytes: int, system: System, samples: Sequence[Sa
         row[name] = round(seen.median, 3)
         ranges[name] = [round(seen.min, 3), round(seen.max, 3)]
     row["range"] = ranges
+    row["notes"] = {
+        name: round(spread([sample.notes[name] for sample in samples]).median, 3)
+        for name in samples[0].notes
+    }
     return row
 
 

@@ -62,7 +62,11 @@ async def _rows(
     chosen: Sequence[Workload], effort: Effort, directory: Path, clock: Stopwatch
 ) -> list[Row]:
     """Every workload in turn, on servers of its own or on those of the whole run."""
-    compared = systems(effort)
+    compared = [
+        system
+        for system in systems(effort)
+        if any(workload.suits(system.label) for workload in chosen)
+    ]
     async with AsyncExitStack() as stack:
         if not effort.fresh_servers:
             await stack.enter_async_context(running(compared, directory))
@@ -124,7 +128,9 @@ def _fresh_directory(out: Path) -> Path:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.run", description="compare systems side by side")
-    parser.add_argument("--workloads", default="W1,W3,W6,W12", help="names, separated by commas")
+    parser.add_argument(
+        "--workloads", default="W1,W2,W3,W4,W5,W6,W7,W10,W11,W12", help="names, separated by commas"
+    )
     parser.add_argument("--effort", choices=sorted(EFFORTS), default=MEDIUM.name)
     parser.add_argument("--out", type=Path, default=LATEST.parent, help="where results go")
     options = parser.parse_args()

@@ -5,8 +5,9 @@ meanwhile is a setting: with flushing on both share the disk, with flushing off 
 off beyond any run and what waits for it is not bounded.
 """
 
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -19,6 +20,7 @@ from bench.case import Case
 from bench.systems.port import HttpTarget, Label, SparkSource
 
 SCOPE = "bench"
+APART = "apart"
 TIER_TWO = Path("segstore/tier2")
 _NEVER = str(2**50)
 _PARTS = ("nats", "controller", "segstore", "gateway")
@@ -42,12 +44,19 @@ class AnabranchStream:
     sends_in_flight_max = 256
 
     def __init__(
-        self, client: Client, name: str, writer: EventWriter, cluster: EmbeddedCluster
+        self,
+        client: Client,
+        name: str,
+        writer: EventWriter,
+        cluster: EmbeddedCluster,
+        *,
+        flushes: bool,
     ) -> None:
         self._client = client
         self.name = name
         self._writer = writer
         self._cluster = cluster
+        self._flushes = flushes
         gateway = str(cluster.endpoints["gateway"])
         path = f"/v1/scopes/{name.replace('/', '/streams/')}/events"
         host, _, port = gateway.removeprefix("http://").rpartition(":")
@@ -71,12 +80,26 @@ class AnabranchStream:
                 for _ in range(count)
             ]
 
+    async def settle(self) -> None:
+        if self._flushes:
+            await self._client.flush_to_tier2()
+
     async def write_all(self, batches: Iterable[Sequence[bytes]]) -> None:
+        await self._write_all(batches, None)
+
+    async def write_all_keyed(
+        self, batches: Iterable[Sequence[bytes]], keys: Sequence[str]
+    ) -> None:
+        await self._write_all(batches, keys)
+
+    async def _write_all(
+        self, batches: Iterable[Sequence[bytes]], keys: Sequence[str] | None
+    ) -> None:
         writer = self._writer
         for batch in batches:
             while True:
                 try:
-                    writer.write_batch(batch)
+                    writer.write_batch(batch, keys)
                     break
                 except BufferFull:
                     await writer.drain()
@@ -87,8 +110,7 @@ class AnabranchStream:
         await self._writer.append(event)
 
     async def send(self, events: Sequence[bytes]) -> None:
-        for event in events:
-            self._writer.write(event)
+        self._writer.write_batch(events)
         await self._writer.flush()
 
     async def read_back(self) -> AsyncIterator[Sequence[bytes]]:
@@ -140,19 +162,64 @@ class Anabranch:
         assert self._cluster is not None, "the cluster does not run"
         return str(self._cluster.endpoints[part])
 
-    @asynccontextmanager
-    async def named_stream(self) -> AsyncIterator[str]:
-        """The name of a fresh stream of one segment."""
+    @property
+    def client(self) -> Client:
+        """Connected while the cluster runs."""
         assert self._client is not None, "the cluster does not run"
-        name = f"{SCOPE}/s{next(self._numbers)}"
-        await self._client.create_stream(name, segments=1)
-        yield name
-        await self._client.seal_stream(name)
-        await self._client.delete_stream(name)
+        return self._client
+
+    def pids_of(self, part: str) -> list[int]:
+        """The processes of one part."""
+        assert self._cluster is not None, "the cluster does not run"
+        return self._cluster.pids(part)
 
     @asynccontextmanager
-    async def stream(self, case: Case) -> AsyncIterator[AnabranchStream]:  # noqa: ARG002
-        assert self._client is not None, "the cluster does not run"
-        assert self._cluster is not None
-        async with self.named_stream() as name, self._client.writer(name) as writer:
-            yield AnabranchStream(self._client, name, writer, self._cluster)
+    async def named_stream(self, segments: int = 1) -> AsyncIterator[str]:
+        """The name of a fresh stream of so many segments."""
+        name = f"{SCOPE}/s{next(self._numbers)}"
+        await self.client.create_stream(name, segments=segments)
+        yield name
+        await self.client.seal_stream(name)
+        await self.client.delete_stream(name)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        case: Case,  # noqa: ARG002
+        segments: int = 1,
+    ) -> AsyncIterator[AnabranchStream]:
+        assert self._cluster is not None, "the cluster does not run"
+        async with self.named_stream(segments) as name, self.client.writer(name) as writer:
+            flushes = self._environment is not NOT_FLUSHING
+            yield AnabranchStream(self.client, name, writer, self._cluster, flushes=flushes)
+
+
+class AnabranchApart:
+    """Clusters of a workload's own, each in a fresh directory: it fills them, or kills them."""
+
+    def __init__(self) -> None:
+        self.label = Label("anabranch", APART, "D2")
+        self._numbers = count(1)
+        self._directory: Path | None = None
+
+    @asynccontextmanager
+    async def run(self, directory: Path) -> AsyncIterator[None]:
+        self._directory = directory
+        yield
+
+    @asynccontextmanager
+    async def cluster(self, environment: Mapping[str, str]) -> AsyncIterator[Anabranch]:
+        """A cluster that runs while the block lasts; its store has this environment."""
+        assert self._directory is not None, "not run"
+        own = self._directory / str(next(self._numbers))
+        own.mkdir()
+        cluster = Anabranch(APART, environment)
+        async with cluster.run(own):
+            yield cluster
+        shutil.rmtree(own)
+
+    def pids(self) -> list[int]:
+        return []
+
+    def stream(self, case: Case) -> AbstractAsyncContextManager[AnabranchStream]:
+        raise AssertionError(f"{APART} has clusters, not streams: {case.event_bytes}")

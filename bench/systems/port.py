@@ -61,6 +61,26 @@ class TailedStream(Stream, Protocol):
         ...
 
 
+@runtime_checkable
+class Settling(Protocol):
+    """A log whose system moves accepted bytes on to where they stay."""
+
+    async def settle(self) -> None:
+        """Return when everything that was accepted has been moved, if it is at all."""
+        ...
+
+
+@runtime_checkable
+class KeyedStream(Stream, Protocol):
+    """A log of several segments, of which keys choose one."""
+
+    async def write_all_keyed(
+        self, batches: Iterable[Sequence[bytes]], keys: Sequence[str]
+    ) -> None:
+        """As `write_all`; event i of every batch has key i."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
     """Where events are posted, one to a body, and where one event is got."""

@@ -8,12 +8,15 @@ import pytest
 from bench.case import QUICK, Digest, Effort, Sample, Supply, case_of
 from bench.report import is_verified, markdown
 from bench.rounds import row_of, run_case
-from bench.workloads.port import Workload
+from bench.workloads.port import Workload, holds_exactly
 from bench.workloads.w1_max_write import MaxWrite
+from bench.workloads.w2_keys import holds_in_any_order
 from bench.workloads.w3_one_awaited import OneAwaited
+from bench.workloads.w4_many_awaiting import ManyAwaiting
+from bench.workloads.w5_half_load import open_loop
 from bench.workloads.w6_tail import RATE_PER_S, Tail, Timetable
 from bench.workloads.w12_gateway import DirectWriters
-from kit.bench_fake import APPEND_SECONDS, Damage, FakeStopwatch, FakeSystem
+from kit.bench_fake import APPEND_SECONDS, Damage, FakeStopwatch, FakeStream, FakeSystem
 
 CASE = case_of(32)
 EFFORT: Effort = replace(QUICK, rounds=2, write_s=1.5, awaited_s=0.01, tail_s=0.004, http_s=0.2)
@@ -72,6 +75,45 @@ async def test_direct_writers_report_the_time_of_each_of_their_events() -> None:
 
     assert row["verified"] is True
     assert row["p50_ms"] == pytest.approx(APPEND_SECONDS * 1000)
+
+
+@pytest.mark.parametrize("damage", [losing, changing, repeating])
+async def test_events_of_tasks_that_share_a_client_may_be_in_any_order_but_must_be_there(
+    damage: Damage,
+) -> None:
+    [mixed] = await rows_of(ManyAwaiting(frozenset()), swapping)
+    [wrong] = await rows_of(ManyAwaiting(frozenset()), damage)
+
+    assert mixed["verified"] is True
+    assert mixed["p50_ms"] == pytest.approx(APPEND_SECONDS * 1000)
+    assert wrong["verified"] is False
+
+
+async def test_an_open_loop_sends_every_event_once_and_tells_how_late_each_tick_was() -> None:
+    clock = FakeStopwatch(step_s=0.01)
+    stream = FakeStream(clock, list)
+
+    late_ms = await open_loop(stream, CASE, clock, rate_per_s=1_000, count=2_500)
+
+    assert await holds_exactly(stream, CASE, 2_500)
+    assert len(late_ms) >= 2
+    assert min(late_ms) > 0
+
+
+async def test_keyed_events_may_be_in_any_order_but_none_may_be_missing() -> None:
+    stream = FakeStream(FakeStopwatch(), swapping)
+    await stream.write_all([CASE.events, CASE.events])
+
+    assert await holds_in_any_order(stream, CASE, 2)
+    assert not await holds_in_any_order(stream, CASE, 1)
+
+
+def test_notes_of_the_rounds_are_their_medians() -> None:
+    rounds = [Sample(1, 1.0, 0.5, True, notes={"× one": ratio}) for ratio in (0.5, 0.9, 0.7)]
+
+    row = row_of("W10", 100, FakeSystem(FakeStopwatch()), rounds)
+
+    assert row["notes"] == {"× one": 0.7}
 
 
 @pytest.mark.parametrize("damage", [losing, changing, repeating])
