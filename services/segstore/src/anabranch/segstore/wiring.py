@@ -230,7 +230,14 @@ class _Process:
             task.add_done_callback(spawned.discard)
 
         served = Served(
-            store, throttle, parts.clock, _call_later, spawn, parts.node_id, TcpLimits()
+            store,
+            throttle,
+            parts.clock,
+            _call_later,
+            spawn,
+            parts.node_id,
+            parts.ids,
+            TcpLimits(),
         )
         server = TcpServer(served)
         endpoint = _advertised(settings, await server.start(*parse_bind(settings.bind)))
