@@ -73,9 +73,11 @@ def test_an_upload_becomes_visible_in_one_merge(driver: ContainerDriver) -> None
     (reply,) = [found for found in answers(driver) if isinstance(found, SegmentsMerged)]
     assert (reply.merged[0].offset, reply.merged[0].length) == (len(before), len(block))
     assert driver.content() == before + block
+    sequence = driver.container.applied.state.sequence
     driver.container.end_transients([name])
     driver.merge(name, stamp=NO_DECISION)
     assert answers(driver) == [reply], "the repeat is recognised after the connection's end"
+    assert driver.container.applied.state.sequence == sequence, "and nothing is logged for it"
 
 
 def test_its_merge_neither_needs_nor_leaves_a_decision(driver: ContainerDriver) -> None:

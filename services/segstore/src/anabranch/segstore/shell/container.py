@@ -62,6 +62,7 @@ from anabranch.segstore.domain.container.operations import (
     decode_operations,
 )
 from anabranch.segstore.domain.container.transient import answer_create_transient, end_transient
+from anabranch.segstore.domain.load.traffic import Traffic
 from anabranch.segstore.ports import ContainerLog, FrameContents, LogAddress, ReplayedFrame
 from anabranch.segstore.shell.applied import Applied
 from anabranch.segstore.shell.boundaries import TieredBoundary, boundary_before
@@ -102,6 +103,7 @@ class Container:
         self.on_ended: Callable[[], None] = _nothing
         self.on_applied: Callable[[], None] = _nothing
         self.metrics = around.metrics
+        self.traffic = Traffic()
         self._around = around
         self._throttle = around.throttle
         self._pending = self.applied.state
@@ -427,6 +429,7 @@ class Container:
         self.metrics.append_seconds.record(self._around.clock.monotonic() - frame.queued_at_s)
         for number in touched:
             self.tails.wake(number)
+        self.traffic.add((item.operation for item in items), self.applied.state.names)
         self.on_applied()
 
     def log_failed(self, error: AnabranchError) -> None:
