@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from opentelemetry.trace import Tracer
 
+from anabranch.common.model.names import transient_name
 from anabranch.common.tier2.state import Catalog
 from anabranch.common.wire.block import encode_block
 from anabranch.common.wire.messages import (
@@ -16,6 +17,7 @@ from anabranch.common.wire.messages import (
     AttributeUpdate,
     ConditionalAppend,
     CreateSegment,
+    CreateTransient,
     DeleteSegment,
     GetAttributes,
     GetSegmentInfo,
@@ -147,6 +149,15 @@ class ContainerDriver:
     ) -> None:
         request = CreateSegment(segment=segment, stamp=stamp, trace_parent=trace_parent)
         self.container.create(request, self._deliver())
+
+    def create_transient(
+        self, unique: int, segment: str = SEGMENT, writer_id: bytes = WRITER
+    ) -> str:
+        """Ask for a transient segment; returns its name."""
+        name = transient_name(segment, unique.to_bytes(16, "big"))
+        request = CreateTransient(segment=segment, writer_id=writer_id)
+        self.container.create_transient(request, name, self._deliver())
+        return name
 
     def seal(self, segment: str = SEGMENT, stamp: Stamp = SEAL_STAMP) -> None:
         self.container.seal(SealSegment(segment=segment, stamp=stamp), self._deliver())

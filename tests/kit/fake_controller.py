@@ -49,6 +49,7 @@ QUERIES: dict[str, type[q.Query]] = {
     "list_streams": q.ListStreams,
     "describe_stream": q.DescribeStream,
     "current_segments": q.CurrentSegments,
+    "segment_rates": q.SegmentRates,
     "locate": q.Locate,
     "list_containers": q.ListContainers,
     "operation": q.GetOperation,
@@ -150,6 +151,8 @@ class FakeController:
                 )  # fmt: skip
             case q.CurrentSegments():
                 return self._segments(query.scope, query.stream)
+            case q.SegmentRates():
+                return self._rates(query.scope, query.stream)
             case q.Locate():
                 return self._locate(query)
             case q.ListContainers():
@@ -177,6 +180,18 @@ class FakeController:
                 )
                 for number, (segment, keys) in enumerate(zip(names, ranges, strict=True))
             ),
+        )
+
+    def _rates(self, scope: str, name: str) -> q.SegmentRateList:
+        """Known of the first segment only."""
+        known = q.SegmentRate(events_per_s=12.5, bytes_per_s=1e6, over_ms=60_000)
+        return q.SegmentRateList(
+            segments=tuple(
+                q.SegmentWithRate(
+                    **segment.model_dump(), rate=None if segment.segment_id else known
+                )
+                for segment in self._segments(scope, name).segments
+            )
         )
 
     def _locate(self, query: q.Locate) -> q.Located:

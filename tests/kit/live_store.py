@@ -101,7 +101,7 @@ async def live_store(
         def spawn(work: Coroutine[None, None, None]) -> None:
             group.create_task(work)
 
-        served = Served(store, throttle, clock, call_later, spawn, NODE, tcp or TcpLimits())
+        served = Served(store, throttle, clock, call_later, spawn, NODE, ids, tcp or TcpLimits())
         server = TcpServer(served)
         endpoint = await server.start("127.0.0.1", 0)
         following = group.create_task(assignments.run())

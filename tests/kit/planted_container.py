@@ -21,7 +21,7 @@ from anabranch.segstore.domain.container.operations import (
     TruncateOperation,
     decode_operations,
 )
-from anabranch.segstore.ports import ReplayedFrame
+from anabranch.segstore.ports import ContainerLog, ReplayedFrame
 from anabranch.segstore.shell import container as containers
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.read_index import ReadIndex
@@ -115,6 +115,19 @@ def condition_on_the_applied_state() -> AbstractContextManager[object]:
         )
 
     return patch.object(Container, "_append_once", careless)
+
+
+@contextmanager
+def transients_survive_a_restart() -> Iterator[None]:
+    """What was made for connections of an older container epoch stays when it is opened again."""
+    real = Container.serve
+
+    def careless(self: Container, log: ContainerLog) -> None:
+        with patch.object(Container, "end_transients", lambda *_: None):
+            real(self, log)
+
+    with patch.object(Container, "serve", careless):
+        yield
 
 
 CONTAINER_BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {

@@ -14,6 +14,8 @@ async def check_everything(life: Life) -> None:
     found = {segment: await _info(client, segment) for segment in sorted(world.created)}
     for segment, info in found.items():
         _check_fate(world.history, segment, info)
+        if info is not None and world.transients.get(segment, world.lives) < world.lives:
+            assert info.deleted, f"{segment} outlived its connection"
     for segment, info in found.items():
         if info is not None and not info.deleted:
             await _check_living(client, segment, info)

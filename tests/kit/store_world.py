@@ -91,6 +91,8 @@ class World:
     history: History = field(default_factory=History)
     created: set[str] = field(default_factory=set)
     counters: list["Counting"] = field(default_factory=list)
+    transients: dict[str, int] = field(default_factory=dict)
+    """Transient segments, and the life in which each was made."""
     lives: int = 0
 
     def __post_init__(self) -> None:

@@ -22,6 +22,7 @@ from anabranch.common.contracts.commands import (
     OperationStatus,
     Rejected,
 )
+from anabranch.common.contracts.load import LoadReport
 from anabranch.common.contracts.queries import QUERIES, QueryFailed
 from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX, SEGMENT_REQUESTS
 from anabranch.common.wire.messages import KINDS, Failed, Message
@@ -41,6 +42,7 @@ _DESCRIPTION = (
 _PLACES = {
     "bucket": "MurmurHash3 (32 bits, seed 0) of `scope` or `scope/stream`, modulo 16.",
     "container": "The number that the query `locate` tells for a segment.",
+    "node": "The segment store's node id.",
     "operation": "The command's `command_id`.",
     "scope": "The scope's name, with `.` written `=`.",
     "stream": "The stream's name, with `.` written `=`.",
@@ -108,6 +110,16 @@ class _Document:
             },
         }
 
+    def announcement(self, name: str, address: str, message: type[BaseModel]) -> None:
+        """Add what the cluster publishes on `address` to whoever listens."""
+        channel = self.channel(name, address, (message,))
+        self.operations[name] = {
+            "action": "send",
+            "channel": channel,
+            **_summary(message),
+            "messages": [{"$ref": f"{channel['$ref']}/messages/{message.__name__}"}],
+        }
+
 
 def document() -> Json:
     """The whole document."""
@@ -115,6 +127,7 @@ def document() -> Json:
     _add_commands(found)
     _add_queries(found)
     _add_segment_requests(found)
+    _add_load_reports(found)
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -151,13 +164,7 @@ def _add_commands(found: _Document) -> None:
             (Accepted, Rejected),
             inbox="$message.payload#/reply_to",
         )
-    notices = found.channel("notice", subjects.operation_notice("{operation}"), (OperationStatus,))
-    found.operations["notice"] = {
-        "action": "send",
-        "channel": notices,
-        **_summary(OperationStatus),
-        "messages": [{"$ref": f"{notices['$ref']}/messages/{OperationStatus.__name__}"}],
-    }
+    found.announcement("notice", subjects.operation_notice("{operation}"), OperationStatus)
 
 
 def _add_queries(found: _Document) -> None:
@@ -169,6 +176,10 @@ def _add_segment_requests(found: _Document) -> None:
     for verb, (request, reply) in SEGMENT_REQUESTS.items():
         address = subjects.segment_request(0, verb).replace(".0.", ".{container}.", 1)
         found.request(f"segment.{verb}", address, request, (reply, Failed))
+
+
+def _add_load_reports(found: _Document) -> None:
+    found.announcement("load", subjects.load_report("{node}"), LoadReport)
 
 
 def _summary(kind: type[BaseModel] | type[Message]) -> Json:

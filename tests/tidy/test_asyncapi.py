@@ -47,6 +47,7 @@ def test_it_names_every_subject_that_is_served() -> None:
         "ana.cmd.{bucket}.create_scope.{scope}",
         "ana.cmd.{bucket}.delete_stream.{scope}.{stream}",
         "ana.note.op.{operation}",
+        "ana.load.{node}",
     } <= addresses
 
 

@@ -23,6 +23,7 @@ from anabranch.common.contracts.cluster import (
     placement_key,
     placement_to_bytes,
 )
+from anabranch.common.contracts.load import LoadReport, SegmentLoad
 from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX
 from anabranch.common.errors import ConnectionLost, Unavailable
 from anabranch.common.model.cluster import NodeRecord, Placement, PlacementState
@@ -219,6 +220,34 @@ async def test_control_requests_are_served_over_nats_and_serving_outlives_nats(
         async with asyncio.timeout(STOP_DEADLINE_S):
             await process.communicate()
         assert process.returncode == 0
+
+
+async def test_a_store_tells_its_load_period_by_period(
+    tmp_path: Path, nats_server: NatsServer, cluster: Cluster
+) -> None:
+    heard = await cluster.client.subscribe(subjects.load_report("*"))
+
+    async def next_report() -> LoadReport:
+        message = await heard.next_msg(timeout=START_DEADLINE_S)
+        assert message.subject == subjects.load_report((await cluster.node()).node_id)
+        return LoadReport.model_validate_json(message.data)
+
+    async with segment_store(tmp_path / "data", nats_server.url, LOAD_PERIOD_S="0.1"):
+        await cluster.assign()
+        await cluster.opened(1)
+        create = CreateSegment(segment=SEGMENT, stamp=Stamp(1, 1))
+        assert await ask(cluster, "create", create) == (Done(), b"")
+        request, block = numbered_append(1, 1000)
+        await ask(cluster, "append", request, block)
+        first = report = await next_report()
+        loads: list[SegmentLoad] = []
+        while not loads:
+            before, report = report, await next_report()
+            assert (report.session, report.sequence) == (first.session, before.sequence + 1)
+            loads += [one for found in report.containers for one in found.segments]
+        assert loads == [SegmentLoad(segment=SEGMENT, events=1, size=len(block))]
+        assert [found.container_epoch for found in report.containers] == [1]
+        assert report.others_idle
 
 
 def numbered_append(number: int, size: int) -> tuple[AppendOnce, bytes]:

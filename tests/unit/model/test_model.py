@@ -17,6 +17,8 @@ from anabranch.common.model.names import (
     segment_id,
     segment_name,
     stream_ref,
+    transient_name,
+    transient_parent,
 )
 
 ROUTING_VECTORS = {
@@ -110,3 +112,19 @@ def test_every_error_has_a_code_of_its_own_and_survives_the_wire() -> None:
 def test_a_number_that_no_segment_can_have_is_refused_by_name(form: str, number: str) -> None:
     with pytest.raises(InvalidName):
         parse_segment_name(form.format(number))
+
+
+def test_a_transient_segment_tells_its_parent_and_lives_in_its_container() -> None:
+    parent = "scope/stream/3.#epoch.7"
+    name = transient_name(parent, bytes(range(16)))
+    assert name == f"{parent}#transient.000102030405060708090a0b0c0d0e0f"
+    assert transient_parent(name) == parent
+    assert all(container_of(name, n) == container_of(parent, n) for n in (1, 4, 16, 1000))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["scope/stream/3.#epoch.7", "a/b/0#transient.00ff", f"a#transient.{'0' * 32}/b/0"],
+)
+def test_other_names_are_of_no_transient_segment(name: str) -> None:
+    assert transient_parent(name) is None

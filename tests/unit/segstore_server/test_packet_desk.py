@@ -15,6 +15,7 @@ from anabranch.common.wire.messages import (
     AppendSetup,
     ConditionalAppend,
     CreateSegment,
+    CreateTransient,
     Done,
     Failed,
     GetSegmentInfo,
@@ -240,6 +241,12 @@ async def test_other_epochs_and_foreign_verbs_are_refused_by_name(live: LiveStor
     assert "bad-packet" in str((await ask_raw(live, "read", two))[1])
     half = b"".join(encode_message(read(0), 1)) + b"more"
     assert "bad-packet" in str((await ask_raw(live, "read", half))[1])
+
+
+async def test_a_transient_segment_needs_a_connection(live: LiveStore) -> None:
+    request = CreateTransient(segment=SEGMENT, writer_id=WRITER)
+    refused = await refusal(live, "create_transient", request)
+    assert (refused.code, "TCP" in refused.remedy) == ("invalid-request", True)
 
 
 async def test_a_store_over_its_limits_refuses_appends_and_still_reads(world: World) -> None:

@@ -13,12 +13,14 @@ from anabranch.common.wire.messages import (
     AppendOnce,
     AttributeUpdate,
     ConditionalAppend,
+    CreateTransient,
     Failed,
     Hello,
     KeepAlive,
     MergeSegments,
     ReadSegment,
     SealSegment,
+    SegmentCreated,
     Stamp,
     decode_message,
     encode_message,
@@ -53,6 +55,10 @@ def test_the_format_is_frozen() -> None:
     )
     merge = MergeSegments(segment="s/x/0.#epoch.0", stamp=Stamp(1, 2), sources=("s/x/1.#epoch.0",))
     assert_golden("packet_merge", b"".join(encode_message(merge, 43)))
+    transient = CreateTransient(segment="s/x/0.#epoch.0", writer_id=bytes(16))
+    made = SegmentCreated(segment="s/x/0.#epoch.0#transient." + "0" * 32)
+    assert_golden("packet_create_transient", b"".join(encode_message(transient, 44)))
+    assert_golden("packet_segment_created", b"".join(encode_message(made, 44)))
     assert_golden("packet_hello", b"".join(encode_message(Hello(high=1, low=1, node_id="n"), 0)))
 
 
@@ -65,6 +71,7 @@ def test_kind_numbers_are_frozen() -> None:
         45: "Appended", 46: "SegmentRead", 47: "Failed",
         20: "TruncateSegment", 21: "MergeSegments", 22: "UpdateAttributes", 23: "GetAttributes",
         24: "ConditionalAppend", 48: "Truncated", 49: "SegmentsMerged", 50: "AttributeValues",
+        25: "CreateTransient", 51: "SegmentCreated",
     }  # fmt: skip
 
 

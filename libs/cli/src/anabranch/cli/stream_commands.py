@@ -3,10 +3,12 @@
 import cyclopts
 
 from anabranch.cli.output import Output, counted
-from anabranch.cli.session import Connection, run_with_session
+from anabranch.cli.session import Connection, run_with_client, run_with_session
 from anabranch.cli.session_port import Session
+from anabranch.client import Client, SegmentWithRate
 
 streams = cyclopts.App(name="stream", help="Create, list, seal and delete streams.")
+COLUMNS = ("segment", "keys", "events/s", "bytes/s", "over")
 _HERE = Connection()
 
 
@@ -77,3 +79,32 @@ def describe(stream: str, /, *, connection: Connection = _HERE) -> None:
         output.details(f"stream {stream}", found)
 
     run_with_session(connection, perform)
+
+
+@streams.command
+def segments(stream: str, /, *, connection: Connection = _HERE) -> None:
+    """List a stream's segments: their share of the keys, and how fast each is written.
+
+    A rate is the mean of up to the last minute, and unknown until the controller has heard of two
+    whole periods of the segment's store.
+    """
+
+    async def perform(client: Client, output: Output) -> None:
+        found = await client.segment_rates(stream)
+        output.rows(
+            COLUMNS,
+            [_row(one) for one in found],
+            [one.model_dump(mode="json") for one in found],
+        )
+
+    run_with_client(connection, perform)
+
+
+def _row(one: SegmentWithRate) -> tuple[str, ...]:
+    """What a person sees of the segment; same order as `COLUMNS`."""
+    keys = f"{one.key_start:.6g} – {one.key_end:.6g}"
+    rate = one.rate
+    if rate is None:
+        return (one.name, keys, "unknown", "unknown", "–")
+    over = f"{rate.over_ms / 1000:.3g} s"
+    return (one.name, keys, f"{rate.events_per_s:.6g}", f"{rate.bytes_per_s:.6g}", over)

@@ -23,6 +23,8 @@ from anabranch.client.writer import EventWriter
 from anabranch.common.contracts.queries import (
     ContainerDescription,
     ScopeDescription,
+    SegmentRate,
+    SegmentWithRate,
     StreamDescription,
 )
 from anabranch.common.errors import (
@@ -93,6 +95,8 @@ __all__ = [
     "ScopeNotEmpty",
     "ScopeNotFound",
     "SegmentNotFound",
+    "SegmentRate",
+    "SegmentWithRate",
     "StreamDescription",
     "StreamExists",
     "StreamNotFound",

@@ -40,6 +40,9 @@ from anabranch.common.contracts.queries import (
     ListStreams,
     ScopeDescription,
     ScopeList,
+    SegmentRateList,
+    SegmentRates,
+    SegmentWithRate,
     StreamDescription,
     StreamList,
 )
@@ -172,6 +175,20 @@ class Client:
         return await self._control.query(
             "describe_stream", query, StreamDescription, timeout_s=timeout_s
         )
+
+    async def segment_rates(
+        self, stream: str, *, timeout_s: float = QUERY_TIMEOUT_S
+    ) -> tuple[SegmentWithRate, ...]:
+        """The stream's present segments by key range, and how fast each is written.
+
+        A rate that is None is not known, which is not the same as idle. Raises StreamNotFound.
+        """
+        ref = stream_ref(stream)
+        query = SegmentRates(scope=ref.scope, stream=ref.stream)
+        found = await self._control.query(
+            "segment_rates", query, SegmentRateList, timeout_s=timeout_s
+        )
+        return found.segments
 
     async def list_streams(self, scope: str) -> AsyncIterator[str]:
         """The scope's stream names in order, fetched page by page. Raises ScopeNotFound."""

@@ -18,6 +18,7 @@ class ControllerMetrics:
         self.commands: Counter[tuple[str, ...]] = Counter()
         self.queries: Counter[tuple[str, ...]] = Counter()
         self.steps: Counter[tuple[str, ...]] = Counter()
+        self.load_reports: Counter[tuple[str, ...]] = Counter()
         metrics.counter(
             f"{PREFIX}commands_total",
             "Commands from the work queue",
@@ -32,6 +33,12 @@ class ControllerMetrics:
             "Steps of workflows performed",
             lambda: self.steps,
             ("step", "outcome"),
+        )
+        metrics.counter(
+            f"{PREFIX}load_reports_total",
+            "Load reports of segment stores",
+            lambda: self.load_reports,
+            ("outcome",),
         )
         self._command_seconds = metrics.histogram(
             f"{PREFIX}command_seconds", "Deciding and answering a command", ("kind",)

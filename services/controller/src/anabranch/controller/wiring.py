@@ -21,10 +21,12 @@ from anabranch.common.runtime.ids import IdSource, Rng, SystemIds, system_rng
 from anabranch.common.runtime.service import Lifetime
 from anabranch.common.workflow.runner import Runner, Workflow
 from anabranch.controller.adapters.command_broker import command_broker
+from anabranch.controller.adapters.load_reports import LoadReportListener
 from anabranch.controller.adapters.query_server import QueryServer
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.cluster.constants import settle_constants
 from anabranch.controller.cluster.placements import Placements
+from anabranch.controller.cluster.rates import Rates
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.events import StreamEvent
@@ -34,6 +36,7 @@ from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.queries import QUERIES, QueryDesk, answer_query
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.periodic.export_streams import StreamExporter
+from anabranch.controller.projections.load_reports import LoadReports
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.settings import Settings
@@ -60,6 +63,7 @@ class Controller:
     stream_runner: Runner[Stream, StreamEvent, StreamStep]
     placements: Placements
     exporter: StreamExporter | None
+    load: LoadReportListener
     queries: QueryServer
     commands: NatsBroker
 
@@ -126,7 +130,11 @@ def build(
         clock,
     )
     command_desk = CommandDesk(scopes, streams, clock, partial(_reply, client), observer)
-    query_desk = QueryDesk(mirror, placements.locate, placements.list_containers, observer)
+    reports = LoadReports(clock)
+    rates = Rates(placements, reports, settings.container_count)
+    query_desk = QueryDesk(
+        mirror, placements.locate, placements.list_containers, observer, rates.rate
+    )
     controller = Controller(
         client=client,
         clock=clock,
@@ -136,6 +144,7 @@ def build(
         stream_runner=Runner(_stream_workflow(streams, context, observer), clock, rng),
         placements=placements,
         exporter=_exporter(settings, mirror, clock, ids, rng),
+        load=LoadReportListener(client, reports.learn, observer.metrics),
         queries=QueryServer(client, QUERIES, partial(answer_query, query_desk)),
         commands=command_broker(settings.nats_url, partial(handle_command, command_desk)),
     )
@@ -218,6 +227,7 @@ async def _serve(controller: Controller, lifetime: Lifetime) -> None:
         await _catch_up(controller)
         controller.listener.go_live()
         lifetime.set_ready("mirror", True)
+        tasks.append(group.create_task(controller.load.serve()))
         tasks.append(group.create_task(controller.queries.serve()))
         tasks.append(group.create_task(_announce(controller)))
         tasks.append(group.create_task(_sweep(controller, lifetime)))

@@ -39,6 +39,8 @@ class SegstoreSettings(ServiceSettings):
     gc_grace_s: Annotated[float, Field(gt=0)] = 3600.0
     """How long objects of tier 2 stay after nothing needs them: longer than any reader takes
     that is not the owner, and than any open."""
+    load_period_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
+    """How often the controllers are told what was appended where."""
     health_bind: str = "127.0.0.1:0"
     log_level: str = "info"
 

@@ -33,6 +33,7 @@ from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.adapters.journal.layout import create_small, read_small
 from anabranch.segstore.adapters.journal.local import LocalJournal, open_local_journal, probe_sync
 from anabranch.segstore.adapters.journal.recovery import OpenReport
+from anabranch.segstore.adapters.load_publisher import LoadPublisher
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.ports import DurableDataLog
@@ -44,6 +45,7 @@ from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.container import Surroundings
 from anabranch.segstore.shell.flusher import FlushLimits, back_off_s
 from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
+from anabranch.segstore.shell.load import LoadReporter
 from anabranch.segstore.shell.metrics import StoreMetrics
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.registration import container_count, register_node
@@ -230,7 +232,14 @@ class _Process:
             task.add_done_callback(spawned.discard)
 
         served = Served(
-            store, throttle, parts.clock, _call_later, spawn, parts.node_id, TcpLimits()
+            store,
+            throttle,
+            parts.clock,
+            _call_later,
+            spawn,
+            parts.node_id,
+            parts.ids,
+            TcpLimits(),
         )
         server = TcpServer(served)
         endpoint = _advertised(settings, await server.start(*parse_bind(settings.bind)))
@@ -248,6 +257,7 @@ class _Process:
             group.create_task(register_node(nodes, node, parts.clock)),
             group.create_task(self._assignments(store, throttle, cache).run()),
             group.create_task(self._follow(store, door)),
+            group.create_task(_load_reporter(parts, store).run()),
         ]
         _log.info("the store listens", node=parts.node_id, endpoint=str(endpoint))
         await self._end.wait()
@@ -304,6 +314,18 @@ class _Process:
                 continue
             await self._changed.wait()
             self._changed.clear()
+
+
+def _load_reporter(parts: _Parts, store: Store) -> LoadReporter:
+    return LoadReporter(
+        store,
+        LoadPublisher(parts.client, parts.node_id),
+        node_id=parts.node_id,
+        session=parts.ids.new_id(),
+        period_s=parts.settings.load_period_s,
+        clock=parts.clock,
+        metrics=parts.metrics,
+    )
 
 
 def _tracing(lifetime: Lifetime, commits: Commits) -> StoreTracing | None:

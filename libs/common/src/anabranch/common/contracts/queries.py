@@ -110,6 +110,32 @@ class SegmentList(Contract):
     """Sorted by `key_start`, covering [0, 1) exactly."""
 
 
+class SegmentRates(Query):
+    """→ SegmentRateList of the present stream epoch."""
+
+    scope: str
+    stream: str
+
+
+class SegmentRate(Contract):
+    """What was appended, averaged over the last `over_ms` of which the controller knows all."""
+
+    events_per_s: float
+    bytes_per_s: float
+    over_ms: int
+
+
+class SegmentWithRate(SegmentInStream):
+    rate: SegmentRate | None = None
+    """None: not known, which is not the same as idle. A controller learns of load as it comes."""
+
+
+class SegmentRateList(Contract):
+    ok: Literal[True] = True
+    segments: tuple[SegmentWithRate, ...]
+    """Sorted by `key_start`."""
+
+
 class Locate(Query):
     """→ Located: who serves these segments (full names, at most 1,000)."""
 
@@ -184,6 +210,7 @@ QUERIES: Mapping[str, Question] = {
     "list_streams": Question(ListStreams, StreamList),
     "describe_stream": Question(DescribeStream, StreamDescription),
     "current_segments": Question(CurrentSegments, SegmentList),
+    "segment_rates": Question(SegmentRates, SegmentRateList),
     "locate": Question(Locate, Located),
     "list_containers": Question(ListContainers, ContainerList),
     "operation": Question(GetOperation, OperationFound),

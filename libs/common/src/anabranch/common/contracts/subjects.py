@@ -90,6 +90,11 @@ def operation_notice(operation: str) -> str:
     return f"ana.note.op.{operation}"
 
 
+def load_report(node_id: str) -> str:
+    """Where a segment store tells its load; `*` stands for every store."""
+    return f"ana.load.{node_id}"
+
+
 def segment_request(container: int, verb: str) -> str:
     """A request on a segment of the container, answered by its owner: `segment_requests`."""
     return f"ana.seg.{container}.{verb}"

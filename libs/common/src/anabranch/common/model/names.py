@@ -2,7 +2,8 @@
 
 Rules and forms follow Pravega's NameUtils: a segment's name is
 ``scope/stream/<number>.#epoch.<creation epoch>`` and its id is ``epoch << 32 | number``, so
-that a natural sort of ids sorts by (creation epoch, number).
+that a natural sort of ids sorts by (creation epoch, number). A transient segment is named
+``<its parent's name>#transient.<32 hexadecimal digits>``.
 """
 
 import re
@@ -19,6 +20,7 @@ SCOPE_NAME_LENGTH_MAX = 255
 STREAM_NAME_LENGTH_MAX = 250
 
 _USER_NAME = re.compile(r"[A-Za-z0-9.\-]+")
+_TRANSIENT_NAME = re.compile(r"(?P<parent>.+)#transient\.[0-9a-f]{32}")
 _SEGMENT_NAME = re.compile(
     r"(?P<scope>[^/]+)/(?P<stream>[^/]+)/(?P<number>\d+)(?:\.#epoch\.(?P<epoch>\d+))?"
 )
@@ -101,6 +103,20 @@ def parse_segment_name(name: str) -> tuple[StreamRef, SegmentId]:
         raise InvalidName(f"{name[:600]!r} is not a segment's name", name=name[:600])
     ref = StreamRef(ScopeName(match["scope"]), StreamName(match["stream"]))
     return ref, segment_id(int(match["epoch"] or 0), int(match["number"]))
+
+
+def transient_name(parent: str, unique: bytes) -> str:
+    """The name of a transient segment of `parent`; `unique` has 16 bytes."""
+    assert len(unique) == 16
+    return f"{parent}#transient.{unique.hex()}"
+
+
+def transient_parent(name: str) -> str | None:
+    """The parent's name if `name` is that of a transient segment, else None."""
+    if "#" not in name:
+        return None
+    match = _TRANSIENT_NAME.fullmatch(name)
+    return None if match is None else match["parent"]
 
 
 def _is_int31(digits: str) -> bool:

@@ -7,7 +7,8 @@ in the packet's payload. Segments are named in full (``scope/stream/0.#epoch.0``
 epoch answers WrongHost (0 = not looked up, accept any).
 
 Every control request carries the stamp {incarnation, revision} of the aggregate decision that
-it performs; a container refuses older ones (StaleRequest).
+it performs; a container refuses older ones (StaleRequest). Those about transient segments, and
+their merge, carry `NO_DECISION`.
 """
 
 from typing import Literal, TypeVar
@@ -34,6 +35,9 @@ class Stamp(msgspec.Struct, frozen=True, order=True):
     incarnation: int
     revision: int
 
+
+NO_DECISION = Stamp(0, 0)
+"""Of requests about transient segments, which no aggregate decides."""
 
 UpdateKind = Literal["create", "replace", "replace-if-greater", "replace-if-equals", "accumulate"]
 
@@ -105,6 +109,18 @@ class CreateSegment(Request, frozen=True, kw_only=True):
     stamp: Stamp
 
 
+class CreateTransient(Request, frozen=True, kw_only=True):
+    """Create an empty segment that lives no longer than this connection. → SegmentCreated.
+
+    `segment` is its parent. It is written, sealed and read under the name that the answer tells
+    and may be merged into its parent; what is left of it is deleted when the connection ends, and
+    when its container is opened again. `writer_id` has 16 bytes; its first eight become part of
+    the name. Every request makes another segment.
+    """
+
+    writer_id: bytes
+
+
 class SealSegment(Request, frozen=True, kw_only=True):
     """Forbid further appends. → Sealed; repeated → Sealed."""
 
@@ -133,6 +149,8 @@ class MergeSegments(Request, frozen=True, kw_only=True):
 
     The sources are sealed, never truncated, and of the same container; what they are afterwards
     is known as merged. Their attributes and writers' numbers end. Repeated → the same answer.
+    Transient sources are merged into their parent only, and not together with others; the stamp
+    is `NO_DECISION`, which is not held against the parent's and does not change it.
     """
 
     stamp: Stamp
@@ -249,6 +267,12 @@ class Done(Message, frozen=True, kw_only=True):
     """The request was performed, now or before, and is durable."""
 
 
+class SegmentCreated(Message, frozen=True, kw_only=True):
+    """The transient segment is there, under this name."""
+
+    segment: str
+
+
 class SegmentInfo(Message, frozen=True, kw_only=True):
     """A segment as the store has it; lengths and offsets in bytes.
 
@@ -348,10 +372,10 @@ KINDS: dict[int, type[Message]] = {
     10: CreateSegment, 11: SealSegment, 12: DeleteSegment, 13: GetSegmentInfo,
     14: LocateOffset, 15: SetupAppend, 16: Append, 17: ReadSegment, 18: FlushContainer,
     19: AppendOnce, 20: TruncateSegment, 21: MergeSegments, 22: UpdateAttributes,
-    23: GetAttributes, 24: ConditionalAppend,
+    23: GetAttributes, 24: ConditionalAppend, 25: CreateTransient,
     40: Done, 41: SegmentInfo, 42: Sealed, 43: OffsetLocated, 44: AppendSetup,
     45: Appended, 46: SegmentRead, 47: Failed, 48: Truncated, 49: SegmentsMerged,
-    50: AttributeValues,
+    50: AttributeValues, 51: SegmentCreated,
 }  # fmt: skip
 """Kind numbers are part of the protocol: add, never change."""
 

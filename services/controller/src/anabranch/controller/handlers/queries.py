@@ -42,17 +42,23 @@ ANSWERED = "answered"
 _log = structlog.get_logger(__name__)
 
 
+def _no_rate(_segment: str) -> queries.SegmentRate | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class QueryDesk:
     """What answering needs.
 
-    `locate` says who serves segments, in the order asked; `list_containers` where all are.
+    `locate` says who serves segments, in the order asked; `list_containers` where all are; `rate`
+    how fast a segment is written, None if that is not known.
     """
 
     mirror: Mirror
     locate: Callable[[Iterable[str]], tuple[queries.SegmentLocation, ...]]
     list_containers: Callable[[], tuple[queries.ContainerDescription, ...]]
     observer: Observer = field(default_factory=Observer)
+    rate: Callable[[str], queries.SegmentRate | None] = _no_rate
 
 
 async def list_scopes(desk: QueryDesk, query: queries.ListScopes) -> Contract:
@@ -100,7 +106,7 @@ async def describe_stream(desk: QueryDesk, query: queries.DescribeStream) -> Con
     )
 
 
-async def current_segments(desk: QueryDesk, query: queries.CurrentSegments) -> Contract:
+async def current_segments(desk: QueryDesk, query: queries.CurrentSegments) -> queries.SegmentList:
     """The present segments. Raises StreamNotFound, ScopeNotFound."""
     stream = (await _stream(desk, query.scope, query.stream)).state
     ref, status = stream.ref, stream.status
@@ -120,6 +126,19 @@ async def current_segments(desk: QueryDesk, query: queries.CurrentSegments) -> C
         state=status,
         stream_epoch=stream.stream_epoch,
         segments=segments,
+    )
+
+
+async def segment_rates(desk: QueryDesk, query: queries.SegmentRates) -> Contract:
+    """How fast the present segments are written. Raises StreamNotFound, ScopeNotFound."""
+    found = await current_segments(
+        desk, queries.CurrentSegments(scope=query.scope, stream=query.stream)
+    )
+    return queries.SegmentRateList(
+        segments=tuple(
+            queries.SegmentWithRate(**segment.model_dump(), rate=desk.rate(segment.name))
+            for segment in found.segments
+        )
     )
 
 
@@ -155,6 +174,7 @@ QUERIES = {
     "list_streams": (queries.ListStreams, list_streams),
     "describe_stream": (queries.DescribeStream, describe_stream),
     "current_segments": (queries.CurrentSegments, current_segments),
+    "segment_rates": (queries.SegmentRates, segment_rates),
     "locate": (queries.Locate, locate),
     "list_containers": (queries.ListContainers, list_containers),
     "operation": (queries.GetOperation, get_operation),

@@ -23,6 +23,7 @@ from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX, 
 from anabranch.common.errors import AnabranchError, BadPacket, InvalidRequest, Overloaded
 from anabranch.common.wire.messages import (
     AppendOnce,
+    CreateTransient,
     Message,
     ReadSegment,
     SetupAppend,
@@ -72,6 +73,11 @@ class PacketDesk:
             packet = _one_packet(data)
             request_id = packet.request_id
             message = decode_message(packet)
+            if isinstance(message, CreateTransient):
+                raise InvalidRequest(
+                    "a transient segment belongs to a connection, and NATS has none",
+                    remedy="create it over a TCP connection to the segment store",
+                )
             exchange = SEGMENT_REQUESTS.get(verb)
             if exchange is None or exchange.request is not type(message):
                 raise InvalidRequest("the verb does not fit the packet", verb=verb)

@@ -28,9 +28,11 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.cluster import Endpoint
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import IdSource
 from anabranch.common.wire.messages import (
     Append,
     AppendOnce,
+    CreateTransient,
     Hello,
     KeepAlive,
     Message,
@@ -49,6 +51,7 @@ from anabranch.common.wire.packet import (
 from anabranch.segstore.handlers.append import AppendDesk, append_once
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk, Spawn
 from anabranch.segstore.handlers.read import ReadDesk
+from anabranch.segstore.handlers.transient import TransientDesk
 from anabranch.segstore.shell.store import Store
 from anabranch.segstore.shell.tail import CallLater
 from anabranch.segstore.shell.throttle import Throttle
@@ -78,6 +81,7 @@ class Served:
     call_later: CallLater
     spawn: Spawn
     node_id: str
+    ids: IdSource
     limits: TcpLimits
 
 
@@ -99,6 +103,7 @@ class Connection(asyncio.Protocol):
         self._appends = AppendDesk(served.store, self.send)
         self._reads = ReadDesk(served.store, self.send, served.spawn)
         self._control = ControlDesk(served.store, served.spawn)
+        self._transients = TransientDesk(served.store, served.ids)
 
     # --- the transport's calls ----------------------------------------------------------------
 
@@ -124,6 +129,7 @@ class Connection(asyncio.Protocol):
             self._cancel_tick()
         self._appends.close()
         self._reads.close()
+        self._transients.close()
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
@@ -170,6 +176,8 @@ class Connection(asyncio.Protocol):
         try:
             if isinstance(message, ReadSegment):
                 self._reads.submit(request_id, message)
+            elif isinstance(message, CreateTransient):
+                self._transients.create(message, deliver)
             elif isinstance(message, AppendOnce):
                 append_once(self._served.store, message, payload, deliver)
             elif handler is not None:

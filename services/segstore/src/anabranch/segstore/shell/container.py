@@ -10,7 +10,7 @@ tasks or futures, only these calls on the event loop's thread. When the log fail
 owner shows up, the container ends: everyone waiting is told, nothing more is acknowledged.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from opentelemetry.trace import Span
@@ -25,6 +25,7 @@ from anabranch.common.wire.messages import (
     AppendOnce,
     AppendSetup,
     CreateSegment,
+    CreateTransient,
     DeleteSegment,
     GetAttributes,
     GetSegmentInfo,
@@ -60,6 +61,8 @@ from anabranch.segstore.domain.container.operations import (
     Operation,
     decode_operations,
 )
+from anabranch.segstore.domain.container.transient import answer_create_transient, end_transient
+from anabranch.segstore.domain.load.traffic import Traffic
 from anabranch.segstore.ports import ContainerLog, FrameContents, LogAddress, ReplayedFrame
 from anabranch.segstore.shell.applied import Applied
 from anabranch.segstore.shell.boundaries import TieredBoundary, boundary_before
@@ -100,6 +103,7 @@ class Container:
         self.on_ended: Callable[[], None] = _nothing
         self.on_applied: Callable[[], None] = _nothing
         self.metrics = around.metrics
+        self.traffic = Traffic()
         self._around = around
         self._throttle = around.throttle
         self._pending = self.applied.state
@@ -133,6 +137,8 @@ class Container:
         self._pending = self.applied.state.copy()
         self._gate.start(self._pending.sequence)
         self._spans.start(self._pending.sequence)
+        # Those alive were made for connections of an older container epoch.
+        self.end_transients(sorted(self._pending.transients))
 
     @property
     def log(self) -> ContainerLog:
@@ -186,6 +192,28 @@ class Container:
         """→ Done."""
         now_ms = self._around.clock.now_ms()
         self._decide(request, deliver, lambda: answer_create(self._pending, request, now_ms))
+
+    def create_transient(self, request: CreateTransient, name: str, deliver: Deliver) -> None:
+        """→ SegmentCreated."""
+        now_ms = self._around.clock.now_ms()
+        self._decide(
+            request, deliver, lambda: answer_create_transient(self._pending, request, name, now_ms)
+        )
+
+    def has_transient(self, name: str) -> bool:
+        """Whether the transient segment is alive, pending included."""
+        return self.failure is None and name in self._pending.transients
+
+    def end_transients(self, names: Iterable[str]) -> None:
+        """Delete what is left of them; nobody is answered. A container that ends leaves that to
+        its next opening."""
+        if self.failure is not None or self._closing:
+            return
+        now_ms = self._around.clock.now_ms()
+        for name in names:
+            operation = end_transient(self._pending, name, now_ms)
+            if operation is not None:
+                self._enqueue_admitted(operation, self._throttle.count)
 
     def seal(self, request: SealSegment, deliver: Deliver) -> None:
         """→ Sealed."""
@@ -365,8 +393,11 @@ class Container:
 
     def _enqueue(self, operation: Operation) -> None:
         """Give the operation its sequence number. Raises Overloaded; then nothing happened."""
+        self._enqueue_admitted(operation, self._throttle.admit)
+
+    def _enqueue_admitted(self, operation: Operation, admit: Callable[[int], None]) -> None:
         pending = PendingOperation(self._pending.sequence + 1, operation)
-        self._throttle.admit(pending.size)
+        admit(pending.size)
         self._pending.apply(pending.sequence, operation)
         self._queue.add(pending, self._around.clock.monotonic)
         self.log.ready()
@@ -398,6 +429,7 @@ class Container:
         self.metrics.append_seconds.record(self._around.clock.monotonic() - frame.queued_at_s)
         for number in touched:
             self.tails.wake(number)
+        self.traffic.add((item.operation for item in items), self.applied.state.names)
         self.on_applied()
 
     def log_failed(self, error: AnabranchError) -> None:

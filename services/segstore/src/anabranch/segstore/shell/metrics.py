@@ -29,6 +29,8 @@ class StoreMetrics:
         self.flushes = 0
         self.flush_bytes = 0
         self.flush_failures = 0
+        self.load_reports = 0
+        self.load_report_failures = 0
         self._count_appends()
         self._count_the_rest()
         histogram = metrics.histogram
@@ -84,6 +86,12 @@ class StoreMetrics:
             f"{PREFIX}flush_failures_total",
             "Flushes that failed and are repeated",
             lambda: self.flush_failures,
+        )
+        count(f"{PREFIX}load_reports_total", "Load reports sent", lambda: self.load_reports)
+        count(
+            f"{PREFIX}load_report_failures_total",
+            "Load reports that could not be sent",
+            lambda: self.load_report_failures,
         )
 
     def watch(

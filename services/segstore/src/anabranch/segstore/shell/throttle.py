@@ -50,6 +50,11 @@ class Throttle:
             )
         self.pending += size
 
+    def count(self, size: int) -> None:
+        """Count `size` more pending bytes over any limit: of deletions that nobody could repeat,
+        and that are fewer than what they delete."""
+        self.pending += size
+
     def forget_pending(self, size: int) -> None:
         """`size` pending bytes became durable or were given up."""
         self.pending -= size

@@ -17,7 +17,8 @@ raises the rejection.
 
 Conditions (an expected length, the values of attributes) are looked at only after the number
 says that the request is the next one: a repeat is recognised whatever they say by now.
-Merging, which is about several segments, is decided in `merge.py`.
+Merging, which is about several segments, is decided in `merge.py`; making transient segments in
+`transient.py`.
 """
 
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ from anabranch.common.errors import (
     StaleRequest,
     WriterExpired,
 )
-from anabranch.common.model.names import parse_segment_name
+from anabranch.common.model.names import parse_segment_name, transient_parent
 from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.block import (
     BLOCK_SIZE_BYTES_MAX,
@@ -51,6 +52,7 @@ from anabranch.common.wire.block import (
     verify_block,
 )
 from anabranch.common.wire.messages import (
+    NO_DECISION,
     Append,
     AppendOnce,
     ConditionalAppend,
@@ -96,7 +98,9 @@ def decide_create(
 ) -> CreateOperation | NoChange:
     """Raises InvalidName, InvalidRequest, StaleRequest, SegmentExists (made at a lower stamp)."""
     check_segment_name(segment)
-    check_stamp(stamp)
+    check_stamp(segment, stamp)
+    if transient_parent(segment) is not None:
+        raise InvalidName("the store itself names transient segments", segment=segment)
     if isinstance(known, Tombstone) and stamp <= known.stamp:
         raise _stale(segment, stamp, known.stamp)
     if isinstance(known, SegmentState):
@@ -110,7 +114,7 @@ def decide_create(
 
 def decide_seal(known: Known, segment: str, stamp: Stamp, now_ms: int) -> SealOperation | NoChange:
     """Raises InvalidRequest, StaleRequest, SegmentNotFound."""
-    check_stamp(stamp)
+    check_stamp(segment, stamp)
     check_not_stale(known, segment, stamp)
     if not isinstance(known, SegmentState):
         raise gone(known, segment)
@@ -124,11 +128,14 @@ def decide_delete(
 ) -> DeleteOperation | NoChange:
     """An unknown segment is deleted too: the tombstone keeps it from being made later.
 
-    Raises InvalidName, InvalidRequest, StaleRequest.
+    A transient one needs none, for no name is made twice. Raises InvalidName, InvalidRequest,
+    StaleRequest.
     """
     check_segment_name(segment)
-    check_stamp(stamp)
+    check_stamp(segment, stamp)
     check_not_stale(known, segment, stamp)
+    if known is None and transient_parent(segment) is not None:
+        return NO_CHANGE
     if isinstance(known, Tombstone) and stamp == known.stamp:
         return NO_CHANGE
     return DeleteOperation(segment, stamp, now_ms)
@@ -143,7 +150,7 @@ def decide_truncate(
     StaleRequest, SegmentNotFound, NotAtBoundary.
     """
     segment, stamp, offset = request.segment, request.stamp, request.offset
-    check_stamp(stamp)
+    check_stamp(segment, stamp)
     check_not_stale(known, segment, stamp)
     if not isinstance(known, SegmentState):
         raise gone(known, segment)
@@ -171,7 +178,7 @@ def decide_attributes(
     Works on sealed segments too. Raises InvalidRequest, StaleRequest, SegmentNotFound, EventGap,
     WriterExpired, and what `change_attributes` raises.
     """
-    check_stamp(request.stamp)
+    check_stamp(request.segment, request.stamp)
     check_not_stale(known, request.segment, request.stamp)
     if not isinstance(known, SegmentState):
         raise gone(known, request.segment)
@@ -324,11 +331,18 @@ def check_segment_name(segment: str) -> None:
     """Raises InvalidName."""
     if len(segment.encode()) > SEGMENT_NAME_SIZE_BYTES_MAX:
         raise InvalidName("the segment's name is too long", limit=SEGMENT_NAME_SIZE_BYTES_MAX)
-    parse_segment_name(segment)
+    parse_segment_name(transient_parent(segment) or segment)
 
 
-def check_stamp(stamp: Stamp) -> None:
-    """Raises InvalidRequest for numbers that the log cannot hold."""
+def check_stamp(segment: str, stamp: Stamp) -> None:
+    """Raises InvalidRequest for numbers that the log cannot hold, and for a decision about a
+    transient segment: one with a stamp of its own would outlive the connection that ends it."""
+    if stamp != NO_DECISION and transient_parent(segment) is not None:
+        raise InvalidRequest(
+            "no decision concerns a transient segment",
+            remedy="send the stamp (0, 0)",
+            segment=segment,
+        )
     if not (0 <= stamp.incarnation < STAMP_MAX and 0 <= stamp.revision < STAMP_MAX):
         raise InvalidRequest(
             "a stamp's numbers are out of range",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from anabranch.common.errors import CorruptJournal
+from anabranch.common.model.names import transient_parent
 from anabranch.common.tier2.state import Catalog, MergedInto, SegmentState, Tombstone
 from anabranch.segstore.domain.container.attributes import apply_changes
 from anabranch.segstore.domain.container.decide import Known
@@ -130,16 +131,18 @@ class SegmentMap:
     """All segments, tombstones and writers of a container after `sequence`.
 
     `segments` maps names to values; `names` maps the numbers of living segments to names;
-    `writers` maps number → writer id → last event number.
+    `writers` maps number → writer id → last event number; `transients` holds the names of the
+    living transient segments.
     """
 
-    __slots__ = ("names", "segments", "sequence", "writers")
+    __slots__ = ("names", "segments", "sequence", "transients", "writers")
 
     def __init__(self) -> None:
         self.sequence = 0
         self.segments: dict[str, SegmentState | Tombstone] = {}
         self.names: dict[int, str] = {}
         self.writers: dict[int, dict[bytes, int]] = {}
+        self.transients: set[str] = set()
 
     def known(self, segment: str) -> Known:
         """What is known under the name."""
@@ -175,6 +178,8 @@ class SegmentMap:
             writers[operation.client_id] = operation.request_number
         elif isinstance(operation, CreateOperation):
             self.names[sequence] = name
+            if transient_parent(name) is not None:
+                self.transients.add(name)
         elif isinstance(operation, DeleteOperation) and isinstance(before, SegmentState):
             self._forget(before.number)
         elif isinstance(operation, MergeOperation):
@@ -199,7 +204,7 @@ class SegmentMap:
         return target
 
     def _forget(self, number: int) -> None:
-        del self.names[number]
+        self.transients.discard(self.names.pop(number))
         self.writers.pop(number, None)
 
     def _name_of(self, operation: Operation) -> str:
@@ -213,6 +218,7 @@ class SegmentMap:
         twin.sequence = self.sequence
         twin.segments = dict(self.segments)
         twin.names = dict(self.names)
+        twin.transients = set(self.transients)
         twin.writers = {number: dict(writers) for number, writers in self.writers.items()}
         return twin
 
@@ -223,6 +229,7 @@ def map_of_catalog(catalog: Catalog) -> SegmentMap:
     found.sequence = catalog.applied_sequence
     found.segments = {**catalog.tombstones, **catalog.segments}
     found.names = {state.number: name for name, state in catalog.segments.items()}
+    found.transients = {name for name in catalog.segments if transient_parent(name) is not None}
     for (number, writer_id), last in catalog.writers.items():
         if number in found.names:
             found.writers.setdefault(number, {})[writer_id] = last

@@ -9,16 +9,19 @@ SEG-6  0 ≤ start ≤ length, and every living segment is found by its number
 SEG-7  a segment's start never falls
 SEG-8  what was merged into a segment lies within it, and no two sources overlap
 SEG-9  a segment's attributes are bounded, in number and in value
+SEG-10 the transient segments that live are those that are listed, and bear no decision's stamp
 """
 
+from anabranch.common.model.names import transient_parent
 from anabranch.common.tier2.state import SegmentState, Tombstone
+from anabranch.common.wire.messages import NO_DECISION
 from anabranch.segstore.domain.container.attributes import ATTRIBUTES_MAX, VALUE_MAX, VALUE_MIN
 from anabranch.segstore.domain.container.decide import LENGTH_BYTES_MAX
 from anabranch.segstore.domain.container.evolve import SegmentMap
 
 
 def check_state(state: SegmentMap) -> None:
-    """SEG-6, SEG-8, SEG-9. Raises AssertionError."""
+    """SEG-6, SEG-8, SEG-9, SEG-10. Raises AssertionError."""
     living = {}
     for name, known in state.segments.items():
         assert known.name == name, f"SEG-6: {known.name} is filed under {name}"
@@ -30,12 +33,20 @@ def check_state(state: SegmentMap) -> None:
     assert living == state.names, "SEG-6: numbers and names disagree"
     assert state.writers.keys() <= living.keys(), "SEG-6: writers of a segment that is gone"
     _check_merged(state)
+    _check_transients(state)
 
 
 def _check_attributes(known: SegmentState) -> None:
     assert len(known.attributes) <= ATTRIBUTES_MAX, f"SEG-9: {known}"
     for value in known.attributes.values():
         assert VALUE_MIN <= value <= VALUE_MAX, f"SEG-9: {known}"
+
+
+def _check_transients(state: SegmentMap) -> None:
+    living = {name for name in state.names.values() if transient_parent(name) is not None}
+    assert state.transients == living, "SEG-10: a transient segment is not listed, or not alive"
+    for name in living:
+        assert state.segments[name].stamp == NO_DECISION, f"SEG-10: {state.segments[name]}"
 
 
 def _check_merged(state: SegmentMap) -> None:

@@ -5,7 +5,9 @@
         merged into this target before       a repeat: its place is told again
         anything else                        the rejection of the whole request
 
-The target must be alive, and unsealed unless every source is a repeat.
+The target must be alive, and unsealed unless every source is a repeat. Transient sources are
+merged into their parent and apart from others. That merge adds what their connection wrote, as an
+append would, and like an append it carries no decision: the target's stamp is left as it is.
 """
 
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from anabranch.common.errors import (
     SegmentSealed,
     SegmentTruncated,
 )
+from anabranch.common.model.names import transient_parent
 from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.messages import MergedSegment, Stamp
 from anabranch.segstore.domain.container.decide import (
@@ -51,14 +54,16 @@ def decide_merge(
     Raises InvalidRequest, StaleRequest (of target or source), SegmentNotFound, SegmentMerged,
     SegmentSealed (the target), SegmentNotSealed and SegmentTruncated (a source).
     """
-    check_stamp(stamp)
+    check_stamp(segment, stamp)
     if not 0 < len(sources) <= SOURCES_MAX or len({segment, *sources}) <= len(sources):
         raise InvalidRequest(
             "a merge needs sources, each once, none of them the target",
             segment=segment, sources=len(sources), limit=SOURCES_MAX,
         )  # fmt: skip
+    decided = not _transient(segment, sources, stamp)
     target = known(segment)
-    check_not_stale(target, segment, stamp)
+    if decided:
+        check_not_stale(target, segment, stamp)
     if not isinstance(target, SegmentState):
         raise gone(target, segment)
     fresh: list[MergedSource] = []
@@ -76,10 +81,24 @@ def decide_merge(
         raise SegmentSealed("the target is sealed", segment=segment, length=target.length)
     if length > LENGTH_BYTES_MAX:
         raise InvalidRequest("the target would be too long", segment=segment, length=length)
-    if not fresh and stamp == target.stamp:
+    if not fresh and (stamp == target.stamp or not decided):
         return MergeDecision(None, tuple(merged))
     operation = MergeOperation(segment, stamp, now_ms, target.number, target.length, tuple(fresh))
     return MergeDecision(operation, tuple(merged))
+
+
+def _transient(segment: str, sources: tuple[str, ...], stamp: Stamp) -> bool:
+    """Whether the sources are transient. Raises InvalidRequest if only some are, or of others."""
+    parents = {transient_parent(name) for name in sources}
+    if parents == {None}:
+        return False
+    if parents != {segment}:
+        raise InvalidRequest(
+            "transient segments are merged into their parent, and not with others",
+            segment=segment, sources=len(sources),
+        )  # fmt: skip
+    check_stamp(sources[0], stamp)
+    return True
 
 
 def _source(

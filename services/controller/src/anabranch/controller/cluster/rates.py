@@ -1,0 +1,31 @@
+"""How fast segments are written: the load reports of the stores that serve them."""
+
+from anabranch.common.contracts.queries import SegmentRate
+from anabranch.common.model.cluster import PlacementState
+from anabranch.common.model.hashing import container_of
+from anabranch.controller.cluster.placements import Placements
+from anabranch.controller.domain.load import ServedSegment
+from anabranch.controller.projections.load_reports import LoadReports
+
+
+class Rates:
+    """Answers for segments by name."""
+
+    def __init__(self, placements: Placements, reports: LoadReports, container_count: int) -> None:
+        self._placements = placements
+        self._reports = reports
+        self._container_count = container_count
+
+    def rate(self, segment: str) -> SegmentRate | None:
+        """None: unknown."""
+        container = container_of(segment, self._container_count)
+        placement = self._placements.placements.get(container)
+        if placement is None or placement.state is not PlacementState.OPEN:
+            return None
+        served = ServedSegment(segment, container, placement.container_epoch)
+        found = self._reports.rate(placement.replicas[0], served)
+        if found is None:
+            return None
+        return SegmentRate(
+            events_per_s=found.events_per_s, bytes_per_s=found.bytes_per_s, over_ms=found.over_ms
+        )

@@ -1,0 +1,60 @@
+"""Transient segments: made for a connection, gone with it at the latest.
+
+    CreateTransient ──► alive ──merged into the parent──► tombstone
+                          └──connection ended, container opened again, deleted──► tombstone
+
+The log and tier 2 know them as any other segment; their name says what they are. Nobody but the
+store names them, and never twice, so no late request can bring one back. What is alive when a
+container begins to serve was made for a connection of an older container epoch, and is deleted.
+"""
+
+from anabranch.common.errors import InvalidRequest, Overloaded, SegmentExists, SegmentSealed
+from anabranch.common.tier2.state import SegmentState
+from anabranch.common.wire.messages import NO_DECISION, CreateTransient, SegmentCreated
+from anabranch.segstore.domain.container.answer import Answer
+from anabranch.segstore.domain.container.decide import check_segment_name, decide_delete, gone
+from anabranch.segstore.domain.container.evolve import SegmentMap
+from anabranch.segstore.domain.container.operations import (
+    WRITER_ID_SIZE_BYTES,
+    CreateOperation,
+    DeleteOperation,
+)
+
+TRANSIENTS_MAX = 1000
+"""In one container."""
+
+
+def answer_create_transient(
+    state: SegmentMap, request: CreateTransient, name: str, now_ms: int
+) -> Answer:
+    """→ SegmentCreated. `name` was made by `model.names.transient_name`.
+
+    Raises InvalidRequest, SegmentNotFound and SegmentSealed (of the parent), InvalidName,
+    SegmentExists, Overloaded.
+    """
+    if len(request.writer_id) != WRITER_ID_SIZE_BYTES:
+        raise InvalidRequest("a writer id has 16 bytes", size=len(request.writer_id))
+    check_segment_name(name)
+    parent = state.known(request.segment)
+    if not isinstance(parent, SegmentState):
+        raise gone(parent, request.segment)
+    if parent.sealed:
+        raise SegmentSealed(
+            "the parent is sealed, so nothing could be merged into it",
+            segment=parent.name, length=parent.length,
+        )  # fmt: skip
+    if state.known(name) is not None:
+        raise SegmentExists("the name was made before", segment=name)
+    if len(state.transients) >= TRANSIENTS_MAX:
+        raise Overloaded(
+            "the container has too many transient segments",
+            remedy="merge or delete transient segments, or wait until others are",
+            limit=TRANSIENTS_MAX,
+        )
+    return Answer(CreateOperation(name, NO_DECISION, now_ms), SegmentCreated(segment=name))
+
+
+def end_transient(state: SegmentMap, name: str, now_ms: int) -> DeleteOperation | None:
+    """What deletes the transient segment; None if it is gone already, or never was."""
+    decision = decide_delete(state.known(name), name, NO_DECISION, now_ms)
+    return decision if isinstance(decision, DeleteOperation) else None

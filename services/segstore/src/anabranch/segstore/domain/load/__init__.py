@@ -1,0 +1,1 @@
+"""What a store tells of its load: counting, and the report of a period."""

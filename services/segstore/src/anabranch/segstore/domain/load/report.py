@@ -1,0 +1,110 @@
+"""The load report of a period, as a value, within the size that a message may have.
+
+When not all segments fit, those with the most bytes do, whatever container they are of, and the
+report no longer says that the others were idle.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+
+from anabranch.common.contracts.load import (
+    LOAD_REPORT_SIZE_BYTES_MAX,
+    ContainerLoad,
+    LoadReport,
+    SegmentLoad,
+)
+from anabranch.segstore.domain.load.traffic import Counted, SegmentTraffic
+
+SEGMENTS_MAX = 5000
+"""So many are looked at: more would hardly fit, and making a report must not hold up the store."""
+
+_ENTRY_OVERHEAD_SIZE_BYTES = len('{"segment":,"events":,"size":},')
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Which period of which store it is; times in milliseconds, `start_ms` is Unix time."""
+
+    node_id: str
+    session: str
+    sequence: int
+    start_ms: int
+    length_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerTraffic:
+    """A container that the store serves, and what was counted there in the period."""
+
+    container: int
+    container_epoch: int
+    counted: Counted
+
+
+def load_report(
+    period: Period,
+    containers: Sequence[ContainerTraffic],
+    size_max: int = LOAD_REPORT_SIZE_BYTES_MAX,
+) -> LoadReport:
+    """The report; its JSON has at most `size_max` bytes, which the containers alone fit into."""
+    bare = _report(period, containers, [() for _ in containers], others_idle=False)
+    left = size_max - len(bare.model_dump_json())
+    assert left >= 0, "a store serves too many containers for one message"
+    listed, complete = _largest(containers, left)
+    others_idle = complete and all(found.counted.complete for found in containers)
+    return _report(period, containers, listed, others_idle=others_idle)
+
+
+def _report(
+    period: Period,
+    containers: Sequence[ContainerTraffic],
+    listed: Sequence[Sequence[SegmentLoad]],
+    *,
+    others_idle: bool,
+) -> LoadReport:
+    loads = tuple(
+        ContainerLoad(
+            container=found.container,
+            container_epoch=found.container_epoch,
+            segments=tuple(segments),
+        )
+        for found, segments in zip(containers, listed, strict=True)
+    )
+    return LoadReport(
+        node_id=period.node_id,
+        session=period.session,
+        sequence=period.sequence,
+        start_ms=period.start_ms,
+        length_ms=period.length_ms,
+        containers=loads,
+        others_idle=others_idle,
+    )
+
+
+def _largest(
+    containers: Sequence[ContainerTraffic], size_max: int
+) -> tuple[list[list[SegmentLoad]], bool]:
+    """Per container the segments that fit together, the largest first, and whether all do."""
+    found = [(place, one) for place, of in enumerate(containers) for one in of.counted.segments]
+    listed: list[list[SegmentLoad]] = [[] for _ in containers]
+    left = size_max
+    for place, one in nlargest(SEGMENTS_MAX, found, key=_weight):
+        left -= _entry_size(one)
+        if left < 0:
+            return listed, False
+        load = SegmentLoad(segment=one.segment, events=one.events, size=one.size)
+        listed[place].append(load)
+    return listed, len(found) <= SEGMENTS_MAX
+
+
+def _weight(found: tuple[int, SegmentTraffic]) -> tuple[int, int, str]:
+    _, one = found
+    return one.size, one.events, one.segment
+
+
+def _entry_size(one: SegmentTraffic) -> int:
+    """At least what the entry takes in the message, in bytes."""
+    name = json.dumps(one.segment)
+    return _ENTRY_OVERHEAD_SIZE_BYTES + len(name) + len(f"{one.events}{one.size}")

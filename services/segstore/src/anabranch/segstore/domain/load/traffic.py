@@ -1,0 +1,77 @@
+"""What is appended to the segments of a container, counted as it becomes durable.
+
+Counted are operations of the log and never events, one look-up per append; what a merge moves was
+appended elsewhere and is not counted again, nor is what a replay brings back.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from anabranch.common.model.names import transient_parent
+from anabranch.segstore.domain.container.operations import AppendOperation, Operation
+
+COUNTED_MAX = 50_000
+"""Segments in one period; of further ones is known only that there were some."""
+
+
+class _Count:
+    __slots__ = ("events", "name", "size")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.events = 0
+        self.size = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTraffic:
+    """What was appended to a segment; `size` in bytes."""
+
+    segment: str
+    events: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A period of a container. `complete`: nothing was appended to any other segment."""
+
+    segments: tuple[SegmentTraffic, ...]
+    complete: bool
+
+
+class Traffic:
+    """Counts for one container, from one `take` to the next."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, _Count] = {}
+        self._complete = True
+
+    def add(self, operations: Iterable[Operation], names: Mapping[int, str]) -> None:
+        """These became durable; `names` has the living segments after them, by number."""
+        counts = self._counts
+        for operation in operations:
+            if isinstance(operation, AppendOperation):
+                count = counts.get(operation.number) or self._begin(operation.number, names)
+                count.events += operation.count
+                count.size += len(operation.payload)
+
+    def _begin(self, number: int, names: Mapping[int, str]) -> _Count:
+        count = _Count(names.get(number, ""))
+        if len(self._counts) < COUNTED_MAX:
+            self._counts[number] = count
+        else:
+            self._complete = False
+        return count
+
+    def take(self) -> Counted:
+        """The counts since the last call, of segments that are neither transient nor were gone
+        with the append's own frame."""
+        counts, complete = self._counts, self._complete
+        self._counts, self._complete = {}, True
+        segments = tuple(
+            SegmentTraffic(count.name, count.events, count.size)
+            for count in counts.values()
+            if count.name and transient_parent(count.name) is None
+        )
+        return Counted(segments, complete)

@@ -1,0 +1,61 @@
+"""Transient segments of one connection: made through it, and deleted when it ends.
+
+    create ──► remembered ──connection ends──► deletions queued in the containers' logs
+
+A name is remembered before its container decides, so nothing that was made can be forgotten; what
+was refused, merged or deleted since is passed over at the end. A container that was opened again
+has deleted its transient segments itself.
+"""
+
+from anabranch.common.errors import Overloaded
+from anabranch.common.model.names import transient_name
+from anabranch.common.runtime.ids import IdSource
+from anabranch.common.wire.messages import CreateTransient
+from anabranch.segstore.domain.container.operations import WRITER_ID_SIZE_BYTES
+from anabranch.segstore.shell.container import Container
+from anabranch.segstore.shell.replies import Deliver
+from anabranch.segstore.shell.store import Store
+
+TRANSIENTS_MAX = 64
+"""Of one connection."""
+
+
+class TransientDesk:
+    """The transient segments of one connection."""
+
+    def __init__(self, store: Store, ids: IdSource) -> None:
+        self._store = store
+        self._ids = ids
+        self._made: dict[str, Container] = {}
+
+    def create(self, request: CreateTransient, deliver: Deliver) -> None:
+        """CreateTransient → SegmentCreated.
+
+        Raises Overloaded at the connection's limit, WrongHost, Unavailable.
+        """
+        self._make_room()
+        container = self._store.find(request.segment, request.container_epoch).container
+        half = WRITER_ID_SIZE_BYTES // 2
+        unique = request.writer_id[:half].ljust(half, b"\0") + self._ids.new_bytes()[half:]
+        name = transient_name(request.segment, unique)
+        self._made[name] = container
+        container.create_transient(request, name, deliver)
+
+    def _make_room(self) -> None:
+        """Forget what is gone, once the limit is reached."""
+        if len(self._made) < TRANSIENTS_MAX:
+            return
+        made = self._made
+        self._made = {name: found for name, found in made.items() if found.has_transient(name)}
+        if len(self._made) >= TRANSIENTS_MAX:
+            raise Overloaded(
+                "the connection has too many transient segments",
+                remedy="merge or delete some of them, or use another connection",
+                limit=TRANSIENTS_MAX,
+            )
+
+    def close(self) -> None:
+        """The connection is gone."""
+        made, self._made = self._made, {}
+        for name, container in made.items():
+            container.end_transients((name,))

@@ -1,0 +1,100 @@
+"""The load reports that a controller holds, and whom it believes."""
+
+import pytest
+
+from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
+from anabranch.common.contracts.load import ContainerLoad, LoadReport, SegmentLoad
+from anabranch.common.contracts.queries import SegmentRate
+from anabranch.common.eventsourcing.memory import InMemoryObjectStore
+from anabranch.common.model.cluster import Placement, PlacementState
+from anabranch.controller.cluster.placements import Placements
+from anabranch.controller.cluster.rates import Rates
+from anabranch.controller.domain.load import Rate, ServedSegment
+from anabranch.controller.projections import load_reports
+from anabranch.controller.projections.load_reports import LoadReports
+from kit.container_driver import ManualTime
+
+NAME = "scope/stream/0.#epoch.0"
+SEGMENT = ServedSegment(NAME, container=0, container_epoch=5)
+KNOWN = Rate(1.0, 100.0, 10_000)
+
+
+def report(sequence: int, *, node: str = "n", session: str = "s", count: int = 1) -> LoadReport:
+    """With `count` segments, of which the first has had 10 events."""
+    names = [NAME, *(f"s/x/{number}" for number in range(1, count))]
+    segments = tuple(SegmentLoad(segment=name, events=10, size=1000) for name in names)
+    return LoadReport(
+        node_id=node,
+        session=session,
+        sequence=sequence,
+        start_ms=0,
+        length_ms=10_000,
+        containers=(ContainerLoad(container=0, container_epoch=5, segments=segments),),
+        others_idle=True,
+    )
+
+
+def test_reports_are_held_per_node_and_late_ones_change_nothing() -> None:
+    reports = LoadReports(ManualTime())
+    for node, sequences in {"n": (1, 3, 2), "other": (1, 2, 2, 1)}.items():
+        for sequence in sequences:
+            reports.learn(report(sequence, node=node))
+    assert reports.rate("n", SEGMENT) is None
+    assert reports.rate("other", SEGMENT) == KNOWN
+    assert reports.rate("nobody", SEGMENT) is None
+
+
+def test_a_new_session_begins_anew() -> None:
+    reports = LoadReports(ManualTime())
+    for session, sequence in (("a", 8), ("a", 9), ("b", 1)):
+        reports.learn(report(sequence, session=session))
+    assert reports.rate("n", SEGMENT) is None
+    reports.learn(report(2, session="b"))
+    assert reports.rate("n", SEGMENT) == KNOWN
+
+
+@pytest.mark.parametrize(("bound", "value"), [("NODES_MAX", 2), ("SEGMENTS_MAX", 8)])
+def test_what_is_held_is_bounded_and_the_oldest_goes_first(
+    bound: str, value: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_reports, bound, value)
+    time = ManualTime()
+    reports = LoadReports(time)
+    for node in ("old", "n", "new"):
+        for sequence in (1, 2):
+            time.advance(1.0)
+            reports.learn(report(sequence, node=node, count=2))
+    found = {node: reports.rate(node, SEGMENT) for node in ("old", "n", "new")}
+    assert found == {"old": None, "n": KNOWN, "new": KNOWN}
+
+
+def test_of_one_node_only_the_last_periods_are_held() -> None:
+    reports = LoadReports(ManualTime())
+    for sequence in range(1, 1000):
+        reports.learn(report(sequence, count=3))
+    assert reports._segment_count == 3 * load_reports.PERIODS_MAX
+
+
+PLACEMENTS = {
+    "its owner": (Placement(0, ("n",), 5, "log", PlacementState.OPEN), True),
+    "opened again": (Placement(0, ("n",), 6, "log", PlacementState.OPEN), False),
+    "another owner": (Placement(0, ("m",), 5, "log", PlacementState.OPEN), False),
+    "not open": (Placement(0, ("n",), 5, "log", PlacementState.FAILED), False),
+}
+
+
+@pytest.mark.parametrize("whose", PLACEMENTS)
+async def test_only_the_present_owner_is_believed(whose: str) -> None:
+    placement, known = PLACEMENTS[whose]
+    store = InMemoryObjectStore()
+    await store.create(placement_key(0), placement_to_bytes(placement))
+    found = await store.get(placement_key(0))
+    assert found is not None
+    time = ManualTime()
+    placements = Placements(InMemoryObjectStore(), store, 1, time)
+    placements._learn_placement(found)
+    reports = LoadReports(time)
+    for sequence in (1, 2):
+        reports.learn(report(sequence))
+    expected = SegmentRate(events_per_s=1.0, bytes_per_s=100.0, over_ms=10_000)
+    assert Rates(placements, reports, 1).rate(NAME) == (expected if known else None)

@@ -1,0 +1,76 @@
+"""What counts as load of a segment, and what does not."""
+
+import pytest
+
+from anabranch.common.wire.messages import NO_DECISION
+from anabranch.segstore.domain.load import traffic
+from anabranch.segstore.domain.load.traffic import Counted, SegmentTraffic
+from kit.container_driver import SEGMENT, ContainerDriver
+
+OTHER = "scope/stream/1.#epoch.0"
+
+
+@pytest.fixture
+def driver() -> ContainerDriver:
+    driver = ContainerDriver()
+    driver.create()
+    driver.create(OTHER)
+    driver.commit()
+    return driver
+
+
+def taken(driver: ContainerDriver) -> Counted:
+    driver.commit()
+    return driver.container.traffic.take()
+
+
+def test_appends_are_counted_by_events_and_bytes_and_every_period_starts_at_nothing(
+    driver: ContainerDriver,
+) -> None:
+    session, other = driver.setup(), driver.setup(OTHER, session=2)
+    size = len(driver.append(session, 1, [b"one", b"two"]))
+    size += len(driver.append(session, 3, [b"three"]))
+    of_other = len(driver.append(other, 1, [b"else"]))
+    assert taken(driver) == Counted(
+        (SegmentTraffic(SEGMENT, 3, size), SegmentTraffic(OTHER, 1, of_other)), complete=True
+    )
+    assert taken(driver) == Counted((), complete=True)
+
+
+def test_only_what_is_durable_is_counted_and_repeats_are_not(driver: ContainerDriver) -> None:
+    session = driver.setup()
+    size = len(driver.append(session, 1, [b"once"]))
+    assert driver.container.traffic.take().segments == ()
+    driver.append(driver.setup(session=2), 1, [b"once"])
+    assert taken(driver).segments == (SegmentTraffic(SEGMENT, 1, size),)
+
+
+def test_what_is_merged_truncated_or_replayed_is_no_traffic(driver: ContainerDriver) -> None:
+    size = len(driver.append(driver.setup(OTHER), 1, [b"to be merged"]))
+    driver.seal(OTHER)
+    assert taken(driver).segments == (SegmentTraffic(OTHER, 1, size),)
+    driver.merge(OTHER)
+    driver.commit()
+    driver.truncate(size)
+    assert taken(driver).segments == ()
+    driver.crash()
+    assert taken(driver).segments == ()
+
+
+def test_transient_segments_and_those_gone_at_once_are_not_told(driver: ContainerDriver) -> None:
+    name = driver.create_transient(1)
+    driver.append(driver.setup(name), 1, [b"upload"])
+    driver.append(driver.setup(OTHER), 1, [b"short"])
+    driver.delete(OTHER)
+    driver.seal(name, NO_DECISION)
+    assert taken(driver) == Counted((), complete=True)
+
+
+def test_more_segments_than_are_counted_are_no_longer_all(
+    driver: ContainerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic, "COUNTED_MAX", 1)
+    size = len(driver.append(driver.setup(), 1, [b"counted"]))
+    driver.append(driver.setup(OTHER), 1, [b"not counted"])
+    assert taken(driver) == Counted((SegmentTraffic(SEGMENT, 1, size),), complete=False)
+    assert taken(driver).complete
