@@ -95,6 +95,13 @@ EXAMPLES ?= 200
 fuzz: setup
 	PYTHONPATH=tests $(BIN)/python -m kit.fuzz_gateway --examples $(EXAMPLES) $(ARGS)
 
+## make fuzz-decoders  N (1000000) damaged inputs at the decoders of bytes from outside; SEED (0)
+N ?= 1000000
+SEED ?= 0
+.PHONY: fuzz-decoders
+fuzz-decoders: setup
+	PYTHONPATH=tests $(BIN)/python -m kit.fuzz_decoders --inputs $(N) --seed $(SEED) $(ARGS)
+
 ## make e2e       the cluster of docker-compose.yml, used and hurt; skipped loudly without Docker
 .PHONY: e2e
 e2e: setup

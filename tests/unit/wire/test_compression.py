@@ -123,6 +123,7 @@ WIDE_FRAME = WIDE.compress(BODY) + WIDE.flush()
     "frame",
     [
         zstandard.compress(bytes(100_000_000)),
+        FRAME[:4] + b"\xe0" + (1 << 40).to_bytes(8, "little") + FRAME[7:],
         zstandard.compress(BODY + b"!"),
         FRAME + FRAME,
         FRAME + b"more",
@@ -131,7 +132,17 @@ WIDE_FRAME = WIDE.compress(BODY) + WIDE.flush()
         WIDE_FRAME,
         b"\x50\x2a\x4d\x18\x10\x00\x00\x00" + bytes(16),
     ],
-    ids=["bomb", "longer", "two", "rest", "cut", "unsized", "wide window", "skippable"],
+    ids=[
+        "bomb",
+        "a terabyte, it says",
+        "longer",
+        "two",
+        "rest",
+        "cut",
+        "unsized",
+        "wide window",
+        "skippable",
+    ],
 )
 def test_what_is_not_one_frame_of_the_stated_size_is_refused(frame: bytes) -> None:
     with pytest.raises(CorruptBlock):
