@@ -97,16 +97,8 @@ async def test_a_stream_is_created_written_read_sealed_and_deleted(
         created = await sh.run("stream", "create", "a/b", "--segments", "2", "--json")
         assert json.loads(created.out) == {"created": "a/b", "segments": 2}
         written = await sh.run(
-            *(
-                "write",
-                "a/b",
-                str(tmp_path / "flights.csv"),
-                "--format",
-                "csv",
-                "--compress",
-                "zstd",
-            ),
-            *("--key-field", "tail", "--json"),
+            *("write", "a/b", str(tmp_path / "flights.csv"), "--format", "csv"),
+            *("--key-field", "tail", "--compress", "zstd", "--json"),
         )
         assert json.loads(written.out)["events"] == 3
         read = await sh.run("read", "a/b", "--json")
