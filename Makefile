@@ -62,7 +62,12 @@ test-containers: setup
 asyncapi: setup
 	PYTHONPATH=tests $(BIN)/python -m tidy.asyncapi
 
-## make check     linters, types, import rules, project rules, drift of the lock and asyncapi.json
+## make wire-doc  renew the list of messages in docs/wire.md
+.PHONY: wire-doc
+wire-doc: setup
+	PYTHONPATH=tests $(BIN)/python -m tidy.wire_document
+
+## make check     linters, types, import rules, project rules, drift of the lock, asyncapi.json and wire.md
 .PHONY: check
 check: setup
 	$(BIN)/ruff check
