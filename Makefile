@@ -62,7 +62,12 @@ test-containers: setup
 asyncapi: setup
 	PYTHONPATH=tests $(BIN)/python -m tidy.asyncapi
 
-## make check     linters, types, import rules, project rules, drift of the lock and asyncapi.json
+## make wire-doc  renew the list of messages in docs/wire.md
+.PHONY: wire-doc
+wire-doc: setup
+	PYTHONPATH=tests $(BIN)/python -m tidy.wire_document
+
+## make check     linters, types, import rules, project rules, drift of the lock, asyncapi.json and wire.md
 .PHONY: check
 check: setup
 	$(BIN)/ruff check
@@ -94,6 +99,13 @@ EXAMPLES ?= 200
 .PHONY: fuzz
 fuzz: setup
 	PYTHONPATH=tests $(BIN)/python -m kit.fuzz_gateway --examples $(EXAMPLES) $(ARGS)
+
+## make fuzz-decoders  N (1000000) damaged inputs at the decoders of bytes from outside; SEED (0)
+N ?= 1000000
+SEED ?= 0
+.PHONY: fuzz-decoders
+fuzz-decoders: setup
+	PYTHONPATH=tests $(BIN)/python -m kit.fuzz_decoders --inputs $(N) --seed $(SEED) $(ARGS)
 
 ## make e2e       the cluster of docker-compose.yml, used and hurt; skipped loudly without Docker
 .PHONY: e2e

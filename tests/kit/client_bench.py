@@ -77,7 +77,7 @@ async def bench(segment_count: int = 1, tracer: Tracer | None = None) -> AsyncIt
             yield Bench(store, controller, control, client)
 
 
-def writer_settings(**changes: float) -> WriterSettings:
+def writer_settings(**changes: float | str) -> WriterSettings:
     """The tests' writer settings with some changed."""
     return replace(WRITER, **changes)  # type: ignore[arg-type]
 

@@ -94,11 +94,13 @@ class WireClient:
         *,
         session: int = 1,
         writer_id: bytes = WRITER,
+        zstd_level: int | None = None,
     ) -> bytes:
         """Send a block; returns its bytes."""
         block = encode_block(
-            events, writer_id=writer_id, first_event_number=first, base_timestamp_ms=0
-        )
+            events, writer_id=writer_id, first_event_number=first, base_timestamp_ms=0,
+            zstd_level=zstd_level,
+        )  # fmt: skip
         self.send(Append(session=session, first_event_number=first, count=len(events)), block)
         return block
 

@@ -102,7 +102,7 @@ async def test_a_stream_is_created_written_read_sealed_and_deleted(
         assert "unknown" in (await sh.run("stream", "segments", "a/b")).out
         written = await sh.run(
             *("write", "a/b", str(tmp_path / "flights.csv"), "--format", "csv"),
-            *("--key-field", "tail", "--json"),
+            *("--key-field", "tail", "--compress", "zstd", "--json"),
         )
         assert json.loads(written.out)["events"] == 3
         read = await sh.run("read", "a/b", "--json")

@@ -129,6 +129,39 @@ async def test_bytes_survive_a_new_store_in_the_journal_and_in_tier_two(world: W
     assert live.failures == []
 
 
+@pytest.mark.parametrize("tiered", [False, True])
+async def test_compressed_blocks_are_counted_cut_and_located_without_being_opened(
+    world: World, tiered: bool
+) -> None:
+    async with live_store(world) as live:
+        client = await connect(live)
+        await client.create(SEGMENT)
+        await client.setup(SEGMENT)
+        blocks = [
+            client.append(1 + 3 * number, [b"alike " * 200] * 3, zstd_level=1)
+            for number in range(20)
+        ]
+        last = 0
+        while last < 60:
+            reply, _ = await client.receive()
+            assert isinstance(reply, Appended)
+            last = reply.last_event_number
+        if tiered:
+            assert await client.call(FlushContainer(container=0)) == Done()
+        info = await client.call(GetSegmentInfo(segment=SEGMENT))
+        assert isinstance(info, SegmentInfo)
+        size = len(blocks[0])
+        assert (info.length, info.event_count) == (20 * size, 60)
+        assert size < 1000
+        _, data = await client.read(SEGMENT, size, size=2 * size + 10)
+        assert data == blocks[1] + blocks[2]
+        _, data = await client.read(SEGMENT, size, size=10)
+        assert data == blocks[1]
+        located = await client.call(LocateOffset(segment=SEGMENT, offset=size + 1))
+        assert located == OffsetLocated(offset=2 * size)
+        await client.close()
+
+
 async def test_a_read_at_the_tail_waits_for_the_next_append(client: WireClient) -> None:
     await client.create(SEGMENT)
     await client.setup(SEGMENT)

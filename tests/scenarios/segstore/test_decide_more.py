@@ -9,10 +9,12 @@ from anabranch.common.wire.messages import (
     AttributeUpdate,
     ConditionalAppend,
     MergedSegment,
+    SegmentsMerged,
     Stamp,
     TruncateSegment,
     UpdateAttributes,
     UpdateKind,
+    encode_message,
 )
 from anabranch.segstore.domain.container.decide import (
     Known,
@@ -25,7 +27,7 @@ from anabranch.segstore.domain.container.decide import (
     decide_truncate,
 )
 from anabranch.segstore.domain.container.evolve import evolve
-from anabranch.segstore.domain.container.merge import decide_merge
+from anabranch.segstore.domain.container.merge import MergeDecision, decide_merge
 from anabranch.segstore.domain.container.operations import AttributesOperation, TruncateOperation
 
 NAME, SOURCE, OTHER = (f"scope/stream/{number}.#epoch.0" for number in range(3))
@@ -218,6 +220,20 @@ def test_a_segment_is_merged_once_and_not_into_itself() -> None:
     for sources in ((NAME,), (SOURCE, SOURCE), (SOURCE, NAME)):
         decided = code_or(decide_merge, known.get, NAME, sources, Stamp(1, 2), 0)
         assert decided == "invalid-request"
+
+
+def test_a_merge_whose_answer_would_not_fit_in_a_packet_is_refused() -> None:
+    def merged(count: int) -> object:
+        names = tuple(f"scope/stream/{number:0100d}.#epoch.0" for number in range(count))
+        known = {name: SegmentState(name, 7, Stamp(1, 1), length=2**62 // 1000, sealed=True)
+                 for name in names}  # fmt: skip
+        known[NAME] = SegmentState(NAME, 1, Stamp(1, 1))
+        return code_or(decide_merge, known.get, NAME, names, Stamp(1, 2), 0)
+
+    fits = merged(330)
+    assert isinstance(fits, MergeDecision)
+    assert encode_message(SegmentsMerged(merged=fits.merged), 1)
+    assert merged(900) == "invalid-request"
 
 
 def test_a_repeated_merge_is_answered_as_the_first_was() -> None:

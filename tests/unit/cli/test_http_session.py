@@ -195,6 +195,7 @@ Doing = Callable[[HttpSession], Awaitable[object]]
         (lambda s: s.create_scope("../etc"), InvalidName),
         (lambda s: s.read("plant/none", HEAD).__anext__(), StreamNotFound),
         (lambda s: s.writer("plant/none", None).__aenter__(), StreamNotFound),
+        (lambda s: s.writer(STREAM, None, "zstd").__aenter__(), InvalidRequest),
     ],
 )
 async def test_a_refusal_is_the_error_that_the_client_raises(

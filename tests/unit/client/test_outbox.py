@@ -84,6 +84,19 @@ def test_a_straddling_block_is_rebuilt_behind_what_the_store_holds() -> None:
     assert outbox.resume(3) == rest.cost
 
 
+def test_a_compressed_block_that_straddles_is_rebuilt_compressed() -> None:
+    outbox = Outbox(WRITER_ID, 8, zstd_level=1)
+    add(outbox, b"a" * 500, b"b" * 500, b"c" * 500)
+    sent = outbox.take_block(7)
+    assert sent is not None
+    assert len(sent.data) < 500
+    outbox.resume(1)
+    (rest,) = outbox.in_flight
+    assert len(rest.data) < 500
+    assert list(Block(rest.data)) == [b"b" * 500, b"c" * 500]
+    assert list(outbox.unacknowledged_events()) == [b"b" * 500, b"c" * 500]
+
+
 def test_a_store_that_forgot_what_it_acknowledged_is_an_error() -> None:
     outbox = outbox_with(b"a", b"b")
     outbox.take_block(0)

@@ -1,9 +1,11 @@
 """The event reader against a store that misbehaves on request."""
 
 import asyncio
+import struct
 from collections.abc import Sequence
 
 import pytest
+from crc32c import crc32c
 
 from anabranch.client import Event, EventReader, Position
 from anabranch.common.errors import (
@@ -15,7 +17,7 @@ from anabranch.common.errors import (
     Unavailable,
     WrongHost,
 )
-from anabranch.common.wire.block import Block
+from anabranch.common.wire.block import HEADER_SIZE_BYTES, Block
 from anabranch.common.wire.messages import Message, ReadSegment, SegmentRead
 from kit.client_bench import STREAM, Bench, bench, reader_settings, writer_settings
 from kit.fake_segstore import Direction, Fault
@@ -26,6 +28,12 @@ SETTINGS = reader_settings()
 async def fill(b: Bench, events: Sequence[bytes], keys: Sequence[str] | None = None) -> None:
     async with b.client.writer(STREAM, writer_settings(block_size_bytes=100)) as writer:
         writer.write_batch(events, keys)
+
+
+def with_body(data: bytearray, body: bytes) -> bytes:
+    """The block with another body, and a checksum that is right all the same."""
+    head = bytes(data[: HEADER_SIZE_BYTES - 4])
+    return head + struct.pack("<I", crc32c(body, crc32c(head))) + body
 
 
 def numbered(count: int, start: int = 0) -> list[bytes]:
@@ -98,6 +106,51 @@ async def test_an_event_knows_its_own_position() -> None:
             start = {event.segment: event.position}
             async with b.client.reader(STREAM, start, settings=SETTINGS) as reader:
                 assert await anext(reader) == event
+
+
+async def test_compressed_events_are_read_as_they_were_written() -> None:
+    async with bench(segment_count=2) as b:
+        events = [b"reading %d of many that are alike" % number for number in range(200)]
+        settings = writer_settings(block_size_bytes=2000, compression="zstd")
+        async with b.client.writer(STREAM, settings) as writer:
+            writer.write_batch(events, [f"k{number % 5}" for number in range(200)])
+        stored = b"".join(bytes(segment.data) for segment in b.segments)
+        assert len(stored) < len(b"".join(events)) // 2
+        by_key = await b.by_key()
+        assert {key: sorted(found) for key, found in by_key.items()} == {
+            f"k{key}": sorted(events[key::5]) for key in range(5)
+        }
+
+
+async def test_a_compressed_block_that_cannot_be_opened_ends_the_reader_by_its_place() -> None:
+    async with bench() as b:
+        settings = writer_settings(compression="zstd")
+        async with b.client.writer(STREAM, settings) as writer:
+            writer.write_batch([b"alike " * 100])
+        await fill(b, [b"never reached"])
+        (segment,) = b.segments
+        size = Block(bytes(segment.data)).header.size
+        damaged = with_body(segment.data[:size], b"?" * (size - HEADER_SIZE_BYTES))
+        segment.data[:size] = damaged
+        async with b.client.reader(STREAM, settings=SETTINGS) as reader:
+            for _ in range(2):
+                with pytest.raises(CorruptBlock, match="decompressed") as refused:
+                    await reader.next_batch()
+            assert refused.value.fields["offset"] == 0
+            assert refused.value.fields["stream"] == STREAM
+            assert list(reader.positions().values()) == [(0, 0)]
+
+
+async def test_keys_that_are_not_text_are_corrupt() -> None:
+    async with bench() as b:
+        await fill(b, [b"e"], ["k"])
+        (segment,) = b.segments
+        body = bytes(segment.data[HEADER_SIZE_BYTES:-1])
+        segment.data[:] = with_body(segment.data, body + b"\xff")
+        (batch,) = await b.stored()
+        assert batch.payloads == [b"e"]
+        with pytest.raises(CorruptBlock, match="UTF-8"):
+            batch.events()
 
 
 async def test_a_position_behind_its_block_is_refused() -> None:

@@ -1,5 +1,8 @@
 """Tokens that belong to one list or stream, and events as bodies."""
 
+import zlib
+from base64 import urlsafe_b64encode
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +60,13 @@ def test_a_token_of_another_stream_or_life_or_kind_is_refused() -> None:
     ):
         with pytest.raises(InvalidRequest):
             positions_of(stream, incarnation, wrong)
+
+
+def test_a_token_that_is_nested_too_deep_to_be_read_is_refused() -> None:
+    for data in (b'{"x": ' + b"[" * 100_000, b"[" * 100_000):
+        token = urlsafe_b64encode(zlib.compress(data)).decode().rstrip("=")
+        with pytest.raises(InvalidRequest):
+            positions_of("a/b", 1, token)
 
 
 def test_a_page_token_belongs_to_one_list_and_there_is_none_after_the_last_page() -> None:

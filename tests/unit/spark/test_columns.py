@@ -16,12 +16,15 @@ OFFSET = 1000
 
 
 def encoded(
-    events: list[bytes], keys: list[str | None] | None = None, times: list[int] | None = None
+    events: list[bytes],
+    keys: list[str | None] | None = None,
+    times: list[int] | None = None,
+    zstd_level: int | None = None,
 ) -> bytes:
     stored = None if keys is None else [None if key is None else key.encode() for key in keys]
     return encode_block(
         events, writer_id=bytes(16), first_event_number=1, base_timestamp_ms=1234, keys=stored,
-        timestamps_ms=times,
+        timestamps_ms=times, zstd_level=zstd_level,
     )  # fmt: skip
 
 
@@ -31,7 +34,9 @@ def blocks(draw: st.DrawFn) -> bytes:
     keys = draw(st.none() | st.lists(KEYS, min_size=len(events), max_size=len(events)))
     time = st.integers(-(10**15), 10**15)
     times = draw(st.none() | st.lists(time, min_size=len(events), max_size=len(events)))
-    return encoded(events, keys, times)
+    if draw(st.booleans()):
+        events = [event * 20 for event in events]
+    return encoded(events, keys, times, draw(st.none() | st.just(1)))
 
 
 def rows(batches: list[pa.RecordBatch]) -> list[tuple[object, ...]]:
@@ -107,6 +112,13 @@ def test_payloads_of_a_large_block_are_not_copied() -> None:
     (batch,) = record_batches(SEGMENT, data, 0)
     start = pa.py_buffer(data).address
     assert start < batch.column("event").buffers()[2].address < start + len(data)
+
+
+def test_compressed_blocks_are_joined_by_what_they_hold() -> None:
+    half = columns.BATCH_BYTES // 2
+    data = encoded([b"y" * half], zstd_level=1) * 4
+    assert len(data) < 2000
+    assert [batch.num_rows for batch in record_batches(SEGMENT, data, 0)] == [2, 2]
 
 
 def test_a_flipped_bit_is_named_with_its_place() -> None:

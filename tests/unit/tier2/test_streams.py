@@ -1,5 +1,6 @@
 """What tier 2 tells of streams: the format, and finding the last word."""
 
+import msgspec
 import pytest
 
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
@@ -8,7 +9,7 @@ from anabranch.common.model.key_range import even_ranges
 from anabranch.common.model.names import segment_id, stream_ref
 from anabranch.common.model.stream import SegmentRange, StreamState
 from anabranch.common.storage.streams import read_stream
-from anabranch.common.tier2.envelope import seal_envelope
+from anabranch.common.tier2.envelope import HEAD, seal_envelope
 from anabranch.common.tier2.streams import (
     FORMAT,
     MAGIC,
@@ -57,9 +58,9 @@ def test_names_hold_no_words_of_users_and_tell_the_revision() -> None:
 
 def test_every_flipped_bit_is_noticed() -> None:
     name, data = stream_object_name(REF, 42), encode_stream(exported(42))
-    for position in range(len(data)):
+    for position in range(len(data) * 8):
         damaged = bytearray(data)
-        damaged[position] ^= 1
+        damaged[position // 8] ^= 1 << position % 8
         with pytest.raises(CorruptManifest):
             decode_stream(bytes(damaged), name)
 
@@ -67,6 +68,14 @@ def test_every_flipped_bit_is_noticed() -> None:
 def test_an_object_under_anothers_name_is_refused() -> None:
     with pytest.raises(CorruptManifest):
         decode_stream(encode_stream(exported(42)), stream_object_name(REF, 43))
+
+
+@pytest.mark.parametrize("revision", [0, -1, 10**10, 2**63])
+def test_a_revision_that_no_name_can_hold_is_refused(revision: int) -> None:
+    name, body = stream_object_name(REF, 42), encode_stream(exported(42))[HEAD.size :]
+    told = msgspec.msgpack.decode(body) | {"revision": revision}
+    with pytest.raises(CorruptManifest):
+        decode_stream(seal_envelope(MAGIC, FORMAT, msgspec.msgpack.encode(told)), name)
 
 
 def test_a_newer_format_is_refused_by_name() -> None:

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Literal
 
 from anabranch.cli.records import Record
-from anabranch.cli.session_port import HEAD, TAIL, EventBatch, ReadRequest
-from anabranch.client import Client, EventWriter
+from anabranch.cli.session_port import HEAD, TAIL, Compression, EventBatch, ReadRequest
+from anabranch.client import Client, EventWriter, WriterSettings
 from anabranch.common.errors import BufferFull, InvalidRequest
 
 
@@ -46,8 +46,13 @@ class ClientSession:
         return found.model_dump(mode="json", exclude={"ok"})
 
     @asynccontextmanager
-    async def writer(self, stream: str, key_field: str | None) -> AsyncIterator["ClientSink"]:  # noqa: ARG002 - a block has a column of keys
-        async with self._client.writer(stream) as writer:
+    async def writer(
+        self,
+        stream: str,
+        key_field: str | None,  # noqa: ARG002 - a block has a column of keys
+        compress: Compression | None = None,
+    ) -> AsyncIterator["ClientSink"]:
+        async with self._client.writer(stream, WriterSettings(compression=compress)) as writer:
             yield ClientSink(writer)
 
     async def read(self, stream: str, request: ReadRequest) -> AsyncGenerator[EventBatch, None]:

@@ -7,10 +7,12 @@ Both raise the errors of the one tree. What one of them cannot do it refuses by 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from anabranch.cli.records import Record
 from anabranch.client import Event
+
+Compression = Literal["zstd"]
 
 HEAD = "head"
 TAIL = "tail"
@@ -68,8 +70,11 @@ class Session(Protocol):
     def list_streams(self, scope: str) -> AsyncIterator[str]: ...
     async def describe_stream(self, stream: str) -> Mapping[str, object]: ...
 
-    def writer(self, stream: str, key_field: str | None) -> AbstractAsyncContextManager[EventSink]:
-        """`key_field`: where in each event its key was found, if it was."""
+    def writer(
+        self, stream: str, key_field: str | None, compress: Compression | None = None
+    ) -> AbstractAsyncContextManager[EventSink]:
+        """`key_field`: where in each event its key was found, if it was. `compress`: the codec
+        of the blocks that the events become."""
         ...
 
     def read(self, stream: str, request: ReadRequest) -> AsyncGenerator[EventBatch, None]:

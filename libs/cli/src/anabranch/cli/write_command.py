@@ -17,7 +17,7 @@ from anabranch.cli.input_lines import lines_of
 from anabranch.cli.output import Output, counted
 from anabranch.cli.records import Format, Record, RecordParser
 from anabranch.cli.session import Connection, run_with_session
-from anabranch.cli.session_port import Session
+from anabranch.cli.session_port import Compression, Session
 from anabranch.common.errors import AnabranchError, InvalidRequest
 
 _HERE = Connection()
@@ -36,6 +36,7 @@ def write(
     *,
     format: Annotated[Format, Parameter(name="--format")] = Format.LINES,  # noqa: A002
     key_field: str | None = None,
+    compress: Compression | None = None,
     connection: Connection = _HERE,
 ) -> None:
     """Write lines as events to a stream, named scope/stream.
@@ -49,6 +50,9 @@ def write(
         each written as a JSON object.
     key_field
         The field of json or csv input that holds the routing key.
+    compress
+        zstd: store the events compressed; whoever reads them needs nothing for it but a client
+        of this release or a later one.
     """
     parser = RecordParser(format, key_field)
 
@@ -62,7 +66,10 @@ def write(
                 count += 1
                 size += len(record.event)
 
-        async with _opened(file) as descriptor, session.writer(stream, key_field) as sink:
+        async with (
+            _opened(file) as descriptor,
+            session.writer(stream, key_field, compress) as sink,
+        ):
             try:
                 async for lines in lines_of(descriptor):
                     await sink.write(counting(parser.feed(lines)))

@@ -79,7 +79,7 @@ class SegmentAppender:
         events: AppenderEvents,
     ) -> None:
         self.segment = segment
-        self.outbox = Outbox(writer_id, settings.blocks_in_flight_max)
+        self.outbox = Outbox(writer_id, settings.blocks_in_flight_max, settings.zstd_level)
         self._writer_id = writer_id
         self._settings = settings
         self._directory = directory

@@ -17,6 +17,7 @@ from itertools import repeat
 from anabranch.client.tracing import BlockSpans
 from anabranch.common.errors import AnabranchError, WriterExpired
 from anabranch.common.wire.block import FLAG_KEYS, FLAG_TIMESTAMPS, Block, encode_block
+from anabranch.common.wire.codec import ZSTD_LEVEL_DEFAULT
 
 EVENT_OVERHEAD_BYTES = 16
 """What an event costs of the buffer beyond its payload and key."""
@@ -45,7 +46,9 @@ class Batch:
         """Make `timestamps_ms` as long as `events`."""
         self.timestamps_ms.extend(repeat(None, len(self.events) - len(self.timestamps_ms)))
 
-    def encode(self, writer_id: bytes, first_event_number: int, now_ms: int) -> bytes:
+    def encode(
+        self, writer_id: bytes, first_event_number: int, now_ms: int, zstd_level: int | None = None
+    ) -> bytes:
         """The batch as one block; events without a timestamp get `now_ms`."""
         keys = timestamps = None
         if self.keys:
@@ -61,6 +64,7 @@ class Batch:
             base_timestamp_ms=now_ms,
             keys=keys,
             timestamps_ms=timestamps,
+            zstd_level=zstd_level,
         )
 
 
@@ -93,6 +97,7 @@ def rest_after(block: SentBlock, last: int) -> SentBlock:
         base_timestamp_ms=header.base_timestamp_ms,
         keys=keys if header.flags & FLAG_KEYS else None,
         timestamps_ms=stamps[skip:] if header.flags & FLAG_TIMESTAMPS else None,
+        zstd_level=ZSTD_LEVEL_DEFAULT if header.codec else None,
     )
     cost = sum(map(len, events)) + sum(len(key) for key in keys if key is not None)
     cost += EVENT_OVERHEAD_BYTES * len(events)
@@ -107,6 +112,7 @@ class Outbox:
         "_closed",
         "_last_closed",
         "_writer_id",
+        "_zstd_level",
         "acknowledged",
         "awake",
         "gathering",
@@ -114,8 +120,11 @@ class Outbox:
         "last_sent",
     )
 
-    def __init__(self, writer_id: bytes, blocks_in_flight_max: int) -> None:
+    def __init__(
+        self, writer_id: bytes, blocks_in_flight_max: int, zstd_level: int | None = None
+    ) -> None:
         self._writer_id = writer_id
+        self._zstd_level = zstd_level
         self._blocks_in_flight_max = blocks_in_flight_max
         self._closed: deque[Batch] = deque()
         self._last_closed = 0
@@ -158,7 +167,7 @@ class Outbox:
             return None
         batch = self._closed.popleft()
         first, count = self.last_sent + 1, len(batch.events)
-        data = batch.encode(self._writer_id, first, now_ms)
+        data = batch.encode(self._writer_id, first, now_ms, self._zstd_level)
         block = SentBlock(first, count, data, batch.cost, batch.spans)
         self.in_flight.append(block)
         self.last_sent = block.last

@@ -20,7 +20,12 @@ from anabranch.client.control import ControlPlane, SegmentDirectory, current_seg
 from anabranch.client.fetcher import FetchedBlock, FetcherEvents, SegmentFetcher
 from anabranch.client.runtime import Runtime
 from anabranch.client.settings import BackoffSettings, ReaderSettings
-from anabranch.common.errors import AnabranchError, InvalidRequest, SegmentNotFound
+from anabranch.common.errors import (
+    AnabranchError,
+    CorruptBlock,
+    InvalidRequest,
+    SegmentNotFound,
+)
 from anabranch.common.model.names import StreamRef
 
 
@@ -63,9 +68,27 @@ class EventBatch:
 
     @cached_property
     def keys(self) -> list[str | None]:
-        """Parallel to `payloads`; None where an event has no key."""
+        """Parallel to `payloads`; None where an event has no key. Raises CorruptBlock."""
         stored = self._fetched.block.keys()[self._fetched.start_index :]
-        return [None if key is None else key.decode() for key in stored]
+        try:
+            return [None if key is None else key.decode() for key in stored]
+        except UnicodeDecodeError as error:
+            raise CorruptBlock(
+                "a block's routing keys are not UTF-8",
+                segment=self.segment, offset=self.start.offset,
+            ) from error  # fmt: skip
+
+    def open(self) -> None:
+        """Decompress the block if it is compressed; repeatable. Raises CorruptBlock, CodecMissing.
+
+        Blocks that wait to be read stay compressed, so that the read-ahead bounds memory.
+        """
+        try:
+            self._fetched.block.open()
+        except CorruptBlock as error:
+            raise CorruptBlock(
+                error.message, segment=self.segment, offset=self.start.offset, cause=str(error)
+            ) from error
 
     @cached_property
     def timestamps_ms(self) -> list[int]:
@@ -232,6 +255,8 @@ class EventReader:
             self._news.clear()
             await self._news.wait()
         ready = self._ready.popleft()
+        if isinstance(ready, EventBatch):
+            ready = self._opened(ready)
         if isinstance(ready, AnabranchError):
             self._failure = ready
             self._failure = await self._explained(ready)
@@ -239,6 +264,14 @@ class EventReader:
         self._positions[ready.segment] = ready.next
         self._fetchers[ready.segment].consumed(ready.next.offset - ready.start.offset)
         return ready
+
+    def _opened(self, batch: EventBatch) -> EventBatch | AnabranchError:
+        try:
+            batch.open()
+        except AnabranchError as error:
+            error.fields = {**error.fields, "stream": str(self.stream)}
+            return error
+        return batch
 
     def _finish_open_batch(self) -> None:
         assert not self._open_events, "take what __anext__ has begun before asking for batches"

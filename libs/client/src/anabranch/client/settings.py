@@ -1,6 +1,7 @@
 """How a writer or reader behaves: the only place of the client's defaults."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from anabranch.common.errors import InvalidSetting
 from anabranch.common.wire.block import (
@@ -8,6 +9,7 @@ from anabranch.common.wire.block import (
     EVENT_SIZE_BYTES_MAX,
     KEY_SIZE_BYTES_MAX,
 )
+from anabranch.common.wire.codec import ZSTD_LEVEL_DEFAULT, ZSTD_LEVEL_MAX
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -36,13 +38,16 @@ class BackoffSettings:
 class WriterSettings:
     """`buffer_size_bytes` bounds what is buffered and unacknowledged, keys and a flat
     `EVENT_OVERHEAD_BYTES` per event included; `retry_timeout_s` bounds the time without any
-    progress after which the writer gives up."""
+    progress after which the writer gives up. `compression`: each block by itself, unless that
+    makes it larger; `compression_level` is that of the codec."""
 
     buffer_size_bytes: int = 64 * MIB
     block_size_bytes: int = 256 * KIB
     blocks_in_flight_max: int = 8
     retry_timeout_s: float = 60.0
     ack_timeout_s: float = 20.0
+    compression: Literal["zstd"] | None = None
+    compression_level: int = ZSTD_LEVEL_DEFAULT
 
     def __post_init__(self) -> None:
         if min(self.buffer_size_bytes, self.block_size_bytes, self.blocks_in_flight_max) < 1:
@@ -54,6 +59,18 @@ class WriterSettings:
             )  # fmt: skip
         if min(self.retry_timeout_s, self.ack_timeout_s) <= 0:
             raise InvalidSetting("a writer's timeouts must be positive")
+        if self.compression not in (None, "zstd"):
+            raise InvalidSetting("a writer knows no such codec", compression=self.compression)
+        if not 1 <= self.compression_level <= ZSTD_LEVEL_MAX:
+            raise InvalidSetting(
+                "a compression level is out of range",
+                level=self.compression_level, limit=ZSTD_LEVEL_MAX,
+            )  # fmt: skip
+
+    @property
+    def zstd_level(self) -> int | None:
+        """The level to compress blocks with, None: they stay plain."""
+        return None if self.compression is None else self.compression_level
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from anabranch.common.model.names import StreamRef
 from anabranch.common.model.stream import StreamState
 from anabranch.common.runtime.tracing import outside_of_spans
 from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
+from anabranch.common.wire.codec import require_zstd
 
 KEYS_CACHED_MAX = 65_536
 _TIMESTAMP_MS_LIMIT = 1 << 63
@@ -86,6 +87,8 @@ class EventWriter:
     # --- life -----------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
+        if self._settings.compression is not None:
+            require_zstd()
         segments = await current_segments(self._control, self.stream)
         self._refuse_unless_writable(segments)
         names = [segment.name for segment in segments.segments]

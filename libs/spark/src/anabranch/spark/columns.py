@@ -7,7 +7,7 @@
     offset, index  the event's position: byte offset of its block, place within the block
 
 Small blocks are joined into batches of about 1 MiB; the payloads of a larger block are not copied.
-Every block's checksum is verified.
+Every block's checksum is verified. Compressed blocks are decompressed one batch at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,9 +22,9 @@ from anabranch.common.errors import CorruptBlock, InvalidRequest
 from anabranch.common.wire.block import (
     FLAG_KEYS,
     FLAG_TIMESTAMPS,
-    HEADER_SIZE_BYTES,
     NO_KEY,
     BlockHeader,
+    block_body,
     verify_block,
 )
 
@@ -48,18 +48,20 @@ Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 
 @dataclass(frozen=True, slots=True)
 class _PlacedBlock:
-    """A verified block at `at` of the data."""
+    """A verified block at `at` of the data, and its columns, payloads and keys as they were."""
 
     at: int
     header: BlockHeader
+    body: bytes | memoryview
 
     @property
-    def payloads_at(self) -> int:
-        return self.at + HEADER_SIZE_BYTES + self.header.columns_size
+    def payloads(self) -> memoryview:
+        start = self.header.columns_size
+        return memoryview(self.body)[start : start + self.header.payloads_size]
 
     @property
-    def keys_at(self) -> int:
-        return self.payloads_at + self.header.payloads_size
+    def keys(self) -> memoryview:
+        return memoryview(self.body)[self.header.columns_size + self.header.payloads_size :]
 
     @property
     def end(self) -> int:
@@ -72,10 +74,10 @@ def record_batches(
     """The events of whole blocks, `data`, that lie at `offset` of the segment.
 
     The first `skip` events are left out, and of the last block all but the first `keep` (0: none
-    is). Raises CorruptBlock, FormatTooNew.
+    is). Raises CorruptBlock, FormatTooNew, CodecMissing.
     """
     for blocks in _groups(segment, data, offset):
-        columns = _columns(segment, data, offset, blocks)
+        columns = _columns(segment, offset, blocks)
         first, end = 0, len(columns["event"])
         if blocks[0].at == 0:
             first = skip
@@ -97,12 +99,13 @@ def _groups(segment: str, data: bytes, offset: int) -> Iterator[list[_PlacedBloc
     while at < len(view):
         try:
             header = verify_block(view, at)
+            body = block_body(view, header, at)
         except CorruptBlock as error:
             raise _corrupt(error.message, segment, offset + at) from error
-        group.append(_PlacedBlock(at, header))
+        group.append(_PlacedBlock(at, header, body))
         at += header.size
         rows += header.event_count
-        size += header.size
+        size += header.body_size
         if size >= BATCH_BYTES or rows >= BATCH_ROWS_MAX:
             yield group
             group, rows, size = [], 0, 0
@@ -110,9 +113,7 @@ def _groups(segment: str, data: bytes, offset: int) -> Iterator[list[_PlacedBloc
         yield group
 
 
-def _columns(
-    segment: str, data: bytes, offset: int, blocks: Sequence[_PlacedBlock]
-) -> dict[str, pa.Array]:
+def _columns(segment: str, offset: int, blocks: Sequence[_PlacedBlock]) -> dict[str, pa.Array]:
     """By name, all columns but `segment`."""
     counts = np.array([block.header.event_count for block in blocks], np.int64)
     rows = int(counts.sum())
@@ -120,9 +121,9 @@ def _columns(
     indexes = np.arange(rows) - np.repeat(np.cumsum(counts) - counts, counts)
     try:
         return {
-            "event": _events(data, blocks, rows),
-            "routing_key": _keys(data, blocks, rows),
-            "event_time": _event_times(data, blocks),
+            "event": _events(blocks, rows),
+            "routing_key": _keys(blocks, rows),
+            "event_time": _event_times(blocks),
             "offset": _fixed("offset", np.repeat(offsets, counts)),
             "index": _fixed("index", indexes.astype(np.int32)),
         }
@@ -130,19 +131,19 @@ def _columns(
         raise _corrupt(error.message, segment, offset + blocks[0].at) from error
 
 
-def _events(data: bytes, blocks: Sequence[_PlacedBlock], rows: int) -> pa.Array:
-    lengths = [_column(data, block, np.uint32, 0) for block in blocks]
+def _events(blocks: Sequence[_PlacedBlock], rows: int) -> pa.Array:
+    lengths = [_column(block, np.uint32, 0) for block in blocks]
     sizes = [block.header.payloads_size for block in blocks]
     _check_lengths(lengths, sizes, "a block's lengths do not add up")
-    values = _joined(data, [(block.payloads_at, block.keys_at) for block in blocks])
+    values = _joined([block.payloads for block in blocks])
     return pa.Array.from_buffers(pa.binary(), rows, [None, _offsets(lengths, rows), values])
 
 
-def _keys(data: bytes, blocks: Sequence[_PlacedBlock], rows: int) -> pa.Array:
+def _keys(blocks: Sequence[_PlacedBlock], rows: int) -> pa.Array:
     if not any(block.header.flags & FLAG_KEYS for block in blocks):
         return pa.nulls(rows, pa.string())
     stored = [
-        _column(data, block, np.uint16, 4)
+        _column(block, np.uint16, 4)
         if block.header.flags & FLAG_KEYS
         else np.full(block.header.event_count, NO_KEY, np.uint16)
         for block in blocks
@@ -151,7 +152,7 @@ def _keys(data: bytes, blocks: Sequence[_PlacedBlock], rows: int) -> pa.Array:
     sizes = [block.header.keys_size for block in blocks]
     _check_lengths(lengths, sizes, "a block's key lengths do not add up")
     valid = np.packbits(np.concatenate(stored) != NO_KEY, bitorder="little")
-    values = _joined(data, [(block.keys_at, block.end) for block in blocks])
+    values = _joined([block.keys for block in blocks])
     buffers = [pa.py_buffer(valid), _offsets(lengths, rows), values]
     keys = pa.Array.from_buffers(pa.string(), rows, buffers)
     try:
@@ -172,8 +173,8 @@ def _fixed(name: str, values: Ints) -> pa.Array:
     return pa.Array.from_buffers(SCHEMA.field(name).type, len(values), [None, pa.py_buffer(values)])
 
 
-def _event_times(data: bytes, blocks: Sequence[_PlacedBlock]) -> pa.Array:
-    times_ms = np.concatenate([_times_ms(data, block) for block in blocks])
+def _event_times(blocks: Sequence[_PlacedBlock]) -> pa.Array:
+    times_ms = np.concatenate([_times_ms(block) for block in blocks])
     if int(times_ms.max()) > _EVENT_TIME_MS_MAX or int(times_ms.min()) < -_EVENT_TIME_MS_MAX:
         raise InvalidRequest(
             "an event's time lies beyond what Spark can hold",
@@ -182,19 +183,17 @@ def _event_times(data: bytes, blocks: Sequence[_PlacedBlock]) -> pa.Array:
     return _fixed("event_time", times_ms * 1000)
 
 
-def _times_ms(data: bytes, block: _PlacedBlock) -> Ints:
+def _times_ms(block: _PlacedBlock) -> Ints:
     header = block.header
     if not header.flags & FLAG_TIMESTAMPS:
         return np.full(header.event_count, header.base_timestamp_ms, np.int64)
-    return _column(data, block, np.int64, 6 if header.flags & FLAG_KEYS else 4)
+    return _column(block, np.int64, 6 if header.flags & FLAG_KEYS else 4)
 
 
-def _column(
-    data: bytes, block: _PlacedBlock, kind: type[np.integer[Any]], bytes_before: int
-) -> Ints:
+def _column(block: _PlacedBlock, kind: type[np.integer[Any]], bytes_before: int) -> Ints:
     """A column of a block; `bytes_before`: of the columns before it, per event."""
     count = block.header.event_count
-    return np.frombuffer(data, kind, count, block.at + HEADER_SIZE_BYTES + bytes_before * count)
+    return np.frombuffer(block.body, kind, count, bytes_before * count)
 
 
 def _check_lengths(lengths: Sequence[Ints], sizes: Sequence[int], fault: str) -> None:
@@ -209,13 +208,9 @@ def _offsets(lengths: Sequence[Ints], rows: int) -> pa.Buffer:
     return pa.py_buffer(offsets)
 
 
-def _joined(data: bytes, ranges: Sequence[tuple[int, int]]) -> pa.Buffer:
-    """The ranges end to end; a single one is not copied."""
-    if len(ranges) == 1:
-        start, end = ranges[0]
-        return pa.py_buffer(data).slice(start, end - start)
-    view = memoryview(data)
-    return pa.py_buffer(b"".join([view[start:end] for start, end in ranges]))
+def _joined(parts: Sequence[memoryview]) -> pa.Buffer:
+    """The parts end to end; a single one is not copied."""
+    return pa.py_buffer(parts[0] if len(parts) == 1 else b"".join(parts))
 
 
 def _corrupt(what: str, segment: str, offset: int) -> CorruptBlock:

@@ -14,9 +14,9 @@ import msgspec
 from anabranch.cli.http.bodies import BINARY, NDJSON, Batch, Form, events_in, form_of
 from anabranch.cli.http.calls import Answer, Call, GatewayCalls
 from anabranch.cli.records import Record
-from anabranch.cli.session_port import EventBatch, ReadRequest
+from anabranch.cli.session_port import Compression, EventBatch, ReadRequest
 from anabranch.client import Event
-from anabranch.common.errors import NotBuilt, UnsupportedProtocol
+from anabranch.common.errors import InvalidRequest, NotBuilt, UnsupportedProtocol
 from anabranch.common.model.names import StreamRef, scope_name, stream_ref
 from anabranch.common.model.stream import StreamConfig
 from anabranch.common.runtime.ids import IdSource
@@ -134,7 +134,14 @@ class HttpSession:
     # --- events ---------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def writer(self, stream: str, key_field: str | None) -> AsyncIterator["HttpSink"]:
+    async def writer(
+        self, stream: str, key_field: str | None, compress: Compression | None = None
+    ) -> AsyncIterator["HttpSink"]:
+        if compress is not None:
+            raise InvalidRequest(
+                "the gateway makes the blocks, and does not compress them",
+                remedy="write without --compress, or without --http",
+            )
         ref = stream_ref(stream)
         await self.describe_stream(stream)  # refuse before the input is read
         sink = HttpSink(self._calls, self._ids, f"{_stream_path(ref)}/events", key_field)

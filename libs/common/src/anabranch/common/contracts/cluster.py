@@ -44,7 +44,7 @@ class _StoredObject(Contract):
                     supported=cls.schema_supported,
                 )
             return cls.model_validate_json(data)
-        except (ValidationError, ValueError, AttributeError) as error:
+        except (ValidationError, ValueError, AttributeError, RecursionError) as error:
             raise Corrupt(f"a stored {cls.__name__} is damaged") from error
 
 

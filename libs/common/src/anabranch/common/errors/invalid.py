@@ -34,6 +34,13 @@ class BadPacket(Invalid):
     code = "bad-packet"
 
 
+class CodecMissing(Invalid):
+    """A block is, or is to be, compressed by a library that is not installed: fields {package}."""
+
+    code = "codec-missing"
+    default_remedy = "install the package that it names, then repeat"
+
+
 class UnsupportedProtocol(Invalid):
     """Client and server share no protocol version."""
 

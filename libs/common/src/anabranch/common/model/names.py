@@ -22,7 +22,7 @@ STREAM_NAME_LENGTH_MAX = 250
 _USER_NAME = re.compile(r"[A-Za-z0-9.\-]+")
 _TRANSIENT_NAME = re.compile(r"(?P<parent>.+)#transient\.[0-9a-f]{32}")
 _SEGMENT_NAME = re.compile(
-    r"(?P<scope>[^/]+)/(?P<stream>[^/]+)/(?P<number>\d+)(?:\.#epoch\.(?P<epoch>\d+))?"
+    r"(?P<scope>[^/]+)/(?P<stream>[^/]+)/(?P<number>[0-9]+)(?:\.#epoch\.(?P<epoch>[0-9]+))?"
 )
 
 
@@ -97,11 +97,14 @@ def segment_name(stream: StreamRef, segment: SegmentId) -> str:
 
 
 def parse_segment_name(name: str) -> tuple[StreamRef, SegmentId]:
-    """Inverse of `segment_name`; a missing epoch is 0. Raises InvalidName."""
+    """Inverse of `segment_name`; a missing epoch is 0. Raises InvalidName.
+
+    Scope and stream are held to the rules of their names.
+    """
     match = _SEGMENT_NAME.fullmatch(name)
     if match is None or not all(_is_int31(match[part] or "0") for part in ("number", "epoch")):
         raise InvalidName(f"{name[:600]!r} is not a segment's name", name=name[:600])
-    ref = StreamRef(ScopeName(match["scope"]), StreamName(match["stream"]))
+    ref = StreamRef(scope_name(match["scope"]), stream_name(match["stream"]))
     return ref, segment_id(int(match["epoch"] or 0), int(match["number"]))
 
 

@@ -21,6 +21,7 @@ from crc32c import crc32c
 
 from anabranch.common.errors import CorruptChunk, FormatTooNew
 from anabranch.common.tier2.state import ChunkRef
+from anabranch.common.wire.malformed import MALFORMED
 
 Buffer = bytes | bytearray | memoryview
 
@@ -189,7 +190,7 @@ def decode_footer(tail: bytes, name: str, object_size: int) -> ChunkFooter:
         )  # fmt: skip
     try:
         wire = _decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except MALFORMED as error:
         raise CorruptChunk("the chunk's footer has no sense", name=name) from error
     footer = _footer_from_wire(wire)
     _check_footer(footer, wire.block_size, name, object_size - size)

@@ -19,6 +19,7 @@ from anabranch.common.tier2 import wire as w
 from anabranch.common.tier2.envelope import open_envelope, seal_envelope
 from anabranch.common.tier2.names import manifest_name
 from anabranch.common.tier2.state import ChunkRef, SegmentState, TieredExtent, Tombstone, WriterKey
+from anabranch.common.wire.malformed import MALFORMED
 
 MAGIC = b"ANMF"
 FORMAT = 2
@@ -158,7 +159,7 @@ def decode_manifest(data: bytes, container: int, number: int) -> Manifest:
     body = open_envelope(data, MAGIC, FORMAT, name=name, damaged=CorruptManifest)
     try:
         found = _decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except MALFORMED as error:
         raise CorruptManifest("the manifest has no sense", name=name) from error
     if (found.container, found.number) != (container, number):
         raise CorruptManifest(

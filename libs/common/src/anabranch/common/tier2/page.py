@@ -25,6 +25,7 @@ from anabranch.common.tier2.state import (
     Tombstone,
     WriterKey,
 )
+from anabranch.common.wire.malformed import MALFORMED
 
 PAGE_MAGIC = b"ANPG"
 INDEX_MAGIC = b"ANPX"
@@ -126,7 +127,7 @@ def decode_page(data: bytes, name: str) -> Page:
     body = open_envelope(data, PAGE_MAGIC, FORMAT, name=name, damaged=CorruptManifest)
     try:
         found = _page_decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except MALFORMED as error:
         raise CorruptManifest("the page has no sense", name=name) from error
     return Page(
         segments=tuple(
@@ -166,7 +167,7 @@ def decode_index(data: bytes, name: str) -> PageIndex:
     body = open_envelope(data, INDEX_MAGIC, INDEX_FORMAT, name=name, damaged=CorruptManifest)
     try:
         found = _index_decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except MALFORMED as error:
         raise CorruptManifest("the page index has no sense", name=name) from error
     return PageIndex(
         container=found.container,

@@ -127,9 +127,9 @@ def decode_stream(data: bytes, name: str) -> ExportedStream:
     body = open_envelope(data, MAGIC, FORMAT, name=name, damaged=CorruptManifest)
     try:
         found = _from_wire(_decoder.decode(body))
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (ValueError, RecursionError) as error:  # all of wire.malformed, and odd values
         raise CorruptManifest("what tier 2 tells of a stream has no sense", name=name) from error
-    if stream_object_name(found.ref, found.revision) != name:
+    if found.revision != revision_in(name) or not name.startswith(stream_prefix(found.ref)):
         raise CorruptManifest("what tier 2 tells is of another stream", name=name)
     return found
 

@@ -9,9 +9,16 @@ Layout (little-endian)::
     payloads joined
     keys     joined (UTF-8)
 
+With CODEC_ZSTD one Zstandard frame stands in place of all that follows the header (`codec.py`).
+The header's sizes of columns, payloads and keys are then those before compression, and its block
+size is the stored one: events are counted, and blocks walked over, without decompressing. A block
+is compressed only if that makes it smaller, and holds at most `EVENT_SIZE_BYTES_MAX` of payloads,
+so that no event in it can be over the limit.
+
 Columns make Python fast: encoding is two C-level joins, decoding is one cumulative sum with
 lazy slices, and the two first columns are an Arrow binary column as they stand. The checksum
-travels from the writer to the reader unchanged; the store verifies it before it accepts.
+travels from the writer to the reader unchanged, over the bytes as they are stored; the store
+verifies it before it accepts, and never decompresses.
 """
 
 import struct
@@ -24,6 +31,13 @@ from itertools import accumulate
 from crc32c import crc32c
 
 from anabranch.common.errors import CorruptBlock, EventTooLarge, FormatTooNew, InvalidRequest
+from anabranch.common.wire.codec import (
+    CODEC_NONE,
+    CODEC_ZSTD,
+    CODECS,
+    compress_zstd,
+    decompress_zstd,
+)
 
 assert sys.byteorder == "little", "columns are read and written in native order"
 assert array("I").itemsize == 4
@@ -32,7 +46,6 @@ assert array("q").itemsize == 8
 
 MAGIC = b"ANBK"
 FORMAT = 1
-CODEC_NONE = 0
 
 FLAG_KEYS = 1
 FLAG_TIMESTAMPS = 2
@@ -53,9 +66,10 @@ _CRC_AT = HEADER_SIZE_BYTES - 4
 
 @dataclass(frozen=True, slots=True)
 class BlockHeader:
-    """A block's fixed header. Sizes in bytes; `size` is the whole block."""
+    """A block's fixed header. Sizes in bytes; `size` is the whole block as it is stored."""
 
     flags: int
+    codec: int
     event_count: int
     size: int
     columns_size: int
@@ -64,6 +78,11 @@ class BlockHeader:
     writer_id: bytes
     first_event_number: int
     base_timestamp_ms: int
+
+    @property
+    def body_size(self) -> int:
+        """Columns, payloads and keys together, before compression."""
+        return self.columns_size + self.payloads_size + self.keys_size
 
 
 def encode_block(
@@ -74,10 +93,12 @@ def encode_block(
     base_timestamp_ms: int,
     keys: Sequence[bytes | None] | None = None,
     timestamps_ms: Sequence[int] | None = None,
+    zstd_level: int | None = None,
 ) -> bytes:
     """One block of 1 … n events; keys and timestamps, if given, have one item per event.
 
-    Raises EventTooLarge and InvalidRequest.
+    `zstd_level`: compress with this level if that makes the block smaller. Raises EventTooLarge,
+    InvalidRequest, CodecMissing.
     """
     if not events:
         raise InvalidRequest("a block needs at least one event")
@@ -102,9 +123,15 @@ def encode_block(
     if size > BLOCK_SIZE_BYTES_MAX:
         raise InvalidRequest("the block is over the limit", size=size, limit=BLOCK_SIZE_BYTES_MAX)
     columns_size = sum(map(len, columns))
+    payloads_size = len(body) - columns_size - len(joined_keys)
+    codec = CODEC_NONE
+    if zstd_level is not None and payloads_size <= EVENT_SIZE_BYTES_MAX:
+        frame = compress_zstd(body, zstd_level)
+        if len(frame) < len(body):
+            codec, body = CODEC_ZSTD, frame
     header = HEADER.pack(
-        MAGIC, FORMAT, flags, CODEC_NONE, 0,
-        len(events), size, columns_size, len(body) - columns_size - len(joined_keys),
+        MAGIC, FORMAT, flags, codec, 0,
+        len(events), HEADER_SIZE_BYTES + len(body), columns_size, payloads_size,
         len(joined_keys), writer_id, first_event_number, base_timestamp_ms, 0, 0,
     )[:_CRC_AT]  # fmt: skip
     return b"".join((header, struct.pack("<I", crc32c(body, crc32c(header))), body))
@@ -134,11 +161,13 @@ def parse_header(data: bytes | memoryview, at: int = 0) -> BlockHeader:
     if fmt != FORMAT:
         raise FormatTooNew("a block has an unknown format", found=fmt, supported=FORMAT)
     header = BlockHeader(
-        flags, event_count, size, columns_size, payloads_size, keys_size, writer_id,
+        flags, codec, event_count, size, columns_size, payloads_size, keys_size, writer_id,
         first_event_number, base_timestamp_ms,
     )  # fmt: skip
-    if codec != CODEC_NONE or flags & ~_FLAGS_KNOWN or reserved or reserved_too:
-        raise FormatTooNew("a block uses an unknown codec or flag", found=codec, supported=0)
+    if codec not in CODECS or flags & ~_FLAGS_KNOWN or reserved or reserved_too:
+        raise FormatTooNew(
+            "a block uses an unknown codec or flag", found=codec, supported=CODECS[-1]
+        )
     if not _sizes_agree(header):
         raise CorruptBlock("a block's sizes contradict each other", at=at)
     return header
@@ -146,12 +175,19 @@ def parse_header(data: bytes | memoryview, at: int = 0) -> BlockHeader:
 
 def _sizes_agree(header: BlockHeader) -> bool:
     per_event = 4 + 2 * bool(header.flags & FLAG_KEYS) + 8 * bool(header.flags & FLAG_TIMESTAMPS)
-    parts = header.columns_size + header.payloads_size + header.keys_size
+    plain_size = HEADER_SIZE_BYTES + header.body_size
+    if header.codec == CODEC_NONE:
+        stored_right = header.size == plain_size
+    else:
+        stored_right = (
+            HEADER_SIZE_BYTES < header.size < plain_size
+            and header.payloads_size <= EVENT_SIZE_BYTES_MAX
+        )
     return (
-        header.event_count > 0
+        stored_right
+        and header.event_count > 0
         and header.columns_size == per_event * header.event_count
-        and header.size == HEADER_SIZE_BYTES + parts
-        and header.size <= BLOCK_SIZE_BYTES_MAX
+        and plain_size <= BLOCK_SIZE_BYTES_MAX
     )
 
 
@@ -167,58 +203,84 @@ def verify_block(data: bytes | memoryview, at: int = 0) -> BlockHeader:
     return header
 
 
+def block_body(data: bytes | memoryview, header: BlockHeader, at: int = 0) -> bytes | memoryview:
+    """Columns, payloads and keys of the verified block at `at`, `header.body_size` bytes.
+
+    A view of `data` where they are stored plain. Raises CorruptBlock, CodecMissing.
+    """
+    stored = memoryview(data)[at + HEADER_SIZE_BYTES : at + header.size]
+    if header.codec == CODEC_NONE:
+        return stored
+    return decompress_zstd(stored, header.body_size)
+
+
 class Block:
     """A verified block whose events are sliced lazily.
 
-    Iterating yields the payloads; `keys` and `timestamps_ms` are parallel to them.
+    Iterating yields the payloads; `keys` and `timestamps_ms` are parallel to them. A compressed
+    block is decompressed by `open`, or when something of it is first asked for, so that blocks
+    that wait to be read cost what they are stored in.
     """
 
-    __slots__ = ("_base", "_offsets", "_view", "header")
+    __slots__ = ("_body", "_data", "_offsets", "header")
 
     def __init__(self, data: bytes | memoryview, at: int = 0) -> None:
         self.header = verify_block(data, at)
-        self._view = memoryview(data)[at : at + self.header.size]
-        self._base = HEADER_SIZE_BYTES + self.header.columns_size
-        lengths = self._column("I", HEADER_SIZE_BYTES, 4)
-        self._offsets = list(accumulate(lengths, initial=self._base))
-        if self._offsets[-1] != self._base + self.header.payloads_size:
-            raise CorruptBlock("a block's lengths do not add up", at=at)
+        self._data = memoryview(data)[at : at + self.header.size]
+        self._body: bytes | memoryview = b""
+        self._offsets: list[int] = []
+        if self.header.codec == CODEC_NONE:
+            self.open()
+
+    def open(self) -> None:
+        """Make the events accessible; repeatable. Raises CorruptBlock, CodecMissing."""
+        if self._offsets:
+            return
+        header = self.header
+        self._body = block_body(self._data, header)
+        lengths = self._column("I", 0, 4)
+        offsets = list(accumulate(lengths, initial=header.columns_size))
+        if offsets[-1] != header.columns_size + header.payloads_size:
+            raise CorruptBlock("a block's lengths do not add up")
+        self._offsets = offsets
 
     def _column(self, typecode: str, start: int, item_size: int) -> "array[int]":
         column = array(typecode)
-        column.frombytes(self._view[start : start + item_size * self.header.event_count])
+        column.frombytes(self._body[start : start + item_size * self.header.event_count])
         return column
 
     def __len__(self) -> int:
         return self.header.event_count
 
     def __getitem__(self, index: int) -> bytes:
-        return bytes(self._view[self._offsets[index] : self._offsets[index + 1]])
+        self.open()
+        return bytes(self._body[self._offsets[index] : self._offsets[index + 1]])
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.events())
 
     def events(self, start: int = 0) -> list[bytes]:
         """The payloads from `start` on, as bytes objects."""
-        data = bytes(self._view)
+        self.open()
+        data = bytes(self._body)
         bounds = self._offsets
         return [data[a:b] for a, b in zip(bounds[start:], bounds[start + 1 :], strict=False)]
 
     def keys(self) -> list[bytes | None]:
-        """The routing keys, None where an event has none."""
+        """The routing keys, None where an event has none. Raises CorruptBlock."""
         if not self.header.flags & FLAG_KEYS:
             return [None] * self.header.event_count
-        at = HEADER_SIZE_BYTES + 4 * self.header.event_count
-        lengths = self._column("H", at, 2)
-        cursor = self._base + self.header.payloads_size
+        self.open()
+        lengths = self._column("H", 4 * self.header.event_count, 2)
+        cursor = self.header.columns_size + self.header.payloads_size
         keys: list[bytes | None] = []
         for length in lengths:
             if length == NO_KEY:
                 keys.append(None)
                 continue
-            keys.append(bytes(self._view[cursor : cursor + length]))
+            keys.append(bytes(self._body[cursor : cursor + length]))
             cursor += length
-        if cursor != self.header.size:
+        if cursor != self.header.body_size:
             raise CorruptBlock("a block's key lengths do not add up")
         return keys
 
@@ -226,8 +288,8 @@ class Block:
         """Event times, or the block's base timestamp for each event without a column."""
         if not self.header.flags & FLAG_TIMESTAMPS:
             return [self.header.base_timestamp_ms] * self.header.event_count
-        at = HEADER_SIZE_BYTES + self.header.columns_size - 8 * self.header.event_count
-        return list(self._column("q", at, 8))
+        self.open()
+        return list(self._column("q", self.header.columns_size - 8 * self.header.event_count, 8))
 
 
 def count_events(data: bytes | memoryview) -> tuple[int, int]:

@@ -17,6 +17,7 @@ import msgspec
 
 from anabranch.common import errors
 from anabranch.common.errors import BadPacket
+from anabranch.common.wire.malformed import MALFORMED
 from anabranch.common.wire.packet import (
     PROTOCOL_VERSION,
     PROTOCOL_VERSION_OLDEST,
@@ -95,7 +96,12 @@ class KeepAlive(Message, frozen=True, kw_only=True):
 
 
 class Request(Message, frozen=True, kw_only=True):
-    """Common fields of requests."""
+    """Common fields of requests.
+
+    `trace_parent` (W3C traceparent) continues a trace. `token` is carried and ignored today: it is
+    reserved for who the caller is, so that asking for it needs no new protocol version. An append
+    has none; the setup of its session speaks for it.
+    """
 
     segment: str
     container_epoch: int = 0
@@ -258,6 +264,7 @@ class FlushContainer(Message, frozen=True, kw_only=True):
     """Move everything acknowledged so far to tier 2. → Done when the manifest is durable."""
 
     container: int
+    token: str = ""
 
 
 # --- replies ----------------------------------------------------------------------------------
@@ -383,6 +390,9 @@ _KIND_OF = {message: kind for kind, message in KINDS.items()}
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS = {kind: msgspec.msgpack.Decoder(message) for kind, message in KINDS.items()}
 
+FAILED_TEXT_LENGTH_MAX = 2048
+"""Characters of each text in a Failed, so that it fits in a packet whatever was asked."""
+
 M = TypeVar("M", bound=Message)
 
 
@@ -398,17 +408,21 @@ def decode_message(packet: Packet) -> Message:
         raise BadPacket("a packet is of an unknown kind", kind=packet.kind)
     try:
         return decoder.decode(packet.meta)
-    except msgspec.MsgspecError as error:
+    except MALFORMED as error:
         raise BadPacket("a packet's message is malformed", kind=packet.kind) from error
 
 
+def _told(value: errors.FieldValue) -> errors.FieldValue:
+    return value[:FAILED_TEXT_LENGTH_MAX] if isinstance(value, str) else value
+
+
 def failed(error: errors.AnabranchError, session: int = 0) -> Failed:
-    """The reply that carries `error`."""
+    """The reply that carries `error`; a caller's own long words come back cut."""
     return Failed(
         code=error.code,
-        message=error.message,
+        message=error.message[:FAILED_TEXT_LENGTH_MAX],
         remedy=error.remedy,
-        fields=dict(error.fields),
+        fields={name: _told(value) for name, value in error.fields.items()},
         session=session,
     )
 

@@ -84,5 +84,5 @@ def _decode(text: str, kind: type[T]) -> T | None:
         inflate = zlib.decompressobj()
         data = inflate.decompress(packed, TOKEN_SIZE_BYTES_MAX)
         return msgspec.json.decode(data, type=kind) if inflate.eof else None
-    except (ValueError, zlib.error, msgspec.MsgspecError):
+    except (ValueError, zlib.error, RecursionError):
         return None

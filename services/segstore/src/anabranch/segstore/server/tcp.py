@@ -19,6 +19,7 @@ import structlog
 from anabranch.common.errors import (
     AnabranchError,
     BadPacket,
+    ConnectionLost,
     Invalid,
     InvalidSetting,
     Overloaded,
@@ -243,11 +244,13 @@ class Connection(asyncio.Protocol):
             return
         limits, now = self._served.limits, self._served.clock.monotonic()
         self._cancel_tick = self._served.call_later(limits.tick_s, self._tick)
-        if not self._greeted and now - self._connected_at > limits.hello_s:
+        if self._transport.is_closing():
+            self._transport.abort()  # the client does not even take why it was refused
+        elif not self._greeted and now - self._connected_at > limits.hello_s:
             self.refuse(BadPacket("no hello came in time", seconds=limits.hello_s))
         elif now - self._received_at > limits.idle_s and not self._waits_for_store:
             _log.info("an idle connection is closed", seconds=limits.idle_s)
-            self._transport.abort()
+            self.refuse(ConnectionLost("nothing came for too long", seconds=limits.idle_s))
         elif now - self._sent_at > limits.keep_alive_s:
             self.send(KeepAlive(), 0)
 

@@ -73,8 +73,13 @@ def read_small(disk: Disk, path: str) -> list[str]:
         data = file.read(0, file.size())
     finally:
         file.close()
+    return read_small_bytes(data, path)
+
+
+def read_small_bytes(data: bytes, path: str) -> list[str]:
+    """The lines in a small file's bytes, checksum verified. Raises CorruptJournal."""
     body, _, tail = data.rpartition(b"crc ")
-    if tail != b"%08x\n" % crc32c(body):
+    if tail != b"%08x\n" % crc32c(body) or not body.isascii():
         raise CorruptJournal("a small file of the journal is damaged", path=path)
     return body.decode("ascii").splitlines()
 

@@ -42,7 +42,7 @@ from anabranch.common.errors import (
     StaleRequest,
     WriterExpired,
 )
-from anabranch.common.model.names import parse_segment_name, transient_parent
+from anabranch.common.model.names import parse_segment_name, segment_name, transient_parent
 from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.block import (
     BLOCK_SIZE_BYTES_MAX,
@@ -328,10 +328,19 @@ def _check_event_sizes(header: BlockHeader, payload: bytes) -> None:
 
 
 def check_segment_name(segment: str) -> None:
-    """Raises InvalidName."""
-    if len(segment.encode()) > SEGMENT_NAME_SIZE_BYTES_MAX:
+    """The name is in the one form that `segment_name` gives, so that a segment has one name.
+
+    Raises InvalidName.
+    """
+    if len(segment) > SEGMENT_NAME_SIZE_BYTES_MAX:
         raise InvalidName("the segment's name is too long", limit=SEGMENT_NAME_SIZE_BYTES_MAX)
-    parse_segment_name(transient_parent(segment) or segment)
+    base = transient_parent(segment) or segment
+    if segment_name(*parse_segment_name(base)) != base:
+        raise InvalidName(
+            "a segment's name is not in its usual form",
+            remedy="write it as scope/stream/number.#epoch.number, without leading zeros",
+            name=segment,
+        )
 
 
 def check_stamp(segment: str, stamp: Stamp) -> None:

@@ -32,6 +32,8 @@ from anabranch.segstore.domain.container.decide import (
 from anabranch.segstore.domain.container.operations import MergedSource, MergeOperation
 
 SOURCES_MAX = 1000
+NAMES_SIZE_BYTES_MAX = 40 * 1024
+"""Of all sources together: the answer names each with two numbers, and must fit in a packet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,13 @@ def decide_merge(
         raise InvalidRequest(
             "a merge needs sources, each once, none of them the target",
             segment=segment, sources=len(sources), limit=SOURCES_MAX,
+        )  # fmt: skip
+    names_size = sum(map(len, sources))
+    if names_size > NAMES_SIZE_BYTES_MAX:
+        raise InvalidRequest(
+            "the names of a merge's sources are too long together",
+            remedy="merge fewer segments at once",
+            size=names_size, limit=NAMES_SIZE_BYTES_MAX,
         )  # fmt: skip
     decided = not _transient(segment, sources, stamp)
     target = known(segment)

@@ -1,0 +1,74 @@
+"""Names that the store accepts: one allow-list, one spelling."""
+
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from anabranch.common.errors import InvalidName
+from anabranch.common.model.names import (
+    StreamRef,
+    parse_segment_name,
+    scope_name,
+    segment_id,
+    segment_name,
+    stream_name,
+)
+from anabranch.segstore.domain.container.decide import check_segment_name
+
+PLAIN = re.compile(
+    r"[A-Za-z0-9.-]{1,255}/[A-Za-z0-9.-]{1,250}"
+    r"/(0|[1-9][0-9]{0,9})\.#epoch\.(0|[1-9][0-9]{0,9})",
+    re.ASCII,
+)
+HOSTILE = [
+    "", "/", "a", "a/b", "a/b/", "a//0.#epoch.0", "/b/0.#epoch.0", "a/b/0", "a/b/00.#epoch.0",
+    "a/b/0.#epoch.01", "a/b/-1.#epoch.0", "a/b/+1.#epoch.0", "a/b/1_0.#epoch.0", "a/b/٣.#epoch.0",
+    "a/b/0.#epoch.٣", "a/b/0.#epoch.0\n", "a/b/0.#epoch.0\0", "a/b\0/0.#epoch.0",
+    "../../etc/0.#epoch.0", "a/b/c/0.#epoch.0", "a/%2e%2e/0.#epoch.0", "a/b%00/0.#epoch.0",
+    "а/b/0.#epoch.0", "a/ｂ/0.#epoch.0", "a/b\u200b/0.#epoch.0", "a/\ud800/0.#epoch.0",
+    "_system/b/0.#epoch.0", "a/_b/0.#epoch.0", "a/*/0.#epoch.0", "a/>/0.#epoch.0",
+    "a/b c/0.#epoch.0", "a/[b]?/0.#epoch.0", "a/b/2147483648.#epoch.0", "a/b/0.#epoch.2147483648",
+    "a/b/0.#epoch.0#transaction.00ff", "a/b/0.#epoch.0#transient.w", "a/b/0.#EPOCH.0",
+    "x" * 256 + "/b/0.#epoch.0", "a/" + "x" * 251 + "/0.#epoch.0", "x" * 10_000,
+    "a/b/" + "9" * 10_000 + ".#epoch.0",
+]  # fmt: skip
+PARTS = st.sampled_from(
+    ["a", "b.c", "..", ".", "%2e", "\0", "/", "*", ">", "_", " ", "\n", "0", "7", "٣", "а", "é",
+     "#epoch", ".#epoch.", "#transaction.", "-1", "00", "4294967296", "x" * 300],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidName):
+        check_segment_name(name)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.text()
+    | st.lists(PARTS, max_size=9).map("".join)
+    | st.tuples(PARTS, PARTS, PARTS, PARTS).map(lambda p: f"{p[0]}/{p[1]}/{p[2]}.#epoch.{p[3]}")
+)
+@example("a/b/0.#epoch.0")
+def test_what_is_accepted_is_plain_and_spelled_in_one_way(name: str) -> None:
+    try:
+        check_segment_name(name)
+    except InvalidName:
+        return
+    assert PLAIN.fullmatch(name)
+    assert segment_name(*parse_segment_name(name)) == name
+
+
+@given(
+    st.from_regex(r"[A-Za-z0-9.\-]{1,20}", fullmatch=True),
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 2**31 - 1),
+)
+def test_every_name_that_the_controller_gives_is_accepted(
+    word: str, epoch: int, number: int
+) -> None:
+    ref = StreamRef(scope_name(word), stream_name(word))
+    check_segment_name(segment_name(ref, segment_id(epoch, number)))

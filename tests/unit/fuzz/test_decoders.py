@@ -1,0 +1,58 @@
+"""No bytes from outside do more than be refused by name. `make fuzz-decoders` tries many more."""
+
+import struct
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kit.fuzz_decoders import Undecided, fuzz
+from kit.fuzz_targets import TARGETS, Target
+
+INPUTS = 12_000
+by_target = pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+
+
+@by_target
+def test_damaged_bytes_are_refused_by_name(target: Target) -> None:
+    tally = fuzz(target, INPUTS, seed=1)
+    assert tally.refused > INPUTS // 10
+    assert tally.believed > INPUTS // 100
+
+
+@by_target
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=600))
+def test_any_bytes_are_refused_by_name(target: Target, data: bytes) -> None:
+    for each in (data, target.seal(data) if target.seal else data):
+        try:
+            target.decode(each)
+        except target.errors:
+            continue
+
+
+def test_a_decoder_that_raises_something_else_is_found() -> None:
+    def careless(data: bytes) -> list[str]:
+        return [str(struct.unpack_from("<I", data))]
+
+    target = Target("careless", [bytes(8)], careless, (ValueError,), guarded=False)  # type: ignore[arg-type]
+    with pytest.raises(Undecided, match="careless: seed 1"):
+        fuzz(target, 1000, seed=1)
+
+
+def test_a_decoder_that_takes_what_a_length_says_is_found() -> None:
+    def greedy(data: bytes) -> list[str]:
+        return [str(len(bytes(int.from_bytes(data[:4].ljust(4, b"\0"), "little"))))]
+
+    target = Target("greedy", [bytes(8)], greedy, (), guarded=False)
+    with pytest.raises(Undecided) as found:
+        fuzz(target, 5000, seed=1)
+    assert isinstance(found.value.__cause__, MemoryError)
+
+
+def test_a_decoder_that_believes_wrong_bytes_is_found() -> None:
+    (blocks,) = (target for target in TARGETS if target.name == "blocks")
+    credulous = replace(blocks, decode=lambda data: [data.hex()], seal=None)
+    with pytest.raises(Undecided):
+        fuzz(credulous, 1000, seed=1)
