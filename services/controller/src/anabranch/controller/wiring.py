@@ -24,6 +24,7 @@ from anabranch.controller.adapters.command_broker import command_broker
 from anabranch.controller.adapters.query_server import QueryServer
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.cluster.constants import settle_constants
+from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
@@ -126,7 +127,20 @@ def build(
         clock,
     )
     command_desk = CommandDesk(scopes, streams, clock, partial(_reply, client), observer)
-    query_desk = QueryDesk(mirror, placements.locate, placements.list_containers, observer)
+    changes = PlacementChanges(
+        JetStreamObjectStore(client, clock, subjects.PLACEMENTS_BUCKET),
+        placements,
+        settings.container_count,
+        clock,
+    )
+    query_desk = QueryDesk(
+        mirror,
+        placements.locate,
+        placements.list_containers,
+        observer,
+        placements.list_nodes,
+        changes.perform,
+    )
     controller = Controller(
         client=client,
         clock=clock,

@@ -240,6 +240,7 @@ class _Process:
             untiered=lambda: throttle.untiered,
             cached=lambda: cache.used,
             containers=lambda: len(store.open_numbers),
+            states=store.count_states,
             connections=lambda: server.connection_count,
         )
         nodes = parts.objects(subjects.NODES_BUCKET)

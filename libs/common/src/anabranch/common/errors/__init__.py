@@ -86,6 +86,7 @@ from anabranch.common.errors.invalid import (
 from anabranch.common.errors.not_found import (
     BinaryNotFound,
     LogNotHere,
+    NodeNotFound,
     ObjectNotFound,
     OperationNotFound,
     ScopeNotFound,
@@ -144,6 +145,7 @@ __all__ = [
     "InvalidRequest",
     "InvalidSetting",
     "LogNotHere",
+    "NodeNotFound",
     "NotAcceptable",
     "NotAtBoundary",
     "NotBuilt",
