@@ -41,17 +41,20 @@ class Store:
         self._on_changed = on_changed
         self._open: dict[int, OpenContainer] = {}
         self._assigned: set[int] = set()
+        self._elsewhere: set[int] = set()
         self._states: dict[int, PlacementState] = {}
         self.stopping = False
 
     def assign(self, container: int) -> None:
         """The container is to be opened here: Unavailable until it is."""
         self._assigned.add(container)
+        self._elsewhere.discard(container)
         self._on_changed()
 
     def unassign(self, container: int) -> None:
         """The container is another store's."""
         self._assigned.discard(container)
+        self._elsewhere.add(container)
         self._states.pop(container, None)
         self._on_changed()
 
@@ -93,6 +96,11 @@ class Store:
     def assigned(self) -> frozenset[int]:
         """All that are to be served here."""
         return frozenset(self._assigned)
+
+    @property
+    def all_placed(self) -> bool:
+        """Whether every container of the cluster is known to be some store's."""
+        return len(self._assigned) + len(self._elsewhere) == self.container_count
 
     def find(self, segment: str, container_epoch: int) -> OpenContainer:
         """The container of a segment; `container_epoch` 0 accepts any.
