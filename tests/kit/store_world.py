@@ -233,6 +233,10 @@ class Life:
             await work
         except Crashed:
             self._crash.set()
+        except BaseExceptionGroup as group:
+            if group.subgroup(Crashed) is None:
+                self._problem = self._problem or group
+            self._crash.set()
         except Exception as error:  # noqa: BLE001  kept and raised by `run`
             self._problem = self._problem or error
             self._crash.set()

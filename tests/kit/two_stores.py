@@ -65,6 +65,9 @@ class TwoStores:
         ]
         return [placement_from_bytes(stored.value) for stored in found if stored is not None]
 
+    async def placed_on(self, node: str) -> list[int]:
+        return [one.container for one in await self.placements() if one.replicas[0] == node]
+
     async def change(self, decide: Callable[[Placement], Placement]) -> None:
         """What a controller does to all placements."""
         objects = self.first.objects
@@ -122,8 +125,7 @@ class TwoStores:
 
     async def until_released(self, life: Life) -> None:
         waited_s = 0.0
-        node = life.world.node
-        while any(found.replicas[0] == node for found in await self.placements()):
+        while await self.placed_on(life.world.node):
             await life.clock.sleep(0.05)
             waited_s += 0.05
             assert waited_s < RELEASED_S_MAX, "the containers were never released"

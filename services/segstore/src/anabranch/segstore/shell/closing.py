@@ -41,6 +41,7 @@ async def close_container(opened: OpenContainer, clock: Clock) -> None:
             while not opened.container.idle:
                 await clock.sleep(DRAIN_POLL_S)
             await _flush(opened, clock)
+            assert not opened.container.applied.changed, "something was accepted while closing"
             await _write_last_manifest(opened, clock)
     except TimeoutError as error:
         raise Unavailable(
