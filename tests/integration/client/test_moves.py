@@ -68,13 +68,13 @@ async def move_everything(client: Client) -> None:
     """Each container to the store that it is not on; returns when all are open there."""
     nodes = [node.node_id for node in await client.containers.list_nodes()]
     wanted: dict[int, str] = {}
-    for found in await client.containers.list():
+    for found in await client.list_containers():
         (other,) = set(nodes) - {found.node_id}
         wanted[found.container] = other
         await client.containers.move(found.container, other)
     async with asyncio.timeout(MOVED_S_MAX):
         while True:
-            placed = await client.containers.list()
+            placed = await client.list_containers()
             if all((c.node_id, c.state) == (wanted[c.container], "open") for c in placed):
                 return
             await asyncio.sleep(0.05)
@@ -104,6 +104,6 @@ async def test_every_event_is_read_once_and_in_order_while_containers_move(tmp_p
                 await last.append(b"%d" % audit.written, str(audit.written % KEYS))
             async with asyncio.timeout(MOVED_S_MAX):
                 await reading
-        epochs = [found.container_epoch for found in await client.containers.list()]
+        epochs = [found.container_epoch for found in await client.list_containers()]
     assert audit.read == audit.total
     assert min(epochs) > MOVES

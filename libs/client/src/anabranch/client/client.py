@@ -221,7 +221,7 @@ class Client:
 
     @property
     def containers(self) -> Containers:
-        """Where containers are, and where they shall be."""
+        """What an operator asks of containers: to move, to be enabled."""
         return Containers(self._control)
 
     async def flush_to_tier2(self, *, timeout_s: float = FLUSH_TIMEOUT_S) -> tuple[int, ...]:

@@ -1,7 +1,6 @@
 """Where the containers of segments are, and where they shall be: what an operator asks for."""
 
 from anabranch.client.control import QUERY_TIMEOUT_S, ControlPlane
-from anabranch.client.tier2_flush import list_containers
 from anabranch.common.contracts.queries import (
     AbandonTail,
     ContainerDescription,
@@ -23,10 +22,6 @@ class Containers:
 
     def __init__(self, control: ControlPlane) -> None:
         self._control = control
-
-    async def list(self, *, timeout_s: float = QUERY_TIMEOUT_S) -> tuple[ContainerDescription, ...]:
-        """Every container of the cluster, by number. Raises Unavailable."""
-        return await list_containers(self._control, timeout_s=timeout_s)
 
     async def list_nodes(
         self, *, timeout_s: float = QUERY_TIMEOUT_S
