@@ -29,6 +29,7 @@ from anabranch.common.contracts.commands import (
 )
 from anabranch.common.errors import (
     AnabranchError,
+    NodeNotFound,
     OperationNotFound,
     ScopeExists,
     ScopeNotEmpty,
@@ -43,6 +44,7 @@ from anabranch.common.model.stream import StreamState
 from kit.fake_segstore import FakeSegment, FakeSegmentStore
 
 TOKEN = ReadToken(shard=0, sequence=1)
+NODES = ("fake", "other")
 QUERIES: dict[str, type[q.Query]] = {
     "list_scopes": q.ListScopes,
     "describe_scope": q.DescribeScope,
@@ -53,6 +55,10 @@ QUERIES: dict[str, type[q.Query]] = {
     "locate": q.Locate,
     "list_containers": q.ListContainers,
     "operation": q.GetOperation,
+    "list_nodes": q.ListNodes,
+    "move_container": q.MoveContainer,
+    "abandon_tail": q.AbandonTail,
+    "enable_container": q.EnableContainer,
 }
 
 
@@ -74,6 +80,9 @@ class FakeController:
     """While set, `locate` finds no store."""
     container_count: int = 1
     """All served by `store`; only the first has segments."""
+    placed: dict[int, str] = field(default_factory=dict)
+    """Containers that were moved → to which of `NODES`."""
+    changes: list[q.PlacementChange] = field(default_factory=list)
 
     # --- commands -------------------------------------------------------------------------
 
@@ -159,6 +168,11 @@ class FakeController:
                 return self._containers()
             case q.GetOperation():
                 return self._operation(query)
+            case q.ListNodes():
+                nodes = [q.NodeDescription(node_id=n, host="127.0.0.1", port=1) for n in NODES]
+                return q.NodeList(nodes=tuple(nodes))
+            case q.MoveContainer() | q.AbandonTail() | q.EnableContainer():
+                return self._change(query)
         raise AssertionError(query)
 
     def _page(self, names: list[str], query: q.PagedQuery) -> tuple[tuple[str, ...], str]:
@@ -204,6 +218,7 @@ class FakeController:
                     container_epoch=store.container_epoch if store else 0,
                     host="127.0.0.1" if store else "",
                     port=store.port if store else 0,
+                    node_id=NODES[0],
                 )
                 for segment in query.segments
             )
@@ -215,13 +230,22 @@ class FakeController:
             containers=tuple(
                 q.ContainerDescription(
                     container=number, state="open", container_epoch=store.container_epoch,
-                    node_id="fake", host="127.0.0.1", port=store.port,
+                    node_id=self.placed.get(number, NODES[0]), host="127.0.0.1", port=store.port,
                 )
                 if store
                 else q.ContainerDescription(container=number, state="failed", reason="disk-failed")
                 for number in range(self.container_count)
             )
         )  # fmt: skip
+
+    def _change(self, change: q.PlacementChange) -> q.ContainerPlaced:
+        """Stores obey at once."""
+        self.changes.append(change)
+        if not isinstance(change, q.EnableContainer):
+            if change.node_id not in NODES:
+                raise NodeNotFound("no such store", node=change.node_id)
+            self.placed[change.container] = change.node_id
+        return q.ContainerPlaced(container=self._containers().containers[change.container])
 
     def _operation(self, query: q.GetOperation) -> q.OperationFound:
         status = self.operations.get(query.operation)

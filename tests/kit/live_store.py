@@ -34,12 +34,13 @@ class World:
     """What outlives a store: its log, tier 2 and the cluster's placements."""
 
     containers: int = 1
+    node: str = NODE
     frames: MemoryFrames = field(default_factory=lambda: MemoryFrames("a-journal"))
     storage: MemoryChunkStorage = field(default_factory=MemoryChunkStorage)
     placements: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
 
-    async def assign(self, container: int, node: str = NODE) -> None:
-        placement = Placement(container, (node,))
+    async def assign(self, container: int) -> None:
+        placement = Placement(container, (self.node,))
         await self.placements.create(placement_key(container), placement_to_bytes(placement))
 
 
@@ -59,6 +60,13 @@ def call_later(seconds: float, callback: Callable[[], None]) -> Callable[[], Non
     return asyncio.get_running_loop().call_later(seconds, callback).cancel
 
 
+async def _until_all_open(world: World, store: Store, changed: asyncio.Event) -> None:
+    async with asyncio.timeout(5):
+        while len(store.open_numbers) < len(await world.placements.list()):
+            await changed.wait()
+            changed.clear()
+
+
 @asynccontextmanager
 async def live_store(
     world: World,
@@ -68,16 +76,16 @@ async def live_store(
     tcp: TcpLimits | None = None,
     throttle_limits: ThrottleLimits | None = None,
 ) -> AsyncIterator[LiveStore]:
-    """Open everything that is assigned to `NODE` and serve until the block ends."""
+    """Open everything that is assigned to the world's node and serve until the block ends."""
     clock = SystemClock()
     failures: list[AnabranchError] = []
     changed = asyncio.Event()
     store = Store(world.containers, on_changed=changed.set)
     throttle = Throttle(throttle_limits or ThrottleLimits())
     around = Surroundings(clock, Cache(cache_size), throttle, call_later)
-    placements = Placements(world.placements, NODE)
+    placements = Placements(world.placements, world.node)
     log = MemoryLog(world.frames, asyncio.get_running_loop().call_soon)
-    ids = SeededIds(len(world.frames.payloads))
+    ids = SeededIds(1000 * sum(world.node.encode()) + world.frames.owner)
     tiers = Tiers(log, OpenContainerTierTwo(world.storage, ids, clock), placements, ids)
 
     def new_keeper(container: int) -> ContainerKeeper:
@@ -102,16 +110,16 @@ async def live_store(
         def spawn(work: Coroutine[None, None, None]) -> None:
             group.create_task(work)
 
-        served = Served(store, throttle, clock, call_later, spawn, NODE, ids, tcp or TcpLimits())
+        served = Served(
+            store, throttle, clock, call_later, spawn, world.node, ids, tcp or TcpLimits()
+        )
         server = TcpServer(served)
         endpoint = await server.start("127.0.0.1", 0)
         following = group.create_task(assignments.run())
         desk = PacketDesk(ControlDesk(store, spawn), throttle)
         try:
-            async with asyncio.timeout(5):
-                while wait_open and len(store.open_numbers) < len(await world.placements.list()):
-                    await changed.wait()
-                    changed.clear()
+            if wait_open:
+                await _until_all_open(world, store, changed)
             yield LiveStore(endpoint, store, throttle, desk, failures, server)
         finally:
             store.stopping = True

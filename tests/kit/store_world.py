@@ -81,6 +81,7 @@ class World:
     """The machine and what its clients were told. Small limits make everything happen often."""
 
     container_count: int = 2
+    node: str = NODE
     journal_file_size: int = 6 * 1024
     flush_bytes: int = 8 * 1024
     cache_bytes: int = 6 * 1024
@@ -108,6 +109,7 @@ class World:
 
     def run(self, script: "Script") -> bool:
         """One life; False if it ended in a crash. Anything but a crash is raised."""
+        self.journal_disk.share_machine(self.tier_disk)
         self.lives += 1
         loop = VirtualTimeLoop()
         life = Life(self, loop)
@@ -167,6 +169,7 @@ class Life:
         self.ids = SeededIds(world.lives)
         self.store = Store(world.container_count)
         self.failure: AnabranchError | None = None
+        self.keepers: list[ContainerKeeper] = []
         self._crash: asyncio.Event = asyncio.Event()
         self._problem: BaseException | None = None
 
@@ -181,7 +184,9 @@ class Life:
                 schedule=self.loop.call_soon,
                 file_size=self.world.journal_file_size,
             )
-            storage = UnhurriedStorage(self.world.tier_disk, self.ids, NODE, in_threads=False)
+            storage = UnhurriedStorage(
+                self.world.tier_disk, self.ids, self.world.node, in_threads=False
+            )
             storage.open()
         except Crashed:
             return False
@@ -191,7 +196,7 @@ class Life:
         tiers = Tiers(
             journal,
             OpenContainerTierTwo(storage, self.ids, self.clock, TIER_TWO_LIMITS),
-            Placements(self.world.objects, NODE),
+            Placements(self.world.objects, self.world.node),
             self.ids,
         )
         work = [self._guard(script(self)), *map(self._guard, self._keepers(tiers))]
@@ -212,7 +217,7 @@ class Life:
             self._call_later,
         )
         limits = FlushLimits(bytes_max=self.world.flush_bytes, age_s_max=5.0)
-        return [
+        self.keepers = [
             ContainerKeeper(
                 container,
                 store=self.store,
@@ -220,14 +225,19 @@ class Life:
                 around=around,
                 limits=limits,
                 store_failed=self._store_failed,
-            ).run()
+            )
             for container in range(self.world.container_count)
         ]
+        return [keeper.run() for keeper in self.keepers]
 
     async def _guard(self, work: Coroutine[None, None, None]) -> None:
         try:
             await work
         except Crashed:
+            self._crash.set()
+        except BaseExceptionGroup as group:
+            if group.subgroup(Crashed) is None:
+                self._problem = self._problem or group
             self._crash.set()
         except Exception as error:  # noqa: BLE001  kept and raised by `run`
             self._problem = self._problem or error

@@ -224,3 +224,49 @@ def test_closing_tells_the_sources_once(store: Store) -> None:
     assert [type(failure) for failure in source.failures] == [Unavailable]
     with pytest.raises(Unavailable):
         log.open_log(0, "log-0", 2, source)
+
+
+def test_a_log_that_was_removed_leaves_nothing_to_the_next_one(store: Store) -> None:
+    log, source = opened(store)
+    view = log.open_log(0, "log-0", 3, source)
+    source.put(b"of the first log")
+    view.ready()
+    store.callbacks.run()
+    assert log.has_frames(0)
+    view.close()
+    log.remove_log(0)
+    log.remove_log(0)
+    assert dict(log.logs()) == {}
+    assert not log.has_frames(0)
+    log.close()
+
+    again = store.open()
+    assert dict(again.logs()) == {}
+    assert not again.has_frames(0)
+    again.create_log(0, "log-1")
+    later = ScriptedSource(next_sequence=1)
+    view = again.open_log(0, "log-1", 4, later)
+    later.put(b"of the second log")
+    view.ready()
+    store.callbacks.run()
+    again.close()
+    last = store.open().open_log(0, "log-1", 5, ScriptedSource())
+    assert replayed(last) == {1: b"of the second log"}
+
+
+def test_a_log_that_was_removed_pins_no_others_frames(store: Store) -> None:
+    log, source = opened(store)
+    view = log.open_log(0, "log-0", 1, source)
+    source.put(b"x" * 2000)
+    view.ready()
+    store.callbacks.run()
+    view.close()
+    log.remove_log(0)
+    log.create_log(1, "log-1")
+    other = ScriptedSource()
+    kept = log.open_log(1, "log-1", 1, other)
+    other.put(b"kept")
+    kept.ready()
+    store.callbacks.run()
+    log.close()
+    assert replayed(store.open().open_log(1, "log-1", 2, ScriptedSource())) == {1: b"kept"}

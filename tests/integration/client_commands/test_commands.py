@@ -191,3 +191,27 @@ async def test_input_that_cannot_be_used_is_named(
         assert (await sh.run("read", "i/s")).out == "{}\n"
         named = await sh.run("stream", "create", "no slash", "--json")
         assert named.error["code"] == "invalid-name"
+
+
+async def test_containers_are_moved_enabled_and_abandoned_only_with_a_yes(
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(nats_url, tmp_path, capsys) as sh:
+        stores = await sh.run("segstore", "list", "--json")
+        assert [json.loads(line)["node_id"] for line in stores.out.splitlines()] == [
+            "fake",
+            "other",
+        ]
+        moved = await sh.run("container", "move", "0", "--to", "other", "--wait")
+        assert moved.out == "container 0 is open on other\n"
+        unknown = await sh.run("container", "move", "0", "--to", "nobody", "--json")
+        assert (unknown.code, unknown.error["code"]) == (1, "node-not-found")
+        asked = await sh.run("container", "abandon-tail", "0", "--to", "fake")
+        assert asked.code == 1
+        assert "lost\nfor good" in asked.out
+        listed = await sh.run("container", "list", "--json")
+        assert json.loads(listed.out)["node_id"] == "other", "nothing was done"
+        done = await sh.run("container", "abandon-tail", "0", "--to", "fake", "--yes")
+        assert (done.code, done.out) == (0, "container 0 is open on fake\n")
+        enabled = await sh.run("container", "enable", "0", "--json")
+        assert json.loads(enabled.out)["container"] == 0

@@ -102,3 +102,17 @@ async def test_an_answer_of_another_kind_is_raised_as_it_is() -> None:
         b.store.fault = refusing(AnabranchError("a defect"))
         with pytest.raises(AnabranchError, match="a defect"):
             await b.client.flush_to_tier2(timeout_s=5)
+
+
+async def test_a_store_that_is_down_is_unavailable_by_name_until_it_is_back() -> None:
+    async with bench() as b:
+        (segment,) = b.store.segments
+        await b.store.stop()
+        with pytest.raises(Unavailable) as refusal:
+            await b.client._directory.connect(segment)
+        fields = refusal.value.fields
+        assert (fields["node"], fields["container"]) == ("fake", 0)
+        assert "start the store" in refusal.value.remedy
+        await b.store.start()
+        connection, _ = await b.client._directory.connect(segment)
+        assert not connection.closed

@@ -1,5 +1,7 @@
 """Which store owns which container, and what is written once for ever."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,14 @@ from anabranch.common.contracts.cluster import (
 from anabranch.common.contracts.queries import ContainerDescription
 from anabranch.common.errors import Corrupt, FormatTooNew, InvalidSetting
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
-from anabranch.common.model.cluster import Endpoint, NodeRecord, Placement, PlacementState
+from anabranch.common.model.cluster import (
+    Abandonment,
+    Endpoint,
+    NodeRecord,
+    Placement,
+    PlacementState,
+    VoidLogs,
+)
 from anabranch.controller.cluster.constants import settle_constants
 from anabranch.controller.domain.placement import assign, describe, serving
 
@@ -80,6 +89,19 @@ def test_records_survive_being_stored() -> None:
     placement = Placement(3, ("a", "b"), 9, "log", PlacementState.FAILED, 4, "disk")
 
     assert placement_from_bytes(placement_to_bytes(placement)) == placement
+    void, given_up = VoidLogs(2, 9, abandoned_ms=5), Abandonment("older", 77, 5)
+    moving = replace(placement, target="b", previous_log="x", void=void, abandoned=given_up)
+    assert placement_from_bytes(placement_to_bytes(moving)) == moving
+
+
+def test_a_placement_of_an_earlier_release_is_read() -> None:
+    stored = (
+        b'{"schema_number":1,"container":3,"replicas":["a"],"container_epoch":9,"log_id":"log",'
+        b'"state":"failed","restarts":4,"reason":"disk"}'
+    )
+    assert placement_from_bytes(stored) == Placement(
+        3, ("a",), 9, "log", PlacementState.FAILED, 4, "disk"
+    )
     assert node_from_bytes(node_to_bytes(NODE)) == NODE
 
 
@@ -89,8 +111,9 @@ def test_the_stored_forms_are_these() -> None:
         b'"journal_id":"journal-1"}'
     )
     assert placement_to_bytes(Placement(0, ("n",))) == (
-        b'{"schema_number":1,"container":0,"replicas":["n"],"container_epoch":0,"log_id":"",'
-        b'"state":"assigned","restarts":0,"reason":""}'
+        b'{"schema_number":2,"container":0,"replicas":["n"],"container_epoch":0,"log_id":"",'
+        b'"state":"assigned","restarts":0,"reason":"","target":"","previous_log":"","void":null,'
+        b'"abandoned":null}'
     )
 
 
@@ -102,7 +125,7 @@ def test_damaged_records_are_refused(data: bytes) -> None:
 
 def test_records_of_a_newer_release_are_refused_by_name() -> None:
     with pytest.raises(FormatTooNew):
-        placement_from_bytes(b'{"schema_number":2}')
+        placement_from_bytes(b'{"schema_number":3}')
 
 
 async def test_the_constants_never_change() -> None:

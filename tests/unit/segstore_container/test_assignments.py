@@ -16,8 +16,12 @@ from kit.live_store import NODE
 class SlowKeeper:
     """Takes a moment to end when it is cancelled; `at_work` counts those that have not ended."""
 
+    gave_up_epoch = 0
     started = 0
     at_work = 0
+
+    def note_target(self, target: str) -> None:
+        return
 
     async def run(self) -> None:
         kind = type(self)

@@ -28,8 +28,8 @@ from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.segstore.shell.lifecycle import (
     RESTARTS_MAX,
     SERVED_WELL_S,
-    Offline,
     Restart,
+    Stay,
     after_failure,
 )
 from anabranch.segstore.shell.placements import Placements
@@ -42,16 +42,17 @@ from kit.live_store import NODE, World, live_store
         (DiskFailed("x"), 0, 1.0, Restart(1, 0.5)),
         (DiskFailed("x"), 1, 1.0, Restart(2, 1.0)),
         (Deposed("x"), 4, 1.0, Restart(5, 8.0)),
-        (DiskFailed("x"), RESTARTS_MAX, 1.0, Offline(RESTARTS_MAX)),
+        (DiskFailed("x"), RESTARTS_MAX, 1.0, Stay(RESTARTS_MAX, PlacementState.DISABLED)),
         (DiskFailed("x"), RESTARTS_MAX, SERVED_WELL_S, Restart(1, 0.5)),
-        (Unavailable("x"), RESTARTS_MAX, 1.0, Restart(RESTARTS_MAX, 8.0)),
-        (OutcomeUnknown("x"), RESTARTS_MAX, 1.0, Restart(RESTARTS_MAX, 8.0)),
-        (CorruptChunk("x"), 0, 1.0, Offline(0)),
-        (LogNotHere("x"), 0, 1.0, Offline(0)),
+        (Unavailable("x"), RESTARTS_MAX, 1.0, Restart(6, 16.0)),
+        (Unavailable("x"), 99, 1.0, Restart(100, 30.0)),
+        (OutcomeUnknown("x"), RESTARTS_MAX, 1.0, Restart(6, 16.0)),
+        (CorruptChunk("x"), 0, 1.0, Stay(0, PlacementState.OFFLINE)),
+        (LogNotHere("x"), 0, 1.0, Stay(0, PlacementState.OFFLINE)),
     ],
 )
 def test_what_follows_a_failure(
-    error: AnabranchError, restarts: int, served_s: float, expected: Restart | Offline
+    error: AnabranchError, restarts: int, served_s: float, expected: Restart | Stay
 ) -> None:
     assert after_failure(error, restarts, served_s) == expected
 
@@ -111,7 +112,7 @@ async def test_a_container_whose_log_is_elsewhere_is_offline_and_says_so() -> No
     lost = Placement(0, (NODE,), container_epoch=3, log_id="somewhere-else")
     await world.placements.create("0", placement_to_bytes(lost))
     async with live_store(world, wait_open=False):
-        found = await eventually(world, PlacementState.FAILED, 4)
+        found = await eventually(world, PlacementState.OFFLINE, 4)
     assert found.reason.startswith("log-not-here")
     assert world.frames.logs == {}
 
@@ -121,7 +122,7 @@ async def test_a_damaged_log_takes_the_container_offline_by_name(world: World) -
         (opened,) = live.store.open_containers()
         world.frames.payloads.clear()
         opened.container.fail(CorruptChunk("damaged"))
-        found = await eventually(world, PlacementState.FAILED, 1)
+        found = await eventually(world, PlacementState.OFFLINE, 1)
         assert found.reason.startswith("corrupt-chunk")
 
 
@@ -223,7 +224,7 @@ class DeafOnce(InMemoryObjectStore):
     deaf = True
 
     async def update(self, key: str, value: bytes, revision: int) -> int:
-        failed = placement_from_bytes(value).state is PlacementState.FAILED
+        failed = placement_from_bytes(value).state is PlacementState.OFFLINE
         if self.deaf and failed:
             self.deaf = False
             raise Unavailable("nobody answers")
@@ -236,5 +237,5 @@ async def test_a_container_that_goes_offline_says_so_until_it_is_heard() -> None
     async with live_store(world) as live:
         (opened,) = live.store.open_containers()
         opened.container.fail(CorruptChunk("damaged"))
-        found = await eventually(world, PlacementState.FAILED, 1)
+        found = await eventually(world, PlacementState.OFFLINE, 1)
         assert found.reason.startswith("corrupt-chunk")

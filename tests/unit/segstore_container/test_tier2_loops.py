@@ -111,6 +111,7 @@ class _TierTwo:
     unfinished = False
     catalog = Catalog()
     applied_sequence = 0
+    abandoned = None
 
     def __init__(self, clock: Clock, outcomes: Sequence[BaseException | bool] = ()) -> None:
         self._clock = clock
@@ -140,6 +141,9 @@ class _TierTwo:
 
     async def entries_around(self, ref: ChunkRef, offset: int) -> tuple[int, int]:
         raise AssertionError("nothing is in tier 2")
+
+    async def close(self) -> None:
+        raise AssertionError("nobody moves it")
 
     async def collect(self) -> bool:
         self.times.append(self._clock.monotonic())

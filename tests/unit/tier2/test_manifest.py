@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from anabranch.common.errors import CorruptManifest, FormatTooNew
+from anabranch.common.model.cluster import Abandonment
 from anabranch.common.tier2 import manifest as m
 from anabranch.common.tier2 import page as p
 from anabranch.common.tier2.envelope import HEAD, open_envelope, seal_envelope
@@ -43,6 +44,7 @@ MANIFEST = m.Manifest(
         writers_dropped=((4, bytes(range(16))),),
     ),
 )
+ABANDONED = replace(MANIFEST, abandoned=Abandonment("fedcba", 1200, 1_700_000_000_001))
 PAGE = p.Page(((STATE, (EXTENT,)),), (TOMBSTONE,), WRITERS)
 INDEX = p.PageIndex(3, 40, 1200, (EXTENT.ref,))
 
@@ -62,6 +64,12 @@ CODECS: list[tuple[str, bytes, Callable[[bytes], object], object]] = [
         m.encode_manifest(MANIFEST),
         lambda data: m.decode_manifest(data, 3, 42),
         MANIFEST,
+    ),
+    (
+        "manifest_abandoned",
+        m.encode_manifest(ABANDONED),
+        lambda data: m.decode_manifest(data, 3, 42),
+        ABANDONED,
     ),
     ("page_format_2", p.encode_page(PAGE), lambda data: p.decode_page(data, "page"), PAGE),
     ("page_index_format_1", p.encode_index(INDEX), lambda data: p.decode_index(data, "i"), INDEX),

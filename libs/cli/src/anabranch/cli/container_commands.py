@@ -1,13 +1,26 @@
 """The commands `anabranch container …`."""
 
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
 import cyclopts
+from cyclopts import Parameter
 
 from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_client
-from anabranch.client import Client, ContainerDescription
+from anabranch.client import Client, ContainerDescription, Unavailable
+from anabranch.common.runtime.clock import SystemClock
 
-containers = cyclopts.App(name="container", help="See where the containers of segments are.")
+containers = cyclopts.App(name="container", help="See and change where containers are.")
 COLUMNS = ("container", "state", "epoch", "node", "endpoint", "restarts", "reason")
+WAIT_S_MAX = 120.0
+POLL_S = 0.2
+LOSS = (
+    "The container's store may hold acknowledged events that are not in tier 2 yet. They are lost\n"
+    "for good by this: writers were told that they are stored, and readers will never see them.\n"
+    "Do it only when that store's data directory cannot come back. If the store is only down,\n"
+    "start it; if it runs, use `anabranch container move`. To go ahead, repeat with --yes."
+)
 _HERE = Connection()
 
 
@@ -31,15 +44,137 @@ def list_all(*, connection: Connection = _HERE) -> None:
     run_with_client(connection, perform)
 
 
+@containers.command
+def move(
+    container: int,
+    /,
+    *,
+    to: str,
+    wait: Annotated[bool, Parameter(negative="")] = False,
+    connection: Connection = _HERE,
+) -> None:
+    """Move a container to another segment store; writers and readers follow by themselves.
+
+    Parameters
+    ----------
+    container
+        Its number.
+    to
+        The node id of the store, as `anabranch segstore list` shows it.
+    wait
+        Return when the container is open there; gives up after two minutes, the move goes on.
+    """
+
+    async def ask(client: Client) -> ContainerDescription:
+        return await client.containers.move(container, to)
+
+    _change(ask, connection, wait_for=to if wait else "")
+
+
+@containers.command(name="abandon-tail")
+def abandon_tail(
+    container: int,
+    /,
+    *,
+    to: str,
+    yes: Annotated[bool, Parameter(negative="")] = False,
+    connection: Connection = _HERE,
+) -> int:
+    """Give up what only a lost store has of a container, and open it on another store.
+
+    Parameters
+    ----------
+    container
+        Its number.
+    to
+        The node id of the store that takes it, as `anabranch segstore list` shows it.
+    yes
+        Do it. Without it, what may be lost is explained, and nothing is done.
+    """
+    if not yes:
+        Output(connection.json).done(LOSS, {"done": False, "why": LOSS})
+        return 1
+
+    async def ask(client: Client) -> ContainerDescription:
+        return await client.containers.abandon_tail(container, to)
+
+    _change(ask, connection)
+    return 0
+
+
+@containers.command
+def enable(container: int, /, *, connection: Connection = _HERE) -> None:
+    """Have a disabled or offline container opened again by its store.
+
+    Parameters
+    ----------
+    container
+        Its number.
+    """
+
+    async def ask(client: Client) -> ContainerDescription:
+        return await client.containers.enable(container)
+
+    _change(ask, connection)
+
+
+def _change(
+    ask: Callable[[Client], Awaitable[ContainerDescription]],
+    connection: Connection,
+    *,
+    wait_for: str = "",
+) -> None:
+    async def perform(client: Client, output: Output) -> None:
+        found = await ask(client)
+        if wait_for:
+            found = await _opened(client, found.container, wait_for)
+        output.done(_told(found), found.model_dump(mode="json"))
+
+    run_with_client(connection, perform)
+
+
+async def _opened(client: Client, container: int, node: str) -> ContainerDescription:
+    """The container, once it serves on the node. Raises Unavailable after two minutes."""
+    clock = SystemClock()
+    deadline_s = clock.monotonic() + WAIT_S_MAX
+    while True:
+        found = (await client.list_containers())[container]
+        if (found.node_id, found.state) == (node, "open"):
+            return found
+        if clock.monotonic() >= deadline_s:
+            raise Unavailable(
+                "the move did not end in time; it goes on",
+                remedy="`anabranch container list` shows where it stands",
+                container=container,
+                state=found.state,
+                reason=found.reason,
+            )
+        await clock.sleep(POLL_S)
+
+
+def _told(found: ContainerDescription) -> str:
+    where = f"container {found.container} is {found.state} on {found.node_id or 'no store'}"
+    return f"{where}, moving to {found.target}" if found.target else where
+
+
 def _row(one: ContainerDescription) -> tuple[str, ...]:
     """What a person sees of the container; same order as `COLUMNS`."""
     endpoint = f"{one.host}:{one.port}" if one.host else "–"
+    node = one.node_id or "–"
     return (
         str(one.container),
         one.state,
         str(one.container_epoch),
-        one.node_id or "–",
+        f"{node} → {one.target}" if one.target else node,
         endpoint,
         str(one.restarts),
-        one.reason,
+        _remarks(one),
     )
+
+
+def _remarks(one: ContainerDescription) -> str:
+    given_up = one.abandoned
+    if given_up is None:
+        return one.reason
+    remark = f"log {given_up.log_id} abandoned after {given_up.applied_sequence}"
+    return f"{one.reason}; {remark}" if one.reason else remark

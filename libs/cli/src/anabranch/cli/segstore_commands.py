@@ -27,6 +27,21 @@ def register(app: cyclopts.App) -> None:
     app.command(segstores)
 
 
+@segstores.command(name="list")
+def list_all(*, connection: Connection = _HERE) -> None:
+    """List the segment stores that announced themselves: node id and address."""
+
+    async def perform(client: Client, output: Output) -> None:
+        found = await client.containers.list_nodes()
+        output.rows(
+            ("node", "endpoint"),
+            [(one.node_id, f"{one.host}:{one.port}") for one in found],
+            [one.model_dump(mode="json") for one in found],
+        )
+
+    run_with_client(connection, perform)
+
+
 @segstores.command
 def flush(*, timeout: float = FLUSH_TIMEOUT_S, connection: Connection = _HERE) -> None:
     """Move everything that is acknowledged to tier 2, and return when it is there.

@@ -15,6 +15,7 @@ from anabranch.cli.output import Output, counted
 from anabranch.cli.session import DATA_DIR_DEFAULT, run_async
 from anabranch.common.adapters.chunk_url import open_chunk_storage_read_only
 from anabranch.common.errors import AnabranchError
+from anabranch.common.model.cluster import Abandonment
 from anabranch.common.storage.audit import (
     ContainerCatalog,
     SegmentAudit,
@@ -29,7 +30,7 @@ from anabranch.common.tier2.state import SegmentState
 
 CALL_S_MAX = 60.0
 CONTAINER_COLUMNS = (
-    "container", "manifest", "epoch", "applied", "segments", "chunks", "bytes", "log",
+    "container", "manifest", "epoch", "applied", "segments", "chunks", "bytes", "log", "abandoned",
 )  # fmt: skip
 SEGMENT_COLUMNS = ("segment", "container", "start", "length", "events", "state", "chunks")
 STREAM_COLUMNS = ("stream", "state", "revision", "epoch", "segments")
@@ -221,7 +222,12 @@ def _container_row(number: int, found: ContainerCatalog) -> tuple[object, ...]:
         len({ref.name for ref in refs}),
         sum(ref.length for ref in refs),
         "closed" if manifest.log.closed else manifest.log.log_id,
+        _abandoned(manifest.abandoned),
     )
+
+
+def _abandoned(found: Abandonment | None) -> str:
+    return "" if found is None else f"{found.log_id} after {found.applied_sequence}"
 
 
 def _segment_row(number: int, found: ContainerCatalog, name: str) -> tuple[object, ...]:

@@ -22,6 +22,7 @@ from anabranch.client.settings import ReaderSettings, WriterSettings
 from anabranch.client.writer import EventWriter
 from anabranch.common.contracts.queries import (
     ContainerDescription,
+    NodeDescription,
     ScopeDescription,
     SegmentRate,
     SegmentWithRate,
@@ -42,6 +43,7 @@ from anabranch.common.errors import (
     InvalidName,
     InvalidRequest,
     InvalidSetting,
+    NodeNotFound,
     NotFound,
     OutcomeUnknown,
     Overloaded,
@@ -84,6 +86,8 @@ __all__ = [
     "InvalidName",
     "InvalidRequest",
     "InvalidSetting",
+    "NodeDescription",
+    "NodeNotFound",
     "NotFound",
     "OutcomeUnknown",
     "Overloaded",

@@ -13,6 +13,7 @@ from typing import Self
 
 from opentelemetry.trace import Tracer
 
+from anabranch.client.containers import Containers
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
 from anabranch.client.nats_control import NatsControlPlane
 from anabranch.client.ranges import SegmentRanges
@@ -234,6 +235,11 @@ class Client:
     ) -> tuple[ContainerDescription, ...]:
         """Every container of the cluster, by number, and which store it is placed on."""
         return await list_containers(self._control, timeout_s=timeout_s)
+
+    @property
+    def containers(self) -> Containers:
+        """What an operator asks of containers: to move, to be enabled."""
+        return Containers(self._control)
 
     async def flush_to_tier2(self, *, timeout_s: float = FLUSH_TIMEOUT_S) -> tuple[int, ...]:
         """Move to tier 2 everything that was acknowledged before the call, by whomever it was

@@ -120,19 +120,27 @@ class SegmentDirectory:
     async def connect(self, segment: str) -> tuple[SegmentStoreConnection, SegmentLocation]:
         """A connection to the segment's store, and the location to quote and to forget.
 
-        Raises Unavailable while no store serves the segment, ConnectionLost, and what the
-        controller answers.
+        Raises Unavailable while no store serves the segment or the one that does cannot be
+        reached, and what the controller answers.
         """
         if segment not in self._known:
             await self.learn([segment])
         location = self._known.get(segment)
         if location is None:
             raise Unavailable("no store serves the segment at the moment", segment=segment)
+        endpoint = Endpoint(location.host, location.port)
         try:
-            connection = await self._pool.connection_to(Endpoint(location.host, location.port))
-        except ConnectionLost:
+            connection = await self._pool.connection_to(endpoint)
+        except ConnectionLost as error:
             self.forget(location)
-            raise
+            raise Unavailable(
+                "the segment store that has the segment's container cannot be reached",
+                remedy="it is tried again; start the store, because its container stays with it",
+                segment=segment,
+                container=location.container,
+                node=location.node_id,
+                endpoint=str(endpoint),
+            ) from error
         return connection, location
 
     def forget(self, location: SegmentLocation) -> None:

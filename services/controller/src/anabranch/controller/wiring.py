@@ -25,6 +25,7 @@ from anabranch.controller.adapters.load_reports import LoadReportListener
 from anabranch.controller.adapters.query_server import QueryServer
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.cluster.constants import settle_constants
+from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.cluster.rates import Rates
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
@@ -132,8 +133,20 @@ def build(
     command_desk = CommandDesk(scopes, streams, clock, partial(_reply, client), observer)
     reports = LoadReports(clock)
     rates = Rates(placements, reports, settings.container_count)
+    changes = PlacementChanges(
+        JetStreamObjectStore(client, clock, subjects.PLACEMENTS_BUCKET),
+        placements,
+        settings.container_count,
+        clock,
+    )
     query_desk = QueryDesk(
-        mirror, placements.locate, placements.list_containers, observer, rates.rate
+        mirror,
+        placements.locate,
+        placements.list_containers,
+        observer,
+        rates.rate,
+        placements.list_nodes,
+        changes.perform,
     )
     controller = Controller(
         client=client,

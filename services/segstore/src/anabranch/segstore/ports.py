@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch.common.errors import AnabranchError
+from anabranch.common.model.cluster import Abandonment, VoidLogs
 from anabranch.common.storage.ports import Buffer
+from anabranch.common.tier2.manifest import LogBinding
 from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, TieredExtent, Tombstone
 from anabranch.segstore.domain.container.state import ContainerCut
 
@@ -141,6 +143,17 @@ class DurableDataLog(Protocol):
         """
         ...
 
+    def has_frames(self, container: int) -> bool:
+        """Whether the container's log holds frames that were not released in this process."""
+        ...
+
+    def remove_log(self, container: int) -> None:
+        """Take the container's log off the list, with all that it holds; durable on return.
+
+        A log that the container gets here later is another one. Not there is success.
+        """
+        ...
+
     def open_log(
         self, container: int, log_id: str, container_epoch: int, source: FrameSource
     ) -> ContainerLog:
@@ -209,6 +222,19 @@ class TierTwo(Protocol):
         of the same cut."""
         ...
 
+    async def close(self) -> None:
+        """Write the last manifest of this owner: nothing follows in its log. No flush after it.
+
+        To be called when all that was accepted is flushed; again after a failure. Raises Deposed,
+        Busy (a flush runs), and what `flush` raises.
+        """
+        ...
+
+    @property
+    def abandoned(self) -> Abandonment | None:
+        """The container's last abandonment."""
+        ...
+
     async def collect(self) -> bool:
         """Delete some of the objects that are no longer needed; whether it is worth calling
         again at once.
@@ -246,13 +272,26 @@ class OpenTierTwo(Protocol):
     """How a container opens its tier 2."""
 
     async def __call__(
-        self, container: int, container_epoch: int, log_id: str, *, new_log: bool = False
+        self,
+        container: int,
+        container_epoch: int,
+        log_id: str,
+        *,
+        new_log: bool = False,
+        void: VoidLogs | None = None,
     ) -> TierTwo:
         """List, write the fence manifest of this epoch, load the catalog.
 
         `new_log`: the placement names no log yet, so that tier 2 may be empty; the first
         manifest is created then. Raises Deposed (a manifest of this epoch or a higher one
         exists), TierTwoNotHere (empty, and not `new_log`), LogNotHere (the manifests name
-        another log), CorruptManifest, FormatTooNew.
+        another log, which is neither closed nor `void`), CorruptManifest, FormatTooNew.
+        """
+        ...
+
+    async def newest_log(self, container: int) -> LogBinding | None:
+        """The log that the highest manifest names; None if there is no manifest. Changes nothing.
+
+        Raises Unavailable, CorruptManifest, FormatTooNew.
         """
         ...

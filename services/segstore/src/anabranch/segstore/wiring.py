@@ -249,6 +249,7 @@ class _Process:
             untiered=lambda: throttle.untiered,
             cached=lambda: cache.used,
             containers=lambda: len(store.open_numbers),
+            states=store.count_states,
             connections=lambda: server.connection_count,
         )
         nodes = parts.objects(subjects.NODES_BUCKET)
@@ -306,8 +307,8 @@ class _Process:
         lifetime = self._parts.lifetime
         while not store.stopping:
             closed = sorted(store.assigned - store.open_numbers)
-            ready = bool(store.assigned) and not closed
-            reason = f"not open: {closed}" if closed else "no container is assigned here"
+            ready = store.all_placed and not closed
+            reason = f"not open: {closed}" if closed else "not all containers are placed yet"
             lifetime.set_ready("containers", ready, "" if ready else reason)
             if not await door.serve(store.assigned):
                 await self._parts.clock.sleep(_DOOR_RETRY_S)

@@ -19,7 +19,7 @@ from pathlib import Path
 from anabranch.cli.up import plan
 from anabranch.cli.up.binaries import find_nats_server
 from anabranch.cli.up.directory import DataDirectory, Endpoints, claim
-from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
+from anabranch.cli.up.parts import SEGSTORE, ClusterPlan, PartSpec, cluster_parts
 from anabranch.cli.up.ports import choose_port
 from anabranch.cli.up.supervisor import States, Supervisor
 from anabranch.common.errors import InvalidSetting, Unavailable
@@ -30,6 +30,7 @@ from anabranch.common.storage.location import MemoryLocation, parse_location
 
 READY_SECONDS_MAX = 90.0
 CONTAINER_COUNT_MAX = 1024
+STORE_COUNT_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class UpSettings:
     """Empty: a directory in `data_dir`."""
     otlp_endpoint: str = ""
     """Where the services send traces and metrics; empty: nowhere."""
+    store_count: int = 1
+    """Segment stores; those beyond the first take any free port."""
 
     @property
     def ephemeral(self) -> bool:
@@ -77,7 +80,10 @@ class EmbeddedCluster:
 
     def segstore_pids(self) -> list[int]:
         """Process ids of the segment stores that run now."""
-        return self.pids("segstore")
+        assert self._supervisor is not None, "the cluster is not supervised yet"
+        count = len(self._endpoints.segstores)
+        names = (SEGSTORE, *(f"{SEGSTORE}-{number}" for number in range(2, count + 1)))
+        return [pid for name in names for pid in self._supervisor.pids(name)]
 
     def pids(self, part: str) -> list[int]:
         """Process ids of one part (`nats`, `controller` …); empty while it is down."""
@@ -122,7 +128,7 @@ async def embedded_cluster(
     _check(settings)
     with _root(settings) as root, claim(root) as directory:
         drawn = await _plan(settings, directory, system_rng())
-        endpoints = Endpoints(drawn.nats_url, (drawn.segstore_endpoint,), drawn.gateway_url)
+        endpoints = Endpoints(drawn.nats_url, drawn.segstore_endpoints, drawn.gateway_url)
         cluster = EmbeddedCluster(directory, endpoints, watch)
         supervisor = Supervisor(parts(drawn), SystemClock(), cluster.changed)
         cluster.supervise(supervisor)
@@ -173,7 +179,11 @@ async def _plan(settings: UpSettings, directory: DataDirectory, rng: Rng) -> Clu
     segstore_port = choose_port(settings.segstore_port, rng, taken=frozenset({nats_port}))
     taken = frozenset({nats_port, segstore_port})
     gateway_port = choose_port(settings.gateway_port, rng, taken=taken)
+    more: list[int] = []
+    for _ in range(settings.store_count - 1):
+        more.append(choose_port(0, rng, taken=frozenset({*taken, gateway_port, *more})))
     return ClusterPlan(
+        more_segstore_ports=tuple(more),
         directory=directory,
         nats_program=await find_nats_server(),
         nats_port=nats_port,
@@ -203,6 +213,16 @@ def _check(settings: UpSettings) -> None:
     if not 1 <= settings.container_count <= CONTAINER_COUNT_MAX:
         raise InvalidSetting(
             f"container count must be 1 to {CONTAINER_COUNT_MAX}", count=settings.container_count
+        )
+    if not 1 <= settings.store_count <= STORE_COUNT_MAX:
+        raise InvalidSetting(
+            f"a cluster on one machine has 1 to {STORE_COUNT_MAX} stores",
+            count=settings.store_count,
+        )
+    if settings.ephemeral and settings.store_count > 1:
+        raise InvalidSetting(
+            "stores that keep nothing cannot share a tier 2",
+            remedy="leave out --stores, or --ephemeral",
         )
     if settings.tier2_url:
         _check_tier2(settings)

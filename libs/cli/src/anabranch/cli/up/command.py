@@ -31,6 +31,7 @@ def up(
     gateway_port: int = 0,
     container_count: int = 4,
     otlp_endpoint: str = "",
+    stores: int = 1,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Start a cluster on this machine and keep it running until Ctrl-C.
@@ -54,6 +55,8 @@ def up(
         Segment containers; chosen once, at the first start of a data directory.
     otlp_endpoint
         Where the services send traces and metrics (OTLP over HTTP), as http://host:4318.
+    stores
+        Segment stores, which share tier 2; containers move between them.
     json
         Show progress as JSON lines.
     """
@@ -71,6 +74,7 @@ def up(
         gateway_port=gateway_port,
         container_count=container_count,
         otlp_endpoint=otlp_endpoint,
+        store_count=stores,
     )
     asyncio.run(_run(settings, json))
 

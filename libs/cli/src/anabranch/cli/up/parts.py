@@ -15,6 +15,7 @@ from anabranch.cli.up.ports import LOOPBACK
 from anabranch.common.runtime.health import PORT_FILE_VARIABLE
 
 NATS_PAYLOAD_SIZE_MAX = 1024 * 1024
+SEGSTORE = "segstore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ class ClusterPlan:
     """Empty: a directory in the data directory."""
     ephemeral: bool = False
     otlp_endpoint: str = ""
+    more_segstore_ports: tuple[int, ...] = ()
+    """Of the segment stores beside the first one; all share its tier 2."""
 
     @property
     def tier2_url(self) -> str:
@@ -76,13 +79,23 @@ class ClusterPlan:
         return f"{LOOPBACK}:{self.segstore_port}"
 
     @property
+    def segstore_endpoints(self) -> tuple[str, ...]:
+        ports = (self.segstore_port, *self.more_segstore_ports)
+        return tuple(f"{LOOPBACK}:{port}" for port in ports)
+
+    @property
     def gateway_url(self) -> str:
         return f"http://{LOOPBACK}:{self.gateway_port}"
 
 
 def cluster_parts(plan: ClusterPlan) -> tuple[PartSpec, ...]:
-    """The parts in start order: nats, controller, segstore, gateway. They stop in reverse."""
-    return (_nats(plan), _controller(plan), _segstore(plan), _gateway(plan))
+    """The parts in start order: nats, controller, segstores, gateway. They stop in reverse."""
+    names = (SEGSTORE, *(f"{SEGSTORE}-{n + 2}" for n in range(len(plan.more_segstore_ports))))
+    stores = [
+        _segstore(plan, name, endpoint)
+        for name, endpoint in zip(names, plan.segstore_endpoints, strict=True)
+    ]
+    return (_nats(plan), _controller(plan), *stores, _gateway(plan))
 
 
 def nats_config(port: int, store: Path) -> str:
@@ -126,18 +139,19 @@ def _controller(plan: ClusterPlan) -> PartSpec:
     )
 
 
-def _segstore(plan: ClusterPlan) -> PartSpec:
+def _segstore(plan: ClusterPlan, name: str, endpoint: str) -> PartSpec:
     part = _service(
         plan,
-        "segstore",
+        name,
         {
-            "ANABRANCH_SEGSTORE_DATA_DIR": str(plan.directory.folder("segstore")),
+            "ANABRANCH_SEGSTORE_DATA_DIR": str(plan.directory.folder(name)),
             "ANABRANCH_SEGSTORE_TIER2_URL": plan.tier2_url,
             "ANABRANCH_SEGSTORE_JOURNAL": "memory" if plan.ephemeral else "disk",
             "ANABRANCH_SEGSTORE_NATS_URL": plan.nats_url,
-            "ANABRANCH_SEGSTORE_BIND": plan.segstore_endpoint,
+            "ANABRANCH_SEGSTORE_BIND": endpoint,
             "ANABRANCH_SEGSTORE_HEALTH_BIND": f"{LOOPBACK}:0",
         },
+        program=SEGSTORE,
     )
     return replace(part, irreplaceable=plan.ephemeral)
 
@@ -154,14 +168,18 @@ def _gateway(plan: ClusterPlan) -> PartSpec:
     )
 
 
-def _service(plan: ClusterPlan, name: str, environment: Mapping[str, str]) -> PartSpec:
+def _service(
+    plan: ClusterPlan, name: str, environment: Mapping[str, str], program: str = ""
+) -> PartSpec:
+    """`program` is the service's name where the part has one of its own."""
+    program = program or name
     port_file = plan.directory.run_file(f"{name}.port")
     telemetry = {}
     if plan.otlp_endpoint:  # else what the parent's environment says counts
-        telemetry[f"ANABRANCH_{name.upper()}_OTLP_ENDPOINT"] = plan.otlp_endpoint
+        telemetry[f"ANABRANCH_{program.upper()}_OTLP_ENDPOINT"] = plan.otlp_endpoint
     return PartSpec(
         name=name,
-        command=(sys.executable, "-m", f"anabranch.{name}"),
+        command=(sys.executable, "-m", f"anabranch.{program}"),
         environment={**environment, **telemetry, PORT_FILE_VARIABLE: str(port_file)},
         probe=HealthProbe(port_file),
         log_file=plan.directory.log_file(name),

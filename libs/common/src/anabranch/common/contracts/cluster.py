@@ -12,7 +12,14 @@ from pydantic import ValidationError
 
 from anabranch.common.contracts.base import Contract
 from anabranch.common.errors import Corrupt, FormatTooNew
-from anabranch.common.model.cluster import Endpoint, NodeRecord, Placement, PlacementState
+from anabranch.common.model.cluster import (
+    Abandonment,
+    Endpoint,
+    NodeRecord,
+    Placement,
+    PlacementState,
+    VoidLogs,
+)
 
 CONSTANTS_KEY = "constants"
 
@@ -58,8 +65,10 @@ class StoredNode(_StoredObject):
 
 
 class StoredPlacement(_StoredObject):
-    """A `Placement`."""
+    """A `Placement`. Schema 2 added moving, abandoning, and the states that wait for somebody."""
 
+    schema_supported: ClassVar[int] = 2
+    schema_number: int = 2
     container: int
     replicas: tuple[str, ...]
     container_epoch: int = 0
@@ -67,6 +76,10 @@ class StoredPlacement(_StoredObject):
     state: PlacementState = PlacementState.ASSIGNED
     restarts: int = 0
     reason: str = ""
+    target: str = ""
+    previous_log: str = ""
+    void: VoidLogs | None = None
+    abandoned: Abandonment | None = None
 
 
 class ClusterConstants(_StoredObject):
@@ -103,6 +116,10 @@ def placement_to_bytes(placement: Placement) -> bytes:
         state=placement.state,
         restarts=placement.restarts,
         reason=placement.reason,
+        target=placement.target,
+        previous_log=placement.previous_log,
+        void=placement.void,
+        abandoned=placement.abandoned,
     ).to_bytes()
 
 
@@ -117,4 +134,8 @@ def placement_from_bytes(data: bytes) -> Placement:
         state=stored.state,
         restarts=stored.restarts,
         reason=stored.reason,
+        target=stored.target,
+        previous_log=stored.previous_log,
+        void=stored.void,
+        abandoned=stored.abandoned,
     )

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
+from anabranch.common.model.cluster import Abandonment
 from anabranch.common.model.stream import StreamState
 
 PAGE_SIZE_MAX = 1000
@@ -149,6 +150,8 @@ class SegmentLocation(Contract):
     """0 when no store serves the container at the moment; `host` is then empty."""
     host: str = ""
     port: int = 0
+    node_id: str = ""
+    """The store that the container is placed on, whether or not it serves."""
 
 
 class Located(Contract):
@@ -165,7 +168,7 @@ class ContainerDescription(Contract):
     """Where a container is placed; a `Placement` with its store's address."""
 
     container: int
-    state: Literal["unassigned", "assigned", "open", "failed"]
+    state: Literal["unassigned", "assigned", "open", "failed", "disabled", "offline"]
     """Only an open container serves."""
     container_epoch: int = 0
     node_id: str = ""
@@ -174,12 +177,68 @@ class ContainerDescription(Contract):
     """`host` is empty while the node is not known to run."""
     restarts: int = 0
     reason: str = ""
+    target: str = ""
+    """The node that it is moving to."""
+    abandoned: Abandonment | None = None
+    """The last log of it that was given up, and what was safe then."""
 
 
 class ContainerList(Contract):
     ok: Literal[True] = True
     containers: tuple[ContainerDescription, ...]
     """All of the cluster, by number."""
+
+
+class ListNodes(Query):
+    """→ NodeList; Unavailable until the controller has seen all nodes."""
+
+
+class NodeDescription(Contract):
+    """A segment store that announced itself, at its last start; it may be down."""
+
+    node_id: str
+    host: str
+    port: int
+
+
+class NodeList(Contract):
+    ok: Literal[True] = True
+    nodes: tuple[NodeDescription, ...]
+    """By node id."""
+
+
+class MoveContainer(Query):
+    """→ ContainerPlaced: it is the node's, or on its way there (`target`); ask again to see.
+
+    Changes a placement, at once and by compare-and-set; so do the next two. All may be repeated.
+    """
+
+    container: int
+    node_id: str
+
+
+class AbandonTail(Query):
+    """→ ContainerPlaced: the container is the node's, although its log is open elsewhere.
+
+    What its former store acknowledged and did not move to tier 2 is lost.
+    """
+
+    container: int
+    node_id: str
+
+
+class EnableContainer(Query):
+    """→ ContainerPlaced: a disabled or offline container is opened again where it is."""
+
+    container: int
+
+
+PlacementChange = MoveContainer | AbandonTail | EnableContainer
+
+
+class ContainerPlaced(Contract):
+    ok: Literal[True] = True
+    container: ContainerDescription
 
 
 class GetOperation(Query):
@@ -214,5 +273,9 @@ QUERIES: Mapping[str, Question] = {
     "locate": Question(Locate, Located),
     "list_containers": Question(ListContainers, ContainerList),
     "operation": Question(GetOperation, OperationFound),
+    "list_nodes": Question(ListNodes, NodeList),
+    "move_container": Question(MoveContainer, ContainerPlaced),
+    "abandon_tail": Question(AbandonTail, ContainerPlaced),
+    "enable_container": Question(EnableContainer, ContainerPlaced),
 }
 """By name."""

@@ -87,6 +87,7 @@ from anabranch.common.errors.invalid import (
 from anabranch.common.errors.not_found import (
     BinaryNotFound,
     LogNotHere,
+    NodeNotFound,
     ObjectNotFound,
     OperationNotFound,
     ScopeNotFound,
@@ -146,6 +147,7 @@ __all__ = [
     "InvalidRequest",
     "InvalidSetting",
     "LogNotHere",
+    "NodeNotFound",
     "NotAcceptable",
     "NotAtBoundary",
     "NotBuilt",

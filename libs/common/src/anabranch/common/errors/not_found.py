@@ -37,6 +37,11 @@ class ObjectNotFound(NotFound):
     code = "object-not-found"
 
 
+class NodeNotFound(NotFound):
+    code = "node-not-found"
+    default_remedy = "`anabranch segstore list` names the segment stores"
+
+
 class LogNotHere(NotFound):
     """The container's log is bound to another journal; never treated as an empty log."""
 

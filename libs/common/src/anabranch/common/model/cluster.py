@@ -25,19 +25,55 @@ class NodeRecord:
 
 
 class PlacementState(StrEnum):
-    """ASSIGNED: a store shall open it; OPEN: it serves under `container_epoch`."""
+    """What became of a container on the store that it is placed on.
+
+    ASSIGNED: the store is to open it, or is opening it. OPEN: it serves under `container_epoch`.
+    FAILED: it ended, and will be opened again by itself. DISABLED: it failed too often in a row.
+    OFFLINE: its stored bytes are damaged, or its log or tier 2 is not here. The last two wait
+    for an operator.
+    """
 
     ASSIGNED = "assigned"
     OPEN = "open"
     FAILED = "failed"
+    DISABLED = "disabled"
+    OFFLINE = "offline"
+
+
+WAITING_FOR_OPERATOR = frozenset({PlacementState.DISABLED, PlacementState.OFFLINE})
+
+
+@dataclass(frozen=True, slots=True)
+class VoidLogs:
+    """Logs that do not count: opened under container epochs above `after`, up to `through`.
+
+    They never served, or, with a time `abandoned_ms`, an operator has given up what they hold.
+    A store may then go on from tier 2 although its newest manifest names such a log as open.
+    """
+
+    after: int
+    through: int
+    abandoned_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Abandonment:
+    """A log was given up: what it held after `applied_sequence` may be lost."""
+
+    log_id: str
+    applied_sequence: int
+    time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Who owns a container.
 
-    `container_epoch` is taken by compare-and-set at every open, so it only grows; `log_id` is
-    empty until the container's first open finished creating its log and its first manifest.
+    `container_epoch` is taken by compare-and-set at every open, so it only grows. `log_id` is
+    set before the owner serves, once its log and its first manifest exist, and emptied when the
+    container changes its owner: whoever finds it empty knows that nobody served since.
+    `previous_log` is what it was then, so that tier 2 must not be empty. `target` is the node to
+    which the owner shall release it.
     """
 
     container: int
@@ -47,3 +83,8 @@ class Placement:
     state: PlacementState = PlacementState.ASSIGNED
     restarts: int = 0
     reason: str = ""
+    target: str = ""
+    previous_log: str = ""
+    void: VoidLogs | None = None
+    abandoned: Abandonment | None = None
+    """The last abandonment, as the store found that opened after it."""

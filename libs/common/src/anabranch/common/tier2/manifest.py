@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from anabranch.common.errors import CorruptManifest
+from anabranch.common.model.cluster import Abandonment
 from anabranch.common.tier2 import wire as w
 from anabranch.common.tier2.envelope import open_envelope, seal_envelope
 from anabranch.common.tier2.names import manifest_name
@@ -78,6 +79,8 @@ class Manifest:
     applied_sequence: int
     snapshot: SnapshotRef | None = None
     changes: Changes = field(default_factory=Changes)
+    abandoned: Abandonment | None = None
+    """The container's last abandonment; every later manifest repeats it."""
 
 
 class _SegmentChangeWire(w.Entry, frozen=True):
@@ -92,7 +95,13 @@ class _SnapshotWire(w.Entry, frozen=True):
     index: w.RefWire
 
 
-class _ManifestWire(msgspec.Struct, frozen=True):
+class _AbandonmentWire(w.Entry, frozen=True):
+    log_id: str
+    applied_sequence: int
+    time_ms: int
+
+
+class _ManifestWire(msgspec.Struct, frozen=True, omit_defaults=True):
     container: int
     number: int
     epoch: int
@@ -106,6 +115,8 @@ class _ManifestWire(msgspec.Struct, frozen=True):
     tombstones_dropped: tuple[str, ...]
     writers: tuple[w.WriterWire, ...]
     writers_dropped: tuple[w.WriterKeyWire, ...]
+    abandoned: _AbandonmentWire | None = None
+    """Left out if there is none; readers that do not know it lose only the record."""
 
 
 _decoder = msgspec.msgpack.Decoder(_ManifestWire)
@@ -113,7 +124,7 @@ _decoder = msgspec.msgpack.Decoder(_ManifestWire)
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """The object's bytes; equal manifests give equal bytes."""
-    changes, snapshot = manifest.changes, manifest.snapshot
+    changes, snapshot, abandoned = manifest.changes, manifest.snapshot, manifest.abandoned
     body = _ManifestWire(
         container=manifest.container,
         number=manifest.number,
@@ -138,12 +149,21 @@ def encode_manifest(manifest: Manifest) -> bytes:
             w.writer_to_wire(key, changes.writers[key]) for key in sorted(changes.writers)
         ),
         writers_dropped=tuple(w.WriterKeyWire(*key) for key in changes.writers_dropped),
+        abandoned=None if abandoned is None else _abandonment_to_wire(abandoned),
     )
     return seal_envelope(MAGIC, FORMAT, msgspec.msgpack.encode(body))
 
 
 def _snapshot_to_wire(snapshot: SnapshotRef) -> _SnapshotWire:
     return _SnapshotWire(snapshot.through, w.ref_to_wire(snapshot.index))
+
+
+def _abandonment_to_wire(found: Abandonment) -> _AbandonmentWire:
+    return _AbandonmentWire(found.log_id, found.applied_sequence, found.time_ms)
+
+
+def _abandonment_from_wire(wire: _AbandonmentWire) -> Abandonment:
+    return Abandonment(wire.log_id, wire.applied_sequence, wire.time_ms)
 
 
 def _snapshot_from_wire(wire: _SnapshotWire) -> SnapshotRef:
@@ -170,7 +190,7 @@ def decode_manifest(data: bytes, container: int, number: int) -> Manifest:
 
 
 def _from_wire(found: _ManifestWire) -> Manifest:
-    snapshot = found.snapshot
+    snapshot, abandoned = found.snapshot, found.abandoned
     return Manifest(
         container=found.container,
         number=found.number,
@@ -198,4 +218,5 @@ def _from_wire(found: _ManifestWire) -> Manifest:
                 (key.segment_number, key.writer_id) for key in found.writers_dropped
             ),
         ),
+        abandoned=None if abandoned is None else _abandonment_from_wire(abandoned),
     )

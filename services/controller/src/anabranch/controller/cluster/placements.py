@@ -16,7 +16,11 @@ from anabranch.common.contracts.cluster import (
     placement_key,
     placement_to_bytes,
 )
-from anabranch.common.contracts.queries import ContainerDescription, SegmentLocation
+from anabranch.common.contracts.queries import (
+    ContainerDescription,
+    NodeDescription,
+    SegmentLocation,
+)
 from anabranch.common.errors import Corrupt, ObjectExists, Retry, Unavailable, Unknown
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.model.cluster import NodeRecord, Placement
@@ -70,15 +74,20 @@ class Placements:
     def _locate(self, segment: str) -> SegmentLocation:
         parse_segment_name(segment)
         container = container_of(segment, self._container_count)
-        epoch, endpoint = serving(self._placements.get(container), self._nodes)
+        placement = self._placements.get(container)
+        node = placement.replicas[0] if placement is not None and placement.replicas else ""
+        epoch, endpoint = serving(placement, self._nodes)
         if endpoint is None:
-            return SegmentLocation(segment=segment, container=container, container_epoch=0)
+            return SegmentLocation(
+                segment=segment, container=container, container_epoch=0, node_id=node
+            )
         return SegmentLocation(
             segment=segment,
             container=container,
             container_epoch=epoch,
             host=endpoint.host,
             port=endpoint.port,
+            node_id=node,
         )
 
     def list_containers(self) -> tuple[ContainerDescription, ...]:
@@ -86,6 +95,15 @@ class Placements:
         if not all(self._listed.values()):
             raise Unavailable("the controller has not seen all placements yet")
         return describe(self._container_count, self._placements, self._nodes)
+
+    def list_nodes(self) -> tuple[NodeDescription, ...]:
+        """Every segment store, by node id. Raises Unavailable until all were seen."""
+        if not self._listed["nodes"]:
+            raise Unavailable("the controller has not seen all nodes yet")
+        return tuple(
+            NodeDescription(node_id=name, host=node.endpoint.host, port=node.endpoint.port)
+            for name, node in sorted(self._nodes.items())
+        )
 
     async def _watch(
         self, name: str, store: ObjectStore, learn: Callable[[StoredObject], None]

@@ -1,8 +1,8 @@
 """Which store shall own which container. Pure.
 
 Every container without a placement goes to the registered store that has the fewest; a
-container that has a placement is never moved, whatever becomes of its store, because its log
-is there.
+container that has a placement is never moved on its own account, whatever becomes of its store,
+because its log is there; operators move it by `placement_changes.py`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -49,14 +49,15 @@ def describe(
 ) -> tuple[ContainerDescription, ...]:
     """Every container of the cluster, by number."""
     return tuple(
-        _describe(container, placements.get(container), nodes)
+        describe_one(container, placements.get(container), nodes)
         for container in range(container_count)
     )
 
 
-def _describe(
+def describe_one(
     container: int, placement: Placement | None, nodes: Mapping[str, NodeRecord]
 ) -> ContainerDescription:
+    """One container, placed or not."""
     if placement is None:
         return ContainerDescription(container=container, state="unassigned")
     node_id = placement.replicas[0] if placement.replicas else ""
@@ -70,4 +71,6 @@ def _describe(
         port=node.endpoint.port if node is not None else 0,
         restarts=placement.restarts,
         reason=placement.reason,
+        target=placement.target,
+        abandoned=placement.abandoned,
     )

@@ -46,12 +46,17 @@ def _no_rate(_segment: str) -> queries.SegmentRate | None:
     return None
 
 
+async def _not_here(_change: queries.PlacementChange) -> queries.ContainerDescription:
+    raise InvalidRequest("this controller changes no placements")
+
+
 @dataclass(frozen=True, slots=True)
 class QueryDesk:
     """What answering needs.
 
     `locate` says who serves segments, in the order asked; `list_containers` where all are; `rate`
-    how fast a segment is written, None if that is not known.
+    how fast a segment is written, None if that is not known. `change_placement` is the only one
+    that changes anything.
     """
 
     mirror: Mirror
@@ -59,6 +64,10 @@ class QueryDesk:
     list_containers: Callable[[], tuple[queries.ContainerDescription, ...]]
     observer: Observer = field(default_factory=Observer)
     rate: Callable[[str], queries.SegmentRate | None] = _no_rate
+    list_nodes: Callable[[], tuple[queries.NodeDescription, ...]] = tuple
+    change_placement: Callable[
+        [queries.PlacementChange], Awaitable[queries.ContainerDescription]
+    ] = _not_here
 
 
 async def list_scopes(desk: QueryDesk, query: queries.ListScopes) -> Contract:
@@ -152,6 +161,16 @@ async def list_containers(desk: QueryDesk, _query: queries.ListContainers) -> Co
     return queries.ContainerList(containers=desk.list_containers())
 
 
+async def list_nodes(desk: QueryDesk, _query: queries.ListNodes) -> Contract:
+    """The segment stores. Raises Unavailable."""
+    return queries.NodeList(nodes=desk.list_nodes())
+
+
+async def change_placement(desk: QueryDesk, query: queries.PlacementChange) -> Contract:
+    """Move, abandon or enable. Raises what the decision refuses, Unavailable, OutcomeUnknown."""
+    return queries.ContainerPlaced(container=await desk.change_placement(query))
+
+
 async def get_operation(desk: QueryDesk, query: queries.GetOperation) -> Contract:
     """Where an accepted command stands. Raises OperationNotFound."""
     found = _operation(desk, query)
@@ -178,6 +197,10 @@ QUERIES = {
     "locate": (queries.Locate, locate),
     "list_containers": (queries.ListContainers, list_containers),
     "operation": (queries.GetOperation, get_operation),
+    "list_nodes": (queries.ListNodes, list_nodes),
+    "move_container": (queries.MoveContainer, change_placement),
+    "abandon_tail": (queries.AbandonTail, change_placement),
+    "enable_container": (queries.EnableContainer, change_placement),
 }
 """Query name → (what is asked, who answers)."""
 

@@ -100,6 +100,16 @@ class MemoryLog:
                 "the container has another log here", container=container, log_id=known
             )
 
+    def has_frames(self, container: int) -> bool:
+        return bool(self._kept.entries.get(container))
+
+    def remove_log(self, container: int) -> None:
+        self._check_owned()
+        assert container not in self._views, "the log is in use"
+        self._kept.logs.pop(container, None)
+        for entry in self._kept.entries.pop(container, deque()):
+            del self._kept.payloads[entry.position]
+
     def open_log(
         self, container: int, log_id: str, container_epoch: int, source: FrameSource
     ) -> MemoryView:

@@ -1,8 +1,9 @@
 """Follows the placements: one keeper for each container that is assigned to this node.
 
 Compares states, never edges: a placement that names this node gets a keeper unless one is at
-work; one that names another node loses it. A container that went offline is tried again when
-its placement is set back to ASSIGNED, or when the process starts.
+work; one that names another node loses it; one that names a target is told to leave. A container
+that is disabled or offline is tried again when somebody enables it, which raises its container
+epoch, or when the process starts.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import structlog
 from anabranch.common.contracts.cluster import placement_from_bytes
 from anabranch.common.errors import AnabranchError
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
-from anabranch.common.model.cluster import Placement, PlacementState
+from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import Clock
 from anabranch.segstore.shell.flusher import back_off_s
 from anabranch.segstore.shell.lifecycle import ContainerKeeper
@@ -41,7 +42,7 @@ class Assignments:
         self._clock = clock
         self._new_keeper = new_keeper
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._tried: set[int] = set()
+        self._keepers: dict[int, ContainerKeeper] = {}
         self._leaving: set[int] = set()
 
     async def run(self) -> None:
@@ -75,17 +76,23 @@ class Assignments:
                 task.cancel()
                 self._leaving.add(container)
             return
-        disabled = placement.state is PlacementState.FAILED and container in self._tried
-        kept = working and container not in self._leaving
-        if kept or disabled or self._store.stopping:
+        keeper = self._keepers.get(container)
+        if keeper is not None and container not in self._leaving:
+            keeper.note_target(placement.target)
+            if placement.container_epoch <= keeper.gave_up_epoch:
+                return  # not enabled since; what the watch shows late changes nothing
+            if working and not keeper.gave_up_epoch:
+                return
+        if self._store.stopping:
             return
-        self._tried.add(container)
         self._leaving.discard(container)
         self._store.assign(container)
-        self._tasks[container] = group.create_task(self._keep(container, task))
+        keeper = self._keepers[container] = self._new_keeper(container)
+        self._tasks[container] = group.create_task(_keep(keeper, task))
 
-    async def _keep(self, container: int, older: asyncio.Task[None] | None) -> None:
-        """A keeper's work, once the one before it has ended."""
-        if older is not None:
-            await asyncio.wait({older})
-        await self._new_keeper(container).run()
+
+async def _keep(keeper: ContainerKeeper, older: asyncio.Task[None] | None) -> None:
+    """A keeper's work, once the one before it has ended."""
+    if older is not None:
+        await asyncio.wait({older})
+    await keeper.run()

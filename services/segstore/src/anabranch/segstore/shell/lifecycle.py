@@ -3,14 +3,18 @@
 Opening, in this order, because each step fences or proves what the next relies on:
 
     1. take the next container epoch on the placement (compare-and-set, at every open)
-    2. create the log in the journal's list, if the placement and the journal know none
+    2. choose the log, and create a new one in the journal's list if that is what is due
     3. open tier 2: its fence manifest deposes older owners, its catalog is the state
     4. open the log under the epoch and replay what came after the catalog
     5. report OPEN with the log id, then serve
 
-    assigned ──open──► open ──failure──► restart after a pause ──► open …
-        │                                       │ after five in a row
-        └──corruption, log or tier 2 not here───┴──► offline, reported by name
+    assigned ──open──► open ──failure──► failed ──after a pause──► assigned …
+        │               │                   │ after five in a row
+        │               └─asked to leave    └──► disabled ─┐
+        │                 └─► closed, released             ├── enabled by an operator ──► assigned
+        └──corruption, log or tier 2 not here──► offline ──┘
+
+How a container is closed is told in `closing.py`.
 
 A failure of the journal, or of a sync of tier 2, ends the whole store: what became of unsynced
 bytes is not known.
@@ -25,6 +29,7 @@ import structlog
 from anabranch.common.errors import (
     AnabranchError,
     Corrupt,
+    CorruptJournal,
     Deposed,
     DiskFailed,
     LogNotHere,
@@ -34,7 +39,8 @@ from anabranch.common.errors import (
     Unavailable,
     WrongHost,
 )
-from anabranch.common.model.cluster import Placement
+from anabranch.common.model.cluster import Placement, PlacementState
+from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.tier2.state import (
     Catalog,
@@ -43,7 +49,9 @@ from anabranch.common.tier2.state import (
     Tombstone,
     WriterKey,
 )
+from anabranch.segstore.domain.storage.log_choice import LogsHere, choose_log, is_plain
 from anabranch.segstore.ports import DurableDataLog, OpenTierTwo, TierTwo
+from anabranch.segstore.shell.closing import close_container
 from anabranch.segstore.shell.container import Container, Surroundings
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits, back_off_s
 from anabranch.segstore.shell.placements import Placements
@@ -66,22 +74,34 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
-class Offline:
-    """Stay closed until an operator or a new start of the process."""
+class Stay:
+    """Stay closed, DISABLED or OFFLINE, until an operator or a new start of the process."""
 
     restarts: int
+    state: PlacementState
 
 
-def after_failure(error: AnabranchError, restarts: int, served_s: float) -> Restart | Offline:
-    """What follows the end of a container that had failed `restarts` times in a row before."""
+def after_failure(error: AnabranchError, restarts: int, served_s: float) -> Restart | Stay:
+    """What follows the end of a container that had failed `restarts` times in a row before.
+
+    What does not answer, such as tier 2, is tried for ever: opening later may cure it.
+    """
     if isinstance(error, Corrupt | LogNotHere | TierTwoNotHere):
-        return Offline(restarts)
+        return Stay(restarts, PlacementState.OFFLINE)
     failures = 1 if served_s >= SERVED_WELL_S else restarts + 1
-    if failures > RESTARTS_MAX:
-        if not isinstance(error, Unavailable | OutcomeUnknown):
-            return Offline(restarts)
-        failures = RESTARTS_MAX  # tier 2 does not answer, which opening again later may cure
+    if failures > RESTARTS_MAX and not isinstance(error, Unavailable | OutcomeUnknown):
+        return Stay(restarts, PlacementState.DISABLED)
     return Restart(failures, back_off_s(failures))
+
+
+def told_reason(error: AnabranchError, container: int, state: PlacementState) -> str:
+    """What an operator reads of a container that ended, with what to look at if it stays closed."""
+    reason = f"{error.code}: {error}"
+    if state is not PlacementState.OFFLINE:
+        return reason
+    in_journal = isinstance(error, CorruptJournal | LogNotHere)
+    command = "segstore journal" if in_journal else f"tier2 verify --container {container}"
+    return f"{reason}; inspect with `anabranch {command}`"
 
 
 def named_error(error: BaseException) -> AnabranchError:
@@ -111,17 +131,13 @@ async def open_container(
     Raises LogNotHere, TierTwoNotHere, Deposed, Corrupt errors, DiskFailed, Unavailable, OSError.
     """
     container = placement.container
-    log_id = placement.log_id or tiers.log.logs().get(container) or tiers.ids.new_id()
-    if not placement.log_id:
-        tiers.log.create_log(container, log_id)
-    elif tiers.log.logs().get(container) != log_id:
-        raise LogNotHere(
-            "the container's log is not in this store's journal",
-            container=container,
-            log_id=log_id,
-        )
+    log_id = await _log_of(placement, tiers)
     tier_two = await tiers.open_tier_two(
-        container, placement.container_epoch, log_id, new_log=not placement.log_id
+        container,
+        placement.container_epoch,
+        log_id,
+        new_log=not (placement.log_id or placement.previous_log),
+        void=placement.void,
     )
     catalog = await _catalog_of(tier_two)
     opened = Container(container, placement.container_epoch, catalog, around)
@@ -148,6 +164,24 @@ async def open_container(
     return OpenContainer(opened, tier_two, flusher, Collector(opened, tier_two, around.clock))
 
 
+async def _log_of(placement: Placement, tiers: Tiers) -> str:
+    """The id of the log to go on with, which is in the journal's list. Raises LogNotHere."""
+    container, log = placement.container, tiers.log
+    here = LogsHere(log.logs().get(container), log.has_frames(container))
+    newest = None
+    if not is_plain(placement.log_id, here):
+        newest = await tiers.open_tier_two.newest_log(container)
+    chosen = choose_log(container, placement.log_id, here, newest)
+    if chosen is not None:
+        return chosen
+    if here.listed is not None:
+        _log.warning("a log that counts no more is removed", container=container, log=here.listed)
+        log.remove_log(container)
+    log_id = tiers.ids.new_id()
+    log.create_log(container, log_id)
+    return log_id
+
+
 async def _catalog_of(tier_two: TierTwo) -> Catalog:
     """All that tier 2 knows."""
     segments: dict[str, SegmentState] = {}
@@ -165,11 +199,15 @@ async def _catalog_of(tier_two: TierTwo) -> Catalog:
     return Catalog(tier_two.applied_sequence, segments, tombstones, writers, extents)
 
 
-async def _flush_and_collect(opened: OpenContainer) -> None:
-    """Both loops of a container, until it ends: what ended it is raised."""
+async def _flush_and_collect(opened: OpenContainer, asked: asyncio.Event, clock: Clock) -> bool:
+    """The loops of a container, until it ends: what ended it is raised.
+
+    Returns True if it ended because it was `asked` to leave, and is closed.
+    """
     ended: AnabranchError | OSError | None = None
     async with asyncio.TaskGroup() as group:
         collecting = group.create_task(opened.collector.run())
+        closing = group.create_task(_close_when_asked(opened, asked, clock))
         try:
             await opened.flusher.run()
         except (AnabranchError, OSError) as error:
@@ -178,8 +216,26 @@ async def _flush_and_collect(opened: OpenContainer) -> None:
             opened.container.fail(named_error(error))
         finally:
             collecting.cancel()
+            closing.cancel()
+    if closing.done() and not closing.cancelled() and closing.result():
+        return True
     if ended is not None:
         raise ended
+    return False
+
+
+async def _close_when_asked(opened: OpenContainer, asked: asyncio.Event, clock: Clock) -> bool:
+    """True when the container is closed, and ended; False if closing failed, which ended it."""
+    container = opened.container
+    await asked.wait()
+    _log.info("the container is being closed, to leave this store", container=container.container)
+    try:
+        await close_container(opened, clock)
+    except (AnabranchError, OSError) as error:
+        container.fail(named_error(error))
+        return False
+    container.fail(Unavailable("the container moves to another store"))
+    return True
 
 
 class ContainerKeeper:
@@ -203,6 +259,16 @@ class ContainerKeeper:
         self._store_failed = store_failed
         self._restarts = 0
         self._taken: Placement | None = None
+        self._asked_to_leave = asyncio.Event()
+        self.gave_up_epoch = 0
+        """The container epoch under which it ended for good, until somebody enables it."""
+
+    def note_target(self, target: str) -> None:
+        """The placement asks the container to leave for this node, or, with "", to stay."""
+        if target:
+            self._asked_to_leave.set()
+        else:
+            self._asked_to_leave.clear()
 
     async def run(self) -> None:
         """Open, serve, restart. Returns when the container is offline or another store's."""
@@ -213,7 +279,9 @@ class ContainerKeeper:
             began = clock.monotonic()
             self._taken = None
             try:
-                await self._open_and_serve()
+                if await self._open_and_serve() and not await self._release():
+                    self._store.unassign(self._container)
+                    return
             except WrongHost:
                 self._store.unassign(self._container)
                 return
@@ -232,9 +300,14 @@ class ContainerKeeper:
                     return
                 await clock.sleep(pause_s)
 
-    async def _open_and_serve(self) -> None:
-        """Serve until the container ends; the error that ended it is raised."""
+    async def _open_and_serve(self) -> bool:
+        """Serve until the container ends; the error that ended it is raised.
+
+        Returns True if the container is closed, and shall be released.
+        """
+        self._store.note_state(self._container, PlacementState.ASSIGNED)
         taken = self._taken = await self._tiers.placements.take_epoch(self._container)
+        self.note_target(taken.target)
         opened = await open_container(taken, self._tiers, self._around, self._limits)
         container = opened.container
 
@@ -246,19 +319,38 @@ class ContainerKeeper:
 
         container.on_ended = ended
         try:
-            await self._report_open(taken, container.log.log_id)
+            await self._report_open(taken, opened)
             if container.failure is not None:
                 raise container.failure
             self._store.opened(opened)
             _log.info(
                 "container open", container=self._container, container_epoch=taken.container_epoch
             )
-            await _flush_and_collect(opened)
+            return await _flush_and_collect(opened, self._asked_to_leave, self._around.clock)
         except AnabranchError as error:
             container.fail(error)
             raise
         finally:
             container.fail(Unavailable("the container is closing", container=self._container))
+
+    async def _release(self) -> bool:
+        """Let go what is closed; True if the container is still this store's, as it may be when
+        the wish was withdrawn. Told until it is heard: nobody else can release it."""
+        assert self._taken is not None
+        attempts = 0
+        self._tiers.log.remove_log(self._container)
+        while True:
+            try:
+                released = await self._tiers.placements.release(self._taken)
+            except (Unavailable, OutcomeUnknown) as failure:
+                attempts += 1
+                self._log_failure("the container cannot be released yet", failure)
+                await self._around.clock.sleep(back_off_s(attempts))
+                continue
+            _log.info(
+                "the container was released", container=self._container, to=released.replicas[0]
+            )
+            return self._tiers.placements.is_mine(released)
 
     def _ends_store(self, error: AnabranchError) -> bool:
         """Whether the container cannot be opened again in this process; then the store is told."""
@@ -269,10 +361,12 @@ class ContainerKeeper:
         self._store_failed(failure)
         return True
 
-    async def _report_open(self, taken: Placement, log_id: str) -> None:
+    async def _report_open(self, taken: Placement, opened: OpenContainer) -> None:
         """Placements that cannot be reached are no failure of the container: not counted."""
         try:
-            await self._tiers.placements.report_open(taken, log_id)
+            await self._tiers.placements.report_open(
+                taken, opened.container.log.log_id, opened.tier_two.abandoned
+            )
         except (Unavailable, OutcomeUnknown):
             self._taken = None
             raise
@@ -284,24 +378,26 @@ class ContainerKeeper:
         next_move = after_failure(error, self._restarts, served_s)
         self._restarts = next_move.restarts
         self._log_failure("the container failed", error)
-        disabled = isinstance(next_move, Offline)
+        if isinstance(next_move, Restart):
+            await self._report_failed(taken, error, PlacementState.FAILED)
+            return next_move.pause_s
         attempts = 1
-        while not await self._report_failed(taken, error, disabled=disabled) and disabled:
+        self.gave_up_epoch = taken.container_epoch
+        while not await self._report_failed(taken, error, next_move.state):
             await self._around.clock.sleep(back_off_s(attempts))
             attempts += 1
-        return next_move.pause_s if isinstance(next_move, Restart) else None
+        return None
 
     async def _report_failed(
-        self, taken: Placement, error: AnabranchError, *, disabled: bool
+        self, taken: Placement, error: AnabranchError, state: PlacementState
     ) -> bool:
         """False if the placement could not be reached: nobody else would tell of an end for good,
         so that one is told again."""
+        self._store.note_state(self._container, state)
+        reason = told_reason(error, self._container, state)
         try:
             await self._tiers.placements.report_failed(
-                taken,
-                restarts=self._restarts,
-                reason=f"{error.code}: {error}",
-                disabled=disabled,
+                taken, restarts=self._restarts, reason=reason, state=state
             )
         except (Deposed, WrongHost) as failure:
             self._log_failure("the container's failure concerns nobody any more", failure)

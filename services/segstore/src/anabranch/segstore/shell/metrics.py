@@ -5,7 +5,7 @@ a value told to a histogram costs some microseconds, which no append shall pay.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from anabranch.common.runtime.metrics import Metrics, silent_metrics
 
@@ -101,6 +101,7 @@ class StoreMetrics:
         untiered: Callable[[], int],
         cached: Callable[[], int],
         containers: Callable[[], int],
+        states: Callable[[], Mapping[tuple[str, ...], int]],
         connections: Callable[[], int],
     ) -> None:
         """Add what the store's parts know at any moment; once."""
@@ -109,6 +110,12 @@ class StoreMetrics:
         gauge(f"{PREFIX}untiered_bytes", "Bytes that only the journal holds", untiered)
         gauge(f"{PREFIX}cache_bytes", "Bytes kept in memory for reads", cached)
         gauge(f"{PREFIX}containers_open", "Containers served", containers)
+        gauge(
+            f"{PREFIX}containers",
+            "Containers placed on this store",
+            states,
+            ("state",),
+        )
         gauge(f"{PREFIX}connections", "TCP connections open", connections)
 
     def refuse(self, code: str) -> None:

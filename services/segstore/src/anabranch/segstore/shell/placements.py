@@ -14,7 +14,7 @@ from anabranch.common.contracts.cluster import (
 )
 from anabranch.common.errors import Deposed, RevisionConflict, Unavailable, WrongHost
 from anabranch.common.eventsourcing.ports import ObjectStore
-from anabranch.common.model.cluster import Placement, PlacementState
+from anabranch.common.model.cluster import Abandonment, Placement, PlacementState, VoidLogs
 
 ATTEMPTS_MAX = 8
 
@@ -45,25 +45,42 @@ class Placements:
             ),
         )
 
-    async def report_open(self, taken: Placement, log_id: str) -> None:
-        """The container serves under the epoch of `taken`. Raises as `report` does."""
+    async def report_open(
+        self, taken: Placement, log_id: str, abandoned: Abandonment | None = None
+    ) -> None:
+        """The container serves under the epoch of `taken`. Raises as `report_failed` does."""
         await self._report(taken, lambda found: replace(
-            found, log_id=log_id, state=PlacementState.OPEN, reason="",
+            found, log_id=log_id, state=PlacementState.OPEN, reason="", void=None,
+            abandoned=abandoned,
+        ))  # fmt: skip
+
+    async def release(self, taken: Placement) -> Placement:
+        """Give the container, closed under the epoch of `taken`, to the node that it shall move
+        to; to this one if it shall stay after all.
+
+        Tier 2 must say that its log is closed, and the journal must have none. Returns the
+        placement as it is now. Raises as `report_failed` does.
+        """
+        return await self._report(taken, lambda found: replace(
+            found, replicas=(found.target or self._node_id,), target="", log_id="",
+            previous_log=found.log_id, state=PlacementState.ASSIGNED, restarts=0, reason="",
+            void=VoidLogs(taken.container_epoch, taken.container_epoch),
         ))  # fmt: skip
 
     async def report_failed(
-        self, taken: Placement, *, restarts: int, reason: str, disabled: bool
+        self, taken: Placement, *, restarts: int, reason: str, state: PlacementState
     ) -> None:
-        """The container ended under the epoch of `taken`.
+        """The container ended under the epoch of `taken`, and is in `state` now.
 
         Raises Deposed (another epoch was taken since), WrongHost, Unavailable, OutcomeUnknown.
         """
-        state = PlacementState.FAILED if disabled else PlacementState.ASSIGNED
         await self._report(taken, lambda found: replace(
             found, state=state, restarts=restarts, reason=reason,
         ))  # fmt: skip
 
-    async def _report(self, taken: Placement, change: Callable[[Placement], Placement]) -> None:
+    async def _report(
+        self, taken: Placement, change: Callable[[Placement], Placement]
+    ) -> Placement:
         def checked(found: Placement) -> Placement:
             if found.container_epoch != taken.container_epoch:
                 raise Deposed(
@@ -74,7 +91,7 @@ class Placements:
                 )
             return change(found)
 
-        await self._change(taken.container, checked)
+        return await self._change(taken.container, checked)
 
     async def _change(self, container: int, change: Callable[[Placement], Placement]) -> Placement:
         key = placement_key(container)

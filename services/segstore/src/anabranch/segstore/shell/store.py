@@ -4,10 +4,11 @@ A container is in one of three places: open here, being opened here, or not here
 doors ask for every request anew, so a container that ends is out of reach at once.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from anabranch.common.errors import InvalidRequest, Unavailable, WrongHost
+from anabranch.common.model.cluster import PlacementState
 from anabranch.common.model.hashing import container_of
 from anabranch.segstore.ports import TierTwo
 from anabranch.segstore.shell.container import Container
@@ -40,17 +41,35 @@ class Store:
         self._on_changed = on_changed
         self._open: dict[int, OpenContainer] = {}
         self._assigned: set[int] = set()
+        self._elsewhere: set[int] = set()
+        self._states: dict[int, PlacementState] = {}
         self.stopping = False
 
     def assign(self, container: int) -> None:
         """The container is to be opened here: Unavailable until it is."""
         self._assigned.add(container)
+        self._elsewhere.discard(container)
         self._on_changed()
 
     def unassign(self, container: int) -> None:
         """The container is another store's."""
         self._assigned.discard(container)
+        self._elsewhere.add(container)
+        self._states.pop(container, None)
         self._on_changed()
+
+    def note_state(self, container: int, state: PlacementState) -> None:
+        """What the container's keeper tells of it while it does not serve."""
+        self._states[container] = state
+
+    def count_states(self) -> Mapping[tuple[str, ...], int]:
+        """How many of the containers that are to be served here are in each state."""
+        counts: dict[tuple[str, ...], int] = {(state.value,): 0 for state in PlacementState}
+        for container in self._assigned:
+            noted = self._states.get(container, PlacementState.ASSIGNED)
+            state = PlacementState.OPEN if container in self._open else noted
+            counts[state.value,] += 1
+        return counts
 
     def opened(self, opened: OpenContainer) -> None:
         """The container serves from now on."""
@@ -77,6 +96,11 @@ class Store:
     def assigned(self) -> frozenset[int]:
         """All that are to be served here."""
         return frozenset(self._assigned)
+
+    @property
+    def all_placed(self) -> bool:
+        """Whether every container of the cluster is known to be some store's."""
+        return len(self._assigned) + len(self._elsewhere) == self.container_count
 
     def find(self, segment: str, container_epoch: int) -> OpenContainer:
         """The container of a segment; `container_epoch` 0 accepts any.

@@ -24,6 +24,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from dataclasses import dataclass, field
 
 from anabranch.common.errors import AnabranchError, Busy, Deposed, Unavailable
+from anabranch.common.model.cluster import Abandonment
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.storage.chunk_reader import ChunkReader
 from anabranch.common.storage.objects import LoadedCatalog, manifest_numbers
@@ -35,7 +36,7 @@ from anabranch.common.tier2.state import Catalog, ChunkRef, TieredExtent, Tombst
 from anabranch.segstore.domain.container.state import ContainerCut
 from anabranch.segstore.domain.storage.changes import changes_of_cut
 from anabranch.segstore.domain.storage.collection import Garbage
-from anabranch.segstore.domain.storage.fence import deposed_by
+from anabranch.segstore.domain.storage.fence import closing_manifest, deposed_by
 from anabranch.segstore.domain.storage.plan import ChunkLimits, plan_flush
 from anabranch.segstore.domain.storage.snapshot import SinceSnapshot, SnapshotLimits
 from anabranch.segstore.ports import CatalogEntry, FetchRange, TieredExtents
@@ -87,6 +88,7 @@ class ContainerTierTwo:
         self._prepared: _Prepared | None = None
         self._flushing = False
         self._stopped: AnabranchError | None = None
+        self._closed = False
         self._reader = ChunkReader(storage)
         self._objects = NewObjects(storage, fence.container, fence.container_epoch)
         self._opened_s = clock.monotonic()
@@ -141,6 +143,7 @@ class ContainerTierTwo:
         """
         assert cut.after_sequence == self._catalog.applied_sequence
         assert cut.sequence >= cut.after_sequence
+        assert not self._closed
         if self._stopped is not None:
             raise self._stopped
         if self._flushing:
@@ -150,6 +153,30 @@ class ContainerTierTwo:
             return await self._flush(cut, fetch)
         finally:
             self._flushing = False
+
+    async def close(self) -> None:
+        """See `ports.TierTwo.close`. After a failure it may be called again, and no flush."""
+        if self._stopped is not None:
+            raise self._stopped
+        if self._flushing:
+            raise Busy("a flush of the container is running", container=self._last.container)
+        if self._last.log.closed:
+            return
+        self._flushing = self._closed = True
+        try:
+            if self._prepared is None:
+                manifest = closing_manifest(self._last)
+                data = encode_manifest(manifest)
+                self._prepared = _Prepared(manifest, data, self._catalog, None, ())
+            assert self._prepared.manifest.log.closed, "a flush is not finished"
+            await self._commit(self._prepared)
+        finally:
+            self._flushing = False
+
+    @property
+    def abandoned(self) -> Abandonment | None:
+        """See `ports.TierTwo.abandoned`."""
+        return self._last.abandoned
 
     async def _flush(self, cut: ContainerCut, fetch: FetchRange) -> Sequence[TieredExtents]:
         if cut.sequence == cut.after_sequence:
@@ -177,6 +204,7 @@ class ContainerTierTwo:
             applied_sequence=cut.sequence,
             snapshot=last.snapshot if snapshot is None else snapshot.ref,
             changes=changes_of_cut(self._catalog, cut, added),
+            abandoned=last.abandoned,
         )
         return _Prepared(
             manifest=manifest,

@@ -12,7 +12,11 @@ that it needs was collected. `OpenContainerTierTwo` owns no state; every call re
 `ContainerTierTwo`.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from anabranch.common.errors import CorruptManifest, DiskFailed, SyncFailed, Unavailable
+from anabranch.common.model.cluster import VoidLogs
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.storage.objects import (
@@ -22,7 +26,7 @@ from anabranch.common.storage.objects import (
     read_highest,
 )
 from anabranch.common.storage.ports import ChunkStorage
-from anabranch.common.tier2.manifest import Manifest, encode_manifest
+from anabranch.common.tier2.manifest import LogBinding, Manifest, encode_manifest
 from anabranch.segstore.domain.storage.fence import decide_fence, first_fence
 from anabranch.segstore.shell.tier2 import ContainerTierTwo, TierTwoLimits
 from anabranch.segstore.shell.tier2_manifest import create_manifest
@@ -47,26 +51,31 @@ class OpenContainerTierTwo:
         self._limits = limits or TierTwoLimits()
 
     async def __call__(
-        self, container: int, container_epoch: int, log_id: str, *, new_log: bool = False
+        self,
+        container: int,
+        container_epoch: int,
+        log_id: str,
+        *,
+        new_log: bool = False,
+        void: VoidLogs | None = None,
     ) -> ContainerTierTwo:
         """See `ports.OpenTierTwo`. Also raises OutcomeUnknown and Unavailable: open again,
         under a new container epoch."""
         owner = first_fence(container, container_epoch, self._ids.new_bytes(), log_id)
-        try:
-            return await self._open(owner, new_log=new_log)
-        except SyncFailed:
-            raise
-        except (DiskFailed, OSError) as error:
-            raise Unavailable(
-                "tier 2 cannot be read or did not take the fence manifest",
-                remedy="check that tier 2 is writable and has space; opening is tried again",
-                container=container,
-                cause=str(error),
-            ) from error
+        with _named(container):
+            return await self._open(owner, new_log=new_log, void=void)
 
-    async def _open(self, owner: Manifest, *, new_log: bool) -> ContainerTierTwo:
+    async def newest_log(self, container: int) -> LogBinding | None:
+        """See `ports.OpenTierTwo`."""
+        with _named(container):
+            last = await read_highest(self._storage, container)
+        return None if last is None else last.log
+
+    async def _open(
+        self, owner: Manifest, *, new_log: bool, void: VoidLogs | None
+    ) -> ContainerTierTwo:
         for _ in range(FENCE_ATTEMPTS_MAX):
-            fence = await self._fence(owner, new_log=new_log)
+            fence = await self._fence(owner, new_log=new_log, void=void)
             loaded = None if fence is None else await self._load(fence)
             if fence is not None and loaded is not None:
                 return ContainerTierTwo(self._storage, self._clock, fence, loaded, self._limits)
@@ -76,10 +85,12 @@ class OpenContainerTierTwo:
             attempts=FENCE_ATTEMPTS_MAX,
         )
 
-    async def _fence(self, owner: Manifest, *, new_log: bool) -> Manifest | None:
+    async def _fence(
+        self, owner: Manifest, *, new_log: bool, void: VoidLogs | None
+    ) -> Manifest | None:
         """The fence manifest, created above all that is there; None if its number was taken."""
         last = await read_highest(self._storage, owner.container)
-        fence = decide_fence(last, owner, new_log=new_log)
+        fence = decide_fence(last, owner, new_log=new_log, void=void)
         taken = await create_manifest(self._storage, fence, encode_manifest(fence))
         return fence if taken is None else None
 
@@ -95,3 +106,19 @@ class OpenContainerTierTwo:
         if isinstance(loaded, CorruptManifest):
             raise loaded
         return loaded
+
+
+@contextmanager
+def _named(container: int) -> Iterator[None]:
+    """What the disk or the operating system refuses is Unavailable, except a failed sync."""
+    try:
+        yield
+    except SyncFailed:
+        raise
+    except (DiskFailed, OSError) as error:
+        raise Unavailable(
+            "tier 2 cannot be read or did not take the fence manifest",
+            remedy="check that tier 2 is writable and has space; opening is tried again",
+            container=container,
+            cause=str(error),
+        ) from error

@@ -156,6 +156,23 @@ class Journal:
             layout.create_log(self._disk, container, log_id, f"{self._epoch:08x}")
         self._logs[container] = log_id
 
+    def has_frames(self, container: int) -> bool:
+        frames = self._frames.get(container)
+        return frames is not None and bool(frames.entries)
+
+    def remove_log(self, container: int) -> None:
+        self._check_alive()
+        assert container not in self._views, "the log is in use"
+        highest = self._frames[container].highest_epoch if container in self._frames else 0
+        with _Ending(self):
+            self._check_fence()
+            layout.remove_log(self._disk, container, highest)
+            self._logs.pop(container, None)
+            self._frames[container] = _ContainerFrames([], highest)
+            for live in self._files.values():
+                live.last_sequences.pop(container, None)
+            self._collect()
+
     def open_log(
         self, container: int, log_id: str, container_epoch: int, source: FrameSource
     ) -> JournalView:

@@ -2,7 +2,8 @@
 
     format            format number and journal id; made last when a directory is initialised
     fences/<epoch>    one per journal epoch, create-only; the highest is the owner's
-    logs/<container>  the container's log id, create-only
+    logs/<container>  the container's log id, create-only; removed when the container leaves
+    closed/<c>-<e>    container c's frames up to container epoch e are of a log that was removed
     journal-<file>    a file of the log; its header was durable before it got this name
     spare-<file>      the next file in the making, or one to be used again: worthless to anyone
                       but its maker
@@ -17,6 +18,7 @@ of the two always tells.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from crc32c import crc32c
 
@@ -27,6 +29,7 @@ LAYOUT_FORMAT = 1
 FORMAT_FILE = "format"
 FENCES = "fences"
 LOGS = "logs"
+CLOSED = "closed"
 JOURNAL = "journal-"
 SPARE = "spare-"
 ORPHAN = "orphan-"
@@ -189,6 +192,39 @@ def read_logs(disk: Disk) -> Mapping[int, str]:
 def create_log(disk: Disk, container: int, log_id: str, nonce: str) -> None:
     """Add a log to the list; durable on return. Raises ObjectExists."""
     create_small(disk, f"{LOGS}/{container}", [log_id], nonce)
+
+
+def remove_log(disk: Disk, container: int, container_epoch: int) -> None:
+    """Take a log off the list, durably; its frames are those up to this epoch.
+
+    The mark comes first, so that no later log of the container inherits a frame. Repeatable.
+    """
+    disk.make_directory(CLOSED)
+    disk.sync_directory()
+    with suppress(ObjectExists):
+        disk.create(f"{CLOSED}/{container}-{container_epoch:08x}").close()
+    disk.sync_directory(CLOSED)
+    remove_if_there(disk, f"{LOGS}/{container}")
+    disk.sync_directory(LOGS)
+    for name in disk.list(CLOSED):
+        found, epoch = _closed(name)
+        if found == container and epoch < container_epoch:
+            remove_if_there(disk, f"{CLOSED}/{name}")
+
+
+def closed_epochs(disk: Disk) -> Mapping[int, int]:
+    """Container → the container epoch up to which its frames are of a removed log."""
+    found: dict[int, int] = {}
+    for container, epoch in map(_closed, disk.list(CLOSED)):
+        found[container] = max(epoch, found.get(container, 0))
+    return found
+
+
+def _closed(name: str) -> tuple[int, int]:
+    container, _, epoch = name.partition("-")
+    if not container.isdecimal():
+        raise CorruptJournal("a file's name is not of the journal", name=name)
+    return int(container), _number(epoch)
 
 
 def remove_unfinished(disk: Disk, directory: str) -> None:

@@ -64,6 +64,8 @@ def recover(disk: Disk, new_journal_id: str) -> Recovered:
     journal_epoch = layout.raise_fence(disk, epoch_least)
     for directory in (layout.FENCES, layout.LOGS, ""):
         disk.sync_directory(directory)
+    if layout.closed_epochs(disk):
+        disk.sync_directory(layout.CLOSED)
     with ExitStack() as cleanup:
         opened: dict[int, DiskFile] = {}
         for file_id in layout.files_named(disk.list(), layout.JOURNAL):
@@ -87,7 +89,15 @@ def _recover_fenced(
     _clean(disk, journal_epoch)
     if not layout.fence_held(disk, journal_epoch):
         raise Deposed("another process opened the journal", journal_epoch=journal_epoch)
-    return _recovered(journal_id, journal_epoch, logs, scanned=scanned, opened=opened, chain=chain)
+    return _recovered(
+        journal_id,
+        journal_epoch,
+        logs,
+        scanned=scanned,
+        opened=opened,
+        chain=chain,
+        closed=layout.closed_epochs(disk),
+    )
 
 
 def _read_header(file_id: int, file: DiskFile) -> FileHeader:
@@ -138,10 +148,11 @@ def _recovered(
     scanned: list[ScannedFile],
     opened: Mapping[int, DiskFile],
     chain: Chain,
+    closed: Mapping[int, int],
 ) -> Recovered:
     for header in chain.orphans:
         opened[header.file_id].close()
-    found, highest = _entries(scanned)
+    found, highest = _entries(scanned, closed)
     entries = {container: resolve(found[container]) for container in sorted(found)}
     files = {
         file.header.file_id: LiveFile(file.header.file_id, opened[file.header.file_id])
@@ -163,7 +174,10 @@ def _recovered(
     )
 
 
-def _entries(scanned: list[ScannedFile]) -> tuple[dict[int, list[FrameEntry]], dict[int, int]]:
+def _entries(
+    scanned: list[ScannedFile], closed: Mapping[int, int]
+) -> tuple[dict[int, list[FrameEntry]], dict[int, int]]:
+    """The frames of each container's present log, and its highest epoch in any."""
     found: dict[int, list[FrameEntry]] = {}
     highest: dict[int, int] = {}
     for file in scanned:
@@ -174,6 +188,8 @@ def _entries(scanned: list[ScannedFile]) -> tuple[dict[int, list[FrameEntry]], d
                 frame.container_epoch, frame.first_sequence, frame.last_sequence, file_id,
                 frame.position, frame.payload_size,
             )  # fmt: skip
-            found.setdefault(container, []).append(entry)
+            frames = found.setdefault(container, [])
+            if frame.container_epoch > closed.get(container, 0):
+                frames.append(entry)
             highest[container] = max(highest.get(container, 0), frame.container_epoch)
     return found, highest

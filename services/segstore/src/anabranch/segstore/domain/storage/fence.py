@@ -1,6 +1,7 @@
 """Who may write the next manifest: the decisions of an open and of a flush.
 
-    open   the last manifest, if any, of a lower epoch → the fence manifest, one number above;
+    open   the last manifest, if any, of a lower epoch, whose log is ours, closed (the owner
+           before us released it, empty) or void → the fence manifest, one number above;
            its name taken meanwhile, or a higher manifest listed afterwards → again, above that one
     flush  its name taken, or any higher manifest listed afterwards → deposed
     delete any manifest above ours listed before each batch → deposed
@@ -21,15 +22,21 @@ An owner may therefore delete what its own committed manifests dropped: the stat
 successor goes on from the last of them, and objects' names are never used twice.
 """
 
+from dataclasses import replace
+
 from anabranch.common.errors import Deposed, LogNotHere, TierTwoNotHere
-from anabranch.common.tier2.manifest import LogBinding, Manifest
+from anabranch.common.model.cluster import Abandonment, VoidLogs
+from anabranch.common.tier2.manifest import Changes, LogBinding, Manifest
 
 
-def decide_fence(last: Manifest | None, owner: Manifest, *, new_log: bool) -> Manifest:
+def decide_fence(
+    last: Manifest | None, owner: Manifest, *, new_log: bool, void: VoidLogs | None = None
+) -> Manifest:
     """The fence manifest to create after `last`.
 
     `owner` is the fence as it would be for an empty tier 2 (number 1). `new_log`: the placement
-    names no log yet, so an empty list is what a first open finds.
+    names no log yet, so an empty list is what a first open finds. `void`: logs that need not be
+    closed; if one was given up by an operator, the fence records it.
     Raises Deposed, LogNotHere, TierTwoNotHere.
     """
     if last is None:
@@ -41,7 +48,8 @@ def decide_fence(last: Manifest | None, owner: Manifest, *, new_log: bool) -> Ma
         return owner
     if last.container_epoch >= owner.container_epoch:
         raise deposed_by(last, owner.container_epoch)
-    if last.log.log_id != owner.log.log_id and not last.log.closed:
+    elsewhere = last.log.log_id != owner.log.log_id and not last.log.closed
+    if elsewhere and not _is_void(last, void):
         raise LogNotHere(
             "the container's manifests go on in another log",
             container=owner.container, log_id=owner.log.log_id, found=last.log.log_id,
@@ -54,6 +62,27 @@ def decide_fence(last: Manifest | None, owner: Manifest, *, new_log: bool) -> Ma
         log=owner.log,
         applied_sequence=last.applied_sequence,
         snapshot=last.snapshot,
+        abandoned=_abandonment(last, void) if elsewhere else last.abandoned,
+    )
+
+
+def _is_void(last: Manifest, void: VoidLogs | None) -> bool:
+    return void is not None and void.after < last.container_epoch <= void.through
+
+
+def _abandonment(last: Manifest, void: VoidLogs | None) -> Abandonment | None:
+    """What the fence tells of the log that it passes over; told once, by the first such fence."""
+    if void is None or void.abandoned_ms == 0:
+        return last.abandoned
+    if last.abandoned is not None and last.abandoned.time_ms == void.abandoned_ms:
+        return last.abandoned
+    return Abandonment(last.log.log_id, last.applied_sequence, void.abandoned_ms)
+
+
+def closing_manifest(last: Manifest) -> Manifest:
+    """The last manifest of an owner that leaves: all that its log held is in tier 2."""
+    return replace(
+        last, number=last.number + 1, log=replace(last.log, closed=True), changes=Changes()
     )
 
 

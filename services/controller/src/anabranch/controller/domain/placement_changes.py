@@ -1,0 +1,102 @@
+"""What an operator may change about a placement. Pure; each returns the placement as it shall be.
+
+    move     its owner serves, or will again  → the owner is asked to release it: `target`
+             nobody served since its release  → it is placed on the other node at once
+    abandon  its owner is lost for good       → it is placed on another node, and the logs that
+                                                were opened until now are void
+    enable   it is disabled or offline        → it is assigned again, under a higher epoch, by
+                                                which its store tells this from what came before
+
+A change that is already made is success, and changes nothing.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from anabranch.common.errors import Conflict, InvalidRequest, NodeNotFound
+from anabranch.common.model.cluster import (
+    WAITING_FOR_OPERATOR,
+    Placement,
+    PlacementState,
+    VoidLogs,
+)
+
+
+def move(found: Placement, node: str, nodes: Collection[str]) -> Placement:
+    """The container shall be `node`'s. Raises NodeNotFound, Conflict (disabled or offline)."""
+    if _owner(found) == node:
+        return replace(found, target="")
+    _check_node(node, nodes)
+    if not found.log_id:
+        return _placed_elsewhere(found, node)
+    if found.state in WAITING_FOR_OPERATOR:
+        raise Conflict(
+            "the container is closed where it is, and cannot be flushed there",
+            remedy="enable it first; if its store's data is lost for good, abandon its tail",
+            container=found.container,
+            state=found.state.value,
+            reason=found.reason,
+        )
+    return replace(found, target=node)
+
+
+def abandon(found: Placement, node: str, nodes: Collection[str], now_ms: int) -> Placement:
+    """The container shall be `node`'s, whatever its owner still holds of it.
+
+    Raises NodeNotFound, InvalidRequest (it is that node's).
+    """
+    if _owner(found) == node:
+        raise InvalidRequest(
+            "the container is this node's: it has the tail that would be abandoned",
+            remedy="name another node; to end a move that was asked for, move it to its own node",
+            container=found.container,
+            node=node,
+        )
+    _check_node(node, nodes)
+    if not found.log_id:
+        return _placed_elsewhere(found, node)
+    return replace(
+        _placed(found, node),
+        log_id="",
+        previous_log=found.log_id,
+        void=VoidLogs(0, found.container_epoch, abandoned_ms=now_ms),
+    )
+
+
+def enable(found: Placement) -> Placement:
+    """The container shall be opened again where it is."""
+    if found.state not in WAITING_FOR_OPERATOR:
+        return found
+    return replace(
+        found,
+        container_epoch=found.container_epoch + 1,
+        state=PlacementState.ASSIGNED,
+        restarts=0,
+        reason="",
+    )
+
+
+def _placed_elsewhere(found: Placement, node: str) -> Placement:
+    """Nobody served since the last release: logs opened since then are empty, so they are void."""
+    void = found.void or VoidLogs(0, 0)
+    return replace(_placed(found, node), void=replace(void, through=found.container_epoch))
+
+
+def _placed(found: Placement, node: str) -> Placement:
+    return replace(
+        found,
+        replicas=(node,),
+        target="",
+        state=PlacementState.ASSIGNED,
+        restarts=0,
+        reason="",
+    )
+
+
+def _owner(found: Placement) -> str:
+    return found.replicas[0] if found.replicas else ""
+
+
+def _check_node(node: str, nodes: Collection[str]) -> None:
+    if node not in nodes:
+        raise NodeNotFound("no such segment store has announced itself", node=node)
