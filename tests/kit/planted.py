@@ -9,33 +9,20 @@ from unittest.mock import patch
 
 from anabranch.common.storage.ports import Buffer, DiskFile
 from anabranch.segstore.adapters.journal import files, journal, layout
-from anabranch.segstore.adapters.journal.files import FileWriter
+from anabranch.segstore.adapters.journal.commits import InlineCommits
 from anabranch.segstore.domain.log import formats, scan
-from anabranch.segstore.domain.log.formats import FrameContent
 from kit.simdisk import SimDisk, SimFile
-
-
-class _NeverSynced:
-    """A file whose synced writes are not."""
-
-    def __init__(self, file: DiskFile) -> None:
-        self._file = file
-
-    def write_synced(self, buffers: Sequence[Buffer], offset: int) -> None:
-        self._file.write(buffers, offset)
 
 
 @contextmanager
 def ack_before_sync() -> Iterator[None]:
     """Frames are acknowledged although their write was not synced."""
-    real = FileWriter.write
 
-    def write(self: FileWriter, contents: Sequence[FrameContent]) -> list[int]:
-        file = self._file
-        with patch.object(self, "_file", _NeverSynced(file)):
-            return real(self, contents)
+    def write(self: InlineCommits, file: DiskFile, buffers: Sequence[Buffer], offset: int) -> None:
+        file.write(buffers, offset)
+        self._ended(None)
 
-    with patch.object(FileWriter, "write", write):
+    with patch.object(InlineCommits, "write", write):
         yield
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from anabranch.common.errors import CorruptJournal, Deposed, ObjectExists
 from anabranch.common.storage.ports import Disk, DiskFile
 from anabranch.segstore.adapters.journal import layout
-from anabranch.segstore.adapters.journal.files import LiveFile
+from anabranch.segstore.adapters.journal.live import LiveFile
 from anabranch.segstore.domain.log.chain import Chain, chain_files
 from anabranch.segstore.domain.log.formats import (
     FILE_HEADER_SIZE_BYTES,
@@ -144,7 +144,11 @@ def _recovered(
     found, highest = _entries(scanned)
     entries = {container: resolve(found[container]) for container in sorted(found)}
     files = {
-        file.header.file_id: LiveFile(file.header.file_id, opened[file.header.file_id])
+        file.header.file_id: LiveFile(
+            file.header.file_id,
+            opened[file.header.file_id],
+            size=opened[file.header.file_id].size(),
+        )
         for file in scanned
     }
     for container, kept in entries.items():
