@@ -234,7 +234,7 @@ async def test_a_store_with_a_writer_process_survives_its_own_and_the_writers_de
             await client.close()
         assert process.returncode == {"writer": 1, "store": -signal.SIGKILL, "nobody": 0}[victim]
         assert b'"writer": "process"' in output
-        assert (b"writer process ended" in output) == (victim == "writer")
+        assert (b'"code": "disk-failed"' in output) == (victim == "writer")
 
 
 async def test_control_requests_are_served_over_nats_and_serving_outlives_nats(

@@ -73,10 +73,9 @@ def test_what_a_failing_tier_2_cannot_relieve_refuses_at_once_and_pauses_nobody(
     assert full.throttle.paused
 
 
-def test_a_flush_is_wanted_near_the_limits_that_it_relieves() -> None:
-    assert not Full(pending=200, untiered=750, journal=1500).throttle.flush_wanted
+def test_everybodys_flush_is_wanted_near_the_untiered_limit_alone() -> None:
+    assert not Full(pending=200, untiered=750, journal=2500).throttle.flush_wanted
     assert Full(untiered=751).throttle.flush_wanted
-    assert Full(journal=1501).throttle.flush_wanted
 
 
 def test_who_waits_for_the_journal_goes_on_when_its_files_went() -> None:

@@ -102,12 +102,9 @@ class Throttle:
 
     @property
     def flush_wanted(self) -> bool:
-        """What tier 2 relieves comes near its limit: flush what there is."""
-        limits = self._limits
-        return (
-            self.untiered > limits.untiered * 3 // 4
-            or self._journal_size() > limits.journal * 3 // 4
-        )
+        """Un-tiered bytes come near their limit: flush what there is. (For the journal's files only
+        the flush of whoever pins the oldest one helps: `journal_watch.py`.)"""
+        return self.untiered > self._limits.untiered * 3 // 4
 
     # --- counting -----------------------------------------------------------------------------
 

@@ -98,9 +98,8 @@ class ProcessCommits:
             answer = self._channel.recv(ANSWER.size + REASON_SIZE_MAX)
         except BlockingIOError:
             return
-        except OSError as error:
-            self._lose(f"the journal's writer process cannot be heard: {error}")
-            return
+        except ConnectionError:  # it ended before it had read its request
+            answer = b""
         if not answer:
             self._lose("the journal's writer process ended")
             return
@@ -162,7 +161,7 @@ def start_writer_process(
         os.ftruncate(shared_fd, SHARED_SIZE_BYTES)
         shared = mmap.mmap(shared_fd, SHARED_SIZE_BYTES)
         command = [
-            sys.executable, "-m", writer_process.__name__,
+            sys.executable, "-P", "-m", writer_process.__name__,
             str(theirs.fileno()), str(shared_fd), str(os.getpid()),
         ]  # fmt: skip
         kept = [theirs.fileno(), shared_fd, *([] if lock_fd is None else [lock_fd])]
