@@ -1,12 +1,24 @@
 """Chunk storages that misbehave as real ones do, and a scheduler that interleaves owners."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, TypeVar
 
+from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.errors import OutcomeUnknown
 from anabranch.common.storage.ports import Buffer, ChunkStorage
 
 T = TypeVar("T")
+PUT_S = 0.01
+
+
+class UnhurriedStorage(LocalChunkStorage):
+    """Takes a moment for each object, so that clients are served while a flush is under way."""
+
+    async def put_new(self, name: str, parts: Sequence[Buffer]) -> None:
+        """See `ports.ChunkStorage`."""
+        await asyncio.sleep(PUT_S)
+        await super().put_new(name, parts)
 
 
 class UnknownOutcomes:

@@ -13,15 +13,19 @@ from dataclasses import dataclass, field
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.ids import Rng, SeededIds
+from anabranch.segstore.adapters.journal.commits import CommitWriter, InlineCommits
 from anabranch.segstore.adapters.journal.journal import Journal, open_journal
 from anabranch.segstore.domain.log.scan import TornTail
 from anabranch.segstore.ports import ContainerLog
+from kit.deferred_commits import DeferredCommits
 from kit.log_driver import Callbacks, ScriptedSource
 from kit.rng import seeded
 from kit.simdisk import LOSE_ALL, Crashed, RandomSurvival, SimDisk, When
 
 FILE_SIZE = 4096
 CONTAINERS = (0, 1)
+
+NewCommits = Callable[[Callbacks], CommitWriter]
 
 
 @dataclass(slots=True)
@@ -46,14 +50,24 @@ class Ledger:
 class Process:
     """One life of a store: an open journal and its containers."""
 
-    def __init__(self, disk: SimDisk, ledgers: dict[int, Ledger], life: int) -> None:
+    def __init__(
+        self,
+        disk: SimDisk,
+        ledgers: dict[int, Ledger],
+        life: int,
+        new_commits: NewCommits = lambda _callbacks: InlineCommits(),
+    ) -> None:
         self.callbacks = Callbacks()
         self.life = life
         self.ledgers = ledgers
         self.sources: dict[int, ScriptedSource] = {}
         self.views: dict[int, ContainerLog] = {}
         self.journal: Journal = open_journal(
-            disk, ids=SeededIds(life), schedule=self.callbacks, file_size=FILE_SIZE
+            disk,
+            ids=SeededIds(life),
+            schedule=self.callbacks,
+            file_size=FILE_SIZE,
+            commits=new_commits(self.callbacks),
         )
 
     def open_containers(self) -> None:
@@ -112,9 +126,13 @@ def payload(life: int, container: int, number: int, size: int) -> bytes:
     return (b"%d/%d/%d;" % (life, container, number)) * (size // 8 + 1)
 
 
-def whole_life(disk: SimDisk, ledgers: dict[int, Ledger]) -> None:
+def whole_life(
+    disk: SimDisk,
+    ledgers: dict[int, Ledger],
+    new_commits: NewCommits = lambda _callbacks: InlineCommits(),
+) -> None:
     """Open, append, roll, release, go on in a file that is used again, open anew, append, roll."""
-    first = Process(disk, ledgers, 1)
+    first = Process(disk, ledgers, 1, new_commits)
     first.open_containers()
     for number in range(6):
         first.append(0, payload(1, 0, number, 500), payload(1, 0, number + 100, 90))
@@ -128,7 +146,7 @@ def whole_life(disk: SimDisk, ledgers: dict[int, Ledger]) -> None:
         first.append(0, payload(1, 0, number, 600), payload(1, 0, number + 100, 40))
         first.commit()
     disk.end_process()
-    second = Process(disk, ledgers, 2)
+    second = Process(disk, ledgers, 2, new_commits)
     second.open_containers()
     for number in range(3):
         second.append(number % 2, payload(2, number % 2, number, 900))
@@ -136,6 +154,14 @@ def whole_life(disk: SimDisk, ledgers: dict[int, Ledger]) -> None:
     second.release(0, second.sources[0].next_sequence - 1)
     second.release(1, second.sources[1].next_sequence - 1)
     second.journal.close()
+
+
+def deferred_life(disk: SimDisk, ledgers: dict[int, Ledger]) -> None:
+    """The same, with a writer process: each write comes later than its request."""
+    whole_life(disk, ledgers, DeferredCommits)
+
+
+LIVES: dict[str, Script] = {"inline": whole_life, "deferred": deferred_life}
 
 
 def run_until_crash(

@@ -8,34 +8,25 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from unittest.mock import patch
 
 from anabranch.common.storage.ports import Buffer, DiskFile
-from anabranch.segstore.adapters.journal import files, journal, layout
-from anabranch.segstore.adapters.journal.files import FileWriter
-from anabranch.segstore.domain.log import formats, scan
-from anabranch.segstore.domain.log.formats import FrameContent
+from anabranch.segstore.adapters.journal import files, journal, layout, recovery
+from anabranch.segstore.adapters.journal.commits import InlineCommits
+from anabranch.segstore.adapters.journal.files import PlannedWrite
+from anabranch.segstore.adapters.journal.journal import Journal
+from anabranch.segstore.domain.log import formats
+from anabranch.segstore.domain.log import scan as scan_module
+from anabranch.segstore.domain.log.formats import FileEnd, FileHeader
 from kit.simdisk import SimDisk, SimFile
-
-
-class _NeverSynced:
-    """A file whose synced writes are not."""
-
-    def __init__(self, file: DiskFile) -> None:
-        self._file = file
-
-    def write_synced(self, buffers: Sequence[Buffer], offset: int) -> None:
-        self._file.write(buffers, offset)
 
 
 @contextmanager
 def ack_before_sync() -> Iterator[None]:
     """Frames are acknowledged although their write was not synced."""
-    real = FileWriter.write
 
-    def write(self: FileWriter, contents: Sequence[FrameContent]) -> list[int]:
-        file = self._file
-        with patch.object(self, "_file", _NeverSynced(file)):
-            return real(self, contents)
+    def write(self: InlineCommits, file: DiskFile, buffers: Sequence[Buffer], offset: int) -> None:
+        file.write(buffers, offset)
+        self._ended(None)
 
-    with patch.object(FileWriter, "write", write):
+    with patch.object(InlineCommits, "write", write):
         yield
 
 
@@ -56,14 +47,14 @@ def skipped_crc() -> AbstractContextManager[object]:
 
 def cached_scan() -> AbstractContextManager[object]:
     """A scan believes the page cache, which may show what a failed sync dropped."""
-    return patch.object(SimFile, "forget_cached", lambda _self: None)
+    return patch.object(SimFile, "read_stored", SimFile.read)
 
 
 @contextmanager
 def one_seed_for_all_files() -> Iterator[None]:
     """What a file holds of its former life passes for frames of its present one."""
     with ExitStack() as patches:
-        for module in (files, journal, scan):
+        for module in (files, journal, scan_module):
             patches.enter_context(patch.object(module, "frame_seed", lambda _file_id: 7))
         yield
 
@@ -87,6 +78,52 @@ def header_after_the_name() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def ack_before_the_childs_answer() -> Iterator[None]:
+    """Frames are acknowledged when their write was asked for."""
+    real = Journal._write
+
+    def write(self: Journal, write: PlannedWrite, then: Callable[[], None]) -> None:
+        real(self, write, then)
+        if self._then is not None:
+            self._written(None)
+
+    with patch.object(Journal, "_write", write):
+        yield
+
+
+@contextmanager
+def two_writes_outstanding() -> Iterator[None]:
+    """A commit does not wait for the one before it."""
+    real = Journal._commit
+
+    def commit(self: Journal) -> None:
+        self._then = None
+        real(self)
+
+    def schedule(self: Journal) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._schedule(self._commit)
+
+    with (
+        patch.object(Journal, "_commit", commit),
+        patch.object(Journal, "_schedule_commit", schedule),
+    ):
+        yield
+
+
+@contextmanager
+def scan_not_synced() -> Iterator[None]:
+    """What an open has read is not synced behind the reading."""
+
+    def scan(file: DiskFile, header: FileHeader, end: FileEnd | None) -> scan_module.ScannedFile:
+        return scan_module.scan_file(file.read_stored(0, file.size()), header, end)
+
+    with patch.object(recovery, "_scan", scan):
+        yield
+
+
 JOURNAL_BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "ack before sync": ack_before_sync,
     "no fence check": no_fence_check,
@@ -95,4 +132,7 @@ JOURNAL_BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "cached scan": cached_scan,
     "one seed for all files": one_seed_for_all_files,
     "header after the name": header_after_the_name,
+    "ack before the child's answer": ack_before_the_childs_answer,
+    "two writes outstanding": two_writes_outstanding,
+    "scan not synced": scan_not_synced,
 }

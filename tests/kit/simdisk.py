@@ -108,11 +108,13 @@ class _Inode:
             _put(self.durable, offset, data)
         self.dirty.clear()
 
-    def forget_cached(self) -> None:
-        """Clean pages are read again from the platters; dirty ones stay."""
-        self.visible = bytearray(self.durable)
+    def stored(self) -> bytearray:
+        """What a direct read shows: the platters, after dirty pages were written to them. Whether
+        these survive is still open; pages that a failed sync left clean are not written."""
+        image = bytearray(self.durable)
         for offset, data in self.dirty:
-            _put(self.visible, offset, data)
+            _put(image, offset, data)
+        return image
 
     def lose_power(self, survival: Survival) -> None:
         for offset, data in self.dirty:
@@ -202,9 +204,9 @@ class SimFile:
             raise call.failure()
         self._inode.sync()
 
-    def forget_cached(self) -> None:
-        with self._call("forget_cached"):
-            self._inode.forget_cached()
+    def read_stored(self, offset: int, length: int) -> bytes:
+        with self._call("read_stored"):
+            return bytes(self._inode.stored()[offset : offset + length])
 
     def read(self, offset: int, length: int) -> bytes:
         self._alive()
@@ -275,6 +277,7 @@ class SimDisk:
         self._durable: _Names = {"": None}
         self._changes: list[_NameChange] = []
         self._errors: dict[int, int] = {}
+        self._fails_from: tuple[int, int] | None = None
         self._machine: list[SimDisk] = [self]
         self._dead = False
 
@@ -300,6 +303,10 @@ class SimDisk:
         """Let call `number` fail with an errno, if its verb can fail."""
         self._errors[number] = error
 
+    def fail_from(self, number: int, error: int = errno.EIO) -> None:
+        """Let call `number` and all after it fail with an errno, until `kill` or `power_loss`."""
+        self._fails_from = (number, error)
+
     def end_process(self) -> None:
         """Open files die; what was written stays visible and unsynced; plans stay."""
         self.boot += 1
@@ -307,7 +314,7 @@ class SimDisk:
     @property
     def faults(self) -> bool:
         """Whether a call was, or is, to fail in this process's life."""
-        return bool(self._errors)
+        return bool(self._errors) or self._fails_from is not None
 
     def kill(self) -> None:
         """End the process, and forget what was planned for it."""
@@ -315,6 +322,7 @@ class SimDisk:
         self._dead = False
         self._plans.clear()
         self._errors.clear()
+        self._fails_from = None
 
     def power_loss(self, survival: Survival) -> None:
         """End the machine: the survival decides what of the unsynced is there afterwards."""
@@ -377,6 +385,8 @@ class SimDisk:
         self.trace.append(record)
         when, action = self._plans.pop(record.number, (None, self.die))
         error = self._errors.get(record.number, 0)
+        if self._fails_from is not None and record.number >= self._fails_from[0]:
+            error = self._fails_from[1]
         if self.full_for(verb, path) and verb in _NEED_SPACE:
             error = errno.ENOSPC
         return _Call(self, record, when, action, error)

@@ -21,9 +21,11 @@ Ending = Survival | None
 """None: the process was killed, the machine lives."""
 
 
-def crashed_world(life: Script, on_tier_disk: bool, call: int, when: When) -> World:
+def crashed_world(
+    life: Script, on_tier_disk: bool, call: int, when: When, sync_s: float | None = None
+) -> World:
     """The world after the life died at that call of one disk."""
-    world = World()
+    world = World(sync_s=sync_s)
     disk = world.tier_disk if on_tier_disk else world.journal_disk
     disk.crash_at(call, when)
     assert not world.run(life), "the life did not reach the call that should end it"
@@ -44,20 +46,23 @@ def restart_twice(world: World, ending: Ending) -> None:
         assert world.run(check_everything)
 
 
-def disk_calls(life: Script) -> tuple[int, int]:
+def disk_calls(life: Script, sync_s: float | None = None) -> tuple[int, int]:
     """How many calls of (journal disk, tier-2 disk) a whole life makes."""
-    world = World()
+    world = World(sync_s=sync_s)
     assert world.run(life)
     return world.journal_disk.calls, world.tier_disk.calls
 
 
-def crash_everywhere(life: Script, share: int, shares: int) -> int:
-    """Crash at one in `shares` of all calls, in every way. Returns how many states were opened."""
+def crash_everywhere(life: Script, share: int, shares: int, sync_s: float | None = None) -> int:
+    """Crash at one in `shares` of all calls, in every way. Returns how many states were opened.
+
+    `sync_s`: a writer process writes the journal, and takes as long; None: inline.
+    """
     states = 0
-    for on_tier_disk, calls in enumerate(disk_calls(life)):
+    for on_tier_disk, calls in enumerate(disk_calls(life, sync_s)):
         for call in range(1 + share, calls + 1, shares):
             for when in ("before", "during", "after"):
-                world = crashed_world(life, bool(on_tier_disk), call, when)
+                world = crashed_world(life, bool(on_tier_disk), call, when, sync_s)
                 for ending in endings(call):
                     restart_twice(world.fork(), ending)
                     states += 2

@@ -8,19 +8,17 @@ later lives show.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
 from anabranch.common.errors import AnabranchError, DirectoryUnusable, DiskFailed
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.common.storage.ports import Buffer
 from anabranch.common.wire.block import encode_block
 from anabranch.common.wire.messages import (
     Append,
@@ -41,7 +39,8 @@ from anabranch.common.wire.messages import (
     Stamp,
     error_of,
 )
-from anabranch.segstore.adapters.journal.journal import open_journal
+from anabranch.segstore.adapters.journal.commits import CommitWriter, InlineCommits
+from anabranch.segstore.adapters.journal.journal import Journal, open_journal
 from anabranch.segstore.domain.storage.snapshot import SnapshotLimits
 from anabranch.segstore.handlers.append import AppendDesk, append_once, setup_without_session
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk
@@ -50,11 +49,15 @@ from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.container import Surroundings
 from anabranch.segstore.shell.flusher import FlushLimits
 from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
+from anabranch.segstore.shell.metrics import uncounted
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.store import Store
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2 import TierTwoLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.tracing import Commits
+from kit.chunk_faults import UnhurriedStorage
+from kit.deferred_commits import DeferredCommits
 from kit.history import History, HistoryViolation, make_event
 from kit.rng import Random
 from kit.simdisk import Crashed, SimDisk, Survival
@@ -62,7 +65,6 @@ from kit.virtual_time import VirtualClock, VirtualTimeLoop
 
 NODE = "node-1"
 READ_SIZE_BYTES = 3000
-PUT_S = 0.01
 TIER_TWO_LIMITS = TierTwoLimits(
     snapshots=SnapshotLimits(manifests_max=3, page_target=400, page_max=1500), gc_grace_s=5.0
 )
@@ -86,6 +88,10 @@ class World:
     flush_bytes: int = 8 * 1024
     cache_bytes: int = 6 * 1024
     untiered_bytes_max: int = 1 << 30
+    journal_bytes_max: int = 1 << 30
+    pending_bytes_max: int = 1 << 27
+    sync_s: float | None = None
+    """A writer process takes this long for a write, and as long to say so; None: inline."""
     journal_disk: SimDisk = field(default_factory=SimDisk)
     tier_disk: SimDisk = field(default_factory=SimDisk)
     objects: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
@@ -98,6 +104,15 @@ class World:
 
     def __post_init__(self) -> None:
         self.journal_disk.share_machine(self.tier_disk)
+
+    def limits(self) -> ThrottleLimits:
+        """Where back-pressure begins."""
+        return ThrottleLimits(
+            pending_soft=self.pending_bytes_max // 2,
+            pending_hard=self.pending_bytes_max,
+            untiered=self.untiered_bytes_max,
+            journal=self.journal_bytes_max,
+        )
 
     async def place_containers(self) -> None:
         """Assign all containers to the one node; done before is fine."""
@@ -150,15 +165,6 @@ def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
 Script = Callable[["Life"], Coroutine[None, None, None]]
 
 
-class UnhurriedStorage(LocalChunkStorage):
-    """Takes a moment for each object, so that clients are served while a flush is under way."""
-
-    async def put_new(self, name: str, parts: Sequence[Buffer]) -> None:
-        """See `ports.ChunkStorage`."""
-        await asyncio.sleep(PUT_S)
-        await super().put_new(name, parts)
-
-
 class Life:
     """One process of the store, with in-process clients."""
 
@@ -170,6 +176,9 @@ class Life:
         self.store = Store(world.container_count)
         self.failure: AnabranchError | None = None
         self.keepers: list[ContainerKeeper] = []
+        self.commits = Commits(uncounted(), self.clock, lambda: self.clock.now_ms() * 1_000_000)
+        self.journal: Journal
+        self.throttle: Throttle
         self._crash: asyncio.Event = asyncio.Event()
         self._problem: BaseException | None = None
 
@@ -183,6 +192,8 @@ class Life:
                 ids=self.ids,
                 schedule=self.loop.call_soon,
                 file_size=self.world.journal_file_size,
+                watch=self.commits,
+                commits=self._commit_writer(),
             )
             storage = UnhurriedStorage(
                 self.world.tier_disk, self.ids, self.world.node, in_threads=False
@@ -193,6 +204,8 @@ class Life:
         except (DiskFailed, DirectoryUnusable) as error:
             self.failure = error
             return False
+        self.journal = journal
+        self.throttle = Throttle(self.world.limits(), lambda: journal.live_size)
         tiers = Tiers(
             journal,
             OpenContainerTierTwo(storage, self.ids, self.clock, TIER_TWO_LIMITS),
@@ -209,11 +222,17 @@ class Life:
             raise self._problem
         return not self._crash.is_set()
 
+    def _commit_writer(self) -> CommitWriter:
+        world = self.world
+        if world.sync_s is None:
+            return InlineCommits()
+        return DeferredCommits(lambda callback: self.loop.call_later(world.sync_s or 0.0, callback))
+
     def _keepers(self, tiers: Tiers) -> list[Coroutine[None, None, None]]:
         around = Surroundings(
             self.clock,
             Cache(self.world.cache_bytes),
-            Throttle(ThrottleLimits(untiered=self.world.untiered_bytes_max)),
+            self.throttle,
             self._call_later,
         )
         limits = FlushLimits(bytes_max=self.world.flush_bytes, age_s_max=5.0)

@@ -7,7 +7,15 @@ from functools import cache
 import pytest
 
 from anabranch.segstore.domain.log.formats import FILE_HEADER_SIZE_BYTES, parse_file_header
-from kit.journal_scenario import check, new_ledgers, random_journal, run_until_crash, whole_life
+from kit.journal_scenario import (
+    LIVES,
+    Script,
+    check,
+    new_ledgers,
+    random_journal,
+    run_until_crash,
+    whole_life,
+)
 from kit.rng import seeded
 from kit.simdisk import (
     KEEP_ALL,
@@ -23,10 +31,10 @@ from kit.simdisk import (
 
 
 @cache
-def whole_trace() -> tuple[DiskCall, ...]:
+def whole_trace(life: Script = whole_life) -> tuple[DiskCall, ...]:
     """The disk calls of the script when nothing fails."""
     disk = SimDisk()
-    whole_life(disk, new_ledgers())
+    life(disk, new_ledgers())
     return tuple(disk.trace)
 
 
@@ -61,14 +69,15 @@ def test_the_script_covers_append_roll_open_and_release() -> None:
     assert any(call.verb == "unlink" and "journal-" in call.path for call in whole_trace())
 
 
+@pytest.mark.parametrize("writer", list(LIVES))
 @pytest.mark.parametrize("part", range(4))
-def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(part: int) -> None:
+def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(part: int, writer: str) -> None:
     states = 0
-    for call in whole_trace()[part::4]:
+    for call in whole_trace(LIVES[writer])[part::4]:
         for when in moments(call):
             disk = SimDisk()
             disk.crash_at(call.number, when)
-            ledgers = run_until_crash(whole_life, disk)
+            ledgers = run_until_crash(LIVES[writer], disk)
             killed = disk.fork()
             killed.kill()
             check(killed, {c: ledger.copy() for c, ledger in ledgers.items()})
@@ -81,19 +90,26 @@ def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(part: int) -> None:
     assert states >= 250, "a thousand states over the four parts"
 
 
+@pytest.mark.parametrize("writer", list(LIVES))
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-def test_an_error_at_any_disk_call_is_never_a_false_acknowledgement(error: int) -> None:
-    for call in whole_trace():
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "for ever"])
+def test_an_error_at_any_disk_call_is_never_a_false_acknowledgement(
+    error: int, lasting: bool, writer: str
+) -> None:
+    for call in whole_trace(LIVES[writer]):
         disk = SimDisk()
-        disk.fail_at(call.number, error)
-        ledgers = run_until_crash(whole_life, disk)
-        for end in ("kill", "power"):
+        (disk.fail_from if lasting else disk.fail_at)(call.number, error)
+        ledgers = run_until_crash(LIVES[writer], disk)
+        if lasting:  # a start meanwhile fails too, and does no harm
+            disk.end_process()
+            run_until_crash(check, disk, {c: ledger.copy() for c, ledger in ledgers.items()})
+        for end in ("kill", "power"):  # from here on the disk works again
             machine = disk.fork()
             if end == "kill":
                 machine.kill()
             else:
                 machine.power_loss(LOSE_ALL)
-            check(machine, {c: ledger.copy() for c, ledger in ledgers.items()})
+            check(machine, {c: ledger.copy() for c, ledger in ledgers.items()}, life=200)
 
 
 def test_a_crash_while_recovering_from_a_crash_loses_nothing_acknowledged() -> None:

@@ -6,6 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from anabranch.common.errors import CorruptJournal, FormatTooNew
+from kit.journal_late import (
+    late_writes_at_every_call,
+    more_arrives_while_the_child_writes,
+    power_loss_before_the_child_writes,
+)
 from kit.journal_scenario import (
     CONTAINERS,
     Process,
@@ -123,7 +128,7 @@ def a_crash_at_every_rename() -> None:
             check(disk, ledgers)
 
 
-CHECKS: dict[str, Callable[[], None]] = {
+CHECKS: dict[str, Callable[[], object]] = {
     "ack before sync": power_loss_in_mid_life,
     "no fence check": a_zombie_appends_after_it_was_deposed,
     "no directory sync": power_loss_after_a_whole_life,
@@ -131,6 +136,9 @@ CHECKS: dict[str, Callable[[], None]] = {
     "cached scan": a_failed_sync_is_followed_by_a_kill_and_a_power_loss,
     "one seed for all files": a_kill_in_a_file_that_is_used_again,
     "header after the name": a_crash_at_every_rename,
+    "ack before the child's answer": power_loss_before_the_child_writes,
+    "two writes outstanding": more_arrives_while_the_child_writes,
+    "scan not synced": late_writes_at_every_call,
 }
 
 

@@ -79,6 +79,11 @@ def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(share: int) -> None
     assert crash_everywhere(busy_life, share, 4) >= STATES_MIN / 4
 
 
+@pytest.mark.parametrize("share", range(2))
+def test_a_crash_while_a_writer_process_writes_loses_nothing_acknowledged(share: int) -> None:
+    assert crash_everywhere(busy_life, share * 3, 6, sync_s=0.02) >= STATES_MIN / 6
+
+
 def ack_before_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames are written but not synced."""
     write_synced = SimFile.write_synced

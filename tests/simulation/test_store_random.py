@@ -3,6 +3,7 @@
 import pytest
 
 import anabranch.segstore.shell.lifecycle as lifecycle
+from anabranch.common.errors import InvalidRequest
 from kit.planted_container import HastyContainer
 from kit.store_scenario import random_store
 
@@ -20,7 +21,7 @@ def test_a_container_that_acknowledges_pending_duplicates_is_caught(
     for seed in range(200):
         try:
             random_store(seed)
-        except AssertionError:
+        except (AssertionError, InvalidRequest):  # a reader stands beyond what survived
             caught += 1
             break
     assert caught

@@ -11,6 +11,7 @@ import pytest
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.wire.messages import Stamp
+from kit.chunk_faults import PUT_S
 from kit.planted_container import (
     attributes_twice_at_replay,
     truncation_lost_at_replay,
@@ -20,7 +21,7 @@ from kit.simdisk import LOSE_ALL
 from kit.store_check import check_everything
 from kit.store_crash import crash_everywhere, crashed_world, disk_calls, restart_twice
 from kit.store_requests import Counter, merge, truncate
-from kit.store_world import PUT_S, Client, Life, WriterScript, create, delete, flush, seal
+from kit.store_world import Client, Life, WriterScript, create, delete, flush, seal
 
 TARGET, TIERED, HALF, FRESH, GONE = (f"s/a/{number}.#epoch.0" for number in (1, 2, 3, 4, 8))
 SEGMENTS = (TARGET, TIERED, HALF, FRESH, GONE)

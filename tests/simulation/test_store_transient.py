@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.common.errors import SegmentNotFound
 from anabranch.common.wire.messages import NO_DECISION, Stamp
+from kit.chunk_faults import PUT_S
 from kit.planted_container import transients_survive_a_restart
 from kit.rng import seeded
 from kit.simdisk import LOSE_ALL
@@ -16,7 +17,7 @@ from kit.store_check import check_everything
 from kit.store_crash import crash_everywhere, crashed_world, disk_calls, restart_twice
 from kit.store_requests import info_of, merge
 from kit.store_transient import Uploads
-from kit.store_world import PUT_S, Client, Life, WriterScript, create, flush, seal
+from kit.store_world import Client, Life, WriterScript, create, flush, seal
 
 PARENT = "s/a/1.#epoch.0"
 CONTAINER = 1

@@ -1,5 +1,6 @@
 """The table of metrics in docs/operations.md is the metrics that the services have."""
 
+from collections import Counter
 from pathlib import Path
 
 from anabranch.common.runtime.clock import SystemClock
@@ -20,7 +21,8 @@ def of_the_controller(metrics: Metrics) -> None:
 
 
 def of_the_store(metrics: Metrics) -> None:
-    StoreMetrics(metrics).watch(
+    store = StoreMetrics(metrics)
+    store.watch(
         pending=none,
         untiered=none,
         cached=none,
@@ -28,6 +30,7 @@ def of_the_store(metrics: Metrics) -> None:
         states=dict,
         connections=none,
     )
+    store.watch_journal(live_size=none, outstanding_s=none, ratios=dict, refused=Counter())
 
 
 def of_the_gateway(metrics: Metrics) -> None:
@@ -66,4 +69,6 @@ def test_the_metrics_of_the_three_services_have_names_of_their_own() -> None:
 
 def test_no_label_could_hold_the_name_of_a_stream_or_segment() -> None:
     labels = {label for definition in defined() for label in definition.labels}
-    assert labels == {"kind", "outcome", "query", "step", "code", "method", "route", "status"}
+    assert labels == {
+        "kind", "outcome", "query", "step", "code", "method", "route", "status", "source", "state",
+    }  # fmt: skip

@@ -64,8 +64,20 @@ def test_what_is_written_is_read_at_once(disk: Disk) -> None:
     assert file.read(2, 6) == b"oneTWO"
     assert file.size() == 13
     file.sync()
-    file.forget_cached()
-    assert file.read(0, 13) == b"\0\0oneTWOthree"
+    assert file.read_stored(0, 13) == b"\0\0oneTWOthree"
+    file.close()
+
+
+def test_what_is_stored_is_read_from_any_place_and_up_to_the_end(disk: Disk) -> None:
+    data = b"".join(b"%07d;" % index for index in range(300_000))
+    file = disk.create("a")
+    file.write_synced([data], 0)
+    for offset, length in ((0, len(data)), (5000, 3), (4095, 4098), (len(data) - 10, 100)):
+        assert file.read_stored(offset, length) == data[offset : offset + length]
+    assert file.read_stored(len(data), 10) == b""
+    assert file.read_stored(len(data) + 8192, 10) == b""
+    file.write([b"unsynced"], 0)
+    assert file.read_stored(0, 8) == b"unsynced", "what is dirty is written to the disk first"
     file.close()
 
 

@@ -1,4 +1,4 @@
-"""What every `ports.DurableDataLog` does: journal on both disks, and memory."""
+"""What every `ports.DurableDataLog` does: journal on both disks and by both writers, and memory."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,8 +13,10 @@ from anabranch.common.storage.ports import Disk
 from anabranch.segstore.adapters.journal.journal import open_journal
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.ports import DurableDataLog
+from kit.deferred_commits import DeferredCommits
 from kit.log_driver import Callbacks, ScriptedSource, replayed
 from kit.simdisk import SimDisk
+from kit.writer_child import ChildCallbacks
 
 FILE_SIZE = 4096
 
@@ -38,6 +40,25 @@ def _journal(disk: Disk) -> Store:
     return Store(lambda run: open_journal(disk, ids=ids, schedule=run, file_size=FILE_SIZE))
 
 
+def _deferred(disk: Disk) -> Store:
+    ids = SeededIds(1)
+    return Store(
+        lambda run: open_journal(
+            disk, ids=ids, schedule=run, file_size=FILE_SIZE, commits=DeferredCommits(run)
+        )
+    )
+
+
+def _process(disk: Disk) -> Store:
+    ids, callbacks = SeededIds(1), ChildCallbacks()
+    return Store(
+        lambda run: open_journal(
+            disk, ids=ids, schedule=run, file_size=FILE_SIZE, commits=callbacks.start()
+        ),
+        callbacks,
+    )
+
+
 def _memory(_: Path) -> Store:
     frames = MemoryFrames("ab" * 16)
     return Store(lambda run: MemoryLog(frames, run))
@@ -46,6 +67,8 @@ def _memory(_: Path) -> Store:
 MAKERS: dict[str, Callable[[Path], Store]] = {
     "journal-simulated": lambda _: _journal(SimDisk()),
     "journal-local": lambda path: _journal(LocalDisk(path)),
+    "journal-simulated-deferred": lambda _: _deferred(SimDisk()),
+    "journal-local-process": lambda path: _process(LocalDisk(path)),
     "memory": _memory,
 }
 

@@ -200,6 +200,44 @@ async def test_what_was_acknowledged_survives_kills_and_a_clean_stop(
             assert process.returncode == (-signal.SIGKILL if round_number < 3 else 0)
 
 
+def child_of(pid: int) -> int:
+    """The one child of a process."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    assert len(children) == 1, children
+    return int(children[0])
+
+
+async def test_a_store_with_a_writer_process_survives_its_own_and_the_writers_death(
+    tmp_path: Path, nats_server: NatsServer, cluster: Cluster
+) -> None:
+    directory = tmp_path / "data"
+    expected = b""
+    for round_number, victim in enumerate(("writer", "store", "nobody"), 1):
+        store = segment_store(directory, nats_server.url, JOURNAL_WRITER="process")
+        async with store as process:
+            if round_number == 1:
+                await cluster.assign()
+            await cluster.opened(round_number)
+            client = await connect(cluster)
+            if round_number == 1:
+                assert await client.create(SEGMENT) == Done()
+            assert await client.read_all(SEGMENT) == expected
+            setup = await client.setup(SEGMENT)
+            assert setup.last_event_number == round_number - 1
+            expected += client.append(round_number, [bytes([round_number]) * 5000])
+            assert isinstance((await client.receive())[0], Appended)
+            if victim == "writer":
+                os.kill(child_of(process.pid), signal.SIGKILL)
+            else:
+                process.send_signal(signal.SIGKILL if victim == "store" else signal.SIGTERM)
+            async with asyncio.timeout(STOP_DEADLINE_S):
+                output, _ = await process.communicate()
+            await client.close()
+        assert process.returncode == {"writer": 1, "store": -signal.SIGKILL, "nobody": 0}[victim]
+        assert b'"writer": "process"' in output
+        assert (b'"code": "disk-failed"' in output) == (victim == "writer")
+
+
 async def test_control_requests_are_served_over_nats_and_serving_outlives_nats(
     tmp_path: Path, nats_server: NatsServer, cluster: Cluster
 ) -> None:

@@ -25,6 +25,7 @@ from anabranch.common.storage.ports import Buffer
 from anabranch.common.tier2.manifest import LogBinding
 from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, TieredExtent, Tombstone
 from anabranch.segstore.domain.container.state import ContainerCut
+from anabranch.segstore.domain.log.pinning import LiveLogFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,8 @@ class FrameSource(Protocol):
     def frame_durable(self, contents: FrameContents, address: LogAddress) -> None:
         """The frame is synced and the journal still owns its directory: apply and acknowledge.
 
-        Called once per taken frame, in the order taken.
+        Called once per taken frame, in the order taken, unless the view was closed or the log
+        failed since; then never.
         """
         ...
 
@@ -117,7 +119,7 @@ class ContainerLog(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop taking frames from the source; the log stays."""
+        """Stop taking frames from the source, and tell it no more; the log stays."""
         ...
 
 
@@ -159,8 +161,18 @@ class DurableDataLog(Protocol):
     ) -> ContainerLog:
         """Open the container's view under an epoch above all that its frames hold.
 
-        Raises LogNotHere (not in the list), Deposed (epoch not above).
+        Raises LogNotHere (not in the list), Deposed (epoch not above), Unavailable (frames of an
+        older view are still being written).
         """
+        ...
+
+    @property
+    def live_size(self) -> int:
+        """Bytes that an open would have to read: all files that are not gone yet."""
+        ...
+
+    def live_files(self) -> Sequence[LiveLogFile]:
+        """These files, oldest first, and the containers that each waits for to be released."""
         ...
 
     def close(self) -> None: ...

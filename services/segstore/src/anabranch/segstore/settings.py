@@ -27,6 +27,9 @@ class SegstoreSettings(ServiceSettings):
     """For tier 2 in an object store: as JSON, or one by one as ``…_TIER2_OPTIONS__ENDPOINT``."""
     journal: Literal["disk", "memory"] = "disk"
     """``memory``: nothing is kept and no file written; it needs the tier 2 ``memory:``."""
+    journal_writer: Literal["auto", "inline", "process"] = "auto"
+    """Who writes and syncs the journal: the event loop, or a child process beside it; ``auto``:
+    the child where the disk was slow to sync at the start."""
     bind: str = "127.0.0.1:0"
     advertise: str = ""
     """host:port that clients shall use; empty: where the store listens."""
@@ -36,6 +39,8 @@ class SegstoreSettings(ServiceSettings):
     flush_age_s: Annotated[float, Field(gt=0)] = 30.0
     cache_bytes: Annotated[int, Field(ge=0)] = 256 * _MIB
     untiered_bytes_max: Annotated[int, Field(ge=_MIB)] = 1024 * _MIB
+    """Of bytes that only the journal holds, and of the journal's files, but of these at least four:
+    writers are slowed down beyond it and then refused. A start reads about as much."""
     gc_grace_s: Annotated[float, Field(gt=0)] = 3600.0
     """How long objects of tier 2 stay after nothing needs them: longer than any reader takes
     that is not the owner, and than any open."""

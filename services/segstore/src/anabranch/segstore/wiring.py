@@ -30,8 +30,10 @@ from anabranch.common.runtime.settings import parse_bind
 from anabranch.common.storage.location import MemoryLocation, parse_location
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.segstore.adapters.journal import layout
+from anabranch.segstore.adapters.journal.choice import choose_commits
+from anabranch.segstore.adapters.journal.journal import FILE_SIZE_BYTES_DEFAULT
 from anabranch.segstore.adapters.journal.layout import create_small, read_small
-from anabranch.segstore.adapters.journal.local import LocalJournal, open_local_journal, probe_sync
+from anabranch.segstore.adapters.journal.local import open_local_journal
 from anabranch.segstore.adapters.journal.recovery import OpenReport
 from anabranch.segstore.adapters.load_publisher import LoadPublisher
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
@@ -44,6 +46,7 @@ from anabranch.segstore.shell.assignments import Assignments
 from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.container import Surroundings
 from anabranch.segstore.shell.flusher import FlushLimits, back_off_s
+from anabranch.segstore.shell.journal_watch import JournalWatch
 from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
 from anabranch.segstore.shell.load import LoadReporter
 from anabranch.segstore.shell.metrics import StoreMetrics
@@ -57,7 +60,8 @@ from anabranch.segstore.shell.tracing import Commits, StoreTracing
 
 NODE_ID_FILE = "node-id"
 JOURNAL_DIRECTORY = "journal"
-SLOW_SYNC_MS = 2.0
+JOURNAL_FILES_MIN = 4
+"""What the journal may take whatever is set: fewer files could never be let go in time."""
 TIER_TWO_CALL_S_MAX = 30.0
 DRAIN_S_MAX = 5.0
 DOOR_CLOSE_S_MAX = 1.0
@@ -105,6 +109,7 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
                 client=client,
                 storage=storage,
                 metrics=metrics,
+                commits=commits,
                 tracing=_tracing(lifetime, commits),
             )
             await _Process(parts).run()
@@ -130,12 +135,21 @@ def check_settings(settings: SegstoreSettings) -> None:
         )
 
 
+def throttle_limits(settings: SegstoreSettings) -> ThrottleLimits:
+    """One setting bounds what tier 2 lacks, and with it what a start has to read."""
+    untiered = settings.untiered_bytes_max
+    return ThrottleLimits(
+        untiered=untiered, journal=max(untiered, JOURNAL_FILES_MIN * FILE_SIZE_BYTES_DEFAULT)
+    )
+
+
 @contextmanager
 def _opened_log(
     settings: SegstoreSettings, clock: Clock, ids: IdSource, commits: Commits
 ) -> Iterator[DurableDataLog]:
     """The store's log, open for as long as the block lasts."""
-    schedule = asyncio.get_running_loop().call_soon
+    loop = asyncio.get_running_loop()
+    schedule = loop.call_soon
     if settings.journal == "memory":
         _log.warning(
             "this store keeps nothing: what is acknowledged is lost when it ends",
@@ -153,10 +167,10 @@ def _opened_log(
         schedule=schedule,
         take_over=settings.take_over,
         watch=commits,
+        choose_commits=choose_commits(settings.journal_writer, clock, loop),
     )
     try:
         _log_opening(journal.journal.report)
-        _warn_if_slow(journal, clock)
         yield journal.journal
     finally:
         journal.close()
@@ -175,6 +189,7 @@ class _Parts:
     client: Client
     storage: ChunkStorage
     metrics: StoreMetrics
+    commits: Commits
     tracing: StoreTracing | None
 
     def objects(self, bucket: str) -> JetStreamObjectStore:
@@ -222,7 +237,7 @@ class _Process:
 
     async def _serve(self, store: Store, group: asyncio.TaskGroup) -> None:
         parts, settings = self._parts, self._parts.settings
-        throttle = Throttle(ThrottleLimits(untiered=settings.untiered_bytes_max))
+        throttle = Throttle(throttle_limits(settings), lambda: parts.log.live_size)
         cache = Cache(settings.cache_bytes)
         spawned: set[asyncio.Task[None]] = set()
 
@@ -244,14 +259,7 @@ class _Process:
         server = TcpServer(served)
         endpoint = _advertised(settings, await server.start(*parse_bind(settings.bind)))
         node = NodeRecord(parts.node_id, endpoint, parts.log.journal_id)
-        parts.metrics.watch(
-            pending=lambda: throttle.pending,
-            untiered=lambda: throttle.untiered,
-            cached=lambda: cache.used,
-            containers=lambda: len(store.open_numbers),
-            states=store.count_states,
-            connections=lambda: server.connection_count,
-        )
+        _watch_metrics(parts, throttle, cache, store, server)
         nodes = parts.objects(subjects.NODES_BUCKET)
         door = NatsDoor(parts.client, ControlDesk(store, spawn), throttle)
         tasks = [
@@ -259,6 +267,7 @@ class _Process:
             group.create_task(self._assignments(store, throttle, cache).run()),
             group.create_task(self._follow(store, door)),
             group.create_task(_load_reporter(parts, store).run()),
+            group.create_task(_journal_watch(parts, throttle, store).run()),
         ]
         _log.info("the store listens", node=parts.node_id, endpoint=str(endpoint))
         await self._end.wait()
@@ -326,6 +335,37 @@ def _load_reporter(parts: _Parts, store: Store) -> LoadReporter:
         period_s=parts.settings.load_period_s,
         clock=parts.clock,
         metrics=parts.metrics,
+    )
+
+
+def _watch_metrics(
+    parts: _Parts, throttle: Throttle, cache: Cache, store: Store, server: TcpServer
+) -> None:
+    parts.metrics.watch(
+        pending=lambda: throttle.pending,
+        untiered=lambda: throttle.untiered,
+        cached=lambda: cache.used,
+        containers=lambda: len(store.open_numbers),
+        states=store.count_states,
+        connections=lambda: server.connection_count,
+    )
+    parts.metrics.watch_journal(
+        live_size=lambda: parts.log.live_size,
+        outstanding_s=parts.commits.outstanding_s,
+        ratios=throttle.ratios,
+        refused=throttle.refused,
+    )
+
+
+def _journal_watch(parts: _Parts, throttle: Throttle, store: Store) -> JournalWatch:
+    return JournalWatch(
+        parts.log,
+        store,
+        throttle,
+        clock=parts.clock,
+        bytes_max=throttle_limits(parts.settings).journal,
+        outstanding_s=parts.commits.outstanding_s,
+        set_ready=parts.lifetime.set_ready,
     )
 
 
@@ -437,14 +477,3 @@ def _log_opening(report: OpenReport) -> None:
         )
     for orphan in report.orphans:
         _log.warning("a file of a former owner is set aside and can be deleted", file=orphan)
-
-
-def _warn_if_slow(journal: LocalJournal, clock: Clock) -> None:
-    probe = probe_sync(journal.disk, clock)
-    if probe.p50_ms > SLOW_SYNC_MS:
-        _log.warning(
-            "synced writes to the data directory are slow, and so will appends be",
-            p50_ms=round(probe.p50_ms, 3),
-            p99_ms=round(probe.p99_ms, 3),
-            remedy="use a local disk with a write cache that is safe against power loss",
-        )

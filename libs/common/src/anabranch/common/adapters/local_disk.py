@@ -3,10 +3,16 @@
 Writes go through `pwritev` in batches of at most 1,024 buffers. A synced write is one call with
 `RWF_DSYNC` where the file system knows it, else a write and an fdatasync. A full disk or an I/O
 error is `DiskFailed`: what reached the disk is then unknown, and nobody may try again in place.
+
+What the disk holds is read with `O_DIRECT`, past the page cache: after a failed sync Linux marks
+the pages clean, so that a later reader would see, and a later sync confirm, what was never written.
+Where the file system has no direct reads (some in memory or in user space) the cached pages are
+dropped before the read, which the kernel does as far as it can.
 """
 
 import errno
 import fcntl
+import mmap
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +28,9 @@ from anabranch.common.storage.ports import Buffer
 
 BUFFERS_PER_CALL_MAX = 1024
 LOCK_FILE = "lock"
+DIRECT_READ_SIZE_BYTES = 1024 * 1024
+_DIRECT_ALIGNMENT = 4096
+_NO_DIRECT_READS = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 _DISK_ERRORS = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 NETWORK_FILE_SYSTEMS = frozenset({
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "fuse.cephfs", "glusterfs",
@@ -98,9 +107,15 @@ class LocalFile:
         with _Named("sync", self._path):
             os.fdatasync(self._fd)
 
-    def forget_cached(self) -> None:
-        with _Named("forget", self._path):
+    def read_stored(self, offset: int, length: int) -> bytes:
+        with _Named("direct read", self._path):
+            try:
+                return _read_direct(self._fd, offset, length)
+            except OSError as error:
+                if error.errno not in _NO_DIRECT_READS:
+                    raise
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        return self.read(offset, length)
 
     def read(self, offset: int, length: int) -> bytes:
         with _Named("read", self._path):
@@ -117,8 +132,33 @@ class LocalFile:
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 
+    def fileno(self) -> int:
+        """The descriptor, for another process that is to write here."""
+        return self._fd
+
     def close(self) -> None:
         os.close(self._fd)
+
+
+def _read_direct(fd: int, offset: int, length: int) -> bytes:
+    """Read with `O_DIRECT`, which wants aligned memory and places. Raises OSError."""
+    direct = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+    parts: list[bytes] = []
+    try:
+        end = min(offset + length, os.fstat(direct).st_size)
+        at = offset - offset % _DIRECT_ALIGNMENT
+        with mmap.mmap(-1, DIRECT_READ_SIZE_BYTES) as buffer:
+            while at < end:
+                found = os.preadv(direct, [buffer], at)
+                if at + found < end:
+                    found -= found % _DIRECT_ALIGNMENT
+                if not found:
+                    raise OSError(errno.EIO, "a direct read found nothing before the file's end")
+                parts.append(buffer[max(0, offset - at) : min(found, end - at)])
+                at += found
+    finally:
+        os.close(direct)
+    return b"".join(parts)
 
 
 def _without_start(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
@@ -260,6 +300,12 @@ class DirectoryLock:
 
     def __init__(self, fd: int | None) -> None:
         self._fd = fd
+
+    @property
+    def fd(self) -> int | None:
+        """The descriptor that holds the lock, for a child that is to hold it too; None if it is
+        not held."""
+        return self._fd
 
     def release(self) -> None:
         """Let others in; repeated is success. The operating system does it at a crash."""

@@ -22,7 +22,7 @@ SECONDS_BOUNDS = (
 
 Kind = Literal["counter", "gauge", "histogram"]
 Unit = Literal["", "bytes", "seconds"]
-Read = Callable[[], int | Mapping[tuple[str, ...], int]]
+Read = Callable[[], float | Mapping[tuple[str, ...], float]]
 """The present value, or one per combination of label values."""
 
 _UNIT_CODES: Mapping[Unit, str] = {"": "", "bytes": "By", "seconds": "s"}
@@ -109,7 +109,7 @@ def _observer(
 ) -> Callable[[CallbackOptions], Iterable[Observation]]:
     def observe(_options: CallbackOptions) -> Iterable[Observation]:
         found = read()
-        if isinstance(found, int):
+        if isinstance(found, int | float):
             return [Observation(found)]
         # A copy, because exporters read in threads of their own.
         values = list(dict(found).items())

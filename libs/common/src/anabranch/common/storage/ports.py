@@ -27,9 +27,9 @@ class DiskFile(Protocol):
         """Make all earlier writes to this file durable (fdatasync)."""
         ...
 
-    def forget_cached(self) -> None:
-        """Read what is clean from the disk again: after a failed sync the page cache may show
-        what the disk does not hold. To be called after a successful `sync`."""
+    def read_stored(self, offset: int, length: int) -> bytes:
+        """As `read`, but what the disk holds: after a failed sync the page cache may show what
+        never reached it. To be called after a successful `sync`."""
         ...
 
     def read(self, offset: int, length: int) -> bytes:

@@ -5,7 +5,7 @@ first, as a second opener of a journal's directory would.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.common.errors import (
@@ -17,6 +17,7 @@ from anabranch.common.errors import (
     Unavailable,
 )
 from anabranch.segstore.adapters.group import Schedule, gather
+from anabranch.segstore.domain.log.pinning import LiveLogFile
 from anabranch.segstore.domain.log.replay import FrameEntry, continuous
 from anabranch.segstore.ports import FrameSource, LogAddress, ReplayedFrame
 
@@ -130,6 +131,15 @@ class MemoryLog:
                 Deposed("the container was opened again", container_epoch=container_epoch)
             )
         return view
+
+    @property
+    def live_size(self) -> int:
+        """Nothing is read at an open."""
+        return 0
+
+    def live_files(self) -> Sequence[LiveLogFile]:
+        """There are no files."""
+        return ()
 
     def close(self) -> None:
         """End the log; what waits is not kept. Repeated is success."""

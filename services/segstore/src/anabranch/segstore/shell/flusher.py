@@ -1,7 +1,8 @@
 """When and how a container moves its tail to tier 2.
 
-Wakes when enough bytes are un-tiered, when the oldest unrecorded change is old enough, or on
-request; unless on request, at most once a second. A flush cuts at the applied sequence S, lets
+Wakes when enough bytes are un-tiered, when the oldest unrecorded change is old enough, when the
+container holds up the journal's oldest file, or on request; unless on request, at most once a
+second. A flush cuts at the applied sequence S, lets
 tier 2 make everything up to S durable, then moves the extents in the index and releases the log,
 in this order: the journal is not let go before the manifest is durable and no successor was seen.
 
@@ -120,6 +121,11 @@ class Flusher:
         self._urgent.set()
         self._wanted.set()
 
+    def hurry(self) -> None:
+        """Flush what there is, at the next turn that pauses and failures allow; nobody is told."""
+        if self._container.applied.changed:
+            self._wanted.set()
+
     def _give_up(self, request: FlushRequest) -> None:
         self._requests.remove(request)
         error = Unavailable("the flush did not end in time; it goes on", seconds=REQUEST_DEADLINE_S)
@@ -215,6 +221,7 @@ class Flusher:
         self._check_alive()
         container.metrics.flushed(moved, self._clock.monotonic() - began_s)
         container.log.release(cut.sequence)
+        self._throttle.wake()
 
     async def _fetch(self, number: int, offset: int, length: int) -> bytes:
         """See `ports.FetchRange`; lets other work run every few megabytes."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from anabranch.common.runtime.metrics import Metrics, silent_metrics
+from anabranch.segstore.shell.throttle import Source
 
 PREFIX = "anabranch_segstore_"
 
@@ -117,6 +118,35 @@ class StoreMetrics:
             ("state",),
         )
         gauge(f"{PREFIX}connections", "TCP connections open", connections)
+
+    def watch_journal(
+        self,
+        *,
+        live_size: Callable[[], int],
+        outstanding_s: Callable[[], float],
+        ratios: Callable[[], Mapping[Source, float]],
+        refused: Counter[tuple[str, ...]],
+    ) -> None:
+        """Add what tells how full the store is, and of what; once."""
+        gauge = self._metrics.gauge
+        gauge(f"{PREFIX}journal_bytes", "Bytes of journal files that a start would read", live_size)
+        gauge(
+            f"{PREFIX}journal_commit_outstanding_seconds",
+            "Since when the present group commit is being written",
+            outstanding_s,
+        )
+        gauge(
+            f"{PREFIX}throttle_ratio",
+            "How much of its limit each source of back-pressure takes",
+            lambda: {(source.value,): ratio for source, ratio in ratios().items()},
+            ("source",),
+        )
+        self._metrics.counter(
+            f"{PREFIX}throttle_refused_total",
+            "Operations refused because a source of back-pressure was full",
+            lambda: refused,
+            ("source",),
+        )
 
     def refuse(self, code: str) -> None:
         """A container refused a request."""

@@ -1,19 +1,49 @@
-"""Back-pressure of one store: bytes waiting for the journal, and bytes waiting for tier 2.
+"""Back-pressure of one store: it is as full as the fullest of what can fill up.
 
-    pending soft limit    connections stop being read until half of it is drained
-    pending hard limit    appends are refused: Overloaded
-    un-tiered limit       connections stop being read while tier 2 makes progress; when it
-                          fails, or at a quarter above the limit, appends are refused
+    source     what fills up                            limit              refuses at
+    pending    bytes (and answers) waiting for the      pending_soft       pending_hard
+               journal
+    untiered   bytes that only the journal holds        untiered           5/4 of it, or the limit
+    journal    files of the journal, all of which an    journal            itself while tier 2 fails
+               open reads
+
+Each has a ratio of its own limit. Above 1 connections stop being read, until waiting bytes have
+drained to half; from the last column on appends are refused by name. While tier 2 fails, nobody is
+left waiting for it: what it would have to relieve refuses at once instead.
 
 Nothing is ever dropped that was accepted. Owned by the event loop's thread.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from anabranch.common.errors import Overloaded
 
 _MIB = 1024 * 1024
+
+
+class Source(StrEnum):
+    """What can fill up."""
+
+    PENDING = "pending"
+    UNTIERED = "untiered"
+    JOURNAL = "journal"
+
+
+_REFUSALS: Mapping[Source, tuple[str, str]] = {
+    Source.PENDING: ("too many bytes wait for the journal", "wait and try again"),
+    Source.UNTIERED: (
+        "too many bytes wait for tier 2",
+        "check that tier 2 is reachable and writable; then try again",
+    ),
+    Source.JOURNAL: (
+        "the journal holds too much to be read again at a start",
+        "check that tier 2 is writable and that no container of this store is offline, because "
+        "each holds up the journal's oldest file until it is flushed; then try again",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,31 +53,73 @@ class ThrottleLimits:
     pending_soft: int = 64 * _MIB
     pending_hard: int = 128 * _MIB
     untiered: int = 1024 * _MIB
+    journal: int = 1024 * _MIB
+
+
+def above_by_quarter(limit: int) -> int:
+    """Where a limit that tier 2 relieves refuses, as long as it does."""
+    return limit * 5 // 4
+
+
+def fullest(ratios: Mapping[Source, float]) -> Source:
+    """The source that decides how full the store is."""
+    return max(ratios, key=lambda source: ratios[source])
 
 
 class Throttle:
-    """Counts, and wakes who was told to wait."""
+    """Counts, and wakes who was told to wait. `journal_size`: bytes of the journal's files now."""
 
-    def __init__(self, limits: ThrottleLimits) -> None:
+    def __init__(self, limits: ThrottleLimits, journal_size: Callable[[], int] = lambda: 0) -> None:
         self._limits = limits
+        self._journal_size = journal_size
         self.pending = 0
         self.untiered = 0
+        self.refused: Counter[tuple[str, ...]] = Counter()
+        """Source → appends and other operations refused."""
         self._failing: set[int] = set()
         self._waiting: list[Callable[[], None]] = []
 
+    # --- how full -----------------------------------------------------------------------------
+
+    def ratios(self) -> Mapping[Source, float]:
+        """How much of its limit each source takes; above 1 it pauses connections."""
+        limits = self._limits
+        return {
+            Source.PENDING: self.pending / limits.pending_soft,
+            Source.UNTIERED: self.untiered / limits.untiered,
+            Source.JOURNAL: self._journal_size() / limits.journal,
+        }
+
+    @property
+    def paused(self) -> bool:
+        """Whether connections shall stop being read."""
+        limits = self._limits
+        if self.pending > limits.pending_soft:
+            return True
+        return not self._failing and (
+            self.untiered > limits.untiered or self._journal_size() > limits.journal
+        )
+
+    @property
+    def flush_wanted(self) -> bool:
+        """Un-tiered bytes come near their limit: flush what there is. (For the journal's files only
+        the flush of whoever pins the oldest one helps: `journal_watch.py`.)"""
+        return self.untiered > self._limits.untiered * 3 // 4
+
+    # --- counting -----------------------------------------------------------------------------
+
     def admit(self, size: int) -> None:
         """Count `size` more pending bytes. Raises Overloaded; then nothing is counted."""
-        limits = self._limits
+        limits, failing = self._limits, self._failing
         if self.pending + size > limits.pending_hard:
-            raise Overloaded("too many bytes wait for the journal", pending=self.pending, size=size)
-        untiered_max = limits.untiered if self._failing else limits.untiered * 5 // 4
-        if self.untiered + size > untiered_max:
-            raise Overloaded(
-                "too many bytes wait for tier 2",
-                remedy="check that tier 2 is reachable and writable; then try again",
-                untiered=self.untiered,
-                limit=untiered_max,
-            )
+            raise self._refusal(Source.PENDING, self.pending, limits.pending_hard, size)
+        limit = limits.untiered if failing else above_by_quarter(limits.untiered)
+        if self.untiered + size > limit:
+            raise self._refusal(Source.UNTIERED, self.untiered, limit, size)
+        limit = limits.journal if failing else above_by_quarter(limits.journal)
+        used = self._journal_size()
+        if used + size > limit:
+            raise self._refusal(Source.JOURNAL, used, limit, size)
         self.pending += size
 
     def count(self, size: int) -> None:
@@ -55,16 +127,23 @@ class Throttle:
         and that are fewer than what they delete."""
         self.pending += size
 
+    def _refusal(self, source: Source, used: int, limit: int, size: int) -> Overloaded:
+        self.refused[source.value,] += 1
+        what, remedy = _REFUSALS[source]
+        return Overloaded(
+            what, remedy=remedy, source=source.value, used=used, limit=limit, size=size
+        )
+
     def forget_pending(self, size: int) -> None:
         """`size` pending bytes became durable or were given up."""
         self.pending -= size
-        self._wake()
+        self.wake()
 
     def add_untiered(self, size: int) -> None:
         """`size` bytes became durable in the journal only; negative: they are tiered or gone."""
         self.untiered += size
         if size < 0:
-            self._wake()
+            self.wake()
 
     def tier_two_failing(self, container: int, *, failing: bool) -> None:
         """Whether the container's last flush failed."""
@@ -72,25 +151,16 @@ class Throttle:
             self._failing.add(container)
         else:
             self._failing.discard(container)
-        self._wake()
+        self.wake()
 
-    @property
-    def paused(self) -> bool:
-        """Whether connections shall stop being read."""
-        return self.pending > self._limits.pending_soft or (
-            self.untiered > self._limits.untiered and not self._failing
-        )
-
-    @property
-    def flush_wanted(self) -> bool:
-        """Un-tiered bytes come near their limit: flush what there is."""
-        return self.untiered > self._limits.untiered * 3 // 4
+    # --- waiting ------------------------------------------------------------------------------
 
     def when_open(self, callback: Callable[[], None]) -> None:
         """Call back once when reading may go on (soon after half is drained)."""
         self._waiting.append(callback)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let those go on who wait, if it is time. To be called when the journal let files go."""
         if not self._waiting or self.paused or self.pending > self._limits.pending_soft // 2:
             return
         waiting, self._waiting = self._waiting, []

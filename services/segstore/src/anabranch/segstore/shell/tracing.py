@@ -78,14 +78,21 @@ class Commits:
         self.now_ns = now_ns
         self._began_s = 0.0
         self._seconds = 0.0
+        self._outstanding = False
         self.last: Commit | None = None
 
     def begin(self) -> None:
         """See `ports.CommitWatch`."""
         self._began_s = self._clock.monotonic()
+        self._outstanding = True
+
+    def outstanding_s(self) -> float:
+        """For how long the present commit has been written; 0 while there is none."""
+        return self._clock.monotonic() - self._began_s if self._outstanding else 0.0
 
     def synced(self, frame_count: int, size: int) -> None:
         """See `ports.CommitWatch`."""
+        self._outstanding = False
         self._seconds = self._clock.monotonic() - self._began_s
         ended_ns = self.now_ns()
         began_ns = ended_ns - int(self._seconds * 1e9)

@@ -5,6 +5,10 @@
     roll      header (names the present file's end) synced → final name → directory synced
     present   takes whole writes of frames, one synced call each
 
+Frames, and the filling of the spare, are only planned here (`PlannedWrite`); the journal has them
+performed, one at a time, and says when they are durable. Rolling and retiring are performed here
+and block, whoever writes the frames: a few syncs for each file.
+
 Writing over blocks that a file has already costs one write for each byte; a new file costs two.
 Only files of this owner's epoch are used again: a deposed owner may still write into its own, and
 nobody else does.
@@ -15,10 +19,11 @@ before its name is durable. Nothing here retries; an error ends the journal.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from anabranch.common.storage.ports import Buffer, Disk, DiskFile
 from anabranch.segstore.adapters.journal import layout
+from anabranch.segstore.adapters.journal.live import LiveFile
 from anabranch.segstore.domain.log.formats import (
     FILE_HEADER_SIZE_BYTES,
     FRAME_HEADER_SIZE_BYTES,
@@ -40,13 +45,22 @@ a flush runs, or each flush would give them up and the next one make them anew."
 _ZEROS = memoryview(bytes(4 * 1024 * 1024))
 
 
-@dataclass(slots=True)
-class LiveFile:
-    """A file of the log that may be read. `last_sequences`: container → last operation in it."""
+@dataclass(frozen=True, slots=True)
+class PlannedWrite:
+    """One synced write: where, and what."""
 
-    file_id: int
     file: DiskFile
-    last_sequences: dict[int, int] = field(default_factory=dict)
+    buffers: Sequence[Buffer]
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFrames:
+    """Frames for the present file, one behind the other. `end`: where it ends with them."""
+
+    write: PlannedWrite
+    positions: Sequence[int]
+    end: FileEnd
 
 
 @dataclass(slots=True)
@@ -82,9 +96,14 @@ class FileWriter:
         """The present file's id."""
         return self._end.file_id
 
+    @property
+    def end(self) -> int:
+        """Where the present file's durable frames end, in bytes."""
+        return self._end.offset
+
     def roll(self) -> LiveFile:
         """Go on in the next file; it and its name are durable on return."""
-        self._fill_spare_to(self._file_size)
+        self._fill_all()
         spare = self._spare
         assert spare is not None
         file_id = self._next_file_id()
@@ -128,11 +147,8 @@ class FileWriter:
         empty = self._end.offset == FILE_HEADER_SIZE_BYTES
         return empty or self._end.offset + size <= self._limit
 
-    def write(self, contents: Sequence[FrameContent]) -> list[int]:
-        """Write the frames by one synced write; the position of each.
-
-        Durable on return. Raises DiskFailed; nothing may be written afterwards.
-        """
+    def plan_frames(self, contents: Sequence[FrameContent]) -> PlannedFrames:
+        """The frames as one write behind the present end; `advance` when it is durable."""
         buffers: list[Buffer] = []
         positions = []
         crc = self._end.crc
@@ -143,24 +159,41 @@ class FileWriter:
             buffers.extend(content.payload)
             positions.append(self._end.offset + distance)
             distance += FRAME_HEADER_SIZE_BYTES + content.payload_size
-        self._file.write_synced(buffers, self._end.offset)
-        self._end = FileEnd(self._end.file_id, self._end.offset + distance, crc)
-        return positions
+        write = PlannedWrite(self._file, buffers, self._end.offset)
+        return PlannedFrames(
+            write, positions, FileEnd(self._end.file_id, self._end.offset + distance, crc)
+        )
 
-    def fill_spare(self) -> None:
+    def advance(self, frames: PlannedFrames) -> None:
+        """The frames planned last are durable."""
+        assert frames.write.offset == self._end.offset, "frames were planned twice"
+        self._end = frames.end
+
+    def plan_fill(self) -> PlannedWrite | None:
         """Keep the next file ahead of need: filled a little further than the present one is
-        written, so that no commit waits for more than its own size."""
-        self._fill_spare_to(min(self._end.offset + FILL_AHEAD_SIZE_BYTES, self._file_size))
+        written, so that no commit waits for more than its own size. `filled` when it is durable;
+        None if there is nothing to do."""
+        return self._fill_step(min(self._end.offset + FILL_AHEAD_SIZE_BYTES, self._file_size))
 
-    def _fill_spare_to(self, size: int) -> None:
+    def filled(self, step: PlannedWrite) -> None:
+        """A step of filling is durable."""
+        assert self._spare is not None
+        self._spare.filled = step.offset + sum(map(len, step.buffers))
+
+    def _fill_step(self, upto: int) -> PlannedWrite | None:
         if self._spare is None:
             self._spare = self._free.popleft() if self._free else self._create_spare()
         spare = self._spare
-        while spare.filled < size:
-            step = max(size - spare.filled, FILL_STEP_SIZE_BYTES_MIN)
-            step = min(step, len(_ZEROS), self._file_size - spare.filled)
-            spare.file.write_synced([_ZEROS[:step]], spare.filled)
-            spare.filled += step
+        if spare.filled >= upto:
+            return None
+        step = max(upto - spare.filled, FILL_STEP_SIZE_BYTES_MIN)
+        step = min(step, len(_ZEROS), self._file_size - spare.filled)
+        return PlannedWrite(spare.file, [_ZEROS[:step]], spare.filled)
+
+    def _fill_all(self) -> None:
+        while (step := self._fill_step(self._file_size)) is not None:
+            step.file.write_synced(step.buffers, step.offset)
+            self.filled(step)
 
     def _create_spare(self) -> _Spare:
         name = layout.spare_file(self._next_file_id())

@@ -2,15 +2,15 @@
 
 A commit is: gather frames → one synced write → look at the fence → tell the sources, in order.
 It is scheduled by the first `ready()` and again while frames wait; there is no timer. What
-arrives while a write is being synced is the next write. Any error ends the journal: every
+arrives while a write is outstanding is the next write. Any error ends the journal: every
 source hears it once, nothing is tried again, nothing more is acknowledged.
 
-All calls come from one thread, the event loop's; the writes block it on purpose (a thread
-beside a busy loop is slower than the sync itself).
+All calls come from one thread, the event loop's. Who performs the write is a `CommitWriter`: the
+inline one blocks the loop on purpose (a thread beside a busy loop is slower than a fast sync), the
+writer process does not. All but frames and zeros is written inline: fences, headers, names.
 """
 
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from anabranch.common.errors import (
@@ -27,7 +27,9 @@ from anabranch.common.runtime.ids import IdSource
 from anabranch.common.storage.ports import Disk
 from anabranch.segstore.adapters.group import Schedule, Taken, gather
 from anabranch.segstore.adapters.journal import layout
-from anabranch.segstore.adapters.journal.files import FileWriter, LiveFile
+from anabranch.segstore.adapters.journal.commits import CommitWriter, InlineCommits
+from anabranch.segstore.adapters.journal.files import FileWriter, PlannedFrames, PlannedWrite
+from anabranch.segstore.adapters.journal.live import LiveFiles
 from anabranch.segstore.adapters.journal.recovery import OpenReport, Recovered, recover
 from anabranch.segstore.domain.log.formats import (
     FRAME_HEADER_SIZE_BYTES,
@@ -35,22 +37,11 @@ from anabranch.segstore.domain.log.formats import (
     frame_seed,
     parse_frame,
 )
+from anabranch.segstore.domain.log.pinning import LiveLogFile
 from anabranch.segstore.domain.log.replay import FrameEntry, continuous
 from anabranch.segstore.ports import CommitWatch, FrameSource, LogAddress, ReplayedFrame
 
 FILE_SIZE_BYTES_DEFAULT = 64 * 1024 * 1024
-
-
-class _ContainerFrames:
-    """What the journal knows of one container: frames not yet released, and marks."""
-
-    __slots__ = ("entries", "highest_epoch", "last_sequence", "released_sequence")
-
-    def __init__(self, entries: list[FrameEntry], highest_epoch: int) -> None:
-        self.entries = deque(entries)
-        self.highest_epoch = highest_epoch
-        self.last_sequence = entries[-1].last_sequence if entries else 0
-        self.released_sequence = 0
 
 
 class JournalView:
@@ -108,6 +99,7 @@ class Journal:
         *,
         file_size: int,
         watch: CommitWatch | None,
+        commits: CommitWriter,
     ) -> None:
         self._watch = watch or _Unwatched()
         self._disk = disk
@@ -116,15 +108,17 @@ class Journal:
         self._epoch = recovered.journal_epoch
         self.report: OpenReport = recovered.report
         self._logs = dict(recovered.logs)
-        self._files: dict[int, LiveFile] = {file.file_id: file for file in recovered.files}
-        self._frames = {
-            container: _ContainerFrames(entries, recovered.highest_epochs[container])
-            for container, entries in recovered.entries.items()
-        }
+        self._live = LiveFiles(recovered.files, recovered.entries, recovered.highest_epochs)
         self._views: dict[int, JournalView] = {}
         self._ready: dict[JournalView, None] = {}
         self._scheduled = False
+        self._then: Callable[[], None] | None = None
+        """What follows the outstanding write; None while there is none."""
+        self._committing: frozenset[int] = frozenset()
+        """Containers whose frames the outstanding write holds."""
         self._failure: AnabranchError | None = None
+        self._commits = commits
+        commits.start(self._written)
         self._writer = FileWriter(disk, self._journal_id, self._epoch, file_size, recovered.end)
         self._roll()
 
@@ -157,20 +151,20 @@ class Journal:
         self._logs[container] = log_id
 
     def has_frames(self, container: int) -> bool:
-        frames = self._frames.get(container)
-        return frames is not None and bool(frames.entries)
+        return self._live.has_frames(container)
 
     def remove_log(self, container: int) -> None:
         self._check_alive()
         assert container not in self._views, "the log is in use"
-        highest = self._frames[container].highest_epoch if container in self._frames else 0
+        if container in self._committing:
+            raise Unavailable(
+                "the last frames of the container are still being written", container=container
+            )
         with _Ending(self):
             self._check_fence()
-            layout.remove_log(self._disk, container, highest)
+            layout.remove_log(self._disk, container, self._live.highest_epoch(container))
             self._logs.pop(container, None)
-            self._frames[container] = _ContainerFrames([], highest)
-            for live in self._files.values():
-                live.last_sequences.pop(container, None)
+            self._live.forget(container)
             self._collect()
 
     def open_log(
@@ -182,14 +176,19 @@ class Journal:
                 "the container's log is not in this journal",
                 container=container, log_id=log_id, journal=self._journal_id,
             )  # fmt: skip
-        frames = self._frames.setdefault(container, _ContainerFrames([], 0))
-        if container_epoch <= frames.highest_epoch:
+        highest = self._live.highest_epoch(container)
+        if container_epoch <= highest:
             raise Deposed(
                 "the container was opened under this epoch or a higher one",
                 container=container, container_epoch=container_epoch,
-                highest=frames.highest_epoch,
+                highest=highest,
             )  # fmt: skip
-        frames.highest_epoch = container_epoch
+        if container in self._committing:
+            raise Unavailable(
+                "the last frames of the container's older view are still being written",
+                container=container,
+            )
+        self._live.take_epoch(container, container_epoch)
         older = self._views.get(container)
         view = self._views[container] = JournalView(self, container, container_epoch, source)
         if older is not None:
@@ -212,77 +211,106 @@ class Journal:
             self._schedule_commit()
 
     def _schedule_commit(self) -> None:
-        if not self._scheduled:
+        if not self._scheduled and self._then is None:
             self._scheduled = True
             self._schedule(self._commit)
 
     def _commit(self) -> None:
         self._scheduled = False
-        if self._failure is not None:
+        if self._failure is not None or self._then is not None:
             return
-        try:
-            self._commit_once()
-        except (DiskFailed, Deposed):
-            return  # every source was told by `end`
-        if self._ready and self._failure is None:
-            self._schedule_commit()
-
-    def _commit_once(self) -> None:
-        with _Ending(self):
+        with suppress(DiskFailed, Deposed), _Ending(self):  # every source is told by `end`
             taken = gather(self._ready)
-            if not taken:
-                return
-            self._watch.begin()
-            addresses = self._write(taken)
-            size = sum(FRAME_HEADER_SIZE_BYTES + found.payload_size for found in addresses)
-            self._watch.synced(len(taken), size)
-            self._check_fence()
-            for item, address in zip(taken, addresses, strict=True):
-                item.view.source.frame_durable(item.contents, address)
-        self._watch.told()
-        self._schedule(self._fill_spare)
+            if taken:
+                self._begin_commit(taken)
 
-    def _fill_spare(self) -> None:
-        """A turn of the loop after the commit, whose answers must not wait for it."""
-        if self._failure is not None:
-            return
-        with suppress(DiskFailed, Deposed), _Ending(self):
-            self._writer.fill_spare()
-
-    def _write(self, taken: list[Taken[JournalView]]) -> list[LogAddress]:
+    def _begin_commit(self, taken: list[Taken[JournalView]]) -> None:
+        self._watch.begin()
         contents = [_frame_content(item) for item in taken]
         size = sum(FRAME_HEADER_SIZE_BYTES + content.payload_size for content in contents)
         if not self._writer.has_room(size):
             self._check_fence()
             self._roll()
-        positions = self._writer.write(contents)
-        file_id = self._writer.file_id
-        last_sequences = self._files[file_id].last_sequences
+        frames = self._writer.plan_frames(contents)
+        self._committing = frozenset(content.container for content in contents)
+
+        def durable() -> None:
+            self._commit_durable(taken, contents, frames)
+            self._watch.told()
+
+        self._write(frames.write, durable)
+
+    def _write(self, write: PlannedWrite, then: Callable[[], None]) -> None:
+        """Have it performed, and go on with `then` when it is durable, at once or later."""
+        assert self._then is None, "one write is outstanding at a time"
+        self._then = then
+        self._commits.write(write.file, write.buffers, write.offset)
+
+    def _written(self, error: AnabranchError | OSError | None) -> None:
+        """See `commits.Ended`."""
+        then, self._then = self._then, None
+        self._committing = frozenset()
+        if self._failure is not None:
+            return
+        with suppress(DiskFailed, Deposed), _Ending(self):
+            if error is not None:
+                raise error
+            assert then is not None, "nothing was being written"
+            then()
+        if self._ready and self._failure is None:
+            self._schedule_commit()
+
+    def _commit_durable(
+        self,
+        taken: list[Taken[JournalView]],
+        contents: list[FrameContent],
+        frames: PlannedFrames,
+    ) -> None:
+        """Note what was written, look at the fence, and only then tell the sources."""
+        addresses = self._note_frames(contents, frames)
+        self._watch.synced(len(taken), frames.end.offset - frames.write.offset)
+        self._check_fence()
+        # a turn of the loop after the answers, which must not wait for it
+        self._schedule(self._fill_spare)
+        for item, address in zip(taken, addresses, strict=True):
+            if self._views.get(item.view.container) is item.view:  # else closed meanwhile
+                item.view.source.frame_durable(item.contents, address)
+
+    def _note_frames(self, contents: list[FrameContent], frames: PlannedFrames) -> list[LogAddress]:
+        self._writer.advance(frames)
+        file_id = frames.end.file_id
         addresses = []
-        for content, position in zip(contents, positions, strict=True):
+        for content, position in zip(contents, frames.positions, strict=True):
             entry = FrameEntry(
                 content.container_epoch, content.first_sequence,
                 content.first_sequence + content.count - 1,
                 file_id, position, content.payload_size,
             )  # fmt: skip
-            frames = self._frames[content.container]
-            assert frames.last_sequence in (0, content.first_sequence - 1), "a gap in a log"
-            frames.last_sequence = entry.last_sequence
-            frames.entries.append(entry)
-            last_sequences[content.container] = entry.last_sequence
+            self._live.add(content.container, entry)
             addresses.append(LogAddress(file_id, position, content.payload_size))
         return addresses
 
+    def _fill_spare(self) -> None:
+        if self._failure is not None or self._then is not None:
+            return
+        with suppress(DiskFailed, Deposed), _Ending(self):
+            step = self._writer.plan_fill()
+            if step is not None:
+                self._write(step, lambda: self._filled(step))
+
+    def _filled(self, step: PlannedWrite) -> None:
+        self._writer.filled(step)
+        self._schedule(self._fill_spare)
+
     def _roll(self) -> None:
-        live = self._writer.roll()
-        self._files[live.file_id] = live
+        former_end = self._writer.end
+        self._live.begin(self._writer.roll(), former_end)
 
     # --- what a view asks ---------------------------------------------------------------------
 
     def replay(self, container: int, after_sequence: int) -> Iterator[ReplayedFrame]:
         """See `ContainerLog.replay`."""
-        entries = list(self._frames[container].entries)
-        for entry in continuous(entries, after_sequence):
+        for entry in continuous(self._live.entries(container), after_sequence):
             address = LogAddress(entry.file_id, entry.position, entry.payload_size)
             count = entry.last_sequence - entry.first_sequence + 1
             payload = self.read(container, address)
@@ -291,7 +319,7 @@ class Journal:
     def read(self, container: int, address: LogAddress) -> bytes:
         """See `ContainerLog.read`. Raises ObjectNotFound if the file was released."""
         self._check_alive()
-        live = self._files.get(address.file_id)
+        live = self._live.get(address.file_id)
         if live is None:
             raise ObjectNotFound(
                 "the journal file was released", file=layout.journal_file(address.file_id)
@@ -310,10 +338,7 @@ class Journal:
 
     def release(self, container: int, applied_sequence: int) -> None:
         """See `ContainerLog.release`."""
-        frames = self._frames[container]
-        frames.released_sequence = max(frames.released_sequence, applied_sequence)
-        while frames.entries and frames.entries[0].last_sequence <= applied_sequence:
-            frames.entries.popleft()
+        self._live.release(container, applied_sequence)
         if self._failure is None:
             with _Ending(self):
                 self._collect()
@@ -323,18 +348,19 @@ class Journal:
 
         Each is durably gone before the next, so that no older file outlives a younger one.
         """
-        for file_id, live in list(self._files.items()):
-            if file_id == self._writer.file_id or not self._applied(live):
-                return
+        while (live := self._live.oldest_free()) is not None:
             self._check_fence()
             self._writer.retire(live)
-            del self._files[file_id]
+            self._live.remove(live)
 
-    def _applied(self, live: LiveFile) -> bool:
-        return all(
-            self._frames[container].released_sequence >= last
-            for container, last in live.last_sequences.items()
-        )
+    @property
+    def live_size(self) -> int:
+        """See `DurableDataLog`."""
+        return self._live.size(self._writer.end)
+
+    def live_files(self) -> Sequence[LiveLogFile]:
+        """See `DurableDataLog`."""
+        return self._live.facts(self._writer.end)
 
     def close_view(self, view: JournalView) -> None:
         """See `ContainerLog.close`."""
@@ -368,11 +394,10 @@ class Journal:
         self._views.clear()
         self._ready.clear()
         self._writer.close()
-        for live in self._files.values():
-            live.file.close()
-        self._files.clear()
+        self._live.close()
         for view in views:
             view.source.log_failed(failure)
+        self._commits.close()
 
 
 def _frame_content(item: Taken[JournalView]) -> FrameContent:
@@ -419,10 +444,18 @@ def open_journal(
     schedule: Schedule,
     file_size: int = FILE_SIZE_BYTES_DEFAULT,
     watch: CommitWatch | None = None,
+    commits: CommitWriter | None = None,
 ) -> Journal:
     """Open (or initialise) the journal in `disk` as its only owner from now on.
 
-    `file_size` in bytes; `watch` measures the commits. Raises FormatTooNew (nothing was
+    `file_size` in bytes; `watch` measures the commits; `commits` performs them (default: inline),
+    and is closed with the journal, or if it cannot be opened. Raises FormatTooNew (nothing was
     changed), CorruptJournal, Deposed (another opener came later), DiskFailed.
     """
-    return Journal(disk, recover(disk, ids.new_id()), schedule, file_size=file_size, watch=watch)
+    commits = commits or InlineCommits()
+    try:
+        recovered = recover(disk, ids.new_id())
+        return Journal(disk, recovered, schedule, file_size=file_size, watch=watch, commits=commits)
+    except BaseException:
+        commits.close()
+        raise

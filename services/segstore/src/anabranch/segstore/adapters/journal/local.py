@@ -1,5 +1,6 @@
 """Opening the journal in a directory of this machine, and measuring how fast it syncs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from anabranch.common.runtime.ids import IdSource
 from anabranch.common.storage.ports import Disk
 from anabranch.segstore.adapters.group import Schedule
 from anabranch.segstore.adapters.journal import layout
+from anabranch.segstore.adapters.journal.commits import CommitWriter, InlineCommits
 from anabranch.segstore.adapters.journal.journal import (
     FILE_SIZE_BYTES_DEFAULT,
     Journal,
@@ -21,6 +23,8 @@ _PROBE_FILE = "probe"
 _PROBE_WRITE = bytes(4096)
 _PROBE_COUNT = 100
 _PROBE_SECONDS_MAX = 2.0
+ChooseCommits = Callable[[Disk, DirectoryLock], CommitWriter]
+"""Who performs the commits in a directory that is locked and not yet opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +49,13 @@ def open_local_journal(
     file_size: int = FILE_SIZE_BYTES_DEFAULT,
     take_over: bool = False,
     watch: CommitWatch | None = None,
+    choose_commits: ChooseCommits = lambda _disk, _lock: InlineCommits(),
 ) -> LocalJournal:
     """Open (or initialise) the journal in a local directory, as its only owner.
 
     `take_over`: do not wait for the lock of another process; the fence deposes it. Raises
-    DirectoryUnusable, DirectoryInUse, and what `open_journal` raises. A directory of a newer
-    format is refused before anything in it is touched.
+    DirectoryUnusable, DirectoryInUse, and what `choose_commits` and `open_journal` raise. A
+    directory of a newer format is refused before anything in it is touched.
     """
     disk = prepare_directory(directory)
     try:
@@ -58,7 +63,12 @@ def open_local_journal(
         lock = lock_directory(disk.root, take_over=take_over)
         try:
             journal = open_journal(
-                disk, ids=ids, schedule=schedule, file_size=file_size, watch=watch
+                disk,
+                ids=ids,
+                schedule=schedule,
+                file_size=file_size,
+                watch=watch,
+                commits=choose_commits(disk, lock),
             )
         except BaseException:
             lock.release()

@@ -1,9 +1,17 @@
 """Opening a journal: fence, make durable, scan, and only then serve.
 
 Order, and why: the fence comes before the scan, so what an older owner acknowledges later does
-not exist, because it looks at the fence after each sync and before each acknowledgement. Every
-file is synced, and read from the disk instead of the cache, before anything is concluded from
-it: the cache may show what the disk does not hold, after a kill or a failed sync. The torn tail
+not exist, because it looks at the fence after each sync and before each acknowledgement. Each
+file is then
+
+    synced       so that what a killed owner had written and not yet synced is on the disk
+    read         from the disk and not from the page cache, which after a failed sync shows what
+                 the disk never got, as clean pages that no later sync writes
+    synced       again: what was read is on the disk but perhaps in its volatile cache, which a sync
+                 empties; and a write that an older owner's process began before the fence and
+                 that the kernel performs only now may have been read before it was durable
+
+What was concluded is therefore durable, and nothing has to be written a second time. The torn tail
 is copied aside before a new file's header cuts it off for good. Every step may be repeated by
 the next opener after a crash at any point.
 """
@@ -15,7 +23,7 @@ from dataclasses import dataclass
 from anabranch.common.errors import CorruptJournal, Deposed, ObjectExists
 from anabranch.common.storage.ports import Disk, DiskFile
 from anabranch.segstore.adapters.journal import layout
-from anabranch.segstore.adapters.journal.files import LiveFile
+from anabranch.segstore.adapters.journal.live import LiveFile
 from anabranch.segstore.domain.log.chain import Chain, chain_files
 from anabranch.segstore.domain.log.formats import (
     FILE_HEADER_SIZE_BYTES,
@@ -81,9 +89,7 @@ def _recover_fenced(
 ) -> Recovered:
     logs = layout.read_logs(disk)
     chain = chain_files((_read_header(file_id, f) for file_id, f in opened.items()), journal_id)
-    scanned = [
-        scan_file(_read_whole(opened[header.file_id]), header, end) for header, end in chain.files
-    ]
+    scanned = [_scan(opened[header.file_id], header, end) for header, end in chain.files]
     _copy_torn(disk, scanned, opened)
     _set_aside_orphans(disk, chain)
     _clean(disk, journal_epoch)
@@ -102,16 +108,17 @@ def _recover_fenced(
 
 def _read_header(file_id: int, file: DiskFile) -> FileHeader:
     file.sync()
-    file.forget_cached()
     name = layout.journal_file(file_id)
-    header = parse_file_header(file.read(0, FILE_HEADER_SIZE_BYTES), name)
+    header = parse_file_header(file.read_stored(0, FILE_HEADER_SIZE_BYTES), name)
     if header.file_id != file_id:
         raise CorruptJournal("a journal file bears another file's name", file=name)
     return header
 
 
-def _read_whole(file: DiskFile) -> bytes:
-    return file.read(0, file.size())
+def _scan(file: DiskFile, header: FileHeader, end: FileEnd | None) -> ScannedFile:
+    scanned = scan_file(file.read_stored(0, file.size()), header, end)
+    file.sync()
+    return scanned
 
 
 def _copy_torn(disk: Disk, scanned: list[ScannedFile], opened: Mapping[int, DiskFile]) -> None:
@@ -120,7 +127,7 @@ def _copy_torn(disk: Disk, scanned: list[ScannedFile], opened: Mapping[int, Disk
             copy = disk.create(layout.torn_file(torn.file_id, torn.position))
         except ObjectExists:
             copy = disk.open(layout.torn_file(torn.file_id, torn.position))
-        copy.write_synced([opened[torn.file_id].read(torn.position, torn.size)], 0)
+        copy.write_synced([opened[torn.file_id].read_stored(torn.position, torn.size)], 0)
         copy.close()
 
 
@@ -155,7 +162,11 @@ def _recovered(
     found, highest = _entries(scanned, closed)
     entries = {container: resolve(found[container]) for container in sorted(found)}
     files = {
-        file.header.file_id: LiveFile(file.header.file_id, opened[file.header.file_id])
+        file.header.file_id: LiveFile(
+            file.header.file_id,
+            opened[file.header.file_id],
+            size=opened[file.header.file_id].size(),
+        )
         for file in scanned
     }
     for container, kept in entries.items():

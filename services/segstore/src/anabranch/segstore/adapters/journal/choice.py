@@ -1,0 +1,49 @@
+"""Which writer the journal gets: the one that is set, or the one that fits the disk."""
+
+import asyncio
+from typing import Literal
+
+import structlog
+
+from anabranch.common.adapters.local_disk import DirectoryLock
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.storage.ports import Disk
+from anabranch.segstore.adapters.journal.commits import CommitWriter, InlineCommits
+from anabranch.segstore.adapters.journal.local import ChooseCommits, SyncProbe, probe_sync
+from anabranch.segstore.adapters.journal.process_commits import start_writer_process
+
+Wanted = Literal["auto", "inline", "process"]
+
+SLOW_SYNC_MS = 2.0
+"""Where half of all syncs take longer, the loop shall not wait for them. A writer process costs
+some tenths of a millisecond for each commit."""
+
+_log = structlog.get_logger(__name__)
+
+
+def writer_for(wanted: Wanted, probe: SyncProbe) -> Literal["inline", "process"]:
+    """As wanted, or by how fast the disk syncs."""
+    if wanted != "auto":
+        return wanted
+    return "process" if probe.p50_ms > SLOW_SYNC_MS else "inline"
+
+
+def choose_commits(wanted: Wanted, clock: Clock, loop: asyncio.AbstractEventLoop) -> ChooseCommits:
+    """Measures the disk when asked, and says what it found. What it returns raises DiskFailed."""
+
+    def choose(disk: Disk, lock: DirectoryLock) -> CommitWriter:
+        probe = probe_sync(disk, clock)
+        shown = {"p50_ms": round(probe.p50_ms, 3), "p99_ms": round(probe.p99_ms, 3)}
+        if probe.p50_ms > SLOW_SYNC_MS:
+            _log.warning(
+                "synced writes to the data directory are slow, and so will appends be",
+                remedy="use a local disk with a write cache that is safe against power loss",
+                **shown,
+            )
+        writer = writer_for(wanted, probe)
+        _log.info("journal writer chosen", writer=writer, wanted=wanted, **shown)
+        if writer == "inline":
+            return InlineCommits()
+        return start_writer_process(loop, lock_fd=lock.fd)
+
+    return choose

@@ -1,0 +1,149 @@
+"""Which files the journal consists of, what they hold, and what pins them.
+
+A file may go when every container that has operations in it has released them, and every older
+file is gone: files go oldest first, so that what an open finds is one piece without a hole. The
+present file never goes. All live files are read at an open, whatever is still needed of them;
+their size is therefore what bounds a recovery, and not the bytes that tier 2 does not have.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from anabranch.common.storage.ports import DiskFile
+from anabranch.segstore.domain.log.pinning import LiveLogFile
+from anabranch.segstore.domain.log.replay import FrameEntry
+
+
+@dataclass(slots=True)
+class LiveFile:
+    """A file of the log that may be read. `last_sequences`: container → last operation in it.
+
+    `size`: bytes that an open reads; of the present file only once the next one is begun.
+    """
+
+    file_id: int
+    file: DiskFile
+    last_sequences: dict[int, int] = field(default_factory=dict)
+    size: int = 0
+
+
+@dataclass(slots=True)
+class _ContainerFrames:
+    """What the journal knows of one container: frames not yet released, and marks."""
+
+    entries: deque[FrameEntry]
+    highest_epoch: int
+    last_sequence: int = 0
+    released_sequence: int = 0
+
+
+class LiveFiles:
+    """The files of one open journal, oldest first, the present one last."""
+
+    def __init__(
+        self,
+        files: Iterable[LiveFile],
+        entries: Mapping[int, list[FrameEntry]],
+        highest_epochs: Mapping[int, int],
+    ) -> None:
+        self._files = {live.file_id: live for live in files}
+        self._closed_size = sum(live.size for live in self._files.values())
+        self._frames = {
+            container: _ContainerFrames(
+                deque(found), highest_epochs[container], found[-1].last_sequence if found else 0
+            )
+            for container, found in entries.items()
+        }
+
+    # --- files --------------------------------------------------------------------------------
+
+    def get(self, file_id: int) -> LiveFile | None:
+        return self._files.get(file_id)
+
+    def begin(self, live: LiveFile, former_end: int) -> None:
+        """`live` is the present file from now on; the one before it ended at `former_end`."""
+        if self._files:
+            former = next(reversed(self._files.values()))
+            if not former.size:
+                former.size = max(former.file.size(), former_end)
+                self._closed_size += former.size
+        self._files[live.file_id] = live
+
+    def oldest_free(self) -> LiveFile | None:
+        """The oldest file, if nobody needs it; never the present one."""
+        if len(self._files) < 2:
+            return None
+        oldest = next(iter(self._files.values()))
+        return None if self._pinned_by(oldest) else oldest
+
+    def remove(self, live: LiveFile) -> None:
+        """The file is durably gone."""
+        del self._files[live.file_id]
+        self._closed_size -= live.size
+
+    def size(self, present_end: int) -> int:
+        """Bytes that an open would read; `present_end`: where the present file ends."""
+        return self._closed_size + present_end
+
+    def facts(self, present_end: int) -> Sequence[LiveLogFile]:
+        """Size of each file and who pins it, oldest first."""
+        return [
+            LiveLogFile(live.size or present_end, self._pinned_by(live))
+            for live in self._files.values()
+        ]
+
+    def _pinned_by(self, live: LiveFile) -> frozenset[int]:
+        return frozenset(
+            container
+            for container, last in live.last_sequences.items()
+            if self._frames[container].released_sequence < last
+        )
+
+    def close(self) -> None:
+        """Close every file."""
+        for live in self._files.values():
+            live.file.close()
+        self._files.clear()
+
+    # --- containers ---------------------------------------------------------------------------
+
+    def highest_epoch(self, container: int) -> int:
+        """The highest container epoch that was seen; 0 for a container without frames."""
+        return self._of(container).highest_epoch
+
+    def take_epoch(self, container: int, container_epoch: int) -> None:
+        """The container was opened under this epoch."""
+        self._of(container).highest_epoch = container_epoch
+
+    def _of(self, container: int) -> _ContainerFrames:
+        return self._frames.setdefault(container, _ContainerFrames(deque(), 0))
+
+    def add(self, container: int, entry: FrameEntry) -> None:
+        """A frame became durable."""
+        frames = self._frames[container]
+        assert frames.last_sequence in (0, entry.first_sequence - 1), "a gap in a log"
+        frames.last_sequence = entry.last_sequence
+        frames.entries.append(entry)
+        self._files[entry.file_id].last_sequences[container] = entry.last_sequence
+
+    def has_frames(self, container: int) -> bool:
+        """Whether frames of the container are left that were not released."""
+        return bool(self._of(container).entries)
+
+    def forget(self, container: int) -> None:
+        """The container's log is gone, and with it whatever pinned files; its epoch is kept."""
+        self._frames[container] = _ContainerFrames(deque(), self.highest_epoch(container))
+        for live in self._files.values():
+            live.last_sequences.pop(container, None)
+
+    def entries(self, container: int) -> list[FrameEntry]:
+        """The container's frames that were not released, in order."""
+        return list(self._frames[container].entries)
+
+    def release(self, container: int, applied_sequence: int) -> None:
+        """What the container has up to here is durable elsewhere."""
+        frames = self._frames[container]
+        frames.released_sequence = max(frames.released_sequence, applied_sequence)
+        while frames.entries and frames.entries[0].last_sequence <= applied_sequence:
+            frames.entries.popleft()

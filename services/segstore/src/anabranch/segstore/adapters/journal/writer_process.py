@@ -1,0 +1,90 @@
+"""The journal's writer process: ``python -m anabranch.segstore.adapters.journal.writer_process``.
+
+    parent ── request {number, offset, size} + descriptor of the file ──► child
+       │            (the bytes lie in memory that both see)                 │ write and sync
+       ◄────────────── answer {number, durable?, reason} ───────────────────┘
+
+The child keeps nothing but the channel, the memory, and the lock on the journal's directory: while
+it may still write, nobody else opens the journal without being told to take it over. It ends when
+the channel does, and by a signal of the kernel when its parent's thread ends, however that
+happens. Requests to stop that reach the whole process group are the parent's business.
+
+*A late write is harmless.* A child that is stopped, or stuck in the kernel, may perform its last
+request long after a successor took over; at most that one, because one is outstanding at a time.
+It lands in a file of its own owner's journal epoch, behind all that was acknowledged from it:
+
+    the present file    the successor names in its own first header where that file ends, by what it
+                        read and then synced (`recovery.py`); what lies behind does not exist. If
+                        the write was read, it was synced after that, and counts: it was begun by
+                        the owner and acknowledged to nobody. If half of it was read, it is torn.
+    the spare           has no name in the log, and the successor unlinks it
+    a file unlinked, or set aside by the successor       has no name in the log
+
+A successor uses only files of its own epoch again, so none of them ever has its blocks.
+"""
+
+import ctypes
+import mmap
+import os
+import signal
+import socket
+import struct
+import sys
+
+from anabranch.common.adapters.local_disk import LocalFile
+from anabranch.common.errors import AnabranchError
+
+REQUEST = struct.Struct("<QQQ")
+"""Number of the request, offset in the file, size in bytes; the descriptor goes along."""
+ANSWER = struct.Struct("<Q?")
+"""Number of the request, whether it is durable; the reason follows as text if not."""
+REASON_SIZE_MAX = 512
+_PR_SET_PDEATHSIG = 1
+
+
+def serve(channel: socket.socket, shared: mmap.mmap) -> None:
+    """Answer requests until the channel ends. Raises OSError if it breaks."""
+    view = memoryview(shared)
+    while True:
+        request, descriptors, _, _ = socket.recv_fds(channel, REQUEST.size, 1)
+        if not request:
+            return
+        number, offset, size = REQUEST.unpack(request)
+        reason = _perform(descriptors, view[:size], offset)
+        channel.send(ANSWER.pack(number, not reason) + reason)
+
+
+def _perform(descriptors: list[int], data: memoryview, offset: int) -> bytes:
+    """Write and sync; empty, or why it is not certain to be durable."""
+    if len(descriptors) != 1:
+        return b"the file's descriptor did not arrive"
+    file = LocalFile(descriptors[0], "the journal's present file")
+    try:
+        file.write_synced([data], offset)
+    except (AnabranchError, OSError) as error:
+        return str(error).encode()[:REASON_SIZE_MAX] or b"the write failed"
+    finally:
+        file.close()
+    return b""
+
+
+def _end_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the call above took effect
+        sys.exit(1)
+
+
+def main(arguments: list[str]) -> None:
+    """`arguments`: descriptors of the channel and of the memory, the parent's process id."""
+    channel_fd, shared_fd, parent = map(int, arguments)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    _end_with(parent)
+    with socket.socket(fileno=channel_fd) as channel:
+        shared = mmap.mmap(shared_fd, 0)
+        serve(channel, shared)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

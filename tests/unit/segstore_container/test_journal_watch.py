@@ -1,0 +1,115 @@
+"""The journal is looked after: who holds it up is hurried, and a stuck commit is told."""
+
+from dataclasses import dataclass, field
+
+import structlog
+from structlog.testing import capture_logs
+
+from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
+from anabranch.segstore.domain.log.pinning import LiveLogFile
+from anabranch.segstore.shell.journal_watch import STUCK_COMMIT_S, JournalWatch
+from anabranch.segstore.shell.metrics import uncounted
+from anabranch.segstore.shell.store import OpenContainer, Store
+from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.tier2_collector import Collector
+from anabranch.segstore.shell.tracing import Commits
+from kit.container_driver import SEGMENT, ManualTime
+from kit.tiered_driver import TieredDriver
+
+FREE: frozenset[int] = frozenset()
+
+
+class HeldUpLog(MemoryLog):
+    """Says what files it has, and who pins them."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryFrames("a-journal"), lambda _: None)
+        self.files: list[LiveLogFile] = []
+
+    def live_files(self) -> list[LiveLogFile]:
+        return self.files
+
+
+@dataclass
+class Bench:
+    """A watch over a store with one open container, number 0."""
+
+    driver: TieredDriver
+    log: HeldUpLog = field(default_factory=HeldUpLog)
+    time: ManualTime = field(default_factory=ManualTime)
+    said: list[tuple[str, bool]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        driver = self.driver
+        self.commits = Commits(uncounted(), self.time, lambda: 0)
+        store = Store(4)
+        collector = Collector(driver.container, driver.tier_two, self.time)
+        store.opened(OpenContainer(driver.container, driver.tier_two, driver.flusher, collector))
+        self.watch = JournalWatch(
+            self.log,
+            store,
+            Throttle(ThrottleLimits()),
+            clock=self.time,
+            bytes_max=1 << 30,
+            outstanding_s=self.commits.outstanding_s,
+            set_ready=self._set_ready,
+        )
+
+    def _set_ready(self, part: str, ready: bool, reason: str) -> None:
+        assert part == "journal"
+        self.said.append((reason, ready))
+
+    @property
+    def flush_due(self) -> bool:
+        return self.driver.flusher._wanted.is_set()
+
+
+def test_only_a_container_that_holds_up_the_journal_and_has_something_is_flushed() -> None:
+    driver = TieredDriver()
+    bench = Bench(driver)
+    held_up = [LiveLogFile(10, frozenset({0})), LiveLogFile(10, FREE), LiveLogFile(10, FREE)]
+    bench.log.files = held_up
+    bench.watch.look()
+    assert not bench.flush_due, "there is nothing to flush"
+    driver.create()
+    driver.append(driver.setup(), 1, [b"data"])
+    driver.commit()
+    bench.log.files = [LiveLogFile(10, frozenset({0})), LiveLogFile(10, FREE)]
+    bench.watch.look()
+    assert not bench.flush_due, "it holds up nothing"
+    bench.log.files = held_up
+    bench.watch.look()
+    assert bench.flush_due
+    assert not driver.flusher._urgent.is_set(), "a failing tier 2 is not tried any faster"
+    driver.flush()
+    assert driver.container.applied.state.known(SEGMENT) is not None
+    driver.finish()
+
+
+def test_a_container_that_is_not_open_is_named_once() -> None:
+    driver = TieredDriver()
+    bench = Bench(driver)
+    bench.log.files = [LiveLogFile(10, frozenset({3})), LiveLogFile(10, FREE), LiveLogFile(1, FREE)]
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("info"))
+    with capture_logs() as logs:
+        bench.watch.look()
+        bench.watch.look()
+    assert [entry["containers"] for entry in logs] == [[3]]
+    driver.finish()
+
+
+def test_a_commit_is_outstanding_from_its_begin_to_its_sync() -> None:
+    driver = TieredDriver()
+    bench = Bench(driver)
+    bench.commits.begin()
+    bench.time.advance(STUCK_COMMIT_S)
+    bench.watch.look()
+    bench.time.advance(0.5)
+    assert bench.commits.outstanding_s() == STUCK_COMMIT_S + 0.5
+    bench.watch.look()
+    bench.commits.synced(1, 100)
+    assert bench.commits.outstanding_s() == 0.0
+    bench.watch.look()
+    assert [ready for _, ready in bench.said] == [True, False, True]
+    assert [reason != "" for reason, _ in bench.said] == [False, True, False]
+    driver.finish()

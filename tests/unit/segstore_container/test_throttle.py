@@ -1,0 +1,88 @@
+"""A store is as full as the fullest of what can fill up, and says what that is."""
+
+import pytest
+
+from anabranch.common.errors import Overloaded
+from anabranch.segstore.shell.throttle import Source, Throttle, ThrottleLimits, fullest
+
+LIMITS = ThrottleLimits(pending_soft=100, pending_hard=200, untiered=1000, journal=2000)
+
+
+class Full:
+    """A throttle and the size of its journal, set by hand."""
+
+    def __init__(self, pending: int = 0, untiered: int = 0, journal: int = 0) -> None:
+        self.journal = journal
+        self.throttle = Throttle(LIMITS, lambda: self.journal)
+        self.throttle.pending = pending
+        self.throttle.untiered = untiered
+
+
+def test_each_source_has_a_ratio_of_its_own_limit() -> None:
+    ratios = Full(pending=50, untiered=750, journal=3000).throttle.ratios()
+    assert ratios == {Source.PENDING: 0.5, Source.UNTIERED: 0.75, Source.JOURNAL: 1.5}
+    assert fullest(ratios) is Source.JOURNAL
+
+
+@pytest.mark.parametrize(
+    "full",
+    [Full(pending=101), Full(untiered=1001), Full(journal=2001), Full(101, 1001, 2001)],
+)
+def test_any_source_above_its_limit_pauses(full: Full) -> None:
+    assert full.throttle.paused
+    assert max(full.throttle.ratios().values()) > 1
+
+
+def test_sources_below_their_limits_do_not_add_up() -> None:
+    full = Full(pending=100, untiered=1000, journal=2000)
+    assert not full.throttle.paused
+    full.throttle.admit(100)
+
+
+@pytest.mark.parametrize(
+    ("full", "source", "limit"),
+    [
+        (Full(pending=191), "pending", 200),
+        (Full(untiered=1241), "untiered", 1250),
+        (Full(journal=2491), "journal", 2500),
+    ],
+)
+def test_a_refusal_names_its_source(full: Full, source: str, limit: int) -> None:
+    full.throttle.admit(9)
+    with pytest.raises(Overloaded) as refusal:
+        full.throttle.admit(10)
+    assert refusal.value.fields["source"] == source
+    assert refusal.value.fields["limit"] == limit
+    assert full.throttle.refused == {(source,): 1}
+
+
+@pytest.mark.parametrize(
+    ("full", "source"), [(Full(untiered=999), "untiered"), (Full(journal=1999), "journal")]
+)
+def test_what_a_failing_tier_2_cannot_relieve_refuses_at_once_and_pauses_nobody(
+    full: Full, source: str
+) -> None:
+    full.throttle.admit(2)
+    full.throttle.tier_two_failing(3, failing=True)
+    with pytest.raises(Overloaded) as refusal:
+        full.throttle.admit(2)
+    assert refusal.value.fields["source"] == source
+    full.throttle.untiered, full.journal = 5000, 5000
+    assert not full.throttle.paused
+    full.throttle.tier_two_failing(3, failing=False)
+    assert full.throttle.paused
+
+
+def test_everybodys_flush_is_wanted_near_the_untiered_limit_alone() -> None:
+    assert not Full(pending=200, untiered=750, journal=2500).throttle.flush_wanted
+    assert Full(untiered=751).throttle.flush_wanted
+
+
+def test_who_waits_for_the_journal_goes_on_when_its_files_went() -> None:
+    full, resumed = Full(journal=2001), list[bool]()
+    full.throttle.when_open(lambda: resumed.append(True))
+    full.throttle.wake()
+    assert resumed == []
+    full.journal = 100
+    full.throttle.wake()
+    assert resumed == [True]

@@ -1,0 +1,69 @@
+"""Who writes the journal: as set, or by how fast the disk syncs."""
+
+import asyncio
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from anabranch.common.adapters.local_disk import DirectoryLock
+from anabranch.segstore.adapters.journal.choice import (
+    SLOW_SYNC_MS,
+    Wanted,
+    choose_commits,
+    writer_for,
+)
+from anabranch.segstore.adapters.journal.commits import InlineCommits
+from anabranch.segstore.adapters.journal.journal import FILE_SIZE_BYTES_DEFAULT
+from anabranch.segstore.adapters.journal.local import SyncProbe
+from anabranch.segstore.settings import SegstoreSettings
+from anabranch.segstore.wiring import throttle_limits
+from kit.container_driver import ManualTime
+from kit.simdisk import SimDisk
+
+FAST = SyncProbe(p50_ms=0.2, p99_ms=50.0)
+SLOW = SyncProbe(p50_ms=SLOW_SYNC_MS * 1.1, p99_ms=50.0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "probe", "chosen"),
+    [
+        ("auto", FAST, "inline"),
+        ("auto", SLOW, "process"),
+        ("inline", SLOW, "inline"),
+        ("process", FAST, "process"),
+    ],
+)
+def test_the_setting_counts_and_auto_goes_by_half_of_all_syncs(
+    wanted: Wanted, probe: SyncProbe, chosen: str
+) -> None:
+    assert writer_for(wanted, probe) == chosen
+
+
+def test_a_disk_that_is_slow_is_told_of_and_what_was_chosen_is_logged() -> None:
+    class SlowTime(ManualTime):
+        """Each look at the clock takes three milliseconds."""
+
+        def monotonic(self) -> float:
+            self.seconds += 0.003
+            return self.seconds
+
+    loop = asyncio.new_event_loop()
+    choose = choose_commits("inline", SlowTime(), loop)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("info"))
+    with capture_logs() as logs:
+        assert isinstance(choose(SimDisk(), DirectoryLock(None)), InlineCommits)
+    loop.close()
+    assert [entry["log_level"] for entry in logs] == ["warning", "info"]
+    assert logs[1]["writer"] == "inline"
+
+
+def test_the_journals_limit_is_the_untiered_one_but_never_below_four_files() -> None:
+    def limit(untiered: int) -> int:
+        settings = SegstoreSettings.model_validate(
+            {"data_dir": "/d", "nats_url": "nats://x", "untiered_bytes_max": untiered}
+        )
+        return throttle_limits(settings).journal
+
+    assert limit(1 << 30) == 1 << 30
+    assert limit(1 << 20) == 4 * FILE_SIZE_BYTES_DEFAULT
