@@ -89,6 +89,12 @@ bench-table: setup
 sim: setup
 	PYTHONPATH=tests $(BIN)/python -m kit.simulate --budget $(BUDGET) $(ARGS)
 
+## make chaos     KILLS (50) real kills of a cluster's parts; then every acknowledged event is counted
+KILLS ?= 50
+.PHONY: chaos
+chaos: setup
+	PYTHONPATH=tests $(BIN)/python -m kit.chaos --kills $(KILLS) $(ARGS)
+
 ## make fuzz      the gateway of a fresh cluster by its OpenAPI document, EXAMPLES (200) an operation
 EXAMPLES ?= 200
 .PHONY: fuzz
