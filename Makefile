@@ -89,10 +89,16 @@ bench: setup
 bench-table: setup
 	@$(BIN)/python -m bench.report --markdown $(ARGS)
 
-## make sim       the simulation for BUDGET seconds (60)
+## make sim       the simulation for BUDGET seconds (60), or SEEDS seeds; counts every kind of fault
 .PHONY: sim
 sim: setup
-	PYTHONPATH=tests $(BIN)/python -m kit.simulate --budget $(BUDGET) $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m kit.simulate $(if $(SEEDS),--seeds $(SEEDS),--budget $(BUDGET)) $(ARGS)
+
+## make chaos     KILLS (50) real kills of a cluster's parts; then every acknowledged event is counted
+KILLS ?= 50
+.PHONY: chaos
+chaos: setup
+	PYTHONPATH=tests $(BIN)/python -m kit.chaos --kills $(KILLS) $(ARGS)
 
 ## make fuzz      the gateway of a fresh cluster by its OpenAPI document, EXAMPLES (200) an operation
 EXAMPLES ?= 200

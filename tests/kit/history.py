@@ -102,7 +102,8 @@ class History:
         places = ((place, name) for name, place in self.merged.items() if place.target == segment)
         own: list[bytes] = []
         at = start
-        for place, source in sorted(places, key=lambda found: found[0].offset):
+        # An empty source lies in front of the one that begins at the same offset.
+        for place, source in sorted(places, key=lambda found: (found[0].offset, found[0].length)):
             end = place.offset + place.length
             if end < start or (end == start and place.length):
                 continue

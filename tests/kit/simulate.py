@@ -1,32 +1,60 @@
-"""Seeded random runs of whole parts against simulated disks, for as long as a budget lasts.
+"""Seeded random runs of whole parts against simulated disks: so many seeds, or for so long.
 
-``python -m kit.simulate --budget 60 --seed-start 0``: one seed after the other, each through
-every scenario. A failure is printed with its seed, which reproduces it: ``--seeds 1
---seed-start <seed>``. The last line is ``N passed, M failed``; the exit status is 1 if any did.
+``python -m kit.simulate --seeds 20``: each seed goes through every kind of simulation. A failure is
+printed with the command that repeats it. At the end stands how many runs of each kind passed, and
+how many faults of each kind there were; the last line is ``N passed, M failed``. The exit status is
+1 if any did.
 """
 
 import argparse
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf
 
 import structlog
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock, SystemClock
 from kit.container_crash import random_container
+from kit.fault_counts import counted_faults
+from kit.journal_damage import random_damage
 from kit.journal_scenario import random_journal
 from kit.store_scenario import random_store
+from kit.store_takeover import random_takeover
 
-Scenario = Callable[[int], None]
+Scenario = Callable[[int], Mapping[str, int] | None]
 
 SCENARIOS: Mapping[str, Scenario] = {
     "journal": random_journal,
     "container": random_container,
     "store": random_store,
+    "takeover": random_takeover,
+    "damage": random_damage,
 }
-"""A scenario takes a seed and raises when a promise is broken. An error that is neither an
-AssertionError nor one of the project's is a fault of the simulation and ends the run."""
+"""A scenario takes a seed and raises when a promise is broken; it may say what it counted. An error
+that is neither an AssertionError nor one of the project's is a fault of the simulation and ends
+the run."""
+
+
+@dataclass(slots=True)
+class Ran:
+    """By kind: how many runs passed, and how many faults there were; a report per failure."""
+
+    passed: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """What is printed."""
+        return [
+            *self.failures,
+            *(f"{count:>8,} {name}" for name, count in sorted(self.faults.items())),
+            *(f"{count:>8,} runs of {name} passed" for name, count in sorted(self.passed.items())),
+            f"{self.passed.total()} passed, {len(self.failures)} failed",
+        ]
 
 
 def run_seeds(
@@ -36,46 +64,49 @@ def run_seeds(
     seed_start: int,
     seeds: int | None,
     budget_s: float,
-) -> tuple[int, list[str]]:
-    """(how many runs passed, a report for each that failed); at least one seed is run."""
-    passed = 0
-    failures: list[str] = []
+) -> Ran:
+    """Run every scenario with every seed; at least one seed is run."""
+    ran = Ran()
     seed = seed_start
     begun = clock.monotonic()
     while True:
         for name, scenario in scenarios.items():
             try:
-                scenario(seed)
-                passed += 1
+                with counted_faults() as faults:
+                    ran.faults.update(scenario(seed) or {})
+                ran.passed[name] += 1
+                ran.faults.update(faults)
             except (AssertionError, AnabranchError):
-                failures.append(f"seed {seed} of {name} failed\n{traceback.format_exc()}")
+                again = f"make sim SEEDS=1 ARGS='--seed-start {seed} --only {name}'"
+                told = traceback.format_exc()
+                ran.failures.append(f"seed {seed} of {name} failed\n{told}repeat it: {again}")
             except BaseException as error:
                 error.add_note(f"seed {seed} of {name}")
                 raise
         seed += 1
         if seed - seed_start == seeds or clock.monotonic() - begun >= budget_s:
-            return passed, failures
+            return ran
 
 
 def main(arguments: list[str]) -> int:
     """Run by command line; the exit status."""
     parser = argparse.ArgumentParser(prog="kit.simulate")
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds")
+    parser.add_argument("--budget", type=float, default=None, help="seconds (60 without --seeds)")
     parser.add_argument("--seed-start", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=None, help="how many (default: no limit)")
+    parser.add_argument("--only", choices=sorted(SCENARIOS), default=None, help="one kind")
     chosen = parser.parse_args(arguments)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))
-    passed, failures = run_seeds(
-        SCENARIOS,
+    unlimited = inf if chosen.seeds else 60.0
+    ran = run_seeds(
+        {name: SCENARIOS[name] for name in SCENARIOS if chosen.only in (None, name)},
         SystemClock(),
         seed_start=chosen.seed_start,
         seeds=chosen.seeds,
-        budget_s=chosen.budget,
+        budget_s=unlimited if chosen.budget is None else chosen.budget,
     )
-    for failure in failures:
-        sys.stdout.write(f"{failure}\n")
-    sys.stdout.write(f"{passed} passed, {len(failures)} failed\n")
-    return 1 if failures else 0
+    sys.stdout.write("".join(f"{line}\n" for line in ran.lines()))
+    return 1 if ran.failures else 0
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import pytest
 
 from anabranch.common.wire.block import encode_block
-from kit.history import History, HistoryViolation, make_event
+from kit.history import History, HistoryViolation, Place, make_event
 
 SEGMENT = "s/x/0.#epoch.0"
 WRITER = b"w" * 16
@@ -63,3 +63,16 @@ def test_a_sealed_segment_may_not_grow(history: History) -> None:
 def test_an_acknowledgement_of_nothing_is_noticed(history: History) -> None:
     with pytest.raises(HistoryViolation):
         history.acknowledge(SEGMENT, WRITER, 5)
+
+
+def test_an_empty_source_merged_in_front_of_another_takes_none_of_its_bytes() -> None:
+    history, other = History(), b"o" * 16
+    full, empty = "s/x/1.#epoch.0", "s/x/2.#epoch.0"
+    for segment, writer in ((SEGMENT, WRITER), (full, other)):
+        history.attempt(segment, writer, 1, [make_event(writer, 1)])
+        history.acknowledge(segment, writer, 1)
+    before, merged = block(1, 1), block(1, 1, other)
+    history.merging = {(full, SEGMENT), (empty, SEGMENT)}
+    history.merge(full, Place(SEGMENT, len(before), len(merged)))
+    history.merge(empty, Place(SEGMENT, len(before), 0))
+    history.check_segment(SEGMENT, before + merged)

@@ -120,3 +120,12 @@ async def test_a_cancelled_attempt_to_connect_leaves_no_connection() -> None:
             await asyncio.sleep(0.05)
             connecting.cancel()
         await gone.wait()
+
+
+async def test_closing_while_the_server_is_away_is_success() -> None:
+    class Severed(_SwallowingConnection):
+        async def close(self) -> None:
+            raise ConnectionResetError("Connection lost")
+
+    connection: NatsClient = Severed()  # type: ignore[assignment]
+    await NatsControlPlane(connection, clock=SystemClock(), ids=SeededIds(1)).close()

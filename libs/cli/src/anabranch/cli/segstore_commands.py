@@ -1,12 +1,14 @@
 """The commands `anabranch segstore …`."""
 
-import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from json import loads
 from pathlib import Path
+from typing import Annotated
 
 import cyclopts
+from cyclopts import Parameter
 
 from anabranch.cli.output import Output, counted
 from anabranch.cli.session import Connection, run_with_client
@@ -18,7 +20,7 @@ FLUSH_TIMEOUT_S = 60.0
 JOURNAL_COLUMNS = (
     "file", "container", "first_sequence", "last_sequence", "frames", "bytes",
 )  # fmt: skip
-INSPECT_S_MAX = 600.0
+PROGRAM_S_MAX = 600.0
 _HERE = Connection()
 
 
@@ -74,33 +76,73 @@ def journal(directory: Path | None = None, /, *, connection: Connection = _HERE)
     directory
         The store's data directory; if not given: that of the cluster on this machine.
     """
-    command = [sys.executable, "-m", "anabranch.segstore.inspect"]
     place = directory or connection.data_dir / "segstore"
-    done = subprocess.run(
-        [*command, str(place)], capture_output=True, timeout=INSPECT_S_MAX, check=False, text=True
-    )
-    if done.stderr:
-        raise _told_error(done.stderr)
-    lines: list[Mapping[str, object]] = [json.loads(line) for line in done.stdout.splitlines()]
+    lines, status = _run_program("inspect", [str(place)])
     output = Output(connection.json)
     if connection.json:
         for line in lines:
             output.done("", line)
-        return done.returncode
+        return status
     rows = [line for line in lines if "container" in line]
     output.rows(
         JOURNAL_COLUMNS, [[str(row[name]) for name in JOURNAL_COLUMNS] for row in rows], rows
     )
+    _tell(output, [line for line in lines if "container" not in line])
+    return status
+
+
+@segstores.command
+def repair(
+    directory: Path,
+    /,
+    *,
+    yes: Annotated[bool, Parameter(negative="")] = False,
+    tier2: str = "",
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Make the damaged journal of a stopped store usable, giving up what lies behind the damage.
+
+    Says what is damaged, what would be cut or set aside, and which operations would be lost. Ends
+    with 1 as long as something is to be done.
+
+    Parameters
+    ----------
+    directory
+        The store's data directory; no store may run on it.
+    yes
+        Do it. What is changed is first copied to a folder of its own beside the journal.
+    tier2
+        URL of tier 2, e.g. file:///var/lib/anabranch/tier2, to tell which of the operations it has.
+    json
+        Print one JSON object per line.
+    """
+    chosen = [str(directory), *(["--tier2", tier2] if tier2 else []), *(["--yes"] if yes else [])]
+    lines, status = _run_program("repair", chosen)
+    _tell(Output(json), lines)
+    return status
+
+
+def _run_program(name: str, arguments: list[str]) -> tuple[list[Mapping[str, object]], int]:
+    """The lines that a program of the segment store prints, and its exit status. Raises what it
+    refuses, and BinaryNotFound if it is not installed."""
+    command = [sys.executable, "-m", f"anabranch.segstore.{name}", *arguments]
+    done = subprocess.run(
+        command, capture_output=True, timeout=PROGRAM_S_MAX, check=False, text=True
+    )
+    if done.stderr:
+        raise _told_error(done.stderr)
+    return [loads(line) for line in done.stdout.splitlines()], done.returncode
+
+
+def _tell(output: Output, lines: Iterable[Mapping[str, object]]) -> None:
     for line in lines:
-        if "container" not in line:
-            output.done(", ".join(f"{name} {value}" for name, value in line.items()), line)
-    return done.returncode
+        output.done(", ".join(f"{name} {value}" for name, value in line.items()), line)
 
 
 def _told_error(stderr: str) -> AnabranchError:
     """What the program told on its last line, as it would have been raised here."""
     try:
-        return from_body(json.loads(stderr.splitlines()[-1])["error"])
+        return from_body(loads(stderr.splitlines()[-1])["error"])
     except (ValueError, KeyError, TypeError):
         return BinaryNotFound(
             "the segment store's program cannot be run",

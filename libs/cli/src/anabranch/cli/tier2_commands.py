@@ -126,11 +126,11 @@ def chunk(name: str, *, place: Place = _HERE) -> int:
     Parameters
     ----------
     name
-        The chunk's name, e.g. c3/0000000007-0000000012.
+        The chunk's name, e.g. c3/0000000007-0000000012; a directory adds .obj to it.
     """
 
     async def perform(storage: ChunkStorage, output: Output) -> int:
-        footer = await ChunkReader(storage).footer(name)
+        footer = await ChunkReader(storage).footer(name.removesuffix(".obj"))
         rows = [
             (
                 piece.segment_name, piece.start, piece.offset, piece.length,

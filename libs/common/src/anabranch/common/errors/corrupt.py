@@ -9,7 +9,10 @@ class CorruptBlock(Corrupt):
 
 class CorruptJournal(Corrupt):
     code = "corrupt-journal"
-    default_remedy = "keep the journal files as they are and inspect them offline"
+    default_remedy = (
+        "stop the store, keep the files as they are, look with `anabranch segstore journal`; "
+        "`anabranch segstore repair` says what can be done"
+    )
 
 
 class CorruptChunk(Corrupt):

@@ -145,5 +145,7 @@ class LiveFiles:
         """What the container has up to here is durable elsewhere."""
         frames = self._frames[container]
         frames.released_sequence = max(frames.released_sequence, applied_sequence)
+        # A repaired journal may lack what tier 2 has: the log goes on behind that.
+        frames.last_sequence = max(frames.last_sequence, applied_sequence)
         while frames.entries and frames.entries[0].last_sequence <= applied_sequence:
             frames.entries.popleft()

@@ -14,6 +14,7 @@ In a recycled file a torn write is told from the former life by its header, whic
 before it; one that lost its first sector is left out without a word. It was not acknowledged.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from anabranch.common.errors import CorruptJournal
@@ -71,21 +72,40 @@ def scan_file(data: bytes, header: FileHeader, named_end: FileEnd | None = None)
 
 
 def _read_frames(data: bytes, header: FileHeader, limit: int) -> tuple[tuple[Frame, ...], FileEnd]:
-    seed = frame_seed(header.file_id)
-    frames = []
-    position = FILE_HEADER_SIZE_BYTES
-    crc = header.previous.crc
+    """The chained frames from the start up to `limit`. Raises CorruptJournal if one that is valid
+    does not follow the one before it."""
+    frames, end = read_prefix(data, header, limit)
     limit = min(limit, len(data))
-    while (frame := parse_frame(data, position, limit, seed)) is not None:
-        if frame.previous_crc != crc:
-            raise CorruptJournal(
-                "a frame does not follow the one before it",
-                file=f"{header.file_id:016x}", position=position,
-            )  # fmt: skip
+    if parse_frame(data, end.offset, limit, frame_seed(header.file_id)) is not None:
+        raise CorruptJournal(
+            "a frame does not follow the one before it",
+            file=f"{header.file_id:016x}", position=end.offset,
+        )  # fmt: skip
+    return frames, end
+
+
+def read_prefix(data: bytes, header: FileHeader, limit: int) -> tuple[tuple[Frame, ...], FileEnd]:
+    """The frames from the file's start that are valid and chained, and where they end."""
+    seed = frame_seed(header.file_id)
+    frames: list[Frame] = []
+    end = FileEnd(header.file_id, FILE_HEADER_SIZE_BYTES, header.previous.crc)
+    limit = min(limit, len(data))
+    while (frame := parse_frame(data, end.offset, limit, seed)) is not None:
+        if frame.previous_crc != end.crc:
+            break
         frames.append(frame)
-        position = frame.end
-        crc = frame.crc
-    return tuple(frames), FileEnd(header.file_id, position, crc)
+        end = FileEnd(header.file_id, frame.end, frame.crc)
+    return tuple(frames), end
+
+
+def valid_frames(data: bytes, file_id: int, position: int) -> Iterator[Frame]:
+    """Every valid frame of the file from `position` on, whatever lies between them."""
+    at = data.find(FRAME_MAGIC, position)
+    while at >= 0:
+        frame = parse_frame(data, at, len(data), frame_seed(file_id))
+        if frame is not None:
+            yield frame
+        at = data.find(FRAME_MAGIC, at + 1 if frame is None else frame.end)
 
 
 def _torn_tail(data: bytes, header: FileHeader, end: FileEnd) -> TornTail | None:

@@ -1,0 +1,103 @@
+"""Performing the repair of a journal: what is changed is kept beside it first.
+
+Everything that leaves the journal goes to a folder ``repair-<n>`` in its directory, durable before
+anything is changed. A crash in between leaves a journal that is damaged as before, or less; the
+next repair then plans what is left to do. The fence ends an owner that holds no lock.
+"""
+
+from contextlib import closing
+
+from anabranch.common.errors import CorruptJournal
+from anabranch.common.storage.ports import Disk, DiskFile
+from anabranch.segstore.adapters.journal import layout
+from anabranch.segstore.domain.log.formats import epoch_of
+from anabranch.segstore.domain.log.repair import Cut, RepairPlan, plan_repair
+
+FOLDER = "repair-"
+STEP_SIZE_BYTES = 4 * 1024 * 1024
+_ZEROS = memoryview(bytes(STEP_SIZE_BYTES))
+
+
+def planned_repair(disk: Disk) -> RepairPlan:
+    """What is to be done with the journal in `disk`; changes nothing.
+
+    Raises FormatTooNew; CorruptJournal if it is beyond repair, because its format file or a file
+    of its list of logs is damaged.
+    """
+    try:
+        journal_id = layout.check_format(disk)
+        layout.read_logs(disk)
+    except CorruptJournal as error:
+        error.remedy = "restore this one small file from a copy of the directory; it never changes"
+        raise
+
+    def read(file_id: int) -> bytes:
+        with closing(disk.open(layout.journal_file(file_id))) as file:
+            return file.read(0, file.size())
+
+    found = layout.files_named(disk.list(), layout.JOURNAL)
+    return plan_repair(found, read, journal_id or "")
+
+
+def perform_repair(disk: Disk, plan: RepairPlan) -> str:
+    """Do what was planned; the folder that holds what was taken away, "" if nothing was.
+
+    The caller holds the directory's lock. Raises DiskFailed; CorruptJournal if the journal is not
+    as the plan says afterwards.
+    """
+    if not plan.faults:
+        return ""
+    _end_owners(disk)
+    folder = _new_folder(disk)
+    if plan.cut is not None:
+        _copy(disk, layout.journal_file(plan.cut.file_id), folder)
+    for file_id in plan.set_aside:
+        _move(disk, layout.journal_file(file_id), folder)
+    if plan.cut is not None:
+        _cut(disk, plan.cut)
+    rest = planned_repair(disk)
+    if rest.faults:
+        raise CorruptJournal("the journal is still damaged after its repair", fault=rest.faults[0])
+    return folder
+
+
+def _end_owners(disk: Disk) -> None:
+    files = layout.files_named(disk.list(), layout.JOURNAL)
+    layout.raise_fence(disk, max([0, *map(epoch_of, files)]) + 1)
+
+
+def _new_folder(disk: Disk) -> str:
+    taken = set(disk.list())
+    number = 1
+    while (folder := f"{FOLDER}{number}") in taken:
+        number += 1
+    disk.make_directory(folder)
+    disk.sync_directory()
+    return folder
+
+
+def _copy(disk: Disk, name: str, folder: str) -> None:
+    with closing(disk.open(name)) as file, closing(disk.create(f"{folder}/{name}")) as copy:
+        for at in range(0, file.size(), STEP_SIZE_BYTES):
+            copy.write([file.read(at, STEP_SIZE_BYTES)], at)
+        copy.sync()
+    disk.sync_directory(folder)
+
+
+def _move(disk: Disk, name: str, folder: str) -> None:
+    """By a second name, which is durable before the first one goes."""
+    disk.link(name, f"{folder}/{name}")
+    disk.sync_directory(folder)
+    disk.unlink(name)
+    disk.sync_directory()
+
+
+def _cut(disk: Disk, cut: Cut) -> None:
+    with closing(disk.open(layout.journal_file(cut.file_id))) as file:
+        _write_zeros(file, cut.position, cut.size)
+        file.sync()
+
+
+def _write_zeros(file: DiskFile, start: int, end: int) -> None:
+    for at in range(start, end, STEP_SIZE_BYTES):
+        file.write([_ZEROS[: min(STEP_SIZE_BYTES, end - at)]], at)

@@ -1,0 +1,26 @@
+"""Journals with damaged blocks: never wrong bytes, never a silent loss, and a repair that works."""
+
+from collections import Counter
+
+import pytest
+
+from kit.journal_damage import random_damage
+from kit.planted import skipped_crc
+
+
+def damage_many() -> Counter[str]:
+    outcomes: Counter[str] = Counter()
+    for seed in range(170):
+        outcomes += random_damage(seed)
+    return outcomes
+
+
+def test_damaged_journals_are_refused_by_name_or_show_what_was_written() -> None:
+    outcomes = damage_many()
+    assert outcomes["journals repaired"] > 300
+    assert all(count > 100 for count in outcomes.values())
+
+
+def test_frames_without_checksums_are_found_out() -> None:
+    with skipped_crc(), pytest.raises(AssertionError):
+        damage_many()
