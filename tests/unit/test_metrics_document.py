@@ -66,4 +66,14 @@ def test_the_metrics_of_the_three_services_have_names_of_their_own() -> None:
 
 def test_no_label_could_hold_the_name_of_a_stream_or_segment() -> None:
     labels = {label for definition in defined() for label in definition.labels}
-    assert labels == {"kind", "outcome", "query", "step", "code", "method", "route", "status"}
+    assert labels == {
+        "kind",
+        "outcome",
+        "query",
+        "step",
+        "code",
+        "method",
+        "route",
+        "state",
+        "status",
+    }
