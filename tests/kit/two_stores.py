@@ -103,9 +103,7 @@ class TwoStores:
             client = Client(life)
             await self.write(client)
             await self.ask_to_leave(life, target)
-            for writer in self.writers:
-                writer.send(client, 2)
-            await self.until_released(life)
+            await self.until_released(life, client)
 
         return live
 
@@ -123,11 +121,16 @@ class TwoStores:
         for keeper in life.keepers:
             keeper.note_target(target)
 
-    async def until_released(self, life: Life) -> None:
+    async def until_released(self, life: Life, client: Client | None = None) -> None:
+        """With a client, its writers go on for as long as they are let."""
         waited_s = 0.0
         while await self.placed_on(life.world.node):
-            await life.clock.sleep(0.05)
-            waited_s += 0.05
+            for writer in self.writers if client is not None else ():
+                if client is not None and writer.alive:
+                    writer.send(client, 1)
+            pause_s = 0.004 if waited_s < 1 else 0.05
+            await life.clock.sleep(pause_s)
+            waited_s += pause_s
             assert waited_s < RELEASED_S_MAX, "the containers were never released"
 
     async def sealing_life(self, life: Life) -> None:

@@ -14,10 +14,11 @@ from anabranch.common.contracts.cluster import (
     placement_to_bytes,
 )
 from anabranch.common.errors import CorruptChunk, Unavailable, WrongHost
-from anabranch.common.model.cluster import Placement, PlacementState
+from anabranch.common.model.cluster import Placement, PlacementState, VoidLogs
 from anabranch.common.storage.objects import read_highest
 from anabranch.controller.domain import placement_changes
 from anabranch.segstore.adapters.memory_log import MemoryFrames
+from anabranch.segstore.shell.placements import Placements
 from kit.live_store import LiveStore, World, live_store
 
 OTHER = "node-2"
@@ -100,6 +101,20 @@ async def test_a_wish_that_was_withdrawn_leaves_the_container_where_it_is(world:
         await _opened(live)
 
 
+async def test_what_is_opened_after_a_release_and_not_served_is_void_and_no_more(
+    world: World,
+) -> None:
+    placements = Placements(world.placements, "node-1")
+    await change(world, lambda found: replace(found, container_epoch=4, log_id="served"))
+    taken = await placements.take_epoch(0)
+    await change(world, lambda found: replace(found, target=OTHER))
+    released = await placements.release(taken)
+    assert (released.replicas, released.log_id) == ((OTHER,), "")
+    assert (released.previous_log, released.void) == ("served", VoidLogs(5, 5))
+    with pytest.raises(WrongHost):
+        await placements.release(taken)
+
+
 async def test_an_empty_tier_two_is_not_taken_for_a_container_that_moved_there(
     world: World,
 ) -> None:
@@ -163,6 +178,7 @@ async def test_an_offline_container_is_opened_again_when_it_is_enabled_and_not_b
         else:
             # what the watch shows late is no reason to open
             await change(world, lambda found: replace(found, state=PlacementState.ASSIGNED))
-            await eventually(world, lambda found: found.state is PlacementState.ASSIGNED)
-            await asyncio.sleep(0)
+            for _ in range(50):
+                await asyncio.sleep(0)
             assert not live.store.open_numbers
+            assert (await placement_of(world)).container_epoch == offline.container_epoch

@@ -77,6 +77,21 @@ async def test_an_owner_that_was_replaced_closes_nothing() -> None:
     assert not newest.log.closed
 
 
+async def test_a_flush_after_an_abandonment_repeats_its_record() -> None:
+    storage = MemoryChunkStorage()
+    _, model = await flushed(storage)
+    open_tier_two = OpenContainerTierTwo(storage, SeededIds(2), ManualTime())
+    void = VoidLogs(0, 1, abandoned_ms=9)
+    tier_two = await open_tier_two(3, 2, "second", void=void)
+    given_up = Abandonment("first", tier_two.applied_sequence, 9)
+    assert tier_two.abandoned == given_up
+    model.create("s/b/1.#epoch.0")
+    await tier_two.flush(model.cut(tier_two.catalog), model.fetch)
+    newest = await read_highest(storage, 3)
+    assert newest is not None
+    assert newest.abandoned == given_up
+
+
 def fence(last: Manifest, void: VoidLogs | None) -> Manifest:
     return decide_fence(last, OWNER, new_log=False, void=void)
 

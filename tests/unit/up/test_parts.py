@@ -106,6 +106,23 @@ def test_services_are_configured_by_their_environment_alone(tmp_path: Path) -> N
     assert "sync_interval: always" in config
 
 
+def test_stores_have_a_directory_each_and_share_tier_two(tmp_path: Path) -> None:
+    with claim(tmp_path) as directory:
+        parts = cluster_parts(
+            ClusterPlan(
+                directory, Path("/bin/nats"), 21000, 21001, 21002, 8, more_segstore_ports=(21003,)
+            )
+        )
+    first, second = parts[2:4]
+    assert (first.name, second.name) == ("segstore", "segstore-2")
+    assert first.command == second.command
+    different = {"DATA_DIR": "segstore-2", "BIND": "127.0.0.1:21003"}
+    for variable, end in different.items():
+        assert second.environment[f"ANABRANCH_SEGSTORE_{variable}"].endswith(end)
+    tier2 = "ANABRANCH_SEGSTORE_TIER2_URL"
+    assert first.environment[tier2] == second.environment[tier2]
+
+
 @pytest.mark.parametrize(("endpoint", "told"), [("http://127.0.0.1:4318", 3), ("", 0)])
 def test_every_service_is_told_the_collector_if_one_is_named(
     endpoint: str, told: int, tmp_path: Path
