@@ -18,10 +18,13 @@ from anabranch.segstore.server.nats_door import PacketDesk
 from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
 from anabranch.segstore.shell.assignments import Assignments
 from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.catch_up import CatchUp
 from anabranch.segstore.shell.container import Surroundings
 from anabranch.segstore.shell.flusher import FlushLimits
 from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
+from anabranch.segstore.shell.outgoing import SIZE_BYTES_MAX, Outgoing
 from anabranch.segstore.shell.placements import Placements
+from anabranch.segstore.shell.read_ahead import ReadAhead
 from anabranch.segstore.shell.store import Store
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
@@ -66,14 +69,19 @@ async def live_store(
     wait_open: bool = True,
     tcp: TcpLimits | None = None,
     throttle_limits: ThrottleLimits | None = None,
+    unsent_max: int | None = None,
 ) -> AsyncIterator[LiveStore]:
     """Open everything that is assigned to `NODE` and serve until the block ends."""
     clock = SystemClock()
     failures: list[AnabranchError] = []
     changed = asyncio.Event()
-    store = Store(world.containers, on_changed=changed.set)
+    cache = Cache(cache_size)
+    catch_up = CatchUp(
+        ReadAhead(cache, clock, call_later), outgoing=Outgoing(unsent_max or SIZE_BYTES_MAX)
+    )
+    store = Store(world.containers, on_changed=changed.set, catch_up=catch_up)
     throttle = Throttle(throttle_limits or ThrottleLimits())
-    around = Surroundings(clock, Cache(cache_size), throttle, call_later)
+    around = Surroundings(clock, cache, throttle, call_later)
     placements = Placements(world.placements, NODE)
     log = MemoryLog(world.frames, asyncio.get_running_loop().call_soon)
     ids = SeededIds(len(world.frames.payloads))

@@ -47,8 +47,10 @@ from anabranch.segstore.handlers.append import AppendDesk, append_once, setup_wi
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.catch_up import new_catch_up
 from anabranch.segstore.shell.container import Surroundings
 from anabranch.segstore.shell.flusher import FlushLimits
+from anabranch.segstore.shell.granule import Bytes
 from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.store import Store
@@ -163,7 +165,9 @@ class Life:
         self.loop = loop
         self.clock = VirtualClock(loop)
         self.ids = SeededIds(world.lives)
-        self.store = Store(world.container_count)
+        self._cache = Cache(world.cache_bytes)
+        catch_up = new_catch_up(self._cache, self.clock, self._call_later)
+        self.store = Store(world.container_count, catch_up=catch_up)
         self.failure: AnabranchError | None = None
         self._crash: asyncio.Event = asyncio.Event()
         self._problem: BaseException | None = None
@@ -205,7 +209,7 @@ class Life:
     def _keepers(self, tiers: Tiers) -> list[Coroutine[None, None, None]]:
         around = Surroundings(
             self.clock,
-            Cache(self.world.cache_bytes),
+            self._cache,
             Throttle(ThrottleLimits(untiered=self.world.untiered_bytes_max)),
             self._call_later,
         )
@@ -270,8 +274,8 @@ class Client:
         self._reads = ReadDesk(life.store, self._read_replied, life.spawn)
         self._control = ControlDesk(life.store, life.spawn)
 
-    def _read_replied(self, message: Message, request_id: int, data: bytes) -> None:
-        self._waiting.pop(request_id).set_result((message, data))
+    def _read_replied(self, message: Message, request_id: int, data: Bytes) -> None:
+        self._waiting.pop(request_id).set_result((message, bytes(data)))
 
     def _replied(self, message: Message, request_id: int) -> None:
         if request_id in self._waiting:

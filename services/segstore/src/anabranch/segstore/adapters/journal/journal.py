@@ -9,9 +9,11 @@ All calls come from one thread, the event loop's; the writes block it on purpose
 beside a busy loop is slower than the sync itself).
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 
 from anabranch.common.errors import (
     AnabranchError,
@@ -28,13 +30,9 @@ from anabranch.common.storage.ports import Disk
 from anabranch.segstore.adapters.group import Schedule, Taken, gather
 from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.adapters.journal.files import FileWriter, LiveFile
+from anabranch.segstore.adapters.journal.reading import frame_payload, frame_payload_in
 from anabranch.segstore.adapters.journal.recovery import OpenReport, Recovered, recover
-from anabranch.segstore.domain.log.formats import (
-    FRAME_HEADER_SIZE_BYTES,
-    FrameContent,
-    frame_seed,
-    parse_frame,
-)
+from anabranch.segstore.domain.log.formats import FRAME_HEADER_SIZE_BYTES, FrameContent
 from anabranch.segstore.domain.log.replay import FrameEntry, continuous
 from anabranch.segstore.ports import CommitWatch, FrameSource, LogAddress, ReplayedFrame
 
@@ -77,6 +75,9 @@ class JournalView:
     def read(self, address: LogAddress) -> bytes:
         return self._journal.read(self.container, address)
 
+    async def read_aside(self, address: LogAddress) -> bytes:
+        return await self._journal.read_aside(self.container, address)
+
     def release(self, applied_sequence: int) -> None:
         self._journal.release(self.container, applied_sequence)
 
@@ -108,7 +109,9 @@ class Journal:
         *,
         file_size: int,
         watch: CommitWatch | None,
+        in_threads: bool,
     ) -> None:
+        self._in_threads = in_threads
         self._watch = watch or _Unwatched()
         self._disk = disk
         self._schedule = schedule
@@ -276,20 +279,26 @@ class Journal:
         self._check_alive()
         live = self._files.get(address.file_id)
         if live is None:
-            raise ObjectNotFound(
-                "the journal file was released", file=layout.journal_file(address.file_id)
-            )
-        size = FRAME_HEADER_SIZE_BYTES + address.payload_size
-        data = live.file.read(address.position, size)
-        frame = (
-            parse_frame(data, 0, size, frame_seed(address.file_id)) if len(data) == size else None
-        )
-        if frame is None or frame.container != container or frame.end != size:
-            raise CorruptJournal(
-                "a frame is damaged", container=container,
-                file=layout.journal_file(address.file_id), position=address.position,
-            )  # fmt: skip
-        return data[FRAME_HEADER_SIZE_BYTES:]
+            raise _released(address)
+        payload = frame_payload(live.file, container, address)
+        if payload is None:
+            raise _damaged(container, address)
+        return payload
+
+    async def read_aside(self, container: int, address: LogAddress) -> bytes:
+        """See `ContainerLog.read_aside`. The file is opened anew, and what was read of it counts
+        only if it is still live: it may have been retired, and written again, meanwhile."""
+        self._check_alive()
+        if address.file_id not in self._files:
+            raise _released(address)
+        work = partial(frame_payload_in, self._disk, container, address)
+        payload = await asyncio.to_thread(work) if self._in_threads else work()
+        self._check_alive()
+        if address.file_id not in self._files:
+            raise _released(address)
+        if payload is None:
+            raise _damaged(container, address)
+        return payload
 
     def release(self, container: int, applied_sequence: int) -> None:
         """See `ContainerLog.release`."""
@@ -366,6 +375,19 @@ def _frame_content(item: Taken[JournalView]) -> FrameContent:
     )  # fmt: skip
 
 
+def _released(address: LogAddress) -> ObjectNotFound:
+    return ObjectNotFound(
+        "the journal file was released", file=layout.journal_file(address.file_id)
+    )
+
+
+def _damaged(container: int, address: LogAddress) -> CorruptJournal:
+    return CorruptJournal(
+        "a frame is damaged", container=container,
+        file=layout.journal_file(address.file_id), position=address.position,
+    )  # fmt: skip
+
+
 class _Ending:
     """Any error inside ends the journal, and leaves as DiskFailed or Deposed.
 
@@ -402,10 +424,15 @@ def open_journal(
     schedule: Schedule,
     file_size: int = FILE_SIZE_BYTES_DEFAULT,
     watch: CommitWatch | None = None,
+    in_threads: bool = False,
 ) -> Journal:
     """Open (or initialise) the journal in `disk` as its only owner from now on.
 
-    `file_size` in bytes; `watch` measures the commits. Raises FormatTooNew (nothing was
+    `file_size` in bytes; `watch` measures the commits. `in_threads`: `read_aside` waits in a
+    thread, where disk and checksums leave the event loop alone. Raises FormatTooNew (nothing was
     changed), CorruptJournal, Deposed (another opener came later), DiskFailed.
     """
-    return Journal(disk, recover(disk, ids.new_id()), schedule, file_size=file_size, watch=watch)
+    recovered = recover(disk, ids.new_id())
+    return Journal(
+        disk, recovered, schedule, file_size=file_size, watch=watch, in_threads=in_threads
+    )

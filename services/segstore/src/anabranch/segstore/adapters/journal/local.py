@@ -58,8 +58,9 @@ def open_local_journal(
         lock = lock_directory(disk.root, take_over=take_over)
         try:
             journal = open_journal(
-                disk, ids=ids, schedule=schedule, file_size=file_size, watch=watch
-            )
+                disk, ids=ids, schedule=schedule, file_size=file_size, watch=watch,
+                in_threads=True,
+            )  # fmt: skip
         except BaseException:
             lock.release()
             raise
