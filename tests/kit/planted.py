@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from unittest.mock import patch
 
 from anabranch.common.storage.ports import Buffer, DiskFile
-from anabranch.segstore.adapters.journal import files, journal, layout
+from anabranch.segstore.adapters.journal import files, layout, reading
 from anabranch.segstore.adapters.journal.files import FileWriter
 from anabranch.segstore.domain.log import formats, scan
 from anabranch.segstore.domain.log.formats import FrameContent
@@ -63,7 +63,7 @@ def cached_scan() -> AbstractContextManager[object]:
 def one_seed_for_all_files() -> Iterator[None]:
     """What a file holds of its former life passes for frames of its present one."""
     with ExitStack() as patches:
-        for module in (files, journal, scan):
+        for module in (files, reading, scan):
             patches.enter_context(patch.object(module, "frame_seed", lambda _file_id: 7))
         yield
 
