@@ -8,7 +8,8 @@
 While the connection's client does not take its answers, or all clients together leave too many of
 them, nothing is read. After a large answer the rest waits for the event loop's next turn, so that
 commits come in between. A read that goes on where an earlier answer ended is *in order*: what
-follows it is fetched ahead, further the longer the reader has gone on.
+follows it is fetched ahead, further the longer the reader has gone on. Whoever is held up or gone
+asks for nothing more; what was fetched for him is left to its age.
 """
 
 import asyncio
@@ -28,8 +29,8 @@ from anabranch.common.errors import (
 from anabranch.common.wire.messages import Message, ReadSegment, failed
 from anabranch.segstore.handlers.control import TIER_TWO_DEADLINE_S, Spawn, tier_two_error
 from anabranch.segstore.ports import LogAddress
-from anabranch.segstore.shell.granule import Bytes, Granule
-from anabranch.segstore.shell.read_ahead import AHEAD_SIZE_BYTES_MAX, Load
+from anabranch.segstore.shell.granule import Bytes, ChunkRange, Granule
+from anabranch.segstore.shell.read_ahead import WINDOWS_AHEAD_MAX, Load
 from anabranch.segstore.shell.reader import Found, Needed, granules_ahead, read_now
 from anabranch.segstore.shell.store import OpenContainer, Store
 
@@ -187,9 +188,9 @@ class ReadDesk:
             self._answer(read, opened, found)
         except (AnabranchError, OSError, TimeoutError) as error:
             self._refuse(read, error)
-        finally:
-            self._shared.turns.done()
-            self._pump()
+        # Not when cancelled: then the store ends, and nobody shall begin to read.
+        self._shared.turns.done()
+        self._pump()
 
     async def _found(self, read: _Read) -> tuple[OpenContainer, Found]:
         """The answer, once all that it needs is at hand; the read keeps what it got until then."""
@@ -203,18 +204,25 @@ class ReadDesk:
                 if isinstance(found, Found):
                     return opened, found
                 for granule in found.granules:
-                    at_hand[granule] = await self._shared.ahead.get(granule, _load_for(opened))
+                    at_hand[granule] = await self._fetch(read, opened, granule)
             except ObjectNotFound:
                 continue  # the journal let the frame go, because tier 2 has it now
         raise Unavailable("the bytes were moved while they were read", segment=request.segment)
 
+    async def _fetch(self, read: _Read, opened: OpenContainer, granule: Granule) -> bytes:
+        """A range that fits one read alone is of no use to others, and not kept."""
+        load = _load_for(opened)
+        if isinstance(granule, ChunkRange) and not self._window(read):
+            return await load(granule)
+        return await self._shared.ahead.get(granule, load)
+
     def _read_ahead(self, opened: OpenContainer, number: int, offset: int, run: int) -> None:
-        """Fetch what follows `offset`, about twice as much with every read in order."""
+        """Fetch what follows `offset`: a window more with every read in order, up to four."""
         ahead = self._shared.ahead
         window = ahead.window
         if window == 0:
             return
-        size = min(AHEAD_SIZE_BYTES_MAX, window << min(run, 8))
+        size = window * min(run + 1, WINDOWS_AHEAD_MAX)
         load = _load_for(opened)
         for granule in granules_ahead(opened.container, number, offset, size, window):
             if not ahead.begin(granule, load, self._spawn):

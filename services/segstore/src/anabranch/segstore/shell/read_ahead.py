@@ -27,11 +27,12 @@ Load = Callable[[Granule], Awaitable[bytes]]
 WINDOW_SIZE_BYTES_MAX = 4 * 1024 * 1024
 WINDOW_STEP_BYTES = 64 * 1024
 """Windows are whole blocks of the chunks' checksums."""
-AHEAD_SIZE_BYTES_MAX = 4 * WINDOW_SIZE_BYTES_MAX
+WINDOWS_AHEAD_MAX = 4
+"""So many windows are fetched ahead of one reader."""
 UNDER_WAY_MAX = 4
 LOAD_DEADLINE_S = 30.0
 AGE_S_MAX = 10.0
-_WINDOWS_PER_SHARE = 4
+_WINDOWS_PER_SHARE = 16
 
 
 @dataclass(slots=True)
