@@ -55,6 +55,7 @@ class LiveStore:
     throttle: Throttle
     desk: PacketDesk
     failures: list[AnabranchError]
+    server: TcpServer
 
 
 def call_later(seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
@@ -119,7 +120,7 @@ async def live_store(
                 while wait_open and len(store.open_numbers) < len(await world.placements.list()):
                     await changed.wait()
                     changed.clear()
-            yield LiveStore(endpoint, store, throttle, desk, failures)
+            yield LiveStore(endpoint, store, throttle, desk, failures, server)
         finally:
             store.stopping = True
             server.close()
