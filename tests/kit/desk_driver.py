@@ -79,11 +79,13 @@ class Desk:
         self.reads.submit(self._last_id, request)
         return self._last_id
 
-    def ask(self, offset: int, size: int, *, whole_appends: bool = True) -> tuple[Message, bytes]:
+    def ask(
+        self, offset: int, size: int, *, segment: str = SEGMENT, whole_appends: bool = True
+    ) -> tuple[Message, bytes]:
         """One read and its answer, at rest."""
 
         async def asking() -> int:
-            return self.submit(offset, size, whole_appends=whole_appends)
+            return self.submit(offset, size, segment=segment, whole_appends=whole_appends)
 
         request_id = self._driver.wait(asking())
         self._driver.settle()
