@@ -70,16 +70,14 @@ async def live_store(
     wait_open: bool = True,
     tcp: TcpLimits | None = None,
     throttle_limits: ThrottleLimits | None = None,
-    unsent_max: int | None = None,
+    unsent_max: int = SIZE_BYTES_MAX,
 ) -> AsyncIterator[LiveStore]:
     """Open everything that is assigned to `NODE` and serve until the block ends."""
     clock = SystemClock()
     failures: list[AnabranchError] = []
     changed = asyncio.Event()
     cache = Cache(cache_size)
-    catch_up = CatchUp(
-        ReadAhead(cache, clock, call_later), outgoing=Outgoing(unsent_max or SIZE_BYTES_MAX)
-    )
+    catch_up = CatchUp(ReadAhead(cache, clock, call_later), outgoing=Outgoing(unsent_max))
     store = Store(world.containers, on_changed=changed.set, catch_up=catch_up)
     throttle = Throttle(throttle_limits or ThrottleLimits())
     around = Surroundings(clock, cache, throttle, call_later)
@@ -116,10 +114,8 @@ async def live_store(
         following = group.create_task(assignments.run())
         desk = PacketDesk(ControlDesk(store, spawn), throttle)
         try:
-            async with asyncio.timeout(5):
-                while wait_open and len(store.open_numbers) < len(await world.placements.list()):
-                    await changed.wait()
-                    changed.clear()
+            if wait_open:
+                await _all_open(world, store, changed)
             yield LiveStore(endpoint, store, throttle, desk, failures, server)
         finally:
             store.stopping = True
@@ -127,3 +123,10 @@ async def live_store(
             desk.stop_reads(Unavailable("the store stops"))
             following.cancel()
     log.close()
+
+
+async def _all_open(world: World, store: Store, changed: asyncio.Event) -> None:
+    async with asyncio.timeout(5):
+        while len(store.open_numbers) < len(await world.placements.list()):
+            await changed.wait()
+            changed.clear()

@@ -186,7 +186,7 @@ def granules_ahead(
     index = container.applied.index.get(number)
     if index is None:
         return
-    for place in index.ahead(offset):
+    for place in index.ahead(offset, offset + size):
         if isinstance(place, LogAddress):
             found: Iterator[Granule] = iter((place,))
         else:

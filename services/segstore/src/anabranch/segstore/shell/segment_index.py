@@ -341,21 +341,26 @@ class SegmentIndex:
                 yield piece.start, piece.address
             at += 1
 
-    def ahead(self, offset: int) -> Iterator[InTierTwo | LogAddress]:
-        """Where the bytes from `offset` on are that left the memory, ascending.
+    def ahead(self, offset: int, end: int) -> Iterator[InTierTwo | LogAddress]:
+        """Where those bytes of [offset, end) are that left the memory, ascending.
 
         An extent may begin before `offset`, or hold bytes that are in memory too.
         """
-        while offset < self.length:
+        end = min(end, self.length)
+        while offset < end:
             place = self.extent_at(offset)
             if place is not None:
                 yield place
                 offset = place.extent.start + place.extent.ref.length
                 continue
-            piece = self._pieces[self._piece_at(offset)]
-            if piece.payloads is None:
-                yield piece.address
-            offset = piece.end
+            at = self._piece_at(offset)
+            while at < len(self._pieces) and self._pieces[at].start <= offset < end:
+                piece = self._pieces[at]
+                if piece.payloads is None:
+                    if self._tiered(piece):
+                        break
+                    yield piece.address
+                offset, at = piece.end, at + 1
 
     def fetch(self, offset: int, end: int, read_frame: ReadFrame) -> bytes:
         """The bytes [offset, end), which lie in the pieces; at most one copy is made of them."""
