@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
+import structlog
+from structlog.testing import capture_logs
 
 from anabranch.common.errors import CorruptJournal
 from anabranch.common.wire.messages import Failed
@@ -284,7 +286,12 @@ def test_a_damaged_chunk_is_told_by_name_and_the_container_goes_on(
     damaged = bytearray(driver.counted.objects[name])
     damaged[at + 100] ^= 1
     driver.counted.objects[name] = bytes(damaged)
-    reply, _ = desk.ask(at, 1)
+    structlog.reset_defaults()
+    with capture_logs() as lines:
+        reply, _ = desk.ask(at, 1)
+    (line,) = lines
+    assert (line["object"], line["offset"]) == (name, at)
+    assert "anabranch tier2 verify" in line["remedy"]
     assert isinstance(reply, Failed)
     assert reply.code == "corrupt-chunk"
     assert name in str(reply)
