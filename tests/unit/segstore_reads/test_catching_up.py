@@ -8,8 +8,9 @@ import structlog
 from structlog.testing import capture_logs
 
 from anabranch.common.errors import CorruptJournal
-from anabranch.common.wire.messages import Failed
+from anabranch.common.wire.messages import Failed, Stamp
 from anabranch.segstore.ports import LogAddress
+from anabranch.segstore.shell import reader
 from anabranch.segstore.shell.turns import READS_UNDER_WAY_MAX
 from kit.desk_driver import KIB, Desk, DeskDriver
 
@@ -320,3 +321,34 @@ def test_a_damaged_frame_of_the_journal_takes_the_container_offline_by_name(
     reply, _ = desk.ask(0, 1)
     assert isinstance(reply, Failed)
     assert reply.code == "unavailable"
+
+
+def test_old_bytes_are_not_given_out_as_those_of_a_segment_that_took_the_name(
+    driver: DeskDriver,
+) -> None:
+    # given a read that waits for tier 2
+    tiered(driver)
+    desk = Desk(driver)
+    driver.counted.gate = asyncio.Event()
+    driver.wait(_submit(desk, 0))
+    driver.settle()
+    # when the segment is deleted and made again meanwhile
+    driver.delete()
+    driver.create(stamp=Stamp(2, 1))
+    driver.append(driver.setup(), 1, [b"other" * 100])
+    driver.commit()
+    gate, driver.counted.gate = driver.counted.gate, None
+    gate.set()
+    driver.settle()
+    # then whoever asked for the old one is told to ask again
+    assert desk.code(1) == "unavailable"
+
+
+def test_one_answer_reads_only_so_much_of_the_journal(
+    driver: DeskDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = journalled(driver, 20)
+    monkeypatch.setattr(reader, "FRAMES_SIZE_BYTES_MAX", 35 * KIB)
+    found = Desk(driver).read(0, 1 << 20)
+    assert len(driver.frames_read) == 3
+    assert found == data[: len(data) * 3 // 20]
