@@ -44,8 +44,6 @@ from anabranch.segstore.shell.reader import (
     boundary_before,
     locate_now,
     locate_tiered,
-    read_now,
-    read_tiered,
     truncation_place,
 )
 from anabranch.segstore.shell.segment_index import InTierTwo
@@ -57,6 +55,7 @@ from kit.history import History, HistoryViolation, Place, make_event
 from kit.log_driver import Callbacks
 from kit.rng import seeded
 from kit.simdisk import Crashed, RandomSurvival, SimDisk
+from kit.tiered_driver import read_through
 
 SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(3)]
 WRITERS = [bytes([number + 1]) * 16 for number in range(2)]
@@ -343,11 +342,7 @@ class CrashingContainer:
 
     def _read(self, segment: str, offset: int) -> Found:
         request = ReadSegment(segment=segment, offset=offset, size_max=3000)
-        found = read_now(self._container, request)
-        if isinstance(found, InTierTwo):
-            reading = read_tiered(self._container, self._tier_two, request, found)
-            tiered: Found = self._wait(reading)
-            return tiered
+        found: Found = self._wait(read_through(self._container, self._tier_two, request))
         return found
 
 

@@ -157,7 +157,7 @@ class FakeConnection(asyncio.Protocol):
         self._store = store
         self._parser = PacketParser()
         self._sessions: dict[int, tuple[bytes, str]] = {}
-        self._held: list[list[bytes]] = []
+        self._held: list[list[bytes | memoryview]] = []
         self._waiting: set[asyncio.TimerHandle] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

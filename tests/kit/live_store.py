@@ -18,10 +18,13 @@ from anabranch.segstore.server.nats_door import PacketDesk
 from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
 from anabranch.segstore.shell.assignments import Assignments
 from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.catch_up import CatchUp
 from anabranch.segstore.shell.container import Surroundings
 from anabranch.segstore.shell.flusher import FlushLimits
 from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
+from anabranch.segstore.shell.outgoing import SIZE_BYTES_MAX, Outgoing
 from anabranch.segstore.shell.placements import Placements
+from anabranch.segstore.shell.read_ahead import ReadAhead
 from anabranch.segstore.shell.store import Store
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
@@ -60,13 +63,6 @@ def call_later(seconds: float, callback: Callable[[], None]) -> Callable[[], Non
     return asyncio.get_running_loop().call_later(seconds, callback).cancel
 
 
-async def _until_all_open(world: World, store: Store, changed: asyncio.Event) -> None:
-    async with asyncio.timeout(5):
-        while len(store.open_numbers) < len(await world.placements.list()):
-            await changed.wait()
-            changed.clear()
-
-
 @asynccontextmanager
 async def live_store(
     world: World,
@@ -75,14 +71,16 @@ async def live_store(
     wait_open: bool = True,
     tcp: TcpLimits | None = None,
     throttle_limits: ThrottleLimits | None = None,
+    unsent_max: int = SIZE_BYTES_MAX,
 ) -> AsyncIterator[LiveStore]:
     """Open everything that is assigned to the world's node and serve until the block ends."""
-    clock = SystemClock()
+    clock, changed = SystemClock(), asyncio.Event()
     failures: list[AnabranchError] = []
-    changed = asyncio.Event()
-    store = Store(world.containers, on_changed=changed.set)
+    cache = Cache(cache_size)
+    catch_up = CatchUp(ReadAhead(cache, clock, call_later), outgoing=Outgoing(unsent_max))
+    store = Store(world.containers, changed.set, catch_up=catch_up)
     throttle = Throttle(throttle_limits or ThrottleLimits())
-    around = Surroundings(clock, Cache(cache_size), throttle, call_later)
+    around = Surroundings(clock, cache, throttle, call_later)
     placements = Placements(world.placements, world.node)
     log = MemoryLog(world.frames, asyncio.get_running_loop().call_soon)
     ids = SeededIds(1000 * sum(world.node.encode()) + world.frames.owner)
@@ -110,16 +108,16 @@ async def live_store(
         def spawn(work: Coroutine[None, None, None]) -> None:
             group.create_task(work)
 
-        served = Served(
-            store, throttle, clock, call_later, spawn, world.node, ids, tcp or TcpLimits()
+        limits = tcp or TcpLimits()
+        server = TcpServer(
+            Served(store, throttle, clock, call_later, spawn, world.node, ids, limits)
         )
-        server = TcpServer(served)
         endpoint = await server.start("127.0.0.1", 0)
         following = group.create_task(assignments.run())
         desk = PacketDesk(ControlDesk(store, spawn), throttle)
         try:
             if wait_open:
-                await _until_all_open(world, store, changed)
+                await _all_open(world, store, changed)
             yield LiveStore(endpoint, store, throttle, desk, failures, server)
         finally:
             store.stopping = True
@@ -127,3 +125,10 @@ async def live_store(
             desk.stop_reads(Unavailable("the store stops"))
             following.cancel()
     log.close()
+
+
+async def _all_open(world: World, store: Store, changed: asyncio.Event) -> None:
+    async with asyncio.timeout(5):
+        while len(store.open_numbers) < len(await world.placements.list()):
+            await changed.wait()
+            changed.clear()

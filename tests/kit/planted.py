@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from unittest.mock import patch
 
 from anabranch.common.storage.ports import Buffer, DiskFile
-from anabranch.segstore.adapters.journal import files, journal, layout, recovery
+from anabranch.segstore.adapters.journal import files, layout, reading, recovery
 from anabranch.segstore.adapters.journal.commits import InlineCommits
 from anabranch.segstore.adapters.journal.files import PlannedWrite
 from anabranch.segstore.adapters.journal.journal import Journal
@@ -54,7 +54,7 @@ def cached_scan() -> AbstractContextManager[object]:
 def one_seed_for_all_files() -> Iterator[None]:
     """What a file holds of its former life passes for frames of its present one."""
     with ExitStack() as patches:
-        for module in (files, journal, scan_module):
+        for module in (files, reading, scan_module):
             patches.enter_context(patch.object(module, "frame_seed", lambda _file_id: 7))
         yield
 

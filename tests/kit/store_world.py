@@ -46,8 +46,10 @@ from anabranch.segstore.handlers.append import AppendDesk, append_once, setup_wi
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.catch_up import new_catch_up
 from anabranch.segstore.shell.container import Surroundings
 from anabranch.segstore.shell.flusher import FlushLimits
+from anabranch.segstore.shell.granule import Bytes
 from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
 from anabranch.segstore.shell.metrics import uncounted
 from anabranch.segstore.shell.placements import Placements
@@ -173,7 +175,9 @@ class Life:
         self.loop = loop
         self.clock = VirtualClock(loop)
         self.ids = SeededIds(world.lives)
-        self.store = Store(world.container_count)
+        self._cache = Cache(world.cache_bytes)
+        catch_up = new_catch_up(self._cache, self.clock, self._call_later)
+        self.store = Store(world.container_count, catch_up=catch_up)
         self.failure: AnabranchError | None = None
         self.keepers: list[ContainerKeeper] = []
         self.commits = Commits(uncounted(), self.clock, lambda: self.clock.now_ms() * 1_000_000)
@@ -231,7 +235,7 @@ class Life:
     def _keepers(self, tiers: Tiers) -> list[Coroutine[None, None, None]]:
         around = Surroundings(
             self.clock,
-            Cache(self.world.cache_bytes),
+            self._cache,
             self.throttle,
             self._call_later,
         )
@@ -301,8 +305,8 @@ class Client:
         self._reads = ReadDesk(life.store, self._read_replied, life.spawn)
         self._control = ControlDesk(life.store, life.spawn)
 
-    def _read_replied(self, message: Message, request_id: int, data: bytes) -> None:
-        self._waiting.pop(request_id).set_result((message, data))
+    def _read_replied(self, message: Message, request_id: int, data: Bytes) -> None:
+        self._waiting.pop(request_id).set_result((message, bytes(data)))
 
     def _replied(self, message: Message, request_id: int) -> None:
         if request_id in self._waiting:

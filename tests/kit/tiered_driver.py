@@ -9,20 +9,32 @@ from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.ports import Buffer, ChunkStorage
 from anabranch.common.tier2.state import Catalog, SegmentState
 from anabranch.common.wire.messages import ReadSegment, TruncateSegment
-from anabranch.segstore.ports import TierTwo
+from anabranch.segstore.ports import LogAddress, TierTwo
 from anabranch.segstore.shell.boundaries import TieredBoundary
+from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits
-from anabranch.segstore.shell.reader import (
-    Found,
-    boundary_before,
-    read_now,
-    read_tiered,
-    truncation_place,
-)
-from anabranch.segstore.shell.segment_index import InTierTwo
+from anabranch.segstore.shell.granule import Granule
+from anabranch.segstore.shell.reader import Found, boundary_before, read_now, truncation_place
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.container_driver import LOG_ID, SEGMENT, ContainerDriver
+
+
+async def read_through(
+    container: Container, tier_two: TierTwo, request: ReadSegment, window: int = 0
+) -> Found:
+    """One read without a store around it, wherever the bytes are."""
+    at_hand: dict[Granule, bytes] = {}
+    while True:
+        found = read_now(container, request, at_hand.get, window)
+        if isinstance(found, Found):
+            return found
+        for granule in found.granules:
+            assert granule not in at_hand
+            if isinstance(granule, LogAddress):
+                at_hand[granule] = await container.log.read_aside(granule)
+            else:
+                at_hand[granule] = await tier_two.read(granule.ref, granule.start, granule.size)
 
 
 class InterruptedStorage(MemoryChunkStorage):
@@ -106,12 +118,7 @@ class TieredDriver(ContainerDriver):
         return self.read_as(request)
 
     def read_as(self, request: ReadSegment) -> Found:
-        found = read_now(self.container, request)
-        if isinstance(found, InTierTwo):
-            reading = read_tiered(self.container, self.tier_two, request, found)
-            tiered = self.wait(reading)
-            assert isinstance(tiered, Found)
-            return tiered
+        found: Found = self.wait(read_through(self.container, self.tier_two, request))
         return found
 
     def read_all(self, segment: str = SEGMENT, size: int = 1 << 23) -> bytes:

@@ -25,10 +25,12 @@ def of_the_store(metrics: Metrics) -> None:
     store.watch(
         pending=none,
         untiered=none,
-        cached=none,
+        cached=dict,
+        unsent=none,
         containers=none,
         states=dict,
         connections=none,
+        granules=dict,
     )
     store.watch_journal(live_size=none, outstanding_s=none, ratios=dict, refused=Counter())
 

@@ -1,5 +1,6 @@
 """What every `ports.DurableDataLog` does: journal on both disks and by both writers, and memory."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from anabranch.common.adapters.local_disk import LocalDisk
-from anabranch.common.errors import Deposed, LogNotHere, ObjectExists, Unavailable
+from anabranch.common.errors import (
+    Deposed,
+    LogNotHere,
+    ObjectExists,
+    ObjectNotFound,
+    Unavailable,
+)
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.ports import Disk
 from anabranch.segstore.adapters.journal.journal import open_journal
@@ -35,9 +42,13 @@ class Store:
         return log
 
 
-def _journal(disk: Disk) -> Store:
+def _journal(disk: Disk, *, in_threads: bool = False) -> Store:
     ids = SeededIds(1)
-    return Store(lambda run: open_journal(disk, ids=ids, schedule=run, file_size=FILE_SIZE))
+    return Store(
+        lambda run: open_journal(
+            disk, ids=ids, schedule=run, file_size=FILE_SIZE, in_threads=in_threads
+        )
+    )
 
 
 def _deferred(disk: Disk) -> Store:
@@ -69,6 +80,7 @@ MAKERS: dict[str, Callable[[Path], Store]] = {
     "journal-local": lambda path: _journal(LocalDisk(path)),
     "journal-simulated-deferred": lambda _: _deferred(SimDisk()),
     "journal-local-process": lambda path: _process(LocalDisk(path)),
+    "journal-local-in-threads": lambda path: _journal(LocalDisk(path), in_threads=True),
     "memory": _memory,
 }
 
@@ -133,7 +145,21 @@ def test_a_frame_is_read_by_its_address(store: Store) -> None:
     store.callbacks.run()
     for sequence, address in source.addresses.items():
         assert view.read(address) == source.taken[sequence]
+        assert asyncio.run(view.read_aside(address)) == source.taken[sequence]
         assert address.payload_size == len(source.taken[sequence])
+
+
+def test_a_frame_that_was_released_is_not_found(store: Store) -> None:
+    log, source = opened(store)
+    view = log.open_log(0, "log-0", 1, source)
+    for _ in range(3):
+        source.put(b"x" * 3000)
+        view.ready()
+        store.callbacks.run()
+    view.release(2)
+    with pytest.raises(ObjectNotFound):
+        asyncio.run(view.read_aside(source.addresses[1]))
+    assert asyncio.run(view.read_aside(source.addresses[3])) == source.taken[3]
 
 
 def test_the_list_of_logs_is_kept_and_never_changes(store: Store) -> None:

@@ -2,9 +2,11 @@
 
     ReadSegment (waits at the tail; `segment_calls`) ──bytes──► verified blocks ──► sink
 
-The place to read next moves only when a whole reply was verified and handed over, so a break
-at any moment loses and repeats nothing. Every block's checksum is verified here; a damaged one
-ends the fetcher with CorruptBlock, after everything before it was delivered.
+While old events are read the next read is sent before the last one's blocks are verified, so
+that the store works while this process does. The place to read next moves only when a whole
+reply was verified and handed over, so a break at any moment loses and repeats nothing. Every
+block's checksum is verified here; a damaged one ends the fetcher with CorruptBlock, after
+everything before it was delivered.
 """
 
 import asyncio
@@ -19,6 +21,8 @@ from anabranch.common.errors import AnabranchError, BadPacket, CorruptBlock, Inv
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.block import Block
 from anabranch.common.wire.messages import ReadSegment, Request, SegmentInfo, SegmentRead
+
+_Answer = tuple[SegmentRead, bytes] | AnabranchError
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class SegmentFetcher:
         directory: SegmentDirectory,
         clock: Clock,
         backoff: Backoff,
+        tasks: asyncio.TaskGroup,
         events: FetcherEvents,
     ) -> None:
         self.segment = segment
@@ -64,7 +69,10 @@ class SegmentFetcher:
         self._settings = settings
         self._share_bytes = share_bytes
         self._calls = SegmentCalls(segment, directory=directory, clock=clock, backoff=backoff)
+        self._clock = clock
+        self._tasks = tasks
         self._events = events
+        self._under_way: asyncio.Task[_Answer] | None = None
         self._held_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -83,35 +91,64 @@ class SegmentFetcher:
         """Read until the end, an error that retrying cannot cure, or cancellation."""
         error: AnabranchError | None = None
         try:
-            while self.end_offset is None or self.offset < self.end_offset:
+            while self._wants(self.offset):
                 await self._room.wait()
                 if await self._read_once():
                     break
         except AnabranchError as caught:
             error = caught
+        finally:
+            if self._under_way is not None:
+                self._under_way.cancel()
         self._events.ended(error)
+
+    def _wants(self, offset: int) -> bool:
+        return self.end_offset is None or offset < self.end_offset
 
     async def _read_once(self) -> bool:
         """One read → whether the segment has ended."""
+        asked = self._under_way or self._begin(self.offset)
+        self._under_way = asked
+        answer = await asked
+        self._under_way = None
+        if isinstance(answer, AnabranchError):
+            raise answer
+        reply, data = answer
+        if reply.offset != self.offset:
+            raise BadPacket("a read was answered from another offset", segment=self.segment)
+        if not data and not reply.at_tail and not reply.end_of_segment:
+            raise BadPacket("a read was answered with nothing", segment=self.segment)
+        await self._read_on(reply, self.offset + len(data), len(data))
+        self._deliver(data)
+        return reply.end_of_segment
+
+    async def _read_on(self, reply: SegmentRead, offset: int, size: int) -> None:
+        """Send the next read, if there is more to read and room for it."""
+        is_last = reply.at_tail or reply.end_of_segment or not self._wants(offset)
+        if not is_last and self._held_bytes + size < self._share_bytes:
+            self._under_way = self._begin(offset)
+            await self._clock.sleep(0)  # it is sent when its task begins
+
+    def _begin(self, offset: int) -> asyncio.Task[_Answer]:
+        return self._tasks.create_task(self._ask(offset))
+
+    async def _ask(self, offset: int) -> _Answer:
         settings = self._settings
 
         def request(container_epoch: int) -> Request:
             return ReadSegment(
                 segment=self.segment,
                 container_epoch=container_epoch,
-                offset=self.offset,
+                offset=offset,
                 size_max=min(settings.read_size_bytes, self._share_bytes),
                 wait_ms=settings.wait_ms,
             )
 
         timeout_s = settings.wait_ms / 1000 + ANSWER_TIME_S
-        reply, data = await self._calls.ask(request, SegmentRead, timeout_s=timeout_s)
-        if reply.offset != self.offset:
-            raise BadPacket("a read was answered from another offset", segment=self.segment)
-        self._deliver(data)
-        if not data and not reply.at_tail and not reply.end_of_segment:
-            raise BadPacket("a read was answered with nothing", segment=self.segment)
-        return reply.end_of_segment
+        try:
+            return await self._calls.ask(request, SegmentRead, timeout_s=timeout_s)
+        except AnabranchError as error:
+            return error
 
     def _deliver(self, data: bytes) -> None:
         view = memoryview(data)

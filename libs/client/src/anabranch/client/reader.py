@@ -208,6 +208,7 @@ class EventReader:
             directory=self._directory,
             clock=runtime.clock,
             backoff=Backoff(BackoffSettings(), runtime.rng, self._settings.retry_timeout_s),
+            tasks=runtime.tasks,
             events=FetcherEvents(fetched=self._fetched, ended=self._fetcher_ended),
         )
 

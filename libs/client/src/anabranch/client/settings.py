@@ -76,10 +76,11 @@ class WriterSettings:
 @dataclass(frozen=True, slots=True)
 class ReaderSettings:
     """`read_ahead_bytes` is shared evenly by the segments; each may exceed its share by one
-    read. `wait_ms` is how long the store waits at the tail before it answers with nothing."""
+    read. While old events are read, one read of `read_size_bytes` is under way as the last one is
+    verified. `wait_ms` is how long the store waits at the tail before it answers with nothing."""
 
     read_ahead_bytes: int = 32 * MIB
-    read_size_bytes: int = 1 * MIB
+    read_size_bytes: int = 2 * MIB
     wait_ms: int = 10_000
     retry_timeout_s: float = 60.0
 

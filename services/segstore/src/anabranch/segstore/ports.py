@@ -114,6 +114,13 @@ class ContainerLog(Protocol):
         """A frame's payload, checksum verified. Raises CorruptJournal."""
         ...
 
+    async def read_aside(self, address: LogAddress) -> bytes:
+        """As `read`, without holding up whoever commits.
+
+        Raises ObjectNotFound if the frame was released, also while it was read; CorruptJournal.
+        """
+        ...
+
     def release(self, applied_sequence: int) -> None:
         """Everything up to here is durable in tier 2; files may go."""
         ...

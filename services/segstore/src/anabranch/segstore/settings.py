@@ -38,6 +38,9 @@ class SegstoreSettings(ServiceSettings):
     flush_bytes: Annotated[int, Field(ge=_MIB)] = 64 * _MIB
     flush_age_s: Annotated[float, Field(gt=0)] = 30.0
     cache_bytes: Annotated[int, Field(ge=0)] = 256 * _MIB
+    """For reads: the newest appends of all segments and, at most a quarter of it, what is read
+    ahead. Reads under way (at most 24 MiB each, four at a time) and answers that clients have not
+    taken (64 MiB) come on top."""
     untiered_bytes_max: Annotated[int, Field(ge=_MIB)] = 1024 * _MIB
     """Of bytes that only the journal holds, and of the journal's files, but of these at least four:
     writers are slowed down beyond it and then refused. A start reads about as much."""

@@ -44,6 +44,7 @@ from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
 from anabranch.segstore.settings import SegstoreSettings
 from anabranch.segstore.shell.assignments import Assignments
 from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.catch_up import new_catch_up
 from anabranch.segstore.shell.container import Surroundings
 from anabranch.segstore.shell.flusher import FlushLimits, back_off_s
 from anabranch.segstore.shell.journal_watch import JournalWatch
@@ -213,8 +214,10 @@ class _Process:
             stopper = group.create_task(self._wait_for_stop())
             count = await self._container_count(group)
             if count is not None:
-                store = Store(count, self._changed.set, parts.metrics)
-                await self._serve(store, group)
+                cache = Cache(parts.settings.cache_bytes)
+                catch_up = new_catch_up(cache, parts.clock, _call_later)
+                store = Store(count, self._changed.set, parts.metrics, catch_up)
+                await self._serve(store, cache, group)
             stopper.cancel()
         if self._failure is not None:
             raise self._failure
@@ -235,10 +238,9 @@ class _Process:
             return None
         return asking.result()
 
-    async def _serve(self, store: Store, group: asyncio.TaskGroup) -> None:
+    async def _serve(self, store: Store, cache: Cache, group: asyncio.TaskGroup) -> None:
         parts, settings = self._parts, self._parts.settings
         throttle = Throttle(throttle_limits(settings), lambda: parts.log.live_size)
-        cache = Cache(settings.cache_bytes)
         spawned: set[asyncio.Task[None]] = set()
 
         def spawn(work: Coroutine[None, None, None]) -> None:
@@ -344,10 +346,12 @@ def _watch_metrics(
     parts.metrics.watch(
         pending=lambda: throttle.pending,
         untiered=lambda: throttle.untiered,
-        cached=lambda: cache.used,
+        cached=lambda: {("tail",): cache.used, ("read-ahead",): cache.lent},
+        unsent=lambda: store.catch_up.outgoing.used,
         containers=lambda: len(store.open_numbers),
         states=store.count_states,
         connections=lambda: server.connection_count,
+        granules=lambda: store.catch_up.ahead.outcomes,
     )
     parts.metrics.watch_journal(
         live_size=lambda: parts.log.live_size,

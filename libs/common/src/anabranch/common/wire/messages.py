@@ -396,7 +396,9 @@ FAILED_TEXT_LENGTH_MAX = 2048
 M = TypeVar("M", bound=Message)
 
 
-def encode_message(message: Message, request_id: int, payload: bytes = b"") -> list[bytes]:
+def encode_message(
+    message: Message, request_id: int, payload: bytes | memoryview = b""
+) -> list[bytes | memoryview]:
     """The message in a packet, as buffers to be written in order."""
     return encode_packet(_KIND_OF[type(message)], request_id, _ENCODER.encode(message), payload)
 

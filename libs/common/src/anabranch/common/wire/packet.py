@@ -44,7 +44,9 @@ class Packet:
     payload: bytes
 
 
-def encode_packet(kind: int, request_id: int, meta: bytes, payload: bytes = b"") -> list[bytes]:
+def encode_packet(
+    kind: int, request_id: int, meta: bytes, payload: bytes | memoryview = b""
+) -> list[bytes | memoryview]:
     """The packet as buffers to be written in order (the payload is not copied)."""
     assert len(meta) <= META_SIZE_BYTES_MAX
     length = HEADER_SIZE_BYTES - _LENGTH_SIZE_BYTES + len(meta) + len(payload)

@@ -58,6 +58,9 @@ class MemoryView:
     def read(self, address: LogAddress) -> bytes:
         return self._log.read(address)
 
+    async def read_aside(self, address: LogAddress) -> bytes:
+        return self._log.read(address)
+
     def release(self, applied_sequence: int) -> None:
         self._log.release(self.container, applied_sequence)
 

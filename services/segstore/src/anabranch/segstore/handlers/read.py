@@ -1,39 +1,67 @@
 """Reads of one connection: a bounded queue that produces only what the connection takes.
 
-    submitted ──► ready ──► answered from memory or the journal
-                    ▲  ├──► reading from tier 2 (a few at a time) ──► answered
+    submitted ──► ready ──► answered from memory
+                    ▲  ├──► behind ──turn──► reading from the journal or tier 2 ──► answered
                     │  └──► waiting at the tail
                     └── woken, time up ──┘
 
-While the connection's write buffer is full nothing is read, so its replies need no more memory
-than a few reads.
+While the connection's client does not take its answers, or all clients together leave too many of
+them, nothing is read. After a large answer the rest waits for the event loop's next turn, so that
+commits come in between. A read that goes on where an earlier answer ended is *in order*: what
+follows it is fetched ahead, further the longer the reader has gone on. Whoever is held up or gone
+asks for nothing more; what was fetched for him is left to its age.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
 
-from anabranch.common.errors import AnabranchError, Overloaded
+import structlog
+
+from anabranch.common.errors import (
+    AnabranchError,
+    CorruptChunk,
+    CorruptJournal,
+    ObjectNotFound,
+    Overloaded,
+    Unavailable,
+)
 from anabranch.common.wire.messages import Message, ReadSegment, failed
 from anabranch.segstore.handlers.control import TIER_TWO_DEADLINE_S, Spawn, tier_two_error
-from anabranch.segstore.shell.reader import read_now, read_tiered
-from anabranch.segstore.shell.segment_index import InTierTwo
+from anabranch.segstore.ports import LogAddress
+from anabranch.segstore.shell.granule import Bytes, ChunkRange, Granule
+from anabranch.segstore.shell.read_ahead import WINDOWS_AHEAD_MAX, Load
+from anabranch.segstore.shell.reader import Found, Needed, granules_ahead, read_now
 from anabranch.segstore.shell.store import OpenContainer, Store
 
 OUTSTANDING_MAX = 1024
-TIER_TWO_READS_MAX = 4
 WAIT_S_MAX = 60.0
+ROUNDS_MAX = 8
+"""How often a read may find its bytes elsewhere than before."""
+CONTINUATIONS_MAX = 256
+"""Places that a connection remembers, to know who reads on."""
+LARGE_ANSWER_BYTES = 256 * 1024
 
-SendData = Callable[[Message, int, bytes], None]
+SendData = Callable[[Message, int, Bytes], None]
 """(message, request id, payload)."""
+
+_log = structlog.get_logger(__name__)
 
 
 class _Read:
-    __slots__ = ("cancel_wait", "request", "request_id", "waited")
+    """`run`: how many reads led here, each going on where the one before it ended.
 
-    def __init__(self, request_id: int, request: ReadSegment) -> None:
+    `opened` and `number`: the container and the segment that it was last looked up in.
+    """
+
+    __slots__ = ("cancel_wait", "number", "opened", "request", "request_id", "run", "waited")
+
+    def __init__(self, request_id: int, request: ReadSegment, run: int) -> None:
         self.request_id = request_id
         self.request = request
+        self.run = run
+        self.opened: OpenContainer | None = None
+        self.number = 0
         self.waited = False
         self.cancel_wait: Callable[[], None] | None = None
 
@@ -43,68 +71,92 @@ class ReadDesk:
 
     def __init__(self, store: Store, send: SendData, spawn: Spawn) -> None:
         self._store = store
+        self._shared = store.catch_up
         self._send = send
         self._spawn = spawn
         self._ready: deque[_Read] = deque()
+        self._behind: deque[_Read] = deque()
         self._outstanding: set[_Read] = set()
-        self._in_tier_two = 0
+        self._continuations: OrderedDict[tuple[str, int], int] = OrderedDict()
         self._paused = False
+        self._closed = False
         self._pumping = False
+        self._rests = False
 
     def submit(self, request_id: int, request: ReadSegment) -> None:
         """ReadSegment → SegmentRead. Raises Overloaded."""
         if len(self._outstanding) >= OUTSTANDING_MAX:
             raise Overloaded("the connection has too many reads", limit=OUTSTANDING_MAX)
-        read = _Read(request_id, request)
+        run = self._continuations.pop((request.segment, request.offset), 0)
+        read = _Read(request_id, request, run)
         self._outstanding.add(read)
         self._make_ready(read)
 
-    def pause(self) -> None:
-        """The connection takes no more for now."""
+    def pause(self, held: int = 0) -> None:
+        """The connection takes no more for now: `held` bytes wait to be written."""
         self._paused = True
+        self._shared.outgoing.hold_up(self, held)
 
     def resume(self) -> None:
         """The connection takes more."""
         self._paused = False
+        self._shared.outgoing.drained(self)
         self._pump()
 
     def close(self) -> None:
         """The connection is gone: nothing is answered any more."""
-        self._paused = True
+        self._closed = True
         self._ready.clear()
+        self._behind.clear()
         for read in self._outstanding:
             if read.cancel_wait is not None:
                 read.cancel_wait()
         self._outstanding.clear()
+        self._shared.turns.leave(self)
+        self._shared.outgoing.forget(self)
 
     def _make_ready(self, read: _Read) -> None:
         self._ready.append(read)
         self._pump()
+
+    def _is_held_up(self) -> bool:
+        """Whether nothing may be answered now; then `_pump` is called when it may."""
+        if self._paused or self._closed or self._rests:
+            return True
+        if self._shared.outgoing.full:
+            self._shared.outgoing.when_room(self, self._pump)
+            return True
+        return False
 
     def _pump(self) -> None:
         if self._pumping:
             return
         self._pumping = True
         try:
-            while self._ready and not self._paused and self._in_tier_two < TIER_TWO_READS_MAX:
+            while self._ready and not self._is_held_up():
                 self._start(self._ready.popleft())
         finally:
             self._pumping = False
+        if self._behind and not self._is_held_up():
+            self._shared.turns.ask(self)
 
     def _start(self, read: _Read) -> None:
         request = read.request
         try:
-            opened = self._store.find(request.segment, request.container_epoch)
-            found = read_now(opened.container, request)
-            if isinstance(found, InTierTwo):
-                self._in_tier_two += 1
-                self._spawn(self._read_tiered(read, opened, found))
+            opened = read.opened = self._store.find(request.segment, request.container_epoch)
+            found = read_now(opened.container, request, self._shared.ahead.look, self._window(read))
+            if isinstance(found, Needed):
+                read.number = found.number
+                self._behind.append(read)
             elif not found.data and found.reply.at_tail and _waits(read):
                 self._wait(read, opened, found.number)
             else:
-                self._finish(read, found.reply, found.data)
+                self._answer(read, opened, found)
         except (AnabranchError, OSError) as error:
-            self._finish(read, failed(tier_two_error(error)))
+            self._refuse(read, error)
+
+    def _window(self, read: _Read) -> int:
+        return self._shared.ahead.window if read.run else 0
 
     def _wait(self, read: _Read, opened: OpenContainer, number: int) -> None:
         def woken(_: bool) -> None:
@@ -115,23 +167,119 @@ class ReadDesk:
         seconds = min(read.request.wait_ms / 1000, WAIT_S_MAX)
         read.cancel_wait = opened.container.tails.wait(number, seconds, woken)
 
-    async def _read_tiered(self, read: _Read, opened: OpenContainer, place: InTierTwo) -> None:
+    # --- behind the memory --------------------------------------------------------------------
+
+    @property
+    def wants_turn(self) -> bool:
+        """See `TakesTurns`."""
+        return bool(self._behind)
+
+    def take_turn(self) -> bool:
+        """See `TakesTurns`."""
+        if not self._behind or self._is_held_up():
+            return False
+        self._spawn(self._catch_up(self._behind.popleft()))
+        return True
+
+    async def _catch_up(self, read: _Read) -> None:
         try:
             async with asyncio.timeout(TIER_TWO_DEADLINE_S):
-                found = await read_tiered(opened.container, opened.tier_two, read.request, place)
-            self._finish(read, found.reply, found.data)
+                opened, found = await self._found(read)
+            self._answer(read, opened, found)
         except (AnabranchError, OSError, TimeoutError) as error:
-            self._finish(read, failed(tier_two_error(error)))
-        finally:
-            self._in_tier_two -= 1
-            self._pump()
+            self._refuse(read, error)
+        # Not when cancelled: then the store ends, and nobody shall begin to read.
+        self._shared.turns.done()
+        self._pump()
 
-    def _finish(self, read: _Read, message: Message, data: bytes = b"") -> None:
-        if read in self._outstanding:
-            self._outstanding.remove(read)
-            self._store.metrics.reads += 1
-            self._store.metrics.read_bytes += len(data)
-            self._send(message, read.request_id, data)
+    async def _found(self, read: _Read) -> tuple[OpenContainer, Found]:
+        """The answer, once all that it needs is at hand; the read keeps what it got until then."""
+        request, at_hand = read.request, dict[Granule, bytes]()
+        for _ in range(ROUNDS_MAX):
+            opened = read.opened = self._store.find(request.segment, request.container_epoch)
+            try:
+                found = read_now(opened.container, request, at_hand.get, self._window(read))
+                if found.number != read.number:
+                    break
+                if isinstance(found, Found):
+                    return opened, found
+                for granule in found.granules:
+                    at_hand[granule] = await self._fetch(read, opened, granule)
+            except ObjectNotFound:
+                continue  # the journal let the frame go, because tier 2 has it now
+        raise Unavailable("the bytes were moved while they were read", segment=request.segment)
+
+    async def _fetch(self, read: _Read, opened: OpenContainer, granule: Granule) -> bytes:
+        """A range that fits one read alone is of no use to others, and not kept."""
+        load = _load_for(opened)
+        if isinstance(granule, ChunkRange) and not self._window(read):
+            return await load(granule)
+        return await self._shared.ahead.get(granule, load)
+
+    def _read_ahead(self, opened: OpenContainer, number: int, offset: int, run: int) -> None:
+        """Fetch what follows `offset`: a window more with every read in order, up to four."""
+        ahead = self._shared.ahead
+        window = ahead.window
+        if window == 0:
+            return
+        size = window * min(run + 1, WINDOWS_AHEAD_MAX)
+        load = _load_for(opened)
+        for granule in granules_ahead(opened.container, number, offset, size, window):
+            if not ahead.begin(granule, load, self._spawn):
+                return
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def _answer(self, read: _Read, opened: OpenContainer, found: Found) -> None:
+        if read in self._outstanding and found.data:
+            end = read.request.offset + len(found.data)
+            self._continuations[read.request.segment, end] = read.run + 1
+            if len(self._continuations) > CONTINUATIONS_MAX:
+                self._continuations.popitem(last=False)
+            if read.run:
+                self._read_ahead(opened, found.number, end, read.run)
+        self._finish(read, found.reply, found.data)
+
+    def _refuse(self, read: _Read, error: AnabranchError | OSError | TimeoutError) -> None:
+        if isinstance(error, CorruptJournal) and read.opened is not None:
+            # No other copy exists: the container goes offline under this name.
+            read.opened.container.fail(error)
+        elif isinstance(error, CorruptChunk):
+            self._store.metrics.corrupt_chunks += 1
+            _log.error(
+                "a read met a damaged object in tier 2; the container goes on",
+                segment=read.request.segment,
+                offset=read.request.offset,
+                object=error.fields.get("name"),
+                error=str(error),
+                remedy="find out what is damaged with `anabranch tier2 verify`",
+            )
+        self._finish(read, failed(tier_two_error(error)))
+
+    def _finish(self, read: _Read, message: Message, data: Bytes = b"") -> None:
+        if read not in self._outstanding:
+            return
+        self._outstanding.remove(read)
+        self._store.metrics.reads += 1
+        self._store.metrics.read_bytes += len(data)
+        if len(data) >= LARGE_ANSWER_BYTES and not self._rests:
+            self._rests = True
+            self._spawn(self._rest())
+        self._send(message, read.request_id, data)
+
+    async def _rest(self) -> None:
+        """Begins in the event loop's next turn."""
+        self._rests = False
+        self._pump()
+
+
+def _load_for(opened: OpenContainer) -> Load:
+    def load(granule: Granule) -> Awaitable[bytes]:
+        if isinstance(granule, LogAddress):
+            return opened.container.log.read_aside(granule)
+        return opened.tier_two.read(granule.ref, granule.start, granule.size)
+
+    return load
 
 
 def _waits(read: _Read) -> bool:

@@ -35,6 +35,7 @@ from anabranch.common.wire.packet import Packet, PacketParser
 from anabranch.segstore.handlers.append import append_once, setup_without_session
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
+from anabranch.segstore.shell.granule import Bytes
 from anabranch.segstore.shell.replies import Deliver
 from anabranch.segstore.shell.throttle import Throttle
 
@@ -127,7 +128,7 @@ class PacketDesk:
             del self._readers[number]
             raise
 
-    def _read_done(self, message: Message, number: int, data: bytes) -> None:
+    def _read_done(self, message: Message, number: int, data: Bytes) -> None:
         request_id, respond = self._readers.pop(number)
         if len(data) > PAYLOAD_SIZE_BYTES_MAX:
             error = _too_large("the append at the offset is too large for NATS", len(data))

@@ -62,7 +62,13 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TcpLimits:
-    """Times in seconds, the write buffer in bytes."""
+    """Times in seconds, buffers in bytes.
+
+    Above `write_buffer_max` of answers that a client has not taken, its requests are not read any
+    more. Reads stop being answered before, at `held_up_bytes`, and go on at half of them.
+    `stalled_s`: who takes nothing of his answers for so long while the store holds too many is
+    closed.
+    """
 
     connections_max: int = 1000
     hello_s: float = 10.0
@@ -70,6 +76,8 @@ class TcpLimits:
     keep_alive_s: float = 30.0
     tick_s: float = 5.0
     write_buffer_max: int = 4 * 1024 * 1024
+    held_up_bytes: int = 64 * 1024
+    stalled_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +107,8 @@ class Connection(asyncio.Protocol):
         self._reading_paused = False
         self._waits_for_store = False
         now = served.clock.monotonic()
-        self._connected_at = self._received_at = self._sent_at = now
+        self._connected_at = self._received_at = self._sent_at = self._taken_at = now
+        self._unsent = 0
         self._cancel_tick: Callable[[], None] | None = None
         self._appends = AppendDesk(served.store, self.send)
         self._reads = ReadDesk(served.store, self.send, served.spawn)
@@ -113,7 +122,9 @@ class Connection(asyncio.Protocol):
         # uvloop's transports have the methods of asyncio.Transport but not its type.
         self._transport = cast("asyncio.Transport", transport)
         limits = self._served.limits
-        self._transport.set_write_buffer_limits(high=limits.write_buffer_max)
+        self._transport.set_write_buffer_limits(
+            high=limits.held_up_bytes, low=limits.held_up_bytes // 2
+        )
         if len(self._connections) >= limits.connections_max:
             error = Overloaded("the store has too many connections", limit=limits.connections_max)
             self.refuse(error)
@@ -147,12 +158,15 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """See `asyncio.Protocol`: the client does not take its answers."""
         self._writing_paused = True
-        self._reads.pause()
+        self._unsent = self._unsent_size()
+        self._taken_at = self._served.clock.monotonic()
+        self._reads.pause(self._unsent)
         self._adjust_reading()
 
     def resume_writing(self) -> None:
         """See `asyncio.Protocol`."""
         self._writing_paused = False
+        self._unsent = 0
         self._reads.resume()
         self._adjust_reading()
 
@@ -205,7 +219,7 @@ class Connection(asyncio.Protocol):
 
     # --- answers ------------------------------------------------------------------------------
 
-    def send(self, message: Message, request_id: int, payload: bytes = b"") -> None:
+    def send(self, message: Message, request_id: int, payload: bytes | memoryview = b"") -> None:
         """Write a packet; nothing happens once the connection is gone."""
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -227,12 +241,26 @@ class Connection(asyncio.Protocol):
         if throttle.paused and not self._waits_for_store:
             self._waits_for_store = True
             throttle.when_open(self._store_is_open)
-        pause = self._writing_paused or self._waits_for_store
+        unsent_max = self._served.limits.write_buffer_max
+        pause = self._waits_for_store or (self._writing_paused and self._unsent_size() > unsent_max)
         if pause and not self._reading_paused:
             transport.pause_reading()
         elif self._reading_paused and not pause:
             transport.resume_reading()
         self._reading_paused = pause
+
+    def _unsent_size(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def _stalled(self, now: float) -> bool:
+        """Whether the client has long taken nothing while the store holds too many answers."""
+        if not self._writing_paused:
+            return False
+        unsent = self._unsent_size()
+        if unsent < self._unsent:
+            self._unsent, self._taken_at = unsent, now
+        full = self._served.store.catch_up.outgoing.full
+        return full and now - self._taken_at > self._served.limits.stalled_s
 
     def _store_is_open(self) -> None:
         self._waits_for_store = False
@@ -248,6 +276,9 @@ class Connection(asyncio.Protocol):
             self._transport.abort()  # the client does not even take why it was refused
         elif not self._greeted and now - self._connected_at > limits.hello_s:
             self.refuse(BadPacket("no hello came in time", seconds=limits.hello_s))
+        elif self._stalled(now):
+            _log.warning("a client that does not take its answers is closed", unsent=self._unsent)
+            self._transport.abort()
         elif now - self._received_at > limits.idle_s and not self._waits_for_store:
             _log.info("an idle connection is closed", seconds=limits.idle_s)
             self.refuse(ConnectionLost("nothing came for too long", seconds=limits.idle_s))

@@ -1,8 +1,9 @@
-"""The bytes that a store keeps in memory, under one budget for all its containers.
+"""The bytes that a store keeps in memory for reads, under one budget for all its containers.
 
-What was appended last stays; when the budget is full the oldest pieces lose their bytes, and
-are read from the journal or from tier 2 instead. Reads never put anything in, so catching up
-on old data cannot push out the tail. Owned by the event loop's thread.
+Two classes share it. The *tail* is what was appended last: when the budget is full its oldest
+pieces lose their bytes, and are read from the journal or from tier 2 instead. The *read-ahead*
+(`read_ahead.py`) borrows at most a quarter, so that catching up on old data pushes the tail out
+of no more than that quarter. Owned by the event loop's thread.
 """
 
 from collections import deque
@@ -10,6 +11,8 @@ from collections.abc import Callable
 
 from anabranch.segstore.ports import LogAddress
 
+READ_AHEAD_SHARE = 4
+"""The read-ahead may borrow one in so many bytes of the budget."""
 _STALE_MIN = 1024
 
 
@@ -35,11 +38,15 @@ class Piece:
 
 
 class Cache:
-    """Pieces in the order they were admitted, at most `size_max` bytes of them."""
+    """Pieces in the order they were admitted; with what is lent at most `size_max` bytes.
+
+    `used` are the bytes of the tail's pieces, `lent` those of the read-ahead.
+    """
 
     def __init__(self, size_max: int) -> None:
         self.size_max = size_max
         self.used = 0
+        self.lent = 0
         self._pieces: deque[Piece] = deque()
         self._stale = 0
 
@@ -47,7 +54,31 @@ class Cache:
         """Keep the piece's bytes, at the cost of the oldest."""
         self._pieces.append(piece)
         self.used += piece.end - piece.start
-        while self.used > self.size_max and self._pieces:
+        self._make_room()
+
+    @property
+    def lent_max(self) -> int:
+        """What the read-ahead may borrow."""
+        return self.size_max // READ_AHEAD_SHARE
+
+    def lend(self, size: int) -> bool:
+        """Lend `size` bytes to the read-ahead, at the cost of the tail's oldest pieces.
+
+        False if they are beyond its share; then nothing was lent.
+        """
+        if self.lent + size > self.lent_max:
+            return False
+        self.lent += size
+        self._make_room()
+        return True
+
+    def give_back(self, size: int) -> None:
+        """The read-ahead needs `size` bytes less."""
+        assert size <= self.lent
+        self.lent -= size
+
+    def _make_room(self) -> None:
+        while self.used + self.lent > self.size_max and self._pieces:
             oldest = self._pieces.popleft()
             if oldest.payloads is None:
                 self._stale -= 1

@@ -25,6 +25,7 @@ class StoreMetrics:
         self.refused: Counter[tuple[str, ...]] = Counter()
         self.reads = 0
         self.read_bytes = 0
+        self.corrupt_chunks = 0
         self.commits = 0
         self.commit_bytes = 0
         self.flushes = 0
@@ -75,6 +76,11 @@ class StoreMetrics:
         count = self._metrics.counter
         count(f"{PREFIX}reads_total", "Reads answered", lambda: self.reads)
         count(f"{PREFIX}read_bytes_total", "Bytes returned by reads", lambda: self.read_bytes)
+        count(
+            f"{PREFIX}corrupt_chunks_total",
+            "Reads that met a damaged object in tier 2",
+            lambda: self.corrupt_chunks,
+        )
         count(f"{PREFIX}commits_total", "Group commits of the journal", lambda: self.commits)
         count(
             f"{PREFIX}commit_bytes_total",
@@ -100,16 +106,25 @@ class StoreMetrics:
         *,
         pending: Callable[[], int],
         untiered: Callable[[], int],
-        cached: Callable[[], int],
+        cached: Callable[[], Mapping[tuple[str, ...], int]],
+        unsent: Callable[[], int],
         containers: Callable[[], int],
         states: Callable[[], Mapping[tuple[str, ...], int]],
         connections: Callable[[], int],
+        granules: Callable[[], Mapping[tuple[str, ...], int]],
     ) -> None:
         """Add what the store's parts know at any moment; once."""
+        self._metrics.counter(
+            f"{PREFIX}read_ahead_total",
+            "Pieces of old data that reads found in memory or not, or that nobody asked for",
+            granules,
+            ("outcome",),
+        )
         gauge = self._metrics.gauge
         gauge(f"{PREFIX}pending_bytes", "Bytes waiting for the journal", pending)
         gauge(f"{PREFIX}untiered_bytes", "Bytes that only the journal holds", untiered)
-        gauge(f"{PREFIX}cache_bytes", "Bytes kept in memory for reads", cached)
+        gauge(f"{PREFIX}cache_bytes", "Bytes kept in memory for reads", cached, ("kind",))
+        gauge(f"{PREFIX}unsent_bytes", "Bytes of answers that clients do not take", unsent)
         gauge(f"{PREFIX}containers_open", "Containers served", containers)
         gauge(
             f"{PREFIX}containers",

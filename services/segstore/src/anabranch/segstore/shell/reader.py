@@ -1,11 +1,12 @@
-"""Reading durable bytes: at once from memory and the journal, or with a wait from tier 2.
+"""Reading durable bytes: at once from memory, or with a wait from the journal and tier 2.
 
-`read_now` and `locate_now` answer from the pieces, or say which extent of tier 2 holds the
-offset; `read_tiered` and `locate_tiered` then wait for it. What is read from tier 2 is not put
-in memory. Append boundaries in tier 2 are found by walking over the blocks' headers, which say
-their sizes, from the last boundary that the chunk lists; extents begin and end on boundaries.
+`read_now` answers from the pieces in memory and from granules that are at hand; else it says
+which granules it needs. Whoever reads gets them and asks again, as often as it takes: what was
+true before a wait is never believed after it. Append boundaries in tier 2 are found by walking
+over the blocks' headers, which say their sizes; extents begin and end on boundaries.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from anabranch.common.errors import (
@@ -13,9 +14,8 @@ from anabranch.common.errors import (
     FormatTooNew,
     InvalidRequest,
     SegmentTruncated,
-    Unavailable,
 )
-from anabranch.common.tier2.state import SegmentState, TieredExtent
+from anabranch.common.tier2.state import ChunkRef, SegmentState, TieredExtent
 from anabranch.common.wire.block import (
     BLOCK_SIZE_BYTES_MAX,
     HEADER_SIZE_BYTES,
@@ -29,11 +29,23 @@ from anabranch.common.wire.messages import (
     TruncateSegment,
 )
 from anabranch.segstore.domain.container.decide import gone
-from anabranch.segstore.ports import TierTwo
+from anabranch.segstore.ports import LogAddress, TierTwo
 from anabranch.segstore.shell.container import Container
+from anabranch.segstore.shell.granule import (
+    Bytes,
+    Granule,
+    Look,
+    granule_size,
+    joined,
+    part,
+    windows,
+)
 from anabranch.segstore.shell.segment_index import InTierTwo, SegmentIndex
 
 READ_SIZE_BYTES_MAX = 8 * 1024 * 1024
+FRAMES_SIZE_BYTES_MAX = 16 * 1024 * 1024
+"""What one answer may read of the journal: frames hold other segments' appends too."""
+EXTENTS_PER_READ_MAX = 64
 _WINDOW_SIZE_BYTES = 1024 * 1024
 
 
@@ -43,57 +55,152 @@ class Found:
 
     number: int
     reply: SegmentRead
-    data: bytes
+    data: Bytes
 
 
-def read_now(container: Container, request: ReadSegment) -> Found | InTierTwo:
-    """Up to `size_max` bytes (at most 8 MiB, or one larger append), or where they are.
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What must be at hand before the read can be answered; `number` is the segment's."""
 
-    At the tail the answer is empty. Raises SegmentNotFound, SegmentTruncated, InvalidRequest.
+    number: int
+    granules: tuple[Granule, ...]
+
+
+def read_now(
+    container: Container, request: ReadSegment, look: Look, window: int = 0
+) -> Found | Needed:
+    """Up to `size_max` bytes (at most 8 MiB, or one larger append), or what is needed for them.
+
+    `window` bytes of a chunk are read at once; 0: what is asked for, for a read that nobody will
+    go on from. At the tail the answer is empty. Raises SegmentNotFound, SegmentTruncated,
+    InvalidRequest, CorruptJournal.
     """
     state, index = _segment(container, request.segment, request.offset)
     if request.size_max < 1:
         raise InvalidRequest("a read asks for at least one byte", size_max=request.size_max)
+    if request.offset == state.length:
+        return _found(state, request.offset, b"")
+    if index.extent_at(request.offset) is None:
+        found = _from_pieces(index, request, look)
+    else:
+        found = _from_tier_two(index, request, look, window)
+    if isinstance(found, list):
+        return Needed(state.number, tuple(dict.fromkeys(found)))
+    return _found(state, request.offset, found)
+
+
+def _from_pieces(index: SegmentIndex, request: ReadSegment, look: Look) -> Bytes | list[Granule]:
     offset = request.offset
-    if offset == state.length:
-        return _found(state, offset, b"")
-    place = index.extent_at(offset)
-    if place is not None:
-        return place
     size_max = min(request.size_max, READ_SIZE_BYTES_MAX)
     end = index.range_end(offset, size_max, whole_appends=request.whole_appends)
-    return _found(state, offset, index.fetch(offset, end, container.log.read))
+    at_hand: dict[LogAddress, bytes] = {}
+    missing: list[Granule] = []
+    size = 0
+    for start, address in index.absent(offset, end):
+        size += address.payload_size
+        if size > FRAMES_SIZE_BYTES_MAX and start > offset:
+            end = start  # a piece begins on an append boundary
+            break
+        frame = look(address)
+        if frame is None:
+            missing.append(address)
+        else:
+            at_hand[address] = frame
+    return missing or index.fetch(offset, end, at_hand.__getitem__)
 
 
-async def read_tiered(
-    container: Container, tier_two: TierTwo, request: ReadSegment, place: InTierTwo
-) -> Found:
-    """As `read_now`, from one extent.
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """`size` bytes from `start` of a reference, of which `left` follow `start`."""
 
-    Raises InvalidRequest, CorruptChunk, Unavailable (another segment has the name now).
-    """
-    extent = place.extent
-    at = request.offset - extent.start
-    left = extent.ref.length - at
-    size = min(request.size_max, READ_SIZE_BYTES_MAX)
+    ref: ChunkRef
+    start: int
+    size: int
+    left: int
+
+
+def _from_tier_two(
+    index: SegmentIndex, request: ReadSegment, look: Look, window: int
+) -> Bytes | list[Granule]:
+    """From one extent, or from those that follow it too where that costs no extra wait."""
+    size_max = min(request.size_max, READ_SIZE_BYTES_MAX)
     if request.whole_appends:
-        size = max(size, HEADER_SIZE_BYTES)
-    size = min(size, left)
-    data = await tier_two.read(extent.ref, at, size)
-    if request.whole_appends and size < left:
-        whole = _whole_blocks(data)
-        if whole == 0:
-            needed = _first_append_size(data, left)
-            data = await tier_two.read(extent.ref, at, needed)
-            whole = needed
-        data = data[:whole]
-    state, _ = _segment(container, request.segment, request.offset)
-    if state.number != place.number:
-        raise Unavailable("the segment was replaced while it was read", segment=request.segment)
-    return _found(state, request.offset, data)
+        size_max = max(size_max, HEADER_SIZE_BYTES)
+    count_max = EXTENTS_PER_READ_MAX if window else 1
+    stretches = list(_stretches(index, request.offset, size_max, count_max))
+    parts: list[Bytes] = []
+    missing: list[Granule] = []
+    for stretch in stretches:
+        data = _bytes_of(stretch, look, window)
+        if isinstance(data, list):
+            missing += data
+        else:
+            parts.append(data)
+    if missing:
+        return missing
+    last = stretches[-1]
+    if request.whole_appends and last.size < last.left:
+        whole = _whole_blocks(parts[-1])
+        if whole == 0 and len(parts) == 1:
+            needed = _first_append_size(parts[0], last.left)
+            return _bytes_of(_Stretch(last.ref, last.start, needed, last.left), look, window)
+        parts[-1] = memoryview(parts[-1])[:whole]
+    return joined([found for found in parts if found] if len(parts) > 1 else parts)
 
 
-def _found(state: SegmentState, offset: int, data: bytes) -> Found:
+def _stretches(
+    index: SegmentIndex, offset: int, size_max: int, count_max: int
+) -> Iterator[_Stretch]:
+    """What is in tier 2 alone of the `size_max` bytes from `offset` on, extent by extent."""
+    end = min(offset + size_max, index.length)
+    for _ in range(count_max):
+        place = index.extent_at(offset) if offset < end else None
+        if place is None:
+            return
+        extent = place.extent
+        start = offset - extent.start
+        left = extent.ref.length - start
+        size = min(end - offset, left)
+        yield _Stretch(extent.ref, start, size, left)
+        offset += size
+
+
+def _bytes_of(stretch: _Stretch, look: Look, window: int) -> Bytes | list[Granule]:
+    parts: list[Bytes] = []
+    missing: list[Granule] = []
+    end = stretch.start + stretch.size
+    for granule in windows(stretch.ref, stretch.start, stretch.size, window):
+        data = look(granule)
+        if data is None:
+            missing.append(granule)
+            continue
+        first = max(stretch.start - granule.start, 0)
+        parts.append(part(data, first, min(end - granule.start, granule.size)))
+    return missing or joined(parts)
+
+
+def granules_ahead(
+    container: Container, number: int, offset: int, size: int, window: int
+) -> Iterator[Granule]:
+    """What a reader that goes on from `offset` will need next: about `size` bytes of it."""
+    index = container.applied.index.get(number)
+    if index is None:
+        return
+    for place in index.ahead(offset, offset + size):
+        if isinstance(place, LogAddress):
+            found: Iterator[Granule] = iter((place,))
+        else:
+            extent = place.extent
+            start = max(offset - extent.start, 0)
+            found = windows(extent.ref, start, extent.ref.length - start, window)
+        for granule in found:
+            yield granule
+            size -= granule_size(granule)
+            if size <= 0:
+                return
+
+
+def _found(state: SegmentState, offset: int, data: Bytes) -> Found:
     at_end = offset + len(data) == state.length
     reply = SegmentRead(
         offset=offset,
@@ -121,7 +228,7 @@ def _segment(container: Container, segment: str, offset: int) -> tuple[SegmentSt
     return state, index
 
 
-def _whole_blocks(data: bytes) -> int:
+def _whole_blocks(data: Bytes) -> int:
     """The size of the run of whole blocks that `data` begins with."""
     at = 0
     while len(data) - at >= HEADER_SIZE_BYTES:
@@ -135,7 +242,7 @@ def _whole_blocks(data: bytes) -> int:
     return at
 
 
-def _first_append_size(data: bytes, left: int) -> int:
+def _first_append_size(data: Bytes, left: int) -> int:
     """The size of the append at the start of `data`, of which not all is there.
 
     Raises InvalidRequest where the segment does not hold blocks and its boundaries are unknown.

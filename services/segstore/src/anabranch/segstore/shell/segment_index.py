@@ -12,7 +12,7 @@ Owned by the container; all calls come from the event loop's thread.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from anabranch.common.errors import CorruptJournal, InvalidRequest
@@ -21,6 +21,7 @@ from anabranch.segstore.domain.container.operations import AppendOperation
 from anabranch.segstore.domain.container.state import AppendMark, UntieredRun
 from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.cache import Cache, Piece
+from anabranch.segstore.shell.granule import Bytes
 
 ReadFrame = Callable[[LogAddress], bytes]
 
@@ -331,50 +332,72 @@ class SegmentIndex:
         columns = (self._ends[first:stop], self._events[first:stop], self._times[first:stop])
         return UntieredRun(start, tuple(map(AppendMark, *columns)))
 
+    def absent(self, offset: int, end: int) -> Iterator[tuple[int, LogAddress]]:
+        """(start, address) of the pieces of [offset, end) whose bytes only the journal has."""
+        at = bisect_right(self._piece_starts, offset) - 1
+        while at < len(self._pieces) and self._pieces[at].start < end:
+            piece = self._pieces[at]
+            if piece.payloads is None:
+                yield piece.start, piece.address
+            at += 1
+
+    def ahead(self, offset: int, end: int) -> Iterator[InTierTwo | LogAddress]:
+        """Where those bytes of [offset, end) are that left the memory, ascending.
+
+        An extent may begin before `offset`, or hold bytes that are in memory too.
+        """
+        end = min(end, self.length)
+        while offset < end:
+            place = self.extent_at(offset)
+            if place is not None:
+                yield place
+                offset = place.extent.start + place.extent.ref.length
+                continue
+            at = self._piece_at(offset)
+            while at < len(self._pieces) and self._pieces[at].start <= offset < end:
+                piece = self._pieces[at]
+                if piece.payloads is None:
+                    if self._tiered(piece):
+                        break
+                    yield piece.address
+                offset, at = piece.end, at + 1
+
     def fetch(self, offset: int, end: int, read_frame: ReadFrame) -> bytes:
-        """The bytes [offset, end), which lie in the pieces."""
-        parts: list[bytes | memoryview] = []
+        """The bytes [offset, end), which lie in the pieces; at most one copy is made of them."""
+        parts: list[Bytes] = []
         at = bisect_right(self._piece_starts, offset) - 1
         while offset < end:
             piece = self._pieces[at]
-            payloads = piece.payloads
-            if payloads is None:
-                payloads = self._payloads_from_frame(piece, read_frame(piece.address))
-            offset = self._collect(parts, piece, payloads, offset, end)
+            frame = read_frame(piece.address) if piece.payloads is None else None
+            offset = self._collect(parts, piece, frame, offset, end)
             at += 1
         return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
 
     def _collect(
-        self,
-        parts: list[bytes | memoryview],
-        piece: Piece,
-        payloads: list[bytes],
-        offset: int,
-        end: int,
+        self, parts: list[Bytes], piece: Piece, frame: bytes | None, offset: int, end: int
     ) -> int:
+        """Append the piece's bytes from `offset` on, at most to `end`; returns where they end."""
         first = piece.first - self._first
+        view = None if frame is None else memoryview(frame)
         start = bisect_right(self._ends, offset, first, first + piece.count)
+        began = self._ends[start - 1] if start > first else piece.start
         for index in range(start, first + piece.count):
-            payload = payloads[index - first]
-            began = self._ends[index] - len(payload)
+            ended = self._ends[index]
             if began >= end:
                 return end
-            if offset > began or self._ends[index] > end:
-                parts.append(memoryview(payload)[offset - began : end - began])
+            payload: Bytes
+            if view is not None:
+                at = self._frame_offsets[index]
+                payload = view[at : at + ended - began]
+                if len(payload) != ended - began:
+                    raise CorruptJournal(
+                        "a frame is shorter than its index says", segment=self.number
+                    )
             else:
-                parts.append(payload)
-            offset = min(end, self._ends[index])
-        return offset
-
-    def _payloads_from_frame(self, piece: Piece, frame: bytes) -> list[bytes]:
-        first = piece.first - self._first
-        payloads: list[bytes] = []
-        began = piece.start
-        for index in range(first, first + piece.count):
-            size = self._ends[index] - began
-            at = self._frame_offsets[index]
-            if at + size > len(frame):
-                raise CorruptJournal("a frame is shorter than its index says", segment=self.number)
-            payloads.append(frame[at : at + size])
-            began = self._ends[index]
-        return payloads
+                assert piece.payloads is not None
+                payload = piece.payloads[index - first]
+            if offset > began or ended > end:
+                payload = memoryview(payload)[max(offset - began, 0) : end - began]
+            parts.append(payload)
+            began = ended
+        return min(end, began)

@@ -11,6 +11,7 @@ from anabranch.common.errors import InvalidRequest, Unavailable, WrongHost
 from anabranch.common.model.cluster import PlacementState
 from anabranch.common.model.hashing import container_of
 from anabranch.segstore.ports import TierTwo
+from anabranch.segstore.shell.catch_up import CatchUp
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.flusher import Flusher
 from anabranch.segstore.shell.metrics import StoreMetrics, uncounted
@@ -35,15 +36,23 @@ class Store:
         container_count: int,
         on_changed: Callable[[], object] = lambda: None,
         metrics: StoreMetrics | None = None,
+        catch_up: CatchUp | None = None,
     ) -> None:
         self.container_count = container_count
         self.metrics = metrics or uncounted()
+        self._catch_up = catch_up
         self._on_changed = on_changed
         self._open: dict[int, OpenContainer] = {}
         self._assigned: set[int] = set()
         self._elsewhere: set[int] = set()
         self._states: dict[int, PlacementState] = {}
         self.stopping = False
+
+    @property
+    def catch_up(self) -> CatchUp:
+        """What the reads of all connections share."""
+        assert self._catch_up is not None, "a store that is read from needs it"
+        return self._catch_up
 
     def assign(self, container: int) -> None:
         """The container is to be opened here: Unavailable until it is."""

@@ -27,7 +27,7 @@ class TailWaiters:
     def __init__(self, call_later: CallLater) -> None:
         self._call_later = call_later
         self._waiting: dict[int, set[TailWaiter]] = {}
-        self._count = 0
+        self.count = 0
 
     def wait(
         self, number: int, seconds: float, callback: Callable[[bool], None]
@@ -36,11 +36,11 @@ class TailWaiters:
 
         Raises Overloaded.
         """
-        if self._count >= WAITERS_MAX:
+        if self.count >= WAITERS_MAX:
             raise Overloaded("too many reads wait at the tail", limit=WAITERS_MAX)
         waiter = TailWaiter(number, callback)
         self._waiting.setdefault(number, set()).add(waiter)
-        self._count += 1
+        self.count += 1
         waiter.cancel_timer = self._call_later(seconds, lambda: self._time_up(waiter))
         return lambda: self._forget(waiter)
 
@@ -64,7 +64,7 @@ class TailWaiters:
         if waiting is None or waiter not in waiting:
             return
         waiting.remove(waiter)
-        self._count -= 1
+        self.count -= 1
         if not waiting:
             del self._waiting[waiter.number]
         if waiter.cancel_timer is not None:

@@ -10,8 +10,10 @@ inline one blocks the loop on purpose (a thread beside a busy loop is slower tha
 writer process does not. All but frames and zeros is written inline: fences, headers, names.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from anabranch.common.errors import (
     AnabranchError,
@@ -30,13 +32,9 @@ from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.adapters.journal.commits import CommitWriter, InlineCommits
 from anabranch.segstore.adapters.journal.files import FileWriter, PlannedFrames, PlannedWrite
 from anabranch.segstore.adapters.journal.live import LiveFiles
+from anabranch.segstore.adapters.journal.reading import frame_payload, frame_payload_in
 from anabranch.segstore.adapters.journal.recovery import OpenReport, Recovered, recover
-from anabranch.segstore.domain.log.formats import (
-    FRAME_HEADER_SIZE_BYTES,
-    FrameContent,
-    frame_seed,
-    parse_frame,
-)
+from anabranch.segstore.domain.log.formats import FRAME_HEADER_SIZE_BYTES, FrameContent
 from anabranch.segstore.domain.log.pinning import LiveLogFile
 from anabranch.segstore.domain.log.replay import FrameEntry, continuous
 from anabranch.segstore.ports import CommitWatch, FrameSource, LogAddress, ReplayedFrame
@@ -67,6 +65,9 @@ class JournalView:
 
     def read(self, address: LogAddress) -> bytes:
         return self._journal.read(self.container, address)
+
+    async def read_aside(self, address: LogAddress) -> bytes:
+        return await self._journal.read_aside(self.container, address)
 
     def release(self, applied_sequence: int) -> None:
         self._journal.release(self.container, applied_sequence)
@@ -100,7 +101,9 @@ class Journal:
         file_size: int,
         watch: CommitWatch | None,
         commits: CommitWriter,
+        in_threads: bool,
     ) -> None:
+        self._in_threads = in_threads
         self._watch = watch or _Unwatched()
         self._disk = disk
         self._schedule = schedule
@@ -321,20 +324,26 @@ class Journal:
         self._check_alive()
         live = self._live.get(address.file_id)
         if live is None:
-            raise ObjectNotFound(
-                "the journal file was released", file=layout.journal_file(address.file_id)
-            )
-        size = FRAME_HEADER_SIZE_BYTES + address.payload_size
-        data = live.file.read(address.position, size)
-        frame = (
-            parse_frame(data, 0, size, frame_seed(address.file_id)) if len(data) == size else None
-        )
-        if frame is None or frame.container != container or frame.end != size:
-            raise CorruptJournal(
-                "a frame is damaged", container=container,
-                file=layout.journal_file(address.file_id), position=address.position,
-            )  # fmt: skip
-        return data[FRAME_HEADER_SIZE_BYTES:]
+            raise _released(address)
+        payload = frame_payload(live.file, container, address)
+        if payload is None:
+            raise _damaged(container, address)
+        return payload
+
+    async def read_aside(self, container: int, address: LogAddress) -> bytes:
+        """See `ContainerLog.read_aside`. The file is opened anew, and what was read of it counts
+        only if it is still live: it may have been retired, and written again, meanwhile."""
+        self._check_alive()
+        if self._live.get(address.file_id) is None:
+            raise _released(address)
+        work = partial(frame_payload_in, self._disk, container, address)
+        payload = await asyncio.to_thread(work) if self._in_threads else work()
+        self._check_alive()
+        if self._live.get(address.file_id) is None:
+            raise _released(address)
+        if payload is None:
+            raise _damaged(container, address)
+        return payload
 
     def release(self, container: int, applied_sequence: int) -> None:
         """See `ContainerLog.release`."""
@@ -408,6 +417,19 @@ def _frame_content(item: Taken[JournalView]) -> FrameContent:
     )  # fmt: skip
 
 
+def _released(address: LogAddress) -> ObjectNotFound:
+    return ObjectNotFound(
+        "the journal file was released", file=layout.journal_file(address.file_id)
+    )
+
+
+def _damaged(container: int, address: LogAddress) -> CorruptJournal:
+    return CorruptJournal(
+        "a frame is damaged", container=container,
+        file=layout.journal_file(address.file_id), position=address.position,
+    )  # fmt: skip
+
+
 class _Ending:
     """Any error inside ends the journal, and leaves as DiskFailed or Deposed.
 
@@ -445,17 +467,26 @@ def open_journal(
     file_size: int = FILE_SIZE_BYTES_DEFAULT,
     watch: CommitWatch | None = None,
     commits: CommitWriter | None = None,
+    in_threads: bool = False,
 ) -> Journal:
     """Open (or initialise) the journal in `disk` as its only owner from now on.
 
     `file_size` in bytes; `watch` measures the commits; `commits` performs them (default: inline),
-    and is closed with the journal, or if it cannot be opened. Raises FormatTooNew (nothing was
-    changed), CorruptJournal, Deposed (another opener came later), DiskFailed.
+    and is closed with the journal, or if it cannot be opened. `in_threads`: `read_aside` waits in
+    a thread, where disk and checksums leave the event loop alone. Raises FormatTooNew (nothing
+    was changed), CorruptJournal, Deposed (another opener came later), DiskFailed.
     """
     commits = commits or InlineCommits()
     try:
-        recovered = recover(disk, ids.new_id())
-        return Journal(disk, recovered, schedule, file_size=file_size, watch=watch, commits=commits)
+        return Journal(
+            disk,
+            recover(disk, ids.new_id()),
+            schedule,
+            file_size=file_size,
+            watch=watch,
+            commits=commits,
+            in_threads=in_threads,
+        )
     except BaseException:
         commits.close()
         raise

@@ -69,6 +69,7 @@ def open_local_journal(
                 file_size=file_size,
                 watch=watch,
                 commits=choose_commits(disk, lock),
+                in_threads=True,
             )
         except BaseException:
             lock.release()

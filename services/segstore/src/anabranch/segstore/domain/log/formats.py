@@ -38,6 +38,7 @@ PAYLOAD_SIZE_BYTES_MAX = 16 * 1024 * 1024
 
 _FILE_HEADER = struct.Struct("<4sHH16sQQQQQIQ")
 _FRAME = struct.Struct("<4sIQQIIIIII")
+_PAYLOAD_SIZE_FIELD = 5
 _FRAME_START = struct.Struct("<4sIQQIIIII")
 _CRC = struct.Struct("<I")
 FRAME_HEADER_SIZE_BYTES = _FRAME.size
@@ -203,15 +204,26 @@ def parse_frame(data: Buffer, position: int, end: int, seed: int) -> Frame | Non
     body_at = position + FRAME_HEADER_SIZE_BYTES
     if body_at > end:
         return None
+    body_end = body_at + _FRAME.unpack_from(data, position)[_PAYLOAD_SIZE_FIELD]
+    if body_end > end:
+        return None
+    view = memoryview(data)
+    return parse_frame_parts(view[position:body_at], view[body_at:body_end], seed, position)
+
+
+def parse_frame_parts(
+    header: Buffer, payload: Buffer, seed: int, position: int = 0
+) -> Frame | None:
+    """The frame whose header and payload these are, found at `position`, if it is a valid one."""
+    if len(header) != FRAME_HEADER_SIZE_BYTES:
+        return None
     (
         magic, container, container_epoch, first_sequence, count, payload_size, distance,
         previous_crc, reserved, crc,
-    ) = _FRAME.unpack_from(data, position)  # fmt: skip
-    body_end = body_at + payload_size
-    if magic != FRAME_MAGIC or count == 0 or reserved or body_end > end:
+    ) = _FRAME.unpack_from(header)  # fmt: skip
+    if magic != FRAME_MAGIC or count == 0 or reserved or payload_size != len(payload):
         return None
-    view = memoryview(data)
-    if checksum(view[position : body_at - _CRC.size], (view[body_at:body_end],), seed) != crc:
+    if checksum(memoryview(header)[: -_CRC.size], (payload,), seed) != crc:
         return None
     return Frame(
         container, container_epoch, first_sequence, count, payload_size, distance,
