@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
@@ -86,16 +87,14 @@ async def live_store(
     ids = SeededIds(1000 * sum(world.node.encode()) + world.frames.owner)
     tiers = Tiers(log, OpenContainerTierTwo(world.storage, ids, clock), placements, ids)
 
-    def new_keeper(container: int) -> ContainerKeeper:
-        return ContainerKeeper(
-            container,
-            store=store,
-            tiers=tiers,
-            around=around,
-            limits=FlushLimits(),
-            store_failed=failures.append,
-        )
-
+    new_keeper = partial(
+        ContainerKeeper,
+        store=store,
+        tiers=tiers,
+        around=around,
+        limits=FlushLimits(),
+        store_failed=failures.append,
+    )
     assignments = Assignments(
         objects=world.placements,
         placements=placements,

@@ -276,16 +276,21 @@ async def test_a_store_tells_its_load_period_by_period(
         create = CreateSegment(segment=SEGMENT, stamp=Stamp(1, 1))
         assert await ask(cluster, "create", create) == (Done(), b"")
         request, block = numbered_append(1, 1000)
-        await ask(cluster, "append", request, block)
+        answer, _ = await ask(cluster, "append", request, block)
+        assert isinstance(answer, Appended)
         first = report = await next_report()
-        loads: list[SegmentLoad] = []
-        while not loads:
-            before, report = report, await next_report()
-            assert (report.session, report.sequence) == (first.session, before.sequence + 1)
-            loads += [one for found in report.containers for one in found.segments]
+        loads = loads_of(report)
+        for number in range(first.sequence + 1, first.sequence + 11):
+            report = await next_report()
+            assert (report.session, report.sequence) == (first.session, number)
+            loads += loads_of(report)
         assert loads == [SegmentLoad(segment=SEGMENT, events=1, size=len(block))]
         assert [found.container_epoch for found in report.containers] == [1]
         assert report.others_idle
+
+
+def loads_of(report: LoadReport) -> list[SegmentLoad]:
+    return [one for found in report.containers for one in found.segments]
 
 
 def numbered_append(number: int, size: int) -> tuple[AppendOnce, bytes]:
