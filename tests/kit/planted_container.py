@@ -88,9 +88,11 @@ def attributes_twice_at_replay() -> Iterator[None]:
         done = tuple(changes)
         return apply_changes(apply_changes(attributes, done), done)
 
-    def careless(self: Container, frame: ReplayedFrame) -> None:
+    def careless(
+        self: Container, frame: ReplayedFrame, operations: Iterable[DecodedOperation]
+    ) -> None:
         with patch.object(evolve, "apply_changes", twice):
-            replay(self, frame)
+            replay(self, frame, operations)
 
     with patch.object(Container, "replay", careless):
         yield

@@ -51,6 +51,7 @@ from anabranch.segstore.shell.container import Surroundings
 from anabranch.segstore.shell.flusher import FlushLimits
 from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
 from anabranch.segstore.shell.placements import Placements
+from anabranch.segstore.shell.residency import ResidencyLimits
 from anabranch.segstore.shell.store import Store
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2 import TierTwoLimits
@@ -85,6 +86,7 @@ class World:
     flush_bytes: int = 8 * 1024
     cache_bytes: int = 6 * 1024
     untiered_bytes_max: int = 1 << 30
+    segments_in_memory: int = 100
     journal_disk: SimDisk = field(default_factory=SimDisk)
     tier_disk: SimDisk = field(default_factory=SimDisk)
     objects: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
@@ -208,6 +210,7 @@ class Life:
             Cache(self.world.cache_bytes),
             Throttle(ThrottleLimits(untiered=self.world.untiered_bytes_max)),
             self._call_later,
+            residency=ResidencyLimits(self.world.segments_in_memory),
         )
         limits = FlushLimits(bytes_max=self.world.flush_bytes, age_s_max=5.0)
         return [

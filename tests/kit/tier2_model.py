@@ -5,7 +5,7 @@ The model holds every byte, so that a catalog read from tier 2 can be compared e
 
 from dataclasses import dataclass, field, replace
 
-from anabranch.common.tier2.state import Catalog, SegmentState, Tombstone, WriterKey
+from anabranch.common.tier2.state import Catalog, SegmentState, Tombstone, WriterKey, WriterMark
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.container.state import (
     AppendMark,
@@ -25,7 +25,7 @@ class ModelContainer:
     sequence: int = 0
     segments: dict[str, SegmentState] = field(default_factory=dict)
     tombstones: dict[str, Tombstone] = field(default_factory=dict)
-    writers: dict[WriterKey, int] = field(default_factory=dict)
+    writers: dict[WriterKey, WriterMark] = field(default_factory=dict)
     contents: dict[int, bytes] = field(default_factory=dict)
     marks: dict[int, list[AppendMark]] = field(default_factory=dict)
     fetched: list[tuple[int, int, int]] = field(default_factory=list)
@@ -47,7 +47,8 @@ class ModelContainer:
         mark = AppendMark(state.length + len(data), events, self.sequence)
         self.marks[state.number].append(mark)
         key = (state.number, writer)
-        self.writers[key] = self.writers.get(key, 0) + events
+        last = self.writers[key].last if key in self.writers else 0
+        self.writers[key] = WriterMark(last + events, self.sequence)
 
     def seal(self, name: str) -> None:
         self.sequence += 1

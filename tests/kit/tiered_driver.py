@@ -19,6 +19,7 @@ from anabranch.segstore.shell.reader import (
     read_tiered,
     truncation_place,
 )
+from anabranch.segstore.shell.residency import ResidencyLimits
 from anabranch.segstore.shell.segment_index import InTierTwo
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
@@ -40,13 +41,19 @@ class InterruptedStorage(MemoryChunkStorage):
 class TieredDriver(ContainerDriver):
     """Opens tier 2 before the log, as a store does. Call `finish` at the end."""
 
-    def __init__(self, *, cache_size: int = 1 << 20, storage: ChunkStorage | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        cache_size: int = 1 << 20,
+        storage: ChunkStorage | None = None,
+        residency: ResidencyLimits | None = None,
+    ) -> None:
         self.runner = asyncio.Runner()
         self.storage = storage or InterruptedStorage()
         self._ids = SeededIds(1)
         self.tier_two: TierTwo
         self.flusher: Flusher
-        super().__init__(cache_size=cache_size)
+        super().__init__(cache_size=cache_size, residency=residency)
 
     def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run what must wait to its end."""
@@ -58,7 +65,7 @@ class TieredDriver(ContainerDriver):
         open_tier_two = OpenContainerTierTwo(self.storage, self._ids, self.time)
         opening = open_tier_two(0, self._epoch + 1, LOG_ID, new_log=first)
         self.tier_two = self.wait(opening)
-        super().open(self.tier_two.catalog)
+        self.open_from(self.tier_two)
         self.flusher = Flusher(
             self.container,
             self.tier_two,
@@ -93,12 +100,13 @@ class TieredDriver(ContainerDriver):
 
     def truncate_anywhere(self, request: TruncateSegment) -> None:
         """As the handler does it: what only tier 2 knows is looked up first."""
-        place = truncation_place(self.container, request)
-        boundary = None
-        if place is not None:
-            lower = self.wait(boundary_before(self.tier_two, place, request.offset))
-            boundary = TieredBoundary(place.number, lower)
-        self.container.truncate(request, self._deliver(), boundary)
+        with self.container.residency.pinned(request.segment):
+            place = self.now(request.segment, lambda: truncation_place(self.container, request))
+            boundary = None
+            if place is not None:
+                lower = self.wait(boundary_before(self.tier_two, place, request.offset))
+                boundary = TieredBoundary(place.number, lower)
+            self.container.truncate(request, self._deliver(), boundary)
 
     def read(self, offset: int, *, segment: str = SEGMENT, size: int = 1 << 23) -> Found:
         """One read, wherever the bytes are."""
@@ -106,18 +114,19 @@ class TieredDriver(ContainerDriver):
         return self.read_as(request)
 
     def read_as(self, request: ReadSegment) -> Found:
-        found = read_now(self.container, request)
-        if isinstance(found, InTierTwo):
-            reading = read_tiered(self.container, self.tier_two, request, found)
-            tiered = self.wait(reading)
-            assert isinstance(tiered, Found)
-            return tiered
-        return found
+        with self.container.residency.pinned(request.segment):
+            found = self.now(request.segment, lambda: read_now(self.container, request))
+            if isinstance(found, InTierTwo):
+                reading = read_tiered(self.container, self.tier_two, request, found)
+                tiered = self.wait(reading)
+                assert isinstance(tiered, Found)
+                return tiered
+            return found
 
     def read_all(self, segment: str = SEGMENT, size: int = 1 << 23) -> bytes:
         """The segment from its start on, read as a client reads it."""
         data = b""
-        known = self.container.applied.state.known(segment)
+        known = self.known(segment)
         start = known.start if isinstance(known, SegmentState) else 0
         while True:
             found = self.read(start + len(data), segment=segment, size=size)

@@ -21,7 +21,7 @@ def of_the_controller(metrics: Metrics) -> None:
 
 def of_the_store(metrics: Metrics) -> None:
     StoreMetrics(metrics).watch(
-        pending=none, untiered=none, cached=none, containers=none, connections=none
+        pending=none, untiered=none, cached=none, containers=none, resident=none, connections=none
     )
 
 

@@ -95,7 +95,7 @@ def test_what_is_truncated_is_gone_for_good_and_the_rest_is_not(
         with pytest.raises(SegmentTruncated) as refused:
             driver.read(start - 1)
         assert refused.value.fields["start"] == start
-        state = driver.container.applied.state.known(SEGMENT)
+        state = driver.known(SEGMENT)
         assert isinstance(state, SegmentState)
         assert (state.start, state.event_count) == (start, 6)
         assert truncate(driver, 0) == Truncated(start=start)

@@ -22,6 +22,7 @@ from anabranch.common.tier2.state import (
     SegmentState,
     TieredExtent,
     Tombstone,
+    WriterMark,
 )
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.storage.snapshot import (
@@ -59,7 +60,7 @@ def _catalog(extent_counts: Sequence[int], tombstones: int = 0, writers: int = 0
         tombstones={
             f"t/{at}": Tombstone(f"t/{at}", Stamp(1, 1), at, 5) for at in range(tombstones)
         },
-        writers={(at % 7 + 1, at.to_bytes(16, "big")): at for at in range(writers)},
+        writers={(at % 7 + 1, at.to_bytes(16, "big")): WriterMark(at, at) for at in range(writers)},
         extents={at + 1: _extents(count) for at, count in enumerate(extent_counts)},
     )
 
@@ -116,7 +117,7 @@ def test_a_page_of_the_largest_numbers_is_within_its_size() -> None:
         applied_sequence=9,
         segments={state.name: state for state in large},
         tombstones={f"t/{at}": Tombstone(f"t/{at}", Stamp(BIG, BIG), BIG, BIG) for at in range(99)},
-        writers={(BIG, at.to_bytes(16, "big")): BIG for at in range(99)},
+        writers={(BIG, at.to_bytes(16, "big")): WriterMark(BIG, BIG) for at in range(99)},
         extents={
             state.number: (TieredExtent(BIG, ref),) * (19 + 20 * at)
             for at, state in enumerate(large)

@@ -17,6 +17,7 @@ from anabranch.common.tier2.state import (
     SegmentState,
     TieredExtent,
     Tombstone,
+    WriterMark,
 )
 from anabranch.common.wire.messages import Stamp
 from kit.golden import assert_golden, read_golden
@@ -26,7 +27,8 @@ STATE = replace(OLD_STATE, modified_ms=77, attributes={bytes(16): -5, b"a" * 16:
 EXTENT = TieredExtent(0, ChunkRef("c3/0000000007-0000000001", 16, 40, 0xDEADBEEF))
 OLD_TOMBSTONE = Tombstone("s/a/1.#epoch.0", Stamp(1, 7), 11, 1_700_000_000_000)
 TOMBSTONE = replace(OLD_TOMBSTONE, merged=MergedInto(STATE.name, 9, 10, 30))
-WRITERS = {(9, bytes(range(16))): 12, (4, bytes(16)): 3}
+OLD_WRITERS = {(9, bytes(range(16))): WriterMark(12), (4, bytes(16)): WriterMark(3)}
+WRITERS = {key: WriterMark(mark.last, 1_700_000_000_123) for key, mark in OLD_WRITERS.items()}
 MANIFEST = m.Manifest(
     container=3,
     number=42,
@@ -52,18 +54,21 @@ OLD_MANIFEST = replace(
         MANIFEST.changes,
         segments=(m.SegmentChange(OLD_STATE, (EXTENT,), (EXTENT,)),),
         tombstones=(OLD_TOMBSTONE,),
+        writers=OLD_WRITERS,
     ),
 )
-OLD_PAGE = p.Page(((OLD_STATE, (EXTENT,)),), (OLD_TOMBSTONE,), WRITERS)
+OLD_PAGE = p.Page(((OLD_STATE, (EXTENT,)),), (OLD_TOMBSTONE,), OLD_WRITERS)
+MANIFEST_2 = replace(MANIFEST, changes=replace(MANIFEST.changes, writers=OLD_WRITERS))
+PAGE_2 = replace(PAGE, writers=OLD_WRITERS)
 
 CODECS: list[tuple[str, bytes, Callable[[bytes], object], object]] = [
     (
-        "manifest_format_2",
+        "manifest_format_3",
         m.encode_manifest(MANIFEST),
         lambda data: m.decode_manifest(data, 3, 42),
         MANIFEST,
     ),
-    ("page_format_2", p.encode_page(PAGE), lambda data: p.decode_page(data, "page"), PAGE),
+    ("page_format_3", p.encode_page(PAGE), lambda data: p.decode_page(data, "page"), PAGE),
     ("page_index_format_1", p.encode_index(INDEX), lambda data: p.decode_index(data, "i"), INDEX),
 ]
 each_codec = pytest.mark.parametrize(("name", "data", "decode", "value"), CODECS)
@@ -80,6 +85,11 @@ def test_the_format_is_frozen_and_read_back(
 def test_what_format_1_wrote_is_read() -> None:
     assert m.decode_manifest(read_golden("manifest_format_1"), 3, 42) == OLD_MANIFEST
     assert p.decode_page(read_golden("page_format_1"), "page") == OLD_PAGE
+
+
+def test_what_format_2_wrote_is_read() -> None:
+    assert m.decode_manifest(read_golden("manifest_format_2"), 3, 42) == MANIFEST_2
+    assert p.decode_page(read_golden("page_format_2"), "page") == PAGE_2
 
 
 @each_codec
@@ -107,7 +117,7 @@ def test_every_truncation_and_anything_appended_is_detected(
 def test_a_newer_format_is_named_as_such(
     name: str, data: bytes, decode: Callable[[bytes], object], value: object
 ) -> None:
-    newer = seal_envelope(data[:4], 3, data[HEAD.size :])
+    newer = seal_envelope(data[:4], 4, data[HEAD.size :])
     with pytest.raises(FormatTooNew):
         decode(newer)
 
@@ -116,7 +126,7 @@ def test_a_newer_format_is_named_as_such(
 def test_fields_that_are_not_known_are_ignored(
     name: str, data: bytes, decode: Callable[[bytes], object], value: object
 ) -> None:
-    body = open_envelope(data, data[:4], 2, name=name, damaged=CorruptManifest)
+    body = open_envelope(data, data[:4], 3, name=name, damaged=CorruptManifest)
     fields = msgspec.msgpack.decode(body) | {"later": [1, 2]}
     assert decode(seal_envelope(data[:4], 1, msgspec.msgpack.encode(fields))) == value
 

@@ -21,7 +21,14 @@ from typing import Protocol
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.storage.ports import Buffer
-from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, TieredExtent, Tombstone
+from anabranch.common.tier2.state import (
+    Catalog,
+    ChunkRef,
+    SegmentState,
+    TieredExtent,
+    Tombstone,
+    WriterMark,
+)
 from anabranch.segstore.domain.container.state import ContainerCut
 
 
@@ -155,24 +162,19 @@ class DurableDataLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """All that tier 2 knows of one living segment; `writers`: id → last event number."""
+    """All that tier 2 knows of one living segment; `writers`: id → mark."""
 
     state: SegmentState
     extents: tuple[TieredExtent, ...]
-    writers: Mapping[bytes, int]
+    writers: Mapping[bytes, WriterMark]
 
 
 FetchRange = Callable[[int, int, int], Awaitable[bytes]]
 """(segment number, offset, length) → the bytes, from memory or the journal."""
 
 
-class TierTwo(Protocol):
-    """One container's catalog in tier 2, opened under one container epoch."""
-
-    @property
-    def catalog(self) -> Catalog:
-        """The state at open: what the manifests tell, after the fence manifest."""
-        ...
+class StoredCatalog(Protocol):
+    """What tier 2 tells of one container's segments."""
 
     @property
     def applied_sequence(self) -> int:
@@ -192,6 +194,15 @@ class TierTwo(Protocol):
 
     def entries(self) -> AsyncIterator[CatalogEntry | Tombstone]:
         """All that the newest manifest tells, in no certain order; raises what `find` does."""
+        ...
+
+
+class TierTwo(StoredCatalog, Protocol):
+    """One container's catalog in tier 2, opened under one container epoch."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The state at open: what the manifests tell, after the fence manifest."""
         ...
 
     async def flush(self, cut: ContainerCut, fetch: FetchRange) -> "Sequence[TieredExtents]":

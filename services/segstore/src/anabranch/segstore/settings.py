@@ -35,6 +35,10 @@ class SegstoreSettings(ServiceSettings):
     flush_bytes: Annotated[int, Field(ge=_MIB)] = 64 * _MIB
     flush_age_s: Annotated[float, Field(gt=0)] = 30.0
     cache_bytes: Annotated[int, Field(ge=0)] = 256 * _MIB
+    segments_in_memory: Annotated[int, Field(ge=1)] = 10_000
+    """Per container, tombstones included; idle ones beyond it are only in tier 2."""
+    writer_expiry_s: Annotated[float, Field(ge=86400)] = 7 * 86400.0
+    """How long a writer's event number is remembered after its last append."""
     untiered_bytes_max: Annotated[int, Field(ge=_MIB)] = 1024 * _MIB
     gc_grace_s: Annotated[float, Field(gt=0)] = 3600.0
     """How long objects of tier 2 stay after nothing needs them: longer than any reader takes

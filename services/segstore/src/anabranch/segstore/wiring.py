@@ -47,6 +47,7 @@ from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
 from anabranch.segstore.shell.metrics import StoreMetrics
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.registration import container_count, register_node
+from anabranch.segstore.shell.residency import ResidencyLimits
 from anabranch.segstore.shell.store import Store
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2 import TierTwoLimits
@@ -240,6 +241,9 @@ class _Process:
             untiered=lambda: throttle.untiered,
             cached=lambda: cache.used,
             containers=lambda: len(store.open_numbers),
+            resident=lambda: sum(
+                opened.container.residency.count for opened in store.open_containers()
+            ),
             connections=lambda: server.connection_count,
         )
         nodes = parts.objects(subjects.NODES_BUCKET)
@@ -260,8 +264,9 @@ class _Process:
         objects = parts.objects(subjects.PLACEMENTS_BUCKET)
         placements = Placements(objects, parts.node_id)
         around = Surroundings(
-            parts.clock, cache, throttle, _call_later, parts.metrics, parts.tracing
-        )
+            parts.clock, cache, throttle, _call_later, parts.metrics, parts.tracing,
+            ResidencyLimits(settings.segments_in_memory, settings.writer_expiry_s),
+        )  # fmt: skip
         tier_two_limits = TierTwoLimits(gc_grace_s=settings.gc_grace_s)
         open_tier_two = OpenContainerTierTwo(parts.storage, parts.ids, parts.clock, tier_two_limits)
         tiers = Tiers(parts.log, open_tier_two, placements, parts.ids)

@@ -18,11 +18,19 @@ from anabranch.common.errors import CorruptManifest
 from anabranch.common.tier2 import wire as w
 from anabranch.common.tier2.envelope import open_envelope, seal_envelope
 from anabranch.common.tier2.names import manifest_name
-from anabranch.common.tier2.state import ChunkRef, SegmentState, TieredExtent, Tombstone, WriterKey
+from anabranch.common.tier2.state import (
+    ChunkRef,
+    SegmentState,
+    TieredExtent,
+    Tombstone,
+    WriterKey,
+    WriterMark,
+)
 
 MAGIC = b"ANMF"
-FORMAT = 2
-"""2 added attributes, the time of the last change, and where a merged segment went."""
+FORMAT = 3
+"""2 added attributes, the time of the last change, and where a merged segment went; 3 when a
+writer was last heard of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,7 @@ class Changes:
     segments: tuple[SegmentChange, ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
     tombstones_dropped: tuple[str, ...] = ()
-    writers: Mapping[WriterKey, int] = field(default_factory=dict)
+    writers: Mapping[WriterKey, WriterMark] = field(default_factory=dict)
     writers_dropped: tuple[WriterKey, ...] = ()
 
 
@@ -189,10 +197,7 @@ def _from_wire(found: _ManifestWire) -> Manifest:
             ),
             tombstones=tuple(map(w.tombstone_from_wire, found.tombstones)),
             tombstones_dropped=found.tombstones_dropped,
-            writers={
-                (entry.segment_number, entry.writer_id): entry.event_number
-                for entry in found.writers
-            },
+            writers=w.writers_from_wire(found.writers),
             writers_dropped=tuple(
                 (key.segment_number, key.writer_id) for key in found.writers_dropped
             ),

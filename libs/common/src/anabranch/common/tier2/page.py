@@ -24,12 +24,13 @@ from anabranch.common.tier2.state import (
     TieredExtent,
     Tombstone,
     WriterKey,
+    WriterMark,
 )
 
 PAGE_MAGIC = b"ANPG"
 INDEX_MAGIC = b"ANPX"
-FORMAT = 2
-"""Of pages; 2 added what the manifest's format 2 added."""
+FORMAT = 3
+"""Of pages; 2 and 3 added what these formats of the manifest added."""
 INDEX_FORMAT = 1
 PAGE_SIZE_BYTES_MAX = 1024 * 1024
 _DIGEST_SIZE_BYTES = 16
@@ -47,7 +48,7 @@ class Page:
 
     segments: tuple[tuple[SegmentState, Extents], ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
-    writers: Mapping[WriterKey, int] = field(default_factory=dict)
+    writers: Mapping[WriterKey, WriterMark] = field(default_factory=dict)
     extents: tuple[tuple[int, Extents], ...] = ()
 
 
@@ -137,9 +138,7 @@ def decode_page(data: bytes, name: str) -> Page:
             for entry in found.segments
         ),
         tombstones=tuple(map(w.tombstone_from_wire, found.tombstones)),
-        writers={
-            (entry.segment_number, entry.writer_id): entry.event_number for entry in found.writers
-        },
+        writers=w.writers_from_wire(found.writers),
         extents=tuple(
             (run.segment_number, w.extents_from_wire(run.extents)) for run in found.extents
         ),
@@ -185,7 +184,7 @@ def catalog_of_pages(index: PageIndex, pages: Iterable[Page]) -> Catalog:
     last: dict[int, Extents] = {}
     runs: dict[int, list[TieredExtent]] = {}
     tombstones: dict[str, Tombstone] = {}
-    writers: dict[WriterKey, int] = {}
+    writers: dict[WriterKey, WriterMark] = {}
     count = 0
     for page in pages:
         count += len(page.segments) + len(page.tombstones) + len(page.writers)

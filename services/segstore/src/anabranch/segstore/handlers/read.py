@@ -2,6 +2,7 @@
 
     submitted ──► ready ──► answered from memory or the journal
                     ▲  ├──► reading from tier 2 (a few at a time) ──► answered
+                    │  ├──► waiting until the segment is resident ──► as above
                     │  └──► waiting at the tail
                     └── woken, time up ──┘
 
@@ -92,12 +93,34 @@ class ReadDesk:
             self._pumping = False
 
     def _start(self, read: _Read) -> None:
+        """A read whose segment must be loaded first counts as reading from tier 2."""
         request = read.request
+        self._in_tier_two += 1
+
+        def refuse(error: AnabranchError) -> None:
+            self._in_tier_two -= 1
+            self._finish(read, failed(error))
+            self._pump()
+
+        def resident() -> None:
+            self._in_tier_two -= 1
+            self._answer(read, opened)
+            self._pump()
+
         try:
             opened = self._store.find(request.segment, request.container_epoch)
-            found = read_now(opened.container, request)
+            opened.container.load_first((request.segment,), resident, refuse)
+        except AnabranchError as error:
+            refuse(error)
+
+    def _answer(self, read: _Read, opened: OpenContainer) -> None:
+        if read not in self._outstanding:
+            return
+        try:
+            found = read_now(opened.container, read.request)
             if isinstance(found, InTierTwo):
                 self._in_tier_two += 1
+                opened.container.residency.pin(read.request.segment)
                 self._spawn(self._read_tiered(read, opened, found))
             elif not found.data and found.reply.at_tail and _waits(read):
                 self._wait(read, opened, found.number)
@@ -123,6 +146,7 @@ class ReadDesk:
         except (AnabranchError, OSError, TimeoutError) as error:
             self._finish(read, failed(tier_two_error(error)))
         finally:
+            opened.container.residency.unpin(read.request.segment)
             self._in_tier_two -= 1
             self._pump()
 

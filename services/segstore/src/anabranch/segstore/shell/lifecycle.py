@@ -5,7 +5,7 @@ Opening, in this order, because each step fences or proves what the next relies 
     1. take the next container epoch on the placement (compare-and-set, at every open)
     2. create the log in the journal's list, if the placement and the journal know none
     3. open tier 2: its fence manifest deposes older owners, its catalog is the state
-    4. open the log under the epoch and replay what came after the catalog
+    4. open the log under the epoch and replay what came after the catalog; nothing else is loaded
     5. report OPEN with the log id, then serve
 
     assigned ──open──► open ──failure──► restart after a pause ──► open …
@@ -36,17 +36,12 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.ids import IdSource
-from anabranch.common.tier2.state import (
-    Catalog,
-    SegmentState,
-    TieredExtent,
-    Tombstone,
-    WriterKey,
-)
-from anabranch.segstore.ports import DurableDataLog, OpenTierTwo, TierTwo
+from anabranch.segstore.ports import DurableDataLog, OpenTierTwo
 from anabranch.segstore.shell.container import Container, Surroundings
+from anabranch.segstore.shell.eviction import evict
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits, back_off_s
 from anabranch.segstore.shell.placements import Placements
+from anabranch.segstore.shell.replay import Replay
 from anabranch.segstore.shell.store import OpenContainer, Store
 from anabranch.segstore.shell.tier2_collector import Collector
 
@@ -123,16 +118,16 @@ async def open_container(
     tier_two = await tiers.open_tier_two(
         container, placement.container_epoch, log_id, new_log=not placement.log_id
     )
-    catalog = await _catalog_of(tier_two)
-    opened = Container(container, placement.container_epoch, catalog, around)
+    opened = Container(container, placement.container_epoch, tier_two, around)
     log = tiers.log.open_log(container, log_id, placement.container_epoch, opened)
     try:
-        for frame in log.replay(catalog.applied_sequence):
-            opened.replay(frame)
+        replay = Replay(opened, tier_two)
+        for frame in log.replay(tier_two.applied_sequence):
+            await replay.apply(frame)
             await around.clock.sleep(0)
         opened.serve(log)
         # An earlier process may have died between its manifest and its release.
-        log.release(catalog.applied_sequence)
+        log.release(tier_two.applied_sequence)
     except BaseException as error:
         log.close()
         opened.fail(named_error(error))
@@ -148,36 +143,29 @@ async def open_container(
     return OpenContainer(opened, tier_two, flusher, Collector(opened, tier_two, around.clock))
 
 
-async def _catalog_of(tier_two: TierTwo) -> Catalog:
-    """All that tier 2 knows."""
-    segments: dict[str, SegmentState] = {}
-    tombstones: dict[str, Tombstone] = {}
-    writers: dict[WriterKey, int] = {}
-    extents: dict[int, tuple[TieredExtent, ...]] = {}
-    async for entry in tier_two.entries():
-        if isinstance(entry, Tombstone):
-            tombstones[entry.name] = entry
-            continue
-        number = entry.state.number
-        segments[entry.state.name] = entry.state
-        extents[number] = entry.extents
-        writers |= {(number, writer_id): last for writer_id, last in entry.writers.items()}
-    return Catalog(tier_two.applied_sequence, segments, tombstones, writers, extents)
+async def _load(container: Container) -> None:
+    """Load what requests wait for; damage found on the way ends the container."""
+    try:
+        await container.loading.run(lambda: evict(container))
+    except AnabranchError as error:
+        container.fail(error)
 
 
 async def _flush_and_collect(opened: OpenContainer) -> None:
-    """Both loops of a container, until it ends: what ended it is raised."""
+    """The loops of a container, until it ends: what ended it is raised."""
     ended: AnabranchError | OSError | None = None
     async with asyncio.TaskGroup() as group:
         collecting = group.create_task(opened.collector.run())
+        loading = group.create_task(_load(opened.container))
         try:
             await opened.flusher.run()
         except (AnabranchError, OSError) as error:
             ended = error
-            # ends the other loop too, should it not notice that it is cancelled
+            # ends the other loops too, should they not notice that they are cancelled
             opened.container.fail(named_error(error))
         finally:
             collecting.cancel()
+            loading.cancel()
     if ended is not None:
         raise ended
 

@@ -29,8 +29,12 @@ class StoreMetrics:
         self.flushes = 0
         self.flush_bytes = 0
         self.flush_failures = 0
+        self.segment_loads = 0
+        self.segment_evictions = 0
+        self.residency_exceeded = 0
         self._count_appends()
         self._count_the_rest()
+        self._count_residency()
         histogram = metrics.histogram
         self.append_seconds = histogram(
             f"{PREFIX}append_seconds",
@@ -86,6 +90,24 @@ class StoreMetrics:
             lambda: self.flush_failures,
         )
 
+    def _count_residency(self) -> None:
+        count = self._metrics.counter
+        count(
+            f"{PREFIX}segment_loads_total",
+            "Segments and tombstones looked up in tier 2",
+            lambda: self.segment_loads,
+        )
+        count(
+            f"{PREFIX}segment_evictions_total",
+            "Segments and tombstones that left the memory for tier 2",
+            lambda: self.segment_evictions,
+        )
+        count(
+            f"{PREFIX}residency_exceeded_total",
+            "Times that more segments were in use than are to be in memory",
+            lambda: self.residency_exceeded,
+        )
+
     def watch(
         self,
         *,
@@ -93,6 +115,7 @@ class StoreMetrics:
         untiered: Callable[[], int],
         cached: Callable[[], int],
         containers: Callable[[], int],
+        resident: Callable[[], int],
         connections: Callable[[], int],
     ) -> None:
         """Add what the store's parts know at any moment; once."""
@@ -101,6 +124,7 @@ class StoreMetrics:
         gauge(f"{PREFIX}untiered_bytes", "Bytes that only the journal holds", untiered)
         gauge(f"{PREFIX}cache_bytes", "Bytes kept in memory for reads", cached)
         gauge(f"{PREFIX}containers_open", "Containers served", containers)
+        gauge(f"{PREFIX}segments_resident", "Segments and tombstones in memory", resident)
         gauge(f"{PREFIX}connections", "TCP connections open", connections)
 
     def refuse(self, code: str) -> None:

@@ -31,7 +31,7 @@ from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.tier2.catalog import apply_manifest
 from anabranch.common.tier2.manifest import Manifest, encode_manifest
 from anabranch.common.tier2.names import container_prefix
-from anabranch.common.tier2.state import Catalog, ChunkRef, TieredExtent, Tombstone
+from anabranch.common.tier2.state import Catalog, ChunkRef, TieredExtent, Tombstone, WriterMark
 from anabranch.segstore.domain.container.state import ContainerCut
 from anabranch.segstore.domain.storage.changes import changes_of_cut
 from anabranch.segstore.domain.storage.collection import Garbage
@@ -286,7 +286,7 @@ def entries_of(catalog: Catalog, names: Iterable[str]) -> dict[str, CatalogEntry
     """What a catalog tells of these names."""
     wanted = set(names)
     living = {name: catalog.segments[name] for name in sorted(wanted) if name in catalog.segments}
-    writers: dict[int, dict[bytes, int]] = {state.number: {} for state in living.values()}
+    writers: dict[int, dict[bytes, WriterMark]] = {state.number: {} for state in living.values()}
     for (number, writer_id), last in catalog.writers.items():
         if number in writers:
             writers[number][writer_id] = last

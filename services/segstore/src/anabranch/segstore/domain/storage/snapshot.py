@@ -19,7 +19,14 @@ from crc32c import crc32c
 
 from anabranch.common.tier2.catalog import Extents
 from anabranch.common.tier2.page import HeldPage, Page, encode_page, page_digest
-from anabranch.common.tier2.state import Catalog, SegmentState, TieredExtent, Tombstone
+from anabranch.common.tier2.state import (
+    Catalog,
+    SegmentState,
+    TieredExtent,
+    Tombstone,
+    WriterKey,
+    WriterMark,
+)
 
 EXTENTS_INLINE = 1024
 MANIFESTS_MAX = 256
@@ -174,7 +181,7 @@ def _tombstones(catalog: Catalog) -> Iterator[_Sized[Tombstone]]:
         yield key, _TOMBSTONE_BYTES + len(key), catalog.tombstones[name]
 
 
-def _writers(catalog: Catalog) -> Iterator[_Sized[tuple[tuple[int, bytes], int]]]:
+def _writers(catalog: Catalog) -> Iterator[_Sized[tuple[WriterKey, WriterMark]]]:
     for key in sorted(catalog.writers):
         number, writer_id = key
         size = _WRITER_BYTES + len(writer_id)
