@@ -1,15 +1,15 @@
 """A container driven by hand together with its tier 2, in memory and with a flusher."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any, cast
 
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.ports import Buffer, ChunkStorage
-from anabranch.common.tier2.state import Catalog, SegmentState
+from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, Tombstone
 from anabranch.common.wire.messages import ReadSegment, TruncateSegment
-from anabranch.segstore.ports import TierTwo
+from anabranch.segstore.ports import CatalogEntry, TierTwo
 from anabranch.segstore.shell.boundaries import TieredBoundary
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits
 from anabranch.segstore.shell.reader import (
@@ -21,7 +21,9 @@ from anabranch.segstore.shell.reader import (
 )
 from anabranch.segstore.shell.residency import ResidencyLimits
 from anabranch.segstore.shell.segment_index import InTierTwo
+from anabranch.segstore.shell.store import OpenContainer, Store
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.tier2_collector import Collector
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.container_driver import LOG_ID, SEGMENT, ContainerDriver
 
@@ -36,6 +38,38 @@ class InterruptedStorage(MemoryChunkStorage):
     async def put_new(self, name: str, buffers: Sequence[Buffer]) -> None:
         self.on_put()
         await super().put_new(name, buffers)
+
+
+class InterruptedTierTwo:
+    """Lets something happen between what tier 2 answers and whoever waits for it."""
+
+    def __init__(self, tier_two: TierTwo) -> None:
+        self._tier_two = tier_two
+        self.found: list[tuple[str, ...]] = []
+        self.on_find: Callable[[], Awaitable[None]] = _nothing
+        self.on_read: Callable[[], Awaitable[None]] = _nothing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tier_two, name)
+
+    async def find(self, names: Collection[str]) -> Mapping[str, CatalogEntry | Tombstone]:
+        """See `ports.TierTwo`."""
+        self.found.append(tuple(names))
+        found = await self._tier_two.find(names)
+        happening, self.on_find = self.on_find, _nothing
+        await happening()
+        return found
+
+    async def read(self, ref: ChunkRef, offset: int, length: int) -> bytes:
+        """See `ports.TierTwo`."""
+        data = await self._tier_two.read(ref, offset, length)
+        happening, self.on_read = self.on_read, _nothing
+        await happening()
+        return data
+
+
+async def _nothing() -> None:
+    return
 
 
 class TieredDriver(ContainerDriver):
@@ -64,7 +98,8 @@ class TieredDriver(ContainerDriver):
         first = self._epoch == 0
         open_tier_two = OpenContainerTierTwo(self.storage, self._ids, self.time)
         opening = open_tier_two(0, self._epoch + 1, LOG_ID, new_log=first)
-        self.tier_two = self.wait(opening)
+        self.interrupted = InterruptedTierTwo(self.wait(opening))
+        self.tier_two = cast("TierTwo", self.interrupted)
         self.open_from(self.tier_two)
         self.flusher = Flusher(
             self.container,
@@ -134,6 +169,13 @@ class TieredDriver(ContainerDriver):
             if found.reply.at_tail or found.reply.end_of_segment:
                 return data
             assert found.data
+
+    def store(self) -> Store:
+        """A store that serves this container alone."""
+        store = Store(1)
+        collector = Collector(self.container, self.tier_two, self.time)
+        store.opened(OpenContainer(self.container, self.tier_two, self.flusher, collector))
+        return store
 
     def finish(self) -> None:
         self.runner.close()

@@ -66,7 +66,7 @@ class ContainerCut:
     writers: Mapping[WriterKey, WriterMark]
 
     @property
-    def names(self) -> frozenset[str]:
+    def names(self) -> tuple[str, ...]:
         """The names of all segments and tombstones in it."""
-        segments = {segment.state.name for segment in self.segments}
-        return frozenset(segments | {tombstone.name for tombstone in self.tombstones})
+        segments = (segment.state.name for segment in self.segments)
+        return (*segments, *(tombstone.name for tombstone in self.tombstones))
