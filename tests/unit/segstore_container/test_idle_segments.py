@@ -202,6 +202,17 @@ def test_a_live_session_keeps_its_segment_and_its_end_lets_it_go(driver: TieredD
     assert resident(driver) == {TWO}
 
 
+def test_a_flush_counts_as_use_of_what_it_moves(driver: TieredDriver) -> None:
+    tiered(driver, ONE, TWO)
+    session = driver.setup(ONE)
+    driver.append(session, 2, [b"more"])
+    driver.commit()
+    driver.container.end_session(session)
+    driver.info(TWO)
+    driver.flush()
+    assert resident(driver) == {ONE}
+
+
 def test_the_bound_is_exceeded_and_that_is_counted_when_all_are_in_use(
     driver: TieredDriver,
 ) -> None:
@@ -318,7 +329,8 @@ def push_out(driver: TieredDriver) -> Callable[[], Coroutine[Any, Any, None]]:
     return flush
 
 
-def test_a_segment_stays_while_a_read_from_tier_two_waits(driver: TieredDriver) -> None:
+def test_a_segment_stays_while_a_read_from_tier_two_waits() -> None:
+    driver = TieredDriver(residency=ResidencyLimits(1), cache_size=0)
     blocks = tiered(driver, ONE)
     doors = Doors(driver)
     driver.interrupted.on_read = push_out(driver)
@@ -327,6 +339,7 @@ def test_a_segment_stays_while_a_read_from_tier_two_waits(driver: TieredDriver) 
     ((reply, data),) = doors.replies
     assert isinstance(reply, SegmentRead)
     assert data == blocks[ONE]
+    driver.finish()
 
 
 def test_a_segment_stays_while_a_truncation_looks_for_its_boundary() -> None:

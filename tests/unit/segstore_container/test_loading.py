@@ -158,6 +158,21 @@ def test_a_request_about_several_names_goes_on_when_all_are_there(case: Case) ->
     assert not case.container.users()(ONE)
 
 
+def test_who_came_first_for_a_name_goes_on_first_whatever_else_it_waits_for(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "BATCH_MAX", 1)
+    case.ask(ONE)
+    case.load()
+    case.ask(TWO)
+    case.ask(ONE, NONE, says="first")
+    case.ask(ONE, TWO, says="second")
+    assert asyncio.run(case.container.loading.load_next())
+    assert case.told == [(ONE,), (TWO,)]
+    case.load()
+    assert case.told[2:] == ["first", "second"]
+
+
 def test_a_container_that_fails_tells_all_who_wait_and_holds_nothing(case: Case) -> None:
     case.ask(ONE, says=1)
     case.ask(ONE, TWO, says=2)

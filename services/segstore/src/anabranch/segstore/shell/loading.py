@@ -162,7 +162,8 @@ class Loading:
         elif error is not None:
             for name in batch:
                 for waiting in tuple(self._queues.get(name, ())):
-                    self._refuse(waiting, error)
+                    if waiting in self._queues.get(name, ()):  # else it went on meanwhile
+                        self._refuse(waiting, error)
 
     # --- queues -------------------------------------------------------------------------------
 

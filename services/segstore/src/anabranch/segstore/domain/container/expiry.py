@@ -1,8 +1,8 @@
 """When what a container remembers of its writers may be forgotten (pure).
 
 A mark is kept for a writer that may repeat an append or go on; of one that was not heard of for
-long enough it is dropped. Should the writer go on all the same, it is refused as WriterExpired: its
-mark is never taken for 0.
+long enough it is dropped. Should the writer go on all the same it is refused as WriterExpired, for
+it does not start at 1.
 """
 
 from collections.abc import Mapping
