@@ -202,15 +202,37 @@ def test_a_live_session_keeps_its_segment_and_its_end_lets_it_go(driver: TieredD
     assert resident(driver) == {TWO}
 
 
-def test_a_flush_counts_as_use_of_what_it_moves(driver: TieredDriver) -> None:
-    tiered(driver, ONE, TWO)
-    session = driver.setup(ONE)
-    driver.append(session, 2, [b"more"])
+@pytest.fixture
+def roomy() -> Iterator[TieredDriver]:
+    """Keeps two segments, which are there."""
+    driver = TieredDriver(residency=ResidencyLimits(2))
+    for segment in (ONE, TWO):
+        driver.create(segment)
     driver.commit()
-    driver.container.end_session(session)
-    driver.info(TWO)
     driver.flush()
-    assert resident(driver) == {ONE}
+    yield driver
+    driver.finish()
+
+
+def push_one_out(driver: TieredDriver) -> None:
+    driver.create(THREE)
+    driver.commit()
+    driver.flush()
+
+
+def test_a_request_counts_as_use(roomy: TieredDriver) -> None:
+    roomy.info(ONE)
+    push_one_out(roomy)
+    assert resident(roomy) == {ONE, THREE}
+
+
+def test_a_flush_counts_as_use_of_what_it_moves(roomy: TieredDriver) -> None:
+    session = roomy.setup(ONE)
+    roomy.info(TWO)
+    roomy.append(session, 1, [b"an event"])
+    roomy.container.end_session(session)
+    push_one_out(roomy)
+    assert resident(roomy) == {ONE, THREE}
 
 
 def test_the_bound_is_exceeded_and_that_is_counted_when_all_are_in_use(

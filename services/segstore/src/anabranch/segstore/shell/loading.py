@@ -81,7 +81,7 @@ class Loading:
         What `go` raises at once is raised; later it is refused with that. Raises Overloaded.
         """
         names = tuple(dict.fromkeys(names))
-        missing = [name for name in names if name in self._finding or not self._is_known(name)]
+        missing = [name for name in names if not self._is_known(name)]
         if not missing and not any(name in self._queues for name in names):
             go()
             return
