@@ -86,7 +86,7 @@ class World:
     flush_bytes: int = 8 * 1024
     cache_bytes: int = 6 * 1024
     untiered_bytes_max: int = 1 << 30
-    segments_in_memory: int = 100
+    segments_in_memory: int = 2
     journal_disk: SimDisk = field(default_factory=SimDisk)
     tier_disk: SimDisk = field(default_factory=SimDisk)
     objects: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
