@@ -57,6 +57,7 @@ from kit.history import History, HistoryViolation, Place, make_event
 from kit.log_driver import Callbacks
 from kit.rng import seeded
 from kit.simdisk import Crashed, RandomSurvival, SimDisk
+from kit.tier2_catalog import catalog_of
 
 SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(3)]
 WRITERS = [bytes([number + 1]) * 16 for number in range(2)]
@@ -147,7 +148,7 @@ class CrashingContainer:
         self._tier_two = self._wait(opening(0, self._epoch, log_id, new_log=not self._log_id))
         throttle = Throttle(ThrottleLimits())
         around = Surroundings(time, Cache(4096), throttle, time.call_later)
-        catalog = self._tier_two.catalog
+        catalog = self._wait(catalog_of(self._tier_two))
         container = self._container_type(0, self._epoch, catalog, around)
         log = self._journal.open_log(0, log_id, self._epoch, container)
         for frame in log.replay(catalog.applied_sequence):

@@ -23,6 +23,7 @@ from anabranch.segstore.shell.segment_index import InTierTwo
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.container_driver import LOG_ID, SEGMENT, ContainerDriver
+from kit.tier2_catalog import catalog_of
 
 
 class InterruptedStorage(MemoryChunkStorage):
@@ -58,7 +59,7 @@ class TieredDriver(ContainerDriver):
         open_tier_two = OpenContainerTierTwo(self.storage, self._ids, self.time)
         opening = open_tier_two(0, self._epoch + 1, LOG_ID, new_log=first)
         self.tier_two = self.wait(opening)
-        super().open(self.tier_two.catalog)
+        super().open(self.wait(catalog_of(self.tier_two)))
         self.flusher = Flusher(
             self.container,
             self.tier_two,

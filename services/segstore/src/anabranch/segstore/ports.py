@@ -21,7 +21,7 @@ from typing import Protocol
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.storage.ports import Buffer
-from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, TieredExtent, Tombstone
+from anabranch.common.tier2.state import ChunkRef, SegmentState, TieredExtent, Tombstone
 from anabranch.segstore.domain.container.state import ContainerCut
 
 
@@ -170,11 +170,6 @@ class TierTwo(Protocol):
     """One container's catalog in tier 2, opened under one container epoch."""
 
     @property
-    def catalog(self) -> Catalog:
-        """The state at open: what the manifests tell, after the fence manifest."""
-        ...
-
-    @property
     def applied_sequence(self) -> int:
         """Up to where the newest manifest tells the state: at open, then after each flush."""
         ...
@@ -186,7 +181,7 @@ class TierTwo(Protocol):
     async def find(self, names: Collection[str]) -> Mapping[str, CatalogEntry | Tombstone]:
         """What the newest manifest tells of these names; what it does not know is left out.
 
-        Raises CorruptManifest, Unavailable, OSError.
+        Raises CorruptManifest, Deposed, Unavailable.
         """
         ...
 
@@ -213,8 +208,8 @@ class TierTwo(Protocol):
         """Delete some of the objects that are no longer needed; whether it is worth calling
         again at once.
 
-        Raises Deposed (nothing was deleted after the successor was seen), DiskFailed,
-        Unavailable, OSError: call again later.
+        Raises Deposed (nothing was deleted after the successor was seen), CorruptManifest;
+        DiskFailed, Unavailable, OSError: call again later.
         """
         ...
 
