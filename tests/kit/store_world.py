@@ -65,7 +65,8 @@ NODE = "node-1"
 READ_SIZE_BYTES = 3000
 PUT_S = 0.01
 TIER_TWO_LIMITS = TierTwoLimits(
-    snapshots=SnapshotLimits(manifests_max=3, page_target=400, page_max=1500), gc_grace_s=5.0
+    snapshots=SnapshotLimits(manifests_max=3, page_target=400, page_max=1500, extents_inline=3),
+    gc_grace_s=5.0,
 )
 
 

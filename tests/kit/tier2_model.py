@@ -14,6 +14,7 @@ from anabranch.segstore.domain.container.state import (
     UntieredRun,
 )
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
+from kit.tier2_catalog import catalog_of
 
 WRITER = bytes(range(16))
 
@@ -60,6 +61,12 @@ class ModelContainer:
         self.tombstones[name] = Tombstone(name, Stamp(1, self.sequence), self.sequence, 5)
         self.writers = {k: last for k, last in self.writers.items() if k[0] != state.number}
 
+    def catalog(self) -> Catalog:
+        """The state now, without the extents, to begin a cut at."""
+        return Catalog(
+            self.sequence, dict(self.segments), dict(self.tombstones), dict(self.writers)
+        )
+
     def cut(self, before: Catalog) -> ContainerCut:
         """All that changed since the catalog, as the container would hand it over."""
         return ContainerCut(
@@ -101,8 +108,9 @@ class ModelContainer:
 async def read_back(tier_two: ContainerTierTwo) -> dict[str, bytes]:
     """Every living segment's bytes, read through the catalog's extents."""
     found: dict[str, bytes] = {}
-    for name, state in tier_two.catalog.segments.items():
-        extents = tier_two.catalog.extents[state.number]
+    catalog = await catalog_of(tier_two)
+    for name, state in catalog.segments.items():
+        extents = catalog.extents[state.number]
         found[name] = b"".join(
             [await tier_two.read(extent.ref, 0, extent.ref.length) for extent in extents]
         )

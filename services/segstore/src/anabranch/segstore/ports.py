@@ -22,7 +22,6 @@ from typing import Protocol
 from anabranch.common.errors import AnabranchError
 from anabranch.common.storage.ports import Buffer
 from anabranch.common.tier2.state import (
-    Catalog,
     ChunkRef,
     SegmentState,
     TieredExtent,
@@ -188,7 +187,7 @@ class StoredCatalog(Protocol):
     async def find(self, names: Collection[str]) -> Mapping[str, CatalogEntry | Tombstone]:
         """What the newest manifest tells of these names; what it does not know is left out.
 
-        Raises CorruptManifest, Unavailable, OSError.
+        Raises CorruptManifest, Deposed, Unavailable.
         """
         ...
 
@@ -199,11 +198,6 @@ class StoredCatalog(Protocol):
 
 class TierTwo(StoredCatalog, Protocol):
     """One container's catalog in tier 2, opened under one container epoch."""
-
-    @property
-    def catalog(self) -> Catalog:
-        """The state at open: what the manifests tell, after the fence manifest."""
-        ...
 
     async def flush(self, cut: ContainerCut, fetch: FetchRange) -> "Sequence[TieredExtents]":
         """Move a cut to tier 2: chunks, then the next manifest, then the look for a successor.
@@ -224,8 +218,8 @@ class TierTwo(StoredCatalog, Protocol):
         """Delete some of the objects that are no longer needed; whether it is worth calling
         again at once.
 
-        Raises Deposed (nothing was deleted after the successor was seen), DiskFailed,
-        Unavailable, OSError: call again later.
+        Raises Deposed (nothing was deleted after the successor was seen), CorruptManifest;
+        DiskFailed, Unavailable, OSError: call again later.
         """
         ...
 

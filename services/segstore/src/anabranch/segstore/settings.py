@@ -43,6 +43,8 @@ class SegstoreSettings(ServiceSettings):
     gc_grace_s: Annotated[float, Field(gt=0)] = 3600.0
     """How long objects of tier 2 stay after nothing needs them: longer than any reader takes
     that is not the owner, and than any open."""
+    tombstone_s: Annotated[float, Field(ge=24 * 3600)] = 24 * 3600.0
+    """How long what was deleted or merged is remembered, so that no late request brings it back."""
     health_bind: str = "127.0.0.1:0"
     log_level: str = "info"
 

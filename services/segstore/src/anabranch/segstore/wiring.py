@@ -265,9 +265,13 @@ class _Process:
         placements = Placements(objects, parts.node_id)
         around = Surroundings(
             parts.clock, cache, throttle, _call_later, parts.metrics, parts.tracing,
-            ResidencyLimits(settings.segments_in_memory, settings.writer_expiry_s),
+            ResidencyLimits(
+                settings.segments_in_memory, settings.writer_expiry_s, settings.tombstone_s
+            ),
         )  # fmt: skip
-        tier_two_limits = TierTwoLimits(gc_grace_s=settings.gc_grace_s)
+        tier_two_limits = TierTwoLimits(
+            gc_grace_s=settings.gc_grace_s, tombstone_s=settings.tombstone_s
+        )
         open_tier_two = OpenContainerTierTwo(parts.storage, parts.ids, parts.clock, tier_two_limits)
         tiers = Tiers(parts.log, open_tier_two, placements, parts.ids)
         limits = FlushLimits(bytes_max=settings.flush_bytes, age_s_max=settings.flush_age_s)
