@@ -23,6 +23,7 @@ from anabranch.common.wire.messages import Done, FlushContainer
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.chunk_faults import UnknownOutcomes
 from kit.s3_server import BUCKET, S3Server
+from kit.tier2_catalog import catalog_of
 from kit.tier2_model import expected_contents, read_back, small_container
 from kit.wire_client import WireClient
 
@@ -68,7 +69,7 @@ async def test_opening_and_flushing_to_a_bucket_survive_lost_answers(
     model = small_container()
     clock = SystemClock()
     tier_two = await OpenContainerTierTwo(faulty, SeededIds(1), clock)(3, 1, "log", new_log=True)
-    await tier_two.flush(model.cut(tier_two.catalog), model.fetch)
+    await tier_two.flush(model.cut(await catalog_of(tier_two)), model.fetch)
     assert len(faulty.puts) == 6
     assert await bucket.list("c3/m/") == ["c3/m/0000000001", "c3/m/0000000002"]
     opened = await OpenContainerTierTwo(bucket, SeededIds(2), clock)(3, 2, "log")

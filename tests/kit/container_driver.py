@@ -4,10 +4,13 @@
 memory and opens the container again from the log's frames and a catalog.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
 
 from opentelemetry.trace import Tracer
 
+from anabranch.common.errors import AnabranchError
 from anabranch.common.model.names import transient_name
 from anabranch.common.tier2.state import Catalog
 from anabranch.common.wire.block import encode_block
@@ -30,12 +33,19 @@ from anabranch.common.wire.messages import (
     UpdateAttributes,
 )
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
+from anabranch.segstore.domain.container.decide import Known
+from anabranch.segstore.ports import StoredCatalog
 from anabranch.segstore.shell.cache import Cache
-from anabranch.segstore.shell.container import Container, Surroundings
+from anabranch.segstore.shell.container import Container
+from anabranch.segstore.shell.eviction import evict
 from anabranch.segstore.shell.metrics import uncounted
+from anabranch.segstore.shell.replay import Replay
+from anabranch.segstore.shell.residency import ResidencyLimits
 from anabranch.segstore.shell.sessions import AppendSession
+from anabranch.segstore.shell.surroundings import Surroundings
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tracing import Commits, StoreTracing
+from kit.fixed_catalog import FixedCatalog, run_at_once
 
 SEGMENT = "scope/stream/0.#epoch.0"
 WRITER = bytes(range(16))
@@ -43,6 +53,13 @@ CLIENT = b"a client of 16 B"
 LOG_ID = "the-log"
 TRUNCATE_STAMP, MERGE_STAMP = Stamp(1, 2), Stamp(1, 2)
 CREATE_STAMP, SEAL_STAMP, DELETE_STAMP = Stamp(1, 1), Stamp(1, 2), Stamp(1, 3)
+
+
+T = TypeVar("T")
+
+
+def _ignore(_: object) -> None:
+    return
 
 
 class ManualTime:
@@ -91,6 +108,7 @@ class ContainerDriver:
         cache_size: int = 1 << 20,
         limits: ThrottleLimits | None = None,
         tracer: Tracer | None = None,
+        residency: ResidencyLimits | None = None,
     ) -> None:
         self.time = ManualTime()
         self.metrics = uncounted()
@@ -102,6 +120,7 @@ class ContainerDriver:
         self.cache = Cache(cache_size)
         self.throttle = Throttle(limits or ThrottleLimits())
         self._container_type = container_type
+        self.residency = residency or ResidencyLimits()
         self._commits: list[Callable[[], None]] = []
         self._epoch = 0
         self._request_id = 0
@@ -109,16 +128,27 @@ class ContainerDriver:
 
     def open(self, catalog: Catalog) -> None:
         """Open under the next container epoch from the catalog and the log."""
+        self.open_from(FixedCatalog(catalog))
+
+    def open_from(self, stored: StoredCatalog) -> None:
+        """Open under the next container epoch from what tier 2 tells and the log."""
         self._epoch += 1
         self._commits.clear()
         self.log = MemoryLog(self.frames, self._commits.append)
         around = Surroundings(
-            self.time, self.cache, self.throttle, self.time.call_later, self.metrics, self._tracing
+            self.time,
+            self.cache,
+            self.throttle,
+            self.time.call_later,
+            self.metrics,
+            self._tracing,
+            self.residency,
         )
-        self.container = self._container_type(0, self._epoch, catalog, around)
+        self.container = self._container_type(0, self._epoch, stored, around)
         view = self.log.open_log(0, LOG_ID, self._epoch, self.container)
-        for frame in view.replay(catalog.applied_sequence):
-            self.container.replay(frame)
+        replay = Replay(self.container, stored)
+        for frame in view.replay(stored.applied_sequence):
+            run_at_once(replay.apply(frame))
         self.container.serve(view)
 
     def crash(self, catalog: Catalog | None = None) -> None:
@@ -134,6 +164,41 @@ class ContainerDriver:
         while self._commits:
             self._commits.pop(0)()
 
+    # --- what is resident ---------------------------------------------------------------------
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run what must wait to its end."""
+        return asyncio.run(work)
+
+    def first(self, names: Iterable[str], go: Callable[[], object]) -> None:
+        """As the doors do it: load what is missing, then go on."""
+
+        def refuse(error: AnabranchError) -> None:
+            raise error
+
+        self.container.load_first(names, lambda: _ignore(go()), refuse)
+        if self.container.loading.waiting:
+            self.load()
+
+    def now(self, segment: str, ask: Callable[[], T]) -> T:
+        """What `ask` returns, once the segment is resident."""
+        answers: list[T] = []
+        self.first((segment,), lambda: answers.append(ask()))
+        return answers[0]
+
+    def load(self) -> None:
+        """Load what requests wait for, as the loop does it."""
+        while self.wait(self.container.loading.load_next()):
+            evict(self.container)
+
+    def known(self, segment: str) -> Known:
+        """What is durable under the name."""
+        return self.now(segment, lambda: self.container.applied.state.known(segment))
+
+    def pending(self, segment: str) -> Known:
+        """What is decided under the name."""
+        return self.now(segment, lambda: self.container.pending.known(segment))
+
     # --- requests -----------------------------------------------------------------------------
 
     def send(self, message: Message, request_id: int) -> None:
@@ -148,7 +213,8 @@ class ContainerDriver:
         self, segment: str = SEGMENT, stamp: Stamp = CREATE_STAMP, trace_parent: str = ""
     ) -> None:
         request = CreateSegment(segment=segment, stamp=stamp, trace_parent=trace_parent)
-        self.container.create(request, self._deliver())
+        deliver = self._deliver()
+        self.first((segment,), lambda: self.container.create(request, deliver))
 
     def create_transient(
         self, unique: int, segment: str = SEGMENT, writer_id: bytes = WRITER
@@ -156,26 +222,32 @@ class ContainerDriver:
         """Ask for a transient segment; returns its name."""
         name = transient_name(segment, unique.to_bytes(16, "big"))
         request = CreateTransient(segment=segment, writer_id=writer_id)
-        self.container.create_transient(request, name, self._deliver())
+        deliver = self._deliver()
+        self.first((segment, name), lambda: self.container.create_transient(request, name, deliver))
         return name
 
     def seal(self, segment: str = SEGMENT, stamp: Stamp = SEAL_STAMP) -> None:
-        self.container.seal(SealSegment(segment=segment, stamp=stamp), self._deliver())
+        request, deliver = SealSegment(segment=segment, stamp=stamp), self._deliver()
+        self.first((segment,), lambda: self.container.seal(request, deliver))
 
     def delete(self, segment: str = SEGMENT, stamp: Stamp = DELETE_STAMP) -> None:
-        self.container.delete(DeleteSegment(segment=segment, stamp=stamp), self._deliver())
+        request, deliver = DeleteSegment(segment=segment, stamp=stamp), self._deliver()
+        self.first((segment,), lambda: self.container.delete(request, deliver))
 
     def info(self, segment: str = SEGMENT, *, even_gone: bool = False) -> None:
         request = GetSegmentInfo(segment=segment, even_gone=even_gone)
-        self.container.info(request, self._deliver())
+        deliver = self._deliver()
+        self.first((segment,), lambda: self.container.info(request, deliver))
 
     def truncate(self, offset: int, segment: str = SEGMENT, stamp: Stamp = TRUNCATE_STAMP) -> None:
         request = TruncateSegment(segment=segment, stamp=stamp, offset=offset)
-        self.container.truncate(request, self._deliver())
+        deliver = self._deliver()
+        self.first((segment,), lambda: self.container.truncate(request, deliver))
 
     def merge(self, *sources: str, target: str = SEGMENT, stamp: Stamp = MERGE_STAMP) -> None:
         request = MergeSegments(segment=target, stamp=stamp, sources=sources)
-        self.container.merge(request, self._deliver())
+        deliver = self._deliver()
+        self.first((target, *sources), lambda: self.container.merge(request, deliver))
 
     def update(
         self,
@@ -192,11 +264,13 @@ class ContainerDriver:
             request_number=number,
             updates=updates,
         )
-        self.container.update_attributes(request, self._deliver())
+        deliver = self._deliver()
+        self.first((segment,), lambda: self.container.update_attributes(request, deliver))
 
     def attributes(self, *ids: bytes, segment: str = SEGMENT) -> None:
         request = GetAttributes(segment=segment, attributes=ids)
-        self.container.attributes(request, self._deliver())
+        deliver = self._deliver()
+        self.first((segment,), lambda: self.container.attributes(request, deliver))
 
     def append_if(
         self,
@@ -218,7 +292,8 @@ class ContainerDriver:
             expected_length=expected_length,
             updates=updates,
         )
-        self.container.append_once(request, block, self._deliver())
+        deliver = self._deliver()
+        self.first((segment,), lambda: self.container.append_once(request, block, deliver))
         return block
 
     def setup(
@@ -226,7 +301,8 @@ class ContainerDriver:
     ) -> AppendSession:
         self._request_id += 1
         request = SetupAppend(segment=segment, writer_id=writer_id, session=session)
-        found = self.container.setup(request, self._request_id, self.send)
+        request_id = self._request_id
+        found = self.now(segment, lambda: self.container.setup(request, request_id, self.send))
         assert found is not None
         return found
 
@@ -272,7 +348,8 @@ class ContainerDriver:
         request = AppendOnce(
             segment=segment, writer_id=writer_id, first_event_number=first, count=len(events)
         )
-        self.container.append_once(request, block, self._deliver())
+        deliver = self._deliver()
+        self.first((segment,), lambda: self.container.append_once(request, block, deliver))
         return block
 
     def take_replies(self) -> list[Message]:
@@ -283,7 +360,7 @@ class ContainerDriver:
 
     def content(self, segment: str = SEGMENT) -> bytes:
         """The segment's durable bytes that are in memory or the journal."""
-        state = self.container.applied.state.known(segment)
+        state = self.known(segment)
         index = self.container.applied.index.get(getattr(state, "number", 0))
         assert index is not None
         return index.fetch(index.front, index.length, self.container.log.read)

@@ -24,7 +24,8 @@ from anabranch.common.model.names import segment_id, stream_ref
 from anabranch.common.model.stream import SegmentRange, StreamState
 from anabranch.common.tier2 import chunk, envelope
 from anabranch.common.tier2.manifest import decode_manifest
-from anabranch.common.tier2.page import Page, catalog_of_pages, decode_index, decode_page
+from anabranch.common.tier2.page import Page, catalog_of_pages, decode_page
+from anabranch.common.tier2.page_index import decode_index
 from anabranch.common.tier2.state import ChunkRef
 from anabranch.common.tier2.streams import (
     ExportedEpoch,
@@ -261,8 +262,7 @@ def _enveloped(name: str, seeds: Sequence[bytes], decode: Callable[[bytes], obje
 
 def _page(data: bytes) -> Page:
     page = decode_page(data, "page")
-    index = decode_index(read_golden("page_index_format_1"), "index")
-    catalog_of_pages(index, [page])
+    catalog_of_pages(1, [page])
     return page
 
 
@@ -312,10 +312,10 @@ TARGETS: tuple[Target, ...] = (
     *map(_log_operations, OPERATIONS),
     Target("chunks", _golden("chunk_format_1"), _chunk, (CorruptChunk, FormatTooNew), _seal_chunk,
            shape=Shape(_take_footer, _put_footer)),
-    _enveloped("manifests", _golden("manifest_format_1", "manifest_format_2"),
+    _enveloped("manifests", _golden("manifest_format_1", "manifest_format_3"),
                lambda data: decode_manifest(data, 3, 42)),
-    _enveloped("pages", _golden("page_format_1", "page_format_2"), _page),
-    _enveloped("page indexes", _golden("page_index_format_1"),
+    _enveloped("pages", _golden("page_format_1", "page_format_3"), _page),
+    _enveloped("page indexes", _golden("page_index_format_1", "page_index_format_2"),
                lambda data: decode_index(data, "index")),
     _enveloped("streams", [_stream_seed()],
                lambda data: decode_stream(data, stream_object_name(STREAM, 42))),

@@ -20,13 +20,13 @@ from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
 from anabranch.segstore.shell.assignments import Assignments
 from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.catch_up import CatchUp
-from anabranch.segstore.shell.container import Surroundings
 from anabranch.segstore.shell.flusher import FlushLimits
 from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
 from anabranch.segstore.shell.outgoing import SIZE_BYTES_MAX, Outgoing
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.read_ahead import ReadAhead
 from anabranch.segstore.shell.store import Store
+from anabranch.segstore.shell.surroundings import Surroundings
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 

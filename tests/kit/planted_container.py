@@ -23,9 +23,14 @@ from anabranch.segstore.domain.container.operations import (
 )
 from anabranch.segstore.ports import ContainerLog, ReplayedFrame
 from anabranch.segstore.shell import container as containers
+from anabranch.segstore.shell import resident_segments
+from anabranch.segstore.shell.applied import Applied
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.read_index import ReadIndex
+from anabranch.segstore.shell.replay import Replay
 from anabranch.segstore.shell.replies import HeldAck, HeldReply, ReplyGate
+from anabranch.segstore.shell.residency import Residency
+from anabranch.segstore.shell.segment_index import SegmentIndex
 
 
 class HastyGate(ReplyGate):
@@ -88,9 +93,11 @@ def attributes_twice_at_replay() -> Iterator[None]:
         done = tuple(changes)
         return apply_changes(apply_changes(attributes, done), done)
 
-    def careless(self: Container, frame: ReplayedFrame) -> None:
+    def careless(
+        self: Container, frame: ReplayedFrame, operations: Iterable[DecodedOperation]
+    ) -> None:
         with patch.object(evolve, "apply_changes", twice):
-            replay(self, frame)
+            replay(self, frame, operations)
 
     with patch.object(Container, "replay", careless):
         yield
@@ -130,9 +137,42 @@ def transients_survive_a_restart() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def dirty_segments_evicted() -> Iterator[None]:
+    """What no manifest tells yet leaves the memory."""
+    with (
+        patch.object(Applied, "clean", lambda *_: True),
+        patch.object(SegmentIndex, "tiered", True),
+    ):
+        yield
+
+
+def writers_forgotten_at_load() -> AbstractContextManager[object]:
+    """A segment comes back without the marks of its writers."""
+    return patch.object(resident_segments, "marks_to_keep", lambda *_: {})
+
+
+def decided_without_loading() -> AbstractContextManager[object]:
+    """Whatever is not in memory passes for what does not exist."""
+    return patch.object(Residency, "is_known", lambda *_: True)
+
+
+def replayed_without_loading() -> AbstractContextManager[object]:
+    """A replay takes what it does not find in memory for what does not exist."""
+
+    async def careless(self: Replay, names: set[str]) -> None:
+        self._container.residency.touch(sorted(names))
+
+    return patch.object(Replay, "_load", careless)
+
+
 CONTAINER_BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "merge forgets the journal": merge_forgets_the_journal,
     "truncation lost at replay": truncation_lost_at_replay,
     "attributes twice at replay": attributes_twice_at_replay,
     "condition on the applied state": condition_on_the_applied_state,
+    "dirty segments evicted": dirty_segments_evicted,
+    "writers forgotten at load": writers_forgotten_at_load,
+    "decided without loading": decided_without_loading,
+    "replayed without loading": replayed_without_loading,
 }

@@ -1,5 +1,7 @@
 """Bugs planted in tier 2, to show that the tests which look for them can fail."""
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -8,13 +10,17 @@ import pytest
 
 from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.storage.chunk_reader import ChunkReader
-from anabranch.common.storage.objects import LoadedCatalog, load_for_owner, manifest_numbers
+from anabranch.common.storage.objects import manifest_numbers
 from anabranch.common.tier2 import chunk
 from anabranch.common.tier2.manifest import Changes, Manifest
+from anabranch.common.tier2.page_index import HeldPage, PageKind
 from anabranch.common.tier2.state import Catalog, ChunkRef
 from anabranch.segstore.domain.storage.collection import Garbage, _dropped_extents
-from anabranch.segstore.shell.tier2 import ContainerTierTwo
+from anabranch.segstore.domain.storage.directory import Directory
+from anabranch.segstore.domain.storage.merge import _Merge
+from anabranch.segstore.shell.tier2 import ContainerTierTwo, Loaded
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.tier2_references import ReferenceCount
 from anabranch.segstore.shell.tier2_snapshot import Snapshots
 
 
@@ -103,8 +109,8 @@ def no_grace() -> Iterator[None]:
 
 @contextmanager
 def no_list_after_the_fence() -> Iterator[None]:
-    async def load(opening: OpenContainerTierTwo, fence: Manifest) -> LoadedCatalog:
-        return await load_for_owner(opening._storage, fence)
+    async def load(opening: OpenContainerTierTwo, fence: Manifest) -> Loaded:
+        return await opening._read(fence)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OpenContainerTierTwo, "_load", load)
@@ -137,4 +143,50 @@ def no_parent_directory_sync() -> Iterator[None]:
 def no_list_after_manifest() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ContainerTierTwo, "_look_for_successor", _look_away)
+        yield
+
+
+@contextmanager
+def overlay_lost_at_the_merge() -> Iterator[None]:
+    """What comes after the last entry of a page, and before the next page, is forgotten."""
+
+    def entries(merge: Any, held: Iterator[Any], due: Sequence[bytes]) -> Any:
+        ascending = list(held)
+        kept = [key for key in due if not ascending or key <= ascending[-1].key]
+        yield from merge_entries(merge, iter(ascending), kept)
+
+    merge_entries = _Merge._entries
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Merge, "_entries", entries)
+        yield
+
+
+@contextmanager
+def page_boundary_off_by_one() -> Iterator[None]:
+    """The first name of a page is looked for in the page before."""
+
+    def page_of(directory: Directory, kind: PageKind, key: bytes) -> HeldPage | None:
+        at = bisect_left(directory._firsts[kind], key) - 1
+        return directory._kinds[kind][at] if at >= 0 else None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Directory, "page_of", page_of)
+        yield
+
+
+@contextmanager
+def deletion_before_the_counts_are_complete() -> Iterator[None]:
+    """What came since the open passes for all references."""
+
+    async def at_once(count: ReferenceCount, pages_max: int) -> Counter[str]:
+        return Counter()
+
+    def counted(garbage: Garbage, references: Counter[str]) -> None:
+        garbage._references = +garbage._references
+        garbage._complete = True
+        garbage._dropped.extend((since_s, name) for name, since_s in garbage._left.items())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReferenceCount, "go_on", at_once)
+        patch.setattr(Garbage, "counted", counted)
         yield

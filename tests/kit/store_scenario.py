@@ -170,6 +170,7 @@ def random_store(seed: int) -> None:
         journal_file_size=rng.choice((2048, 6 * 1024, 64 * 1024)),
         flush_bytes=rng.choice((1024, 8 * 1024, 1024 * 1024)),
         cache_bytes=rng.choice((0, 4 * 1024, 1024 * 1024)),
+        segments_in_memory=(1, 2, 3, 100)[seed % 4],
     )
     work = Work(world, rng)
     for _ in range(rng.randrange(2, 6)):

@@ -47,13 +47,14 @@ from anabranch.segstore.handlers.control import CONTROL, ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.catch_up import new_catch_up
-from anabranch.segstore.shell.container import Surroundings
 from anabranch.segstore.shell.flusher import FlushLimits
 from anabranch.segstore.shell.granule import Bytes
 from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
 from anabranch.segstore.shell.metrics import uncounted
 from anabranch.segstore.shell.placements import Placements
+from anabranch.segstore.shell.residency import ResidencyLimits
 from anabranch.segstore.shell.store import Store
+from anabranch.segstore.shell.surroundings import Surroundings
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2 import TierTwoLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
@@ -63,12 +64,13 @@ from kit.deferred_commits import DeferredCommits
 from kit.history import History, HistoryViolation, make_event
 from kit.rng import Random
 from kit.simdisk import Crashed, SimDisk, Survival
-from kit.virtual_time import VirtualClock, VirtualTimeLoop
+from kit.virtual_time import VirtualClock, VirtualTimeLoop, cancel_all
 
 NODE = "node-1"
 READ_SIZE_BYTES = 3000
 TIER_TWO_LIMITS = TierTwoLimits(
-    snapshots=SnapshotLimits(manifests_max=3, page_target=400, page_max=1500), gc_grace_s=5.0
+    snapshots=SnapshotLimits(manifests_max=3, page_target=400, page_max=1500, extents_inline=3),
+    gc_grace_s=5.0,
 )
 
 
@@ -94,6 +96,7 @@ class World:
     pending_bytes_max: int = 1 << 27
     sync_s: float | None = None
     """A writer process takes this long for a write, and as long to say so; None: inline."""
+    segments_in_memory: int = 2
     journal_disk: SimDisk = field(default_factory=SimDisk)
     tier_disk: SimDisk = field(default_factory=SimDisk)
     objects: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
@@ -134,7 +137,7 @@ class World:
             return loop.run_until_complete(life.run(script))
         finally:
             with suppress(Crashed):
-                _cancel_all(loop)
+                cancel_all(loop)
             loop.close()
 
     def fork(self) -> "World":
@@ -154,14 +157,6 @@ class World:
         """The process dies; the machine lives."""
         self.journal_disk.kill()
         self.tier_disk.kill()
-
-
-def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        loop.run_until_complete(asyncio.wait(tasks, timeout=1))
 
 
 Script = Callable[["Life"], Coroutine[None, None, None]]
@@ -238,6 +233,7 @@ class Life:
             self._cache,
             self.throttle,
             self._call_later,
+            residency=ResidencyLimits(self.world.segments_in_memory),
         )
         limits = FlushLimits(bytes_max=self.world.flush_bytes, age_s_max=5.0)
         self.keepers = [

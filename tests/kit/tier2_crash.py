@@ -23,6 +23,7 @@ from anabranch.segstore.shell.tier2 import ContainerTierTwo, TierTwoLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.container_driver import ManualTime
 from kit.simdisk import Crashed, SimDisk
+from kit.tier2_catalog import catalog_of
 from kit.tier2_model import ModelContainer, expected_contents, read_back, small_container
 
 SEGMENT = "s/a/0.#epoch.0"
@@ -30,7 +31,8 @@ PASSING = "s/b/0.#epoch.0"
 COLLECT_BATCHES_MAX = 20
 TRIES_MAX = 3
 TIGHT = TierTwoLimits(
-    snapshots=SnapshotLimits(manifests_max=2, page_target=200, page_max=500), gc_grace_s=0.0
+    snapshots=SnapshotLimits(manifests_max=2, page_target=200, page_max=500, extents_inline=2),
+    gc_grace_s=0.0,
 )
 """A snapshot with every second manifest, in many pages; what is dropped may go at once."""
 CONTAINER = 3
@@ -80,7 +82,7 @@ async def live(disk: SimDisk, witness: Witness) -> None:
             if flush:
                 model.delete("s/a/1.#epoch.0")
             witness.cuts.append(deepcopy(model))
-            await tier_two.flush(model.cut(tier_two.catalog), model.fetch)
+            await tier_two.flush(model.cut(await catalog_of(tier_two)), model.fetch)
             witness.flushed = len(witness.cuts) - 1
 
 
@@ -92,7 +94,7 @@ async def live_long(disk: SimDisk, witness: Witness) -> None:
         witness.opened = True
         for flush in range(6 - 2 * epoch):
             go_on(model, 4 * epoch - 4 + flush)
-            cut = model.cut(tier_two.catalog)
+            cut = model.cut(await catalog_of(tier_two))
             witness.cuts.append(deepcopy(model))
             await patiently(partial(tier_two.flush, cut, model.fetch))
             witness.flushed = len(witness.cuts) - 1
@@ -160,7 +162,8 @@ def check_after_crash(disk: SimDisk, witness: Witness, between: Callable[[], Non
 
     async def look(epoch: int) -> None:
         tier_two = await open_on(disk, epoch, new_log=not witness.opened, limits=TIGHT)
-        matching = [at for at, model in enumerate(witness.cuts) if model.matches(tier_two.catalog)]
+        catalog = await catalog_of(tier_two)
+        matching = [at for at, model in enumerate(witness.cuts) if model.matches(catalog)]
         assert matching, "the catalog is no state that was ever cut"
         assert matching[-1] >= witness.flushed, "a flush that returned is lost"
         assert await read_back(tier_two) == expected_contents(witness.cuts[matching[-1]])

@@ -5,7 +5,7 @@ The model holds every byte, so that a catalog read from tier 2 can be compared e
 
 from dataclasses import dataclass, field, replace
 
-from anabranch.common.tier2.state import Catalog, SegmentState, Tombstone, WriterKey
+from anabranch.common.tier2.state import Catalog, SegmentState, Tombstone, WriterKey, WriterMark
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.container.state import (
     AppendMark,
@@ -14,6 +14,7 @@ from anabranch.segstore.domain.container.state import (
     UntieredRun,
 )
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
+from kit.tier2_catalog import catalog_of
 
 WRITER = bytes(range(16))
 
@@ -25,7 +26,7 @@ class ModelContainer:
     sequence: int = 0
     segments: dict[str, SegmentState] = field(default_factory=dict)
     tombstones: dict[str, Tombstone] = field(default_factory=dict)
-    writers: dict[WriterKey, int] = field(default_factory=dict)
+    writers: dict[WriterKey, WriterMark] = field(default_factory=dict)
     contents: dict[int, bytes] = field(default_factory=dict)
     marks: dict[int, list[AppendMark]] = field(default_factory=dict)
     fetched: list[tuple[int, int, int]] = field(default_factory=list)
@@ -47,7 +48,8 @@ class ModelContainer:
         mark = AppendMark(state.length + len(data), events, self.sequence)
         self.marks[state.number].append(mark)
         key = (state.number, writer)
-        self.writers[key] = self.writers.get(key, 0) + events
+        last = self.writers[key].last if key in self.writers else 0
+        self.writers[key] = WriterMark(last + events, self.sequence)
 
     def seal(self, name: str) -> None:
         self.sequence += 1
@@ -58,6 +60,12 @@ class ModelContainer:
         state = self.segments.pop(name)
         self.tombstones[name] = Tombstone(name, Stamp(1, self.sequence), self.sequence, 5)
         self.writers = {k: last for k, last in self.writers.items() if k[0] != state.number}
+
+    def catalog(self) -> Catalog:
+        """The state now, without the extents, to begin a cut at."""
+        return Catalog(
+            self.sequence, dict(self.segments), dict(self.tombstones), dict(self.writers)
+        )
 
     def cut(self, before: Catalog) -> ContainerCut:
         """All that changed since the catalog, as the container would hand it over."""
@@ -100,8 +108,9 @@ class ModelContainer:
 async def read_back(tier_two: ContainerTierTwo) -> dict[str, bytes]:
     """Every living segment's bytes, read through the catalog's extents."""
     found: dict[str, bytes] = {}
-    for name, state in tier_two.catalog.segments.items():
-        extents = tier_two.catalog.extents[state.number]
+    catalog = await catalog_of(tier_two)
+    for name, state in catalog.segments.items():
+        extents = catalog.extents[state.number]
         found[name] = b"".join(
             [await tier_two.read(extent.ref, 0, extent.ref.length) for extent in extents]
         )

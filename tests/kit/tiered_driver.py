@@ -1,21 +1,26 @@
 """A container driven by hand together with its tier 2, in memory and with a flusher."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any, cast
 
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.ports import Buffer, ChunkStorage
-from anabranch.common.tier2.state import Catalog, SegmentState
+from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, Tombstone
 from anabranch.common.wire.messages import ReadSegment, TruncateSegment
-from anabranch.segstore.ports import LogAddress, TierTwo
+from anabranch.segstore.ports import CatalogEntry, LogAddress, TierTwo
 from anabranch.segstore.shell.boundaries import TieredBoundary
+from anabranch.segstore.shell.catch_up import new_catch_up
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits
 from anabranch.segstore.shell.granule import Granule
+from anabranch.segstore.shell.leftovers import end_leftovers
 from anabranch.segstore.shell.reader import Found, boundary_before, read_now, truncation_place
+from anabranch.segstore.shell.residency import ResidencyLimits
+from anabranch.segstore.shell.store import OpenContainer, Store
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.tier2_collector import Collector
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.container_driver import LOG_ID, SEGMENT, ContainerDriver
 
@@ -49,16 +54,54 @@ class InterruptedStorage(MemoryChunkStorage):
         await super().put_new(name, buffers)
 
 
+class InterruptedTierTwo:
+    """Lets something happen between what tier 2 answers and whoever waits for it."""
+
+    def __init__(self, tier_two: TierTwo) -> None:
+        self._tier_two = tier_two
+        self.found: list[tuple[str, ...]] = []
+        self.on_find: Callable[[], Awaitable[None]] = _nothing
+        self.on_read: Callable[[], Awaitable[None]] = _nothing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tier_two, name)
+
+    async def find(self, names: Collection[str]) -> Mapping[str, CatalogEntry | Tombstone]:
+        """See `ports.TierTwo`."""
+        self.found.append(tuple(names))
+        found = await self._tier_two.find(names)
+        happening, self.on_find = self.on_find, _nothing
+        await happening()
+        return found
+
+    async def read(self, ref: ChunkRef, offset: int, length: int) -> bytes:
+        """See `ports.TierTwo`."""
+        data = await self._tier_two.read(ref, offset, length)
+        happening, self.on_read = self.on_read, _nothing
+        await happening()
+        return data
+
+
+async def _nothing() -> None:
+    return
+
+
 class TieredDriver(ContainerDriver):
     """Opens tier 2 before the log, as a store does. Call `finish` at the end."""
 
-    def __init__(self, *, cache_size: int = 1 << 20, storage: ChunkStorage | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        cache_size: int = 1 << 20,
+        storage: ChunkStorage | None = None,
+        residency: ResidencyLimits | None = None,
+    ) -> None:
         self.runner = asyncio.Runner()
         self.storage = storage or InterruptedStorage()
         self._ids = SeededIds(1)
         self.tier_two: TierTwo
         self.flusher: Flusher
-        super().__init__(cache_size=cache_size)
+        super().__init__(cache_size=cache_size, residency=residency)
 
     def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run what must wait to its end."""
@@ -69,8 +112,9 @@ class TieredDriver(ContainerDriver):
         first = self._epoch == 0
         open_tier_two = OpenContainerTierTwo(self.storage, self._ids, self.time)
         opening = open_tier_two(0, self._epoch + 1, LOG_ID, new_log=first)
-        self.tier_two = self.wait(opening)
-        super().open(self.tier_two.catalog)
+        self.interrupted = InterruptedTierTwo(self.wait(opening))
+        self.tier_two = cast("TierTwo", self.interrupted)
+        self.open_from(self.tier_two)
         self.flusher = Flusher(
             self.container,
             self.tier_two,
@@ -105,12 +149,13 @@ class TieredDriver(ContainerDriver):
 
     def truncate_anywhere(self, request: TruncateSegment) -> None:
         """As the handler does it: what only tier 2 knows is looked up first."""
-        place = truncation_place(self.container, request)
-        boundary = None
-        if place is not None:
-            lower = self.wait(boundary_before(self.tier_two, place, request.offset))
-            boundary = TieredBoundary(place.number, lower)
-        self.container.truncate(request, self._deliver(), boundary)
+        with self.container.residency.pinned(request.segment):
+            place = self.now(request.segment, lambda: truncation_place(self.container, request))
+            boundary = None
+            if place is not None:
+                lower = self.wait(boundary_before(self.tier_two, place, request.offset))
+                boundary = TieredBoundary(place.number, lower)
+            self.container.truncate(request, self._deliver(), boundary)
 
     def read(self, offset: int, *, segment: str = SEGMENT, size: int = 1 << 23) -> Found:
         """One read, wherever the bytes are."""
@@ -118,13 +163,15 @@ class TieredDriver(ContainerDriver):
         return self.read_as(request)
 
     def read_as(self, request: ReadSegment) -> Found:
-        found: Found = self.wait(read_through(self.container, self.tier_two, request))
-        return found
+        with self.container.residency.pinned(request.segment):
+            self.now(request.segment, lambda: None)
+            found: Found = self.wait(read_through(self.container, self.tier_two, request))
+            return found
 
     def read_all(self, segment: str = SEGMENT, size: int = 1 << 23) -> bytes:
         """The segment from its start on, read as a client reads it."""
         data = b""
-        known = self.container.applied.state.known(segment)
+        known = self.known(segment)
         start = known.start if isinstance(known, SegmentState) else 0
         while True:
             found = self.read(start + len(data), segment=segment, size=size)
@@ -132,6 +179,18 @@ class TieredDriver(ContainerDriver):
             if found.reply.at_tail or found.reply.end_of_segment:
                 return data
             assert found.data
+
+    def end_leftovers(self) -> None:
+        """What the container does beside its first requests."""
+        self.wait(end_leftovers(self.container, self.tier_two, self.time))
+        self.load()
+
+    def new_store(self) -> Store:
+        """A store that serves this container alone."""
+        store = Store(1, catch_up=new_catch_up(self.cache, self.time, self.time.call_later))
+        collector = Collector(self.container, self.tier_two, self.time)
+        store.opened(OpenContainer(self.container, self.tier_two, self.flusher, collector))
+        return store
 
     def finish(self) -> None:
         self.runner.close()

@@ -81,3 +81,11 @@ def run_virtual(main: Coroutine[Any, Any, T]) -> T:
     """Run `main` to its end on a fresh virtual loop. Raises Deadlock."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)
+
+
+def cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=1))

@@ -36,6 +36,7 @@ from kit.store_world import (
     flush,
     seal,
 )
+from kit.tier2_catalog import catalog_of
 from kit.tier2_crash import CONTAINER, SEGMENT, run
 from kit.tier2_model import expected_contents, read_back, small_container
 
@@ -204,8 +205,8 @@ async def _flush_once(epoch: int, storage: object, data: bytes) -> None:
     tier_two = await opening(CONTAINER, epoch, "log", new_log=True)
     model = small_container()
     model.append(SEGMENT, data)
-    if tier_two.catalog.applied_sequence < model.sequence:
-        await tier_two.flush(model.cut(tier_two.catalog), model.fetch)
+    if tier_two.applied_sequence < model.sequence:
+        await tier_two.flush(model.cut(await catalog_of(tier_two)), model.fetch)
 
 
 async def _check_successor(storage: MemoryChunkStorage) -> None:

@@ -14,17 +14,18 @@ import pytest
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.errors import CorruptManifest, Deposed
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.common.storage.objects import load_for_owner, read_highest
+from anabranch.common.storage.objects import load_catalog, read_highest
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.tier2.manifest import Manifest
 from anabranch.common.tier2.names import manifest_number
-from anabranch.common.tier2.page import decode_index
+from anabranch.common.tier2.page_index import decode_index
 from anabranch.segstore.shell.tier2 import ContainerTierTwo
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.chunk_faults import PausingStorage
 from kit.container_driver import ManualTime
 from kit.planted_tier2 import no_list_after_manifest, no_list_after_the_fence
 from kit.rng import seeded
+from kit.tier2_catalog import catalog_of
 from kit.tier2_crash import CONTAINER, TIGHT, collect_all, go_on, run
 from kit.tier2_model import ModelContainer, expected_contents, read_back, small_container
 
@@ -64,7 +65,7 @@ class _Watched(MemoryChunkStorage):
     async def _needed(self, newest: Manifest) -> set[str]:
         quiet = MemoryChunkStorage()
         quiet.objects = self.objects
-        catalog = (await load_for_owner(quiet, newest)).catalog
+        catalog = await load_catalog(quiet, newest)
         needed = {e.ref.name for held in catalog.extents.values() for e in held}
         through = 0
         if newest.snapshot is not None:
@@ -90,10 +91,9 @@ class _Owners:
         try:
             tier_two = await self.open(epoch, PausingStorage(self.storage))
             for _ in range(FLUSHES[epoch]):
-                steps = SEQUENCES.index(tier_two.catalog.applied_sequence)
-                assert _journal(steps).matches(tier_two.catalog)
-                model = _journal(steps + 1)
-                await tier_two.flush(model.cut(tier_two.catalog), model.fetch)
+                steps = SEQUENCES.index(tier_two.applied_sequence)
+                before, model = _journal(steps), _journal(steps + 1)
+                await tier_two.flush(model.cut(before.catalog()), model.fetch)
                 await self.check_newest(epoch)
                 await collect_all(tier_two)
         except Deposed:
@@ -106,8 +106,8 @@ class _Owners:
 
     async def check(self) -> None:
         last = await self.open(9, self.storage)
-        model = _journal(SEQUENCES.index(last.catalog.applied_sequence))
-        assert model.matches(last.catalog)
+        model = _journal(SEQUENCES.index(last.applied_sequence))
+        assert model.matches(await catalog_of(last))
         for _ in range(2):
             assert await read_back(last) == expected_contents(model)
             await collect_all(last)
@@ -188,7 +188,7 @@ def _sleep_until_deposed_then_collect() -> None:
         sleeper = await owners.open(1, owners.storage)
         for steps in range(1, 6):
             model = _journal(steps)
-            await sleeper.flush(model.cut(sleeper.catalog), model.fetch)
+            await sleeper.flush(model.cut(await catalog_of(sleeper)), model.fetch)
         await owners.open(2, owners.storage)
         before = set(owners.storage.objects)
         with pytest.raises(Deposed):

@@ -12,6 +12,7 @@ from anabranch.segstore.shell.tier2 import ContainerTierTwo
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.container_driver import ManualTime
 from kit.planted_tier2 import skipped_crc
+from kit.tier2_catalog import catalog_of
 from kit.tier2_crash import CONTAINER, TIGHT, collect_all, go_on, run
 from kit.tier2_model import expected_contents, small_container
 
@@ -28,7 +29,7 @@ def _written() -> dict[str, bytes]:
     async def write() -> None:
         model = small_container()
         tier_two = await _open(storage, 1)
-        await tier_two.flush(model.cut(tier_two.catalog), model.fetch)
+        await tier_two.flush(model.cut(await catalog_of(tier_two)), model.fetch)
 
     run(write())
     assert len(storage.objects) == 3
@@ -41,8 +42,9 @@ async def _use(objects: dict[str, bytes]) -> dict[str, tuple[bytes, bytes]]:
     storage.objects = dict(objects)
     tier_two = await _open(storage, 2)
     found = {}
-    for name, state in tier_two.catalog.segments.items():
-        ref = tier_two.catalog.extents[state.number][0].ref
+    catalog = await catalog_of(tier_two)
+    for name, state in catalog.segments.items():
+        ref = catalog.extents[state.number][0].ref
         part = await tier_two.read(ref, 0, ref.length - 1)
         found[name] = (await tier_two.read(ref, 0, ref.length), part)
     return found
@@ -105,7 +107,7 @@ def _with_snapshot() -> tuple[dict[str, bytes], list[str]]:
         opening = OpenContainerTierTwo(storage, SeededIds(1), ManualTime(), TIGHT)
         tier_two = await opening(CONTAINER, 1, "log", new_log=True)
         for step in range(3):
-            await tier_two.flush(model.cut(tier_two.catalog), model.fetch)
+            await tier_two.flush(model.cut(await catalog_of(tier_two)), model.fetch)
             go_on(model, 2 * step)
         await collect_all(tier_two)
         snapshot = tier_two._snapshots._last
@@ -119,7 +121,7 @@ def _with_snapshot() -> tuple[dict[str, bytes], list[str]]:
 async def _catalog_of(objects: dict[str, bytes]) -> Catalog:
     storage = MemoryChunkStorage()
     storage.objects = dict(objects)
-    return (await _open(storage, 2)).catalog
+    return await catalog_of(await _open(storage, 2))
 
 
 def _outcome_of_open(objects: dict[str, bytes]) -> Catalog | None:

@@ -22,6 +22,7 @@ from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.chunk_faults import PausingStorage, all_schedules, run_schedule
 from kit.container_driver import ManualTime
 from kit.planted_tier2 import no_list_after_manifest
+from kit.tier2_catalog import catalog_of
 from kit.tier2_crash import CONTAINER, SEGMENT, run
 from kit.tier2_model import ModelContainer, expected_contents, read_back, small_container
 
@@ -58,18 +59,18 @@ class _Rivals:
         try:
             for step in FIRST_STEPS:
                 step(mine)
-                await self.first.flush(mine.cut(self.first.catalog), mine.fetch)
+                await self.first.flush(mine.cut(await catalog_of(self.first)), mine.fetch)
                 assert not self.fenced(), "a deposed owner flushed"
-                self.flushes_of_first.append(self.first.catalog)
+                self.flushes_of_first.append(await catalog_of(self.first))
                 self.journal = deepcopy(mine)
         except Deposed:
             self.deposed += 1
 
     async def run_second(self) -> None:
         second = await _open(self.storage, 2)
-        mine = _journal_of(second.catalog)
+        mine = _journal_of(await catalog_of(second))
         mine.append(SEGMENT, b"second")
-        await second.flush(mine.cut(second.catalog), mine.fetch)
+        await second.flush(mine.cut(await catalog_of(second)), mine.fetch)
         self.expected = mine
 
     def manifests(self) -> list[Manifest]:
@@ -96,12 +97,13 @@ class _Rivals:
 
     async def _check_state(self) -> None:
         last = await _open(self.memory, 3)
-        assert self.expected.matches(last.catalog)
+        found = await catalog_of(last)
+        assert self.expected.matches(found)
         assert await read_back(last) == expected_contents(self.expected)
         for catalog in self.flushes_of_first:
-            for number in catalog.extents.keys() & last.catalog.extents.keys():
+            for number in catalog.extents.keys() & found.extents.keys():
                 extents = catalog.extents[number]
-                assert last.catalog.extents[number][: len(extents)] == extents
+                assert found.extents[number][: len(extents)] == extents
 
 
 def _journal_of(catalog: Catalog) -> ModelContainer:

@@ -29,6 +29,7 @@ def of_the_store(metrics: Metrics) -> None:
         unsent=none,
         containers=none,
         states=dict,
+        resident=none,
         connections=none,
         granules=dict,
     )

@@ -106,8 +106,8 @@ def test_what_a_failed_flush_held_is_part_of_the_next_one(
     # then tier 2 has them all
     state = driver.container.applied.state
     assert driver.read_all() == block
-    assert [list(writers.values()) for writers in state.writers.values()] == [[1]]
-    assert [type(state.known(name)).__name__ for name in (gone, other)] == [
+    assert [[mark.last for mark in w.values()] for w in state.writers.values()] == [[1]]
+    assert [type(driver.known(name)).__name__ for name in (gone, other)] == [
         "Tombstone",
         "SegmentState",
     ]
@@ -251,7 +251,7 @@ def test_an_append_over_the_limit_is_refused_and_changes_nothing(driver: TieredD
     driver.throttle._limits = ThrottleLimits()
     more = write(driver, 2)
     assert driver.read_all().endswith(more)
-    assert driver.container.applied.state.known(SEGMENT) is not None
+    assert driver.known(SEGMENT) is not None
 
 
 class SilentStorage(MemoryChunkStorage):

@@ -100,7 +100,7 @@ def test_sources_follow_the_target_at_any_state_of_tiering(
     assert driver.read_all(size=150) == expected
     expected += driver.append(driver.setup(), 7, [b"the end"])
     driver.commit()
-    state = driver.container.applied.state.known(SEGMENT)
+    state = driver.known(SEGMENT)
     assert isinstance(state, SegmentState)
     assert (state.length, state.event_count) == (len(expected), 3 * 6 + 1)
     assert driver.container.applied.state.last_event_number(state.number, WRITER) == 7
@@ -187,7 +187,7 @@ def test_readers_of_the_source_are_told_where_its_bytes_are(driver: TieredDriver
 def test_a_reader_that_waits_at_the_targets_tail_is_woken(driver: TieredDriver) -> None:
     write(driver, SOURCE)
     seal(driver, SOURCE)
-    state = driver.container.applied.state.known(SEGMENT)
+    state = driver.known(SEGMENT)
     assert isinstance(state, SegmentState)
     woken: list[bool] = []
     driver.container.tails.wait(state.number, 9.0, woken.append)

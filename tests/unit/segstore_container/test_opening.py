@@ -12,10 +12,10 @@ from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.adapters.memory_log import MemoryLog
 from anabranch.segstore.shell.cache import Cache
-from anabranch.segstore.shell.container import Surroundings
 from anabranch.segstore.shell.flusher import FlushLimits
 from anabranch.segstore.shell.lifecycle import Tiers, open_container
 from anabranch.segstore.shell.placements import Placements
+from anabranch.segstore.shell.surroundings import Surroundings
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.container_driver import LOG_ID

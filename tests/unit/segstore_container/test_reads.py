@@ -166,7 +166,7 @@ def test_raw_appends_in_tier_two_are_read_whole_or_refused_by_name() -> None:
 def test_a_flush_under_way_still_finds_the_bytes_of_a_segment_deleted_meanwhile() -> None:
     driver = TieredDriver()
     blocks = fill(driver, "memory")
-    state = driver.container.applied.state.known(SEGMENT)
+    state = driver.known(SEGMENT)
     assert isinstance(state, SegmentState)
     cut = driver.container.applied.begin_flush()
     driver.delete()

@@ -8,7 +8,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from anabranch.common.errors import AnabranchError
-from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, TieredExtent, WriterKey
+from anabranch.common.tier2.state import (
+    Catalog,
+    ChunkRef,
+    SegmentState,
+    TieredExtent,
+    WriterMark,
+)
 from anabranch.common.wire.messages import (
     Appended,
     AttributeUpdate,
@@ -19,9 +25,10 @@ from anabranch.common.wire.messages import (
     TruncateSegment,
     UpdateKind,
 )
-from anabranch.segstore.domain.container.evolve import SegmentMap
+from anabranch.segstore.domain.container.decide import Known
 from anabranch.segstore.domain.container.invariants import check_state, check_step
 from anabranch.segstore.shell.reader import locate_now, locate_tiered
+from anabranch.segstore.shell.residency import ResidencyLimits
 from anabranch.segstore.shell.segment_index import InTierTwo
 from kit.container_driver import CLIENT, WRITER, ContainerDriver
 from kit.planted_container import CONTAINER_BUGS
@@ -49,11 +56,12 @@ ACTIONS = st.one_of(
     st.tuples(st.just("crash"), segment, revision),
 )
 CACHE_SIZES = st.sampled_from([0, 800, 1 << 20])
+RESIDENT = st.sampled_from([1, 2, 100])
 
 
 @contextmanager
-def driven(cache_size: int = 4096) -> Iterator[TieredDriver]:
-    driver = TieredDriver(cache_size=cache_size)
+def driven(cache_size: int = 4096, segments_max: int = 100) -> Iterator[TieredDriver]:
+    driver = TieredDriver(cache_size=cache_size, residency=ResidencyLimits(segments_max))
     try:
         yield driver
     finally:
@@ -61,6 +69,15 @@ def driven(cache_size: int = 4096) -> Iterator[TieredDriver]:
 
 
 def perform(driver: TieredDriver, action: tuple[str, str, int | bytes]) -> None:
+    """What takes several requests finds its segment resident in all of them."""
+    if action[0] in ("append", "append if", "truncate", "update"):
+        with driver.container.residency.pinned(action[1]):
+            act(driver, action)
+    else:
+        act(driver, action)
+
+
+def act(driver: TieredDriver, action: tuple[str, str, int | bytes]) -> None:
     verb, name, detail = action
     if isinstance(detail, bytes):
         append(driver, name, detail)
@@ -96,7 +113,7 @@ def control(driver: TieredDriver, verb: str, name: str, detail: int) -> None:
 
 
 def append(driver: TieredDriver, name: str, writer: bytes) -> None:
-    known = driver.container._pending.known(name)
+    known = driver.pending(name)
     if isinstance(known, SegmentState) and not known.sealed:
         session = driver.setup(name, writer)
         last = driver.container._pending.last_event_number(known.number, writer)
@@ -105,7 +122,7 @@ def append(driver: TieredDriver, name: str, writer: bytes) -> None:
 
 def append_if(driver: TieredDriver, name: str) -> None:
     """Twice under the same condition, pipelined: only the first may succeed."""
-    known = driver.container._pending.known(name)
+    known = driver.pending(name)
     if not isinstance(known, SegmentState) or known.sealed:
         return
     last = driver.container._pending.last_event_number(known.number, WRITER)
@@ -136,7 +153,7 @@ def others(name: str, detail: int) -> list[str]:
 
 def truncate(driver: TieredDriver, name: str, detail: int, stamp: Stamp) -> None:
     """At a boundary in the middle, or wherever the middle is."""
-    known = driver.container.applied.state.known(name)
+    known = driver.known(name)
     if isinstance(known, SegmentState):
         offset = known.start + (known.length - known.start) * detail // 4
         if detail % 2 and offset < known.length:
@@ -147,7 +164,7 @@ def truncate(driver: TieredDriver, name: str, detail: int, stamp: Stamp) -> None
 
 def update(driver: TieredDriver, name: str, detail: int, stamp: Stamp) -> None:
     """Alternate between attributes and kinds."""
-    known = driver.container._pending.known(name)
+    known = driver.pending(name)
     number = known.number if isinstance(known, SegmentState) else 0
     last = driver.container._pending.last_event_number(number, CLIENT)
     kinds: tuple[UpdateKind, ...] = ("accumulate", "replace", "replace-if-greater", "create")
@@ -165,26 +182,29 @@ def locate(driver: TieredDriver, name: str, offset: int) -> int:
     return found.offset
 
 
-def flat_writers(state: SegmentMap) -> dict[WriterKey, int]:
-    return {
-        (number, writer_id): last
-        for number, writers in state.writers.items()
-        for writer_id, last in writers.items()
-    }
+Found = tuple[Known, dict[bytes, WriterMark], bytes]
 
 
-def snapshot(
-    driver: TieredDriver,
-) -> tuple[dict[str, object], dict[WriterKey, int], dict[str, bytes]]:
-    state: SegmentMap = driver.container.applied.state
-    living = [name for name, known in state.segments.items() if isinstance(known, SegmentState)]
-    content = {name: driver.read_all(name, size=1000) for name in living}
-    return dict(state.segments), flat_writers(state), content
+def snapshot(driver: TieredDriver) -> dict[str, Found]:
+    """Of every name what is known of it, its writers and its bytes."""
+    return {name: found(driver, name) for name in SEGMENTS}
 
 
-def live_and_recover(cache_size: int, actions: list[tuple[str, str, int | bytes]]) -> None:
+def found(driver: TieredDriver, name: str) -> Found:
+    state = driver.container.applied.state
+    with driver.container.residency.pinned(name):
+        known = driver.known(name)
+        if not isinstance(known, SegmentState):
+            return known, {}, b""
+        marks = dict(state.writers.get(known.number, {}))
+    return known, marks, driver.read_all(name, size=1000)
+
+
+def live_and_recover(
+    cache_size: int, segments_max: int, actions: list[tuple[str, str, int | bytes]]
+) -> None:
     """Whatever was done: a crash, a flush and another crash show what was there before."""
-    with driven(cache_size) as driver:
+    with driven(cache_size, segments_max) as driver:
         for name in SEGMENTS:
             driver.create(name, Stamp(1, 1))
         for action in actions:
@@ -207,11 +227,28 @@ def live_and_recover(cache_size: int, actions: list[tuple[str, str, int | bytes]
 
 
 @settings(max_examples=150, deadline=None)
-@given(CACHE_SIZES, st.lists(ACTIONS, max_size=40))
+@given(CACHE_SIZES, RESIDENT, st.lists(ACTIONS, max_size=40))
 def test_recovery_yields_the_state_and_the_bytes_from_before(
-    cache_size: int, actions: list[tuple[str, str, int | bytes]]
+    cache_size: int, segments_max: int, actions: list[tuple[str, str, int | bytes]]
 ) -> None:
-    live_and_recover(cache_size, actions)
+    live_and_recover(cache_size, segments_max, actions)
+
+
+@settings(max_examples=150, deadline=None)
+@given(CACHE_SIZES, st.integers(1, 2), st.lists(ACTIONS, max_size=40))
+def test_evicting_changes_no_answer(
+    cache_size: int, segments_max: int, actions: list[tuple[str, str, int | bytes]]
+) -> None:
+    """Two containers live the same life; one of them forgets whatever it may."""
+    with driven(cache_size) as one, driven(cache_size, segments_max) as other:
+        for action in [*(("create", name, 1) for name in SEGMENTS), *actions]:
+            for driver in (one, other):
+                perform(driver, action)
+                check_state(driver.container.pending)
+            assert one.take_replies() == other.take_replies()
+        one.commit()
+        other.commit()
+        assert snapshot(one) == snapshot(other)
 
 
 @pytest.mark.parametrize("bug", CONTAINER_BUGS)
@@ -219,9 +256,11 @@ def test_a_planted_bug_is_caught(bug: str) -> None:
     @settings(
         max_examples=2000, deadline=None, database=None, derandomize=True, phases=[Phase.generate]
     )
-    @given(CACHE_SIZES, st.lists(ACTIONS, min_size=10, max_size=40))
-    def look_for_it(cache_size: int, actions: list[tuple[str, str, int | bytes]]) -> None:
-        live_and_recover(cache_size, actions)
+    @given(CACHE_SIZES, RESIDENT, st.lists(ACTIONS, min_size=10, max_size=40))
+    def look_for_it(
+        cache_size: int, segments_max: int, actions: list[tuple[str, str, int | bytes]]
+    ) -> None:
+        live_and_recover(cache_size, segments_max, actions)
 
     with CONTAINER_BUGS[bug](), pytest.raises((AssertionError, AnabranchError, KeyError)):
         look_for_it()
@@ -285,10 +324,12 @@ def test_what_the_catalog_holds_of_a_frame_is_not_applied_twice() -> None:
     # when the catalog ends in its middle
     state = SegmentState(SEGMENTS[0], 1, Stamp(1, 1), length=len(first), event_count=1)
     extent = TieredExtent(0, ChunkRef("c0/a-chunk", 0, len(first), 0))
-    catalog = Catalog(2, {SEGMENTS[0]: state}, {}, {(1, session.writer_id): 1}, {1: (extent,)})
+    catalog = Catalog(
+        2, {SEGMENTS[0]: state}, {}, {(1, session.writer_id): WriterMark(1)}, {1: (extent,)}
+    )
     driver.crash(catalog)
     # then only the rest is replayed
     assert driver.content(SEGMENTS[0]) == second
-    found = driver.container.applied.state.known(SEGMENTS[0])
+    found = driver.known(SEGMENTS[0])
     assert isinstance(found, SegmentState)
     assert (found.length, found.event_count) == (len(first + second), 2)

@@ -8,10 +8,10 @@ import structlog
 from structlog.testing import capture_logs
 
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
-from anabranch.common.errors import Deposed, DiskFailed, Unavailable
+from anabranch.common.errors import CorruptManifest, Deposed, DiskFailed, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.storage.ports import Buffer
-from anabranch.common.tier2.state import Catalog, ChunkRef, Tombstone
+from anabranch.common.tier2.state import ChunkRef, Tombstone
 from anabranch.common.wire.messages import Done, Message
 from anabranch.segstore.domain.container.state import ContainerCut
 from anabranch.segstore.ports import CatalogEntry, FetchRange, TieredExtents
@@ -22,6 +22,7 @@ from anabranch.segstore.shell.tier2_collector import (
     Collector,
 )
 from kit.container_driver import ContainerDriver
+from kit.tier2_catalog import catalog_of
 from kit.tiered_driver import TieredDriver
 from kit.virtual_time import VirtualClock, VirtualTimeLoop
 
@@ -98,8 +99,8 @@ def test_a_segment_deleted_while_its_manifest_fails_stays_deleted(
     driver.flush()
     assert driver.container.applied.untiered == driver.throttle.untiered == 0
     driver.crash()
-    assert list(driver.tier_two.catalog.tombstones) != []
-    assert driver.tier_two.catalog.segments == {}
+    assert list(driver.wait(catalog_of(driver.tier_two)).tombstones) != []
+    assert driver.wait(catalog_of(driver.tier_two)).segments == {}
 
 
 # --- loops in virtual time --------------------------------------------------------------------
@@ -109,7 +110,6 @@ class _TierTwo:
     """Implements `ports.TierTwo`: notes the time of each call, and does as it is told."""
 
     unfinished = False
-    catalog = Catalog()
     applied_sequence = 0
     abandoned = None
 
@@ -243,3 +243,8 @@ def test_a_collection_that_fails_is_tried_again_later_and_logged_once() -> None:
 
 def test_a_collector_that_finds_itself_deposed_ends_its_container() -> None:
     assert _collect([True, Deposed("a newer owner")], 99.0) == ([0.0, 0.0], ["deposed"])
+
+
+def test_a_collector_that_finds_a_damaged_page_ends_its_container() -> None:
+    damaged = CorruptManifest("a page is missing")
+    assert _collect([True, damaged], 99.0) == ([0.0, 0.0], [damaged.code])

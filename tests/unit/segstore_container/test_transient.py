@@ -229,6 +229,7 @@ class Run:
     def crash(self) -> None:
         """The unsynced is lost, and every transient segment."""
         self.driver.crash()
+        self.driver.end_leftovers()
         self.model = Model(self.durable.parent, self.durable.own)
         self.commit()
 
@@ -275,7 +276,7 @@ class Run:
         check_state(state)
         assert state.transients == self.durable.living.keys()
         for name, content in {SEGMENT: self.durable.parent, **self.durable.living}.items():
-            assert isinstance(state.known(name), SegmentState)
+            assert isinstance(self.driver.known(name), SegmentState)
             assert self.driver.read_all(name) == content
 
 

@@ -9,6 +9,7 @@ from anabranch.common.errors import SegmentTruncated
 from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import Failed, Stamp, Truncated, TruncateSegment
 from kit.container_driver import SEGMENT
+from kit.tier2_catalog import catalog_of
 from kit.tiered_driver import TieredDriver
 
 
@@ -95,7 +96,7 @@ def test_what_is_truncated_is_gone_for_good_and_the_rest_is_not(
         with pytest.raises(SegmentTruncated) as refused:
             driver.read(start - 1)
         assert refused.value.fields["start"] == start
-        state = driver.container.applied.state.known(SEGMENT)
+        state = driver.known(SEGMENT)
         assert isinstance(state, SegmentState)
         assert (state.start, state.event_count) == (start, 6)
         assert truncate(driver, 0) == Truncated(start=start)
@@ -110,7 +111,7 @@ def test_a_segment_truncated_to_its_end_takes_no_room_and_grows_on(
     assert driver.container.applied.untiered == driver.throttle.untiered == 0
     assert driver.cache.used == 0
     driver.flush()
-    assert driver.tier_two.catalog.extents == {1: ()}
+    assert driver.wait(catalog_of(driver.tier_two)).extents == {1: ()}
     driver.crash()
     more = driver.append(driver.setup(), 7, [b"more"])
     driver.commit()
@@ -142,7 +143,8 @@ def test_a_flush_under_way_still_finds_what_is_truncated_meanwhile(
     assert driver.read_all() == more
     assert driver.container.applied.untiered == 0
     driver.flush()
-    assert all(held.start + held.ref.length > start for held in driver.tier_two.catalog.extents[1])
+    extents = driver.wait(catalog_of(driver.tier_two)).extents[1]
+    assert all(held.start + held.ref.length > start for held in extents)
     driver.crash()
     assert driver.read_all() == more
 

@@ -7,7 +7,14 @@ import pytest
 from anabranch.common.errors import CorruptManifest
 from anabranch.common.tier2.catalog import apply_manifest, apply_manifests, check_catalog
 from anabranch.common.tier2.manifest import Changes, LogBinding, Manifest, SegmentChange
-from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, TieredExtent, Tombstone
+from anabranch.common.tier2.state import (
+    Catalog,
+    ChunkRef,
+    SegmentState,
+    TieredExtent,
+    Tombstone,
+    WriterMark,
+)
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.storage.changes import changes_of_cut
 from kit.tier2_model import WRITER, ModelContainer, small_container
@@ -110,7 +117,9 @@ def test_applying_many_is_applying_each_and_changes_no_argument() -> None:
 
 def test_tombstones_and_writers_may_be_dropped() -> None:
     before = replace(
-        HELD, tombstones={"x": Tombstone("x", Stamp(1, 1), 1, 0)}, writers={(1, WRITER): 4}
+        HELD,
+        tombstones={"x": Tombstone("x", Stamp(1, 1), 1, 0)},
+        writers={(1, WRITER): WriterMark(4)},
     )
     changes = Changes(tombstones_dropped=("x",), writers_dropped=((1, WRITER),))
     assert apply_manifest(before, _manifest(2, 5, changes)) == HELD
@@ -126,7 +135,7 @@ def test_tombstones_and_writers_may_be_dropped() -> None:
         (6, _upsert(_state(5, number=2), _extent(1, 5)), "begin after"),
         (6, _upsert(_state(5, number=2)), "no extent"),
         (6, _upsert(_state(10), _extent(10, 10)), "empty"),
-        (6, Changes(writers={(7, WRITER): 1}), "no segment"),
+        (6, Changes(writers={(7, WRITER): WriterMark(1)}), "no segment"),
         (
             6,
             Changes(segments=(SegmentChange(_state(10), (), (_extent(3, 4),)),)),
@@ -152,7 +161,7 @@ def test_a_manifest_that_breaks_an_invariant_is_refused(
     [
         replace(HELD, extents={}),
         replace(HELD, extents={1: ()}),
-        replace(HELD, writers={(9, WRITER): 1}),
+        replace(HELD, writers={(9, WRITER): WriterMark(1)}),
         replace(HELD, tombstones={NAME: Tombstone(NAME, Stamp(1, 1), 1, 0)}),
         replace(HELD, extents={1: (_extent(0, 4), _extent(5, 10))}),
     ],

@@ -17,6 +17,7 @@ from anabranch.segstore.shell.tier2 import ContainerTierTwo
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.chunk_faults import UnknownOutcomes
 from kit.container_driver import ManualTime
+from kit.tier2_catalog import catalog_of
 from kit.tier2_model import ModelContainer, expected_contents, read_back, small_container
 
 SERVED = replace(first_fence(3, 7, bytes(16), "theirs"), number=5, applied_sequence=40)
@@ -31,7 +32,7 @@ async def opened(storage: ChunkStorage, epoch: int, log_id: str, *, new: bool) -
 async def flushed(storage: ChunkStorage) -> tuple[ContainerTierTwo, ModelContainer]:
     tier_two = await opened(storage, 1, "first", new=True)
     model = small_container()
-    await tier_two.flush(model.cut(tier_two.catalog), model.fetch)
+    await tier_two.flush(model.cut(await catalog_of(tier_two)), model.fetch)
     return tier_two, model
 
 
@@ -86,7 +87,7 @@ async def test_a_flush_after_an_abandonment_repeats_its_record() -> None:
     given_up = Abandonment("first", tier_two.applied_sequence, 9)
     assert tier_two.abandoned == given_up
     model.create("s/b/1.#epoch.0")
-    await tier_two.flush(model.cut(tier_two.catalog), model.fetch)
+    await tier_two.flush(model.cut(await catalog_of(tier_two)), model.fetch)
     newest = await read_highest(storage, 3)
     assert newest is not None
     assert newest.abandoned == given_up

@@ -1,5 +1,6 @@
 """Which objects nobody needs any more, and when they may be deleted."""
 
+from collections import Counter
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -33,9 +34,11 @@ def _extent(start: int, counter: int) -> TieredExtent:
 class Owner:
     """Commits changes and tells `Garbage` of them, as `ContainerTierTwo` does."""
 
-    def __init__(self, catalog: Catalog | None = None) -> None:
+    def __init__(self, catalog: Catalog | None = None, *, counted: bool = True) -> None:
         self.catalog = catalog or Catalog()
-        self.garbage = Garbage(CONTAINER, EPOCH, self.catalog, opened_s=0.0)
+        self.garbage = Garbage(CONTAINER, EPOCH, opened_s=0.0)
+        if counted:
+            self.garbage.counted(_references(self.catalog))
         self.number = 1
 
     def commit(self, changes: Changes, now_s: float) -> None:
@@ -115,7 +118,7 @@ def test_what_was_deleted_is_not_due_again_and_what_failed_is() -> None:
 
 
 def test_pages_that_a_newer_snapshot_does_not_name_and_manifests_below_it_are_due() -> None:
-    garbage = Garbage(CONTAINER, EPOCH, Catalog(), opened_s=0.0)
+    garbage = Owner().garbage
     garbage.snapshot_committed(["page 1", "page 2", "index 1"], 4, now_s=0.0)
     garbage.snapshot_committed(["page 1", "page 3", "index 2"], 8, now_s=50.0)
     # the manifests below the first snapshot are due, its pages are not: dropped 50 s later
@@ -133,13 +136,46 @@ def test_pages_that_a_newer_snapshot_does_not_name_and_manifests_below_it_are_du
 
 
 def test_manifests_stay_due_until_they_are_gone() -> None:
-    garbage = Garbage(CONTAINER, EPOCH, Catalog(), opened_s=0.0)
+    garbage = Owner().garbage
     garbage.snapshot_committed(["index"], 8, now_s=0.0)
     for _ in range(2):
         assert garbage.due([7, 8, 9], GRACE_S, GRACE_S, 99) == ("c3/m/0000000007",)
         assert garbage.anything_due(GRACE_S, GRACE_S)
     assert garbage.due([8, 9], GRACE_S, GRACE_S, 99) == ()
     assert not garbage.anything_due(GRACE_S, GRACE_S)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    before=st.integers(0, 12),
+    steps=st.lists(
+        st.tuples(st.sampled_from(["append", "truncate", "delete"]), st.integers(0, 3)),
+        max_size=24,
+    ),
+)
+def test_whatever_happens_while_the_references_are_counted_the_same_is_due_in_the_end(
+    before: int, steps: list[tuple[str, int]]
+) -> None:
+    counted = Owner()
+    for counter in range(before):
+        counted.append(f"segment {counter % 4}", counter % 4 + 1, counter // 2)
+    late, found = Owner(counted.catalog, counted=False), _references(counted.catalog)
+    for counter, (step, which) in enumerate(steps, start=before):
+        name, now_s = f"segment {which}", 10.0 * counter
+        state = counted.catalog.segments.get(name)
+        for owner in (counted, late):
+            owner.number = 100 + counter
+            if step == "append":
+                number = state.number if state is not None else owner.number
+                owner.append(name, number, counter // 2, now_s)
+            elif step == "truncate" and state is not None:
+                owner.truncate(name, (state.start + state.length) // 2, now_s)
+            elif state is not None:
+                owner.delete(name, now_s)
+        assert not late.garbage.anything_due(10_000.0, GRACE_S), "not all references are counted"
+    late.garbage.counted(found)
+    for now_s in (150.0, 250.0, 10_000.0):
+        assert set(late.due(now_s)) == set(counted.due(now_s))
 
 
 def test_listed_objects_of_lower_epochs_that_nothing_refers_to_are_due() -> None:
@@ -202,6 +238,10 @@ def test_whatever_happens_what_is_in_use_is_never_due_and_all_else_is_in_the_end
             gone.add(due)
         assert not gone & _used(owner.catalog)
     assert gone | set(owner.due(now_s + GRACE_S)) == created - _used(owner.catalog)
+
+
+def _references(catalog: Catalog) -> Counter[str]:
+    return Counter(extent.ref.name for held in catalog.extents.values() for extent in held)
 
 
 def _used(catalog: Catalog) -> set[str]:

@@ -8,33 +8,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.common.errors import CorruptManifest
-from anabranch.common.tier2.page import (
-    HeldPage,
-    Page,
-    PageIndex,
-    catalog_of_pages,
-    decode_page,
-    encode_page,
-)
+from anabranch.common.tier2.page import Page, catalog_of_pages, decode_page, encode_page
 from anabranch.common.tier2.state import (
     Catalog,
     ChunkRef,
+    MergedInto,
     SegmentState,
     TieredExtent,
     Tombstone,
+    WriterMark,
 )
 from anabranch.common.wire.messages import Stamp
+from anabranch.segstore.domain.storage.overlay import Overlay
 from anabranch.segstore.domain.storage.snapshot import (
     RETRY_MANIFESTS_MAX,
-    NewPage,
     SinceSnapshot,
     SnapshotLimits,
     after_failure,
     after_manifest,
-    pages_of,
-    plan_snapshot,
     snapshot_due,
 )
+from kit.tier2_pages import PageShelf, overlay_between, pages_of
 
 SMALL = SnapshotLimits(page_target=1500, page_max=3000, extents_inline=4)
 BIG = 2**63 - 1
@@ -59,29 +53,28 @@ def _catalog(extent_counts: Sequence[int], tombstones: int = 0, writers: int = 0
         tombstones={
             f"t/{at}": Tombstone(f"t/{at}", Stamp(1, 1), at, 5) for at in range(tombstones)
         },
-        writers={(at % 7 + 1, at.to_bytes(16, "big")): at for at in range(writers)},
+        writers={(at % 7 + 1, at.to_bytes(16, "big")): WriterMark(at, at) for at in range(writers)},
         extents={at + 1: _extents(count) for at, count in enumerate(extent_counts)},
     )
 
 
 def _read_back(pages: Sequence[Page]) -> Catalog:
     encoded = [encode_page(page) for page in pages]
-    return catalog_of_pages(PageIndex(3, 1, 9, ()), [decode_page(data, "p") for data in encoded])
+    return catalog_of_pages(9, [decode_page(data, "p") for data in encoded])
 
 
-def _held(catalog: Catalog, limits: SnapshotLimits) -> list[HeldPage]:
-    """The pages of a snapshot as if they had been written."""
-    held = []
-    for at, planned in enumerate(plan_snapshot(catalog, (), limits)):
-        assert isinstance(planned, NewPage)
-        ref = ChunkRef(f"c3/0000000001-{at:010}", 0, len(planned.data), 0)
-        held.append(HeldPage(ref, planned.digest))
-    return held
+def _rewritten(before: Catalog, after: Catalog) -> int:
+    """How many pages the snapshot after a change writes; it is the one made from scratch."""
+    shelf = PageShelf()
+    last = shelf.snapshot(before, SMALL)
+    found = shelf.next_snapshot(last, overlay_between(before, after), SMALL)
+    expected = [(made.page, made.head) for made in pages_of(after, SMALL)]
+    assert [(shelf.pages[held.ref.name], held.head) for held in found.pages] == expected
+    return len(shelf.written)
 
 
-def _rewritten(before: Catalog, after: Catalog, limits: SnapshotLimits = SMALL) -> int:
-    planned = list(plan_snapshot(after, _held(before, limits), limits))
-    return sum(isinstance(page, NewPage) for page in planned)
+def _page_count(catalog: Catalog) -> int:
+    return len(list(pages_of(catalog, SMALL)))
 
 
 # --- pages ------------------------------------------------------------------------------------
@@ -102,23 +95,42 @@ def test_pages_are_the_catalog_exactly_and_within_their_size(
     catalog = _catalog(extent_counts, tombstones, writers)
     limits = SnapshotLimits(page_target=1500, page_max=page_max, extents_inline=inline)
     pages = list(pages_of(catalog, limits))
-    assert _read_back(pages) == catalog
-    assert all(len(encode_page(page)) <= page_max for page in pages)
+    assert _read_back([made.page for made in pages]) == catalog
+    assert all(len(made.data) <= page_max for made in pages)
 
 
 def test_a_page_of_the_largest_numbers_is_within_its_size() -> None:
     large = [
-        SegmentState(f"s/a/{at}", BIG - at, Stamp(BIG, BIG), BIG, BIG, BIG, sealed=True)
+        SegmentState(
+            f"s/a/{at}",
+            BIG - at,
+            Stamp(BIG, BIG),
+            BIG,
+            BIG,
+            BIG,
+            sealed=True,
+            modified_ms=BIG,
+            attributes={key.to_bytes(16, "big"): -BIG for key in range(at)},
+        )
         for at in range(9)
     ]
     ref = ChunkRef(f"c{BIG}/9999999999-9999999999", BIG, BIG, 2**32 - 1)
     catalog = Catalog(
         applied_sequence=9,
         segments={state.name: state for state in large},
-        tombstones={f"t/{at}": Tombstone(f"t/{at}", Stamp(BIG, BIG), BIG, BIG) for at in range(99)},
-        writers={(BIG, at.to_bytes(16, "big")): BIG for at in range(99)},
+        tombstones={
+            f"t/{at}": Tombstone(
+                f"t/{at}",
+                Stamp(BIG, BIG),
+                BIG,
+                BIG,
+                MergedInto("s/a" * 9 * (at % 2), BIG, BIG, BIG),
+            )
+            for at in range(99)
+        },
+        writers={(BIG, at.to_bytes(16, "big")): WriterMark(BIG, BIG) for at in range(99)},
         extents={
-            state.number: (TieredExtent(BIG, ref),) * (19 + 20 * at)
+            state.number: tuple(TieredExtent(BIG - 999 + of, ref) for of in range(19 + 20 * at))
             for at, state in enumerate(large)
         },
     )
@@ -126,19 +138,23 @@ def test_a_page_of_the_largest_numbers_is_within_its_size() -> None:
     limits = replace(SMALL, page_target=10**9, extents_inline=20)
     pages = list(pages_of(catalog, limits))
     assert len(pages) > 5
-    assert max(len(encode_page(page)) for page in pages) <= limits.page_max
+    assert max(len(made.data) for made in pages) <= limits.page_max
 
 
 def test_a_page_holds_entries_of_one_kind() -> None:
-    for page in pages_of(_catalog([1, 9, 30] * 5, tombstones=9, writers=30), SMALL):
+    for made in pages_of(_catalog([1, 9, 30] * 5, tombstones=9, writers=30), SMALL):
+        page = made.page
         kinds = (page.segments, page.tombstones, page.writers, page.extents)
         assert sum(bool(kind) for kind in kinds) == 1
 
 
-def test_an_unchanged_catalog_rewrites_nothing() -> None:
-    catalog = _catalog([3] * 100, tombstones=50, writers=200)
-    assert len(_held(catalog, SMALL)) > 20
-    assert _rewritten(catalog, replace(catalog, applied_sequence=77)) == 0
+def test_an_unchanged_catalog_reads_and_writes_nothing() -> None:
+    catalog = _catalog([3] * 100 + [20], tombstones=50, writers=200)
+    shelf = PageShelf()
+    last = shelf.snapshot(catalog, SMALL)
+    assert len(last.pages) > 20
+    assert shelf.next_snapshot(last, Overlay(77), SMALL).pages == last.pages
+    assert (shelf.read, shelf.written) == ([], [])
 
 
 @settings(max_examples=30, deadline=None)
@@ -148,7 +164,7 @@ def test_a_small_change_rewrites_few_pages_wherever_it_is(at: int, what: str) ->
     name = f"scope/stream-{at}/0.#epoch.0"
     state = before.segments[name]
     segments, extents = dict(before.segments), dict(before.extents)
-    writers = dict(before.writers)
+    writers, tombstones = dict(before.writers), dict(before.tombstones)
     if what == "grow":
         segments[name] = replace(state, length=40)
         extents[state.number] = _extents(4)
@@ -156,19 +172,20 @@ def test_a_small_change_rewrites_few_pages_wherever_it_is(at: int, what: str) ->
         segments[name] = replace(state, sealed=True)
     elif what == "delete":
         del segments[name], extents[state.number]
+        tombstones = {name: Tombstone(name, Stamp(2, 1), 10, 5)}
         writers = {key: last for key, last in writers.items() if key[0] != state.number}
     else:
         segments[name + "a"] = replace(state, name=name + "a", number=999, start=30)
         extents[999] = ()
-    after = Catalog(9, segments, before.tombstones, writers, extents)
-    assert len(_held(before, SMALL)) > 50
-    of_its_writers = len(_held(Catalog(writers=before.writers), SMALL)) if at < 7 else 0
+    after = Catalog(9, segments, tombstones, writers, extents)
+    assert _page_count(before) > 50
+    of_its_writers = _page_count(Catalog(writers=before.writers)) if at < 7 else 0
     assert _rewritten(before, after) <= 4 + (of_its_writers if what == "delete" else 0)
 
 
 def test_a_segment_of_many_extents_rewrites_its_last_ones_only() -> None:
     before, after = _catalog([1000]), _catalog([1003])
-    assert len(_held(before, SMALL)) > 20
+    assert _page_count(before) > 20
     assert _rewritten(before, after) == 1
 
 
@@ -181,14 +198,6 @@ def test_a_truncated_segment_of_many_extents_rewrites_few_pages() -> None:
         extents={state.number: before.extents[state.number][1:]},
     )
     assert _rewritten(before, after) <= 3
-
-
-def test_pages_of_equal_size_and_checksum_are_told_apart_by_their_digest() -> None:
-    catalog = _catalog([1])
-    (planned,) = plan_snapshot(catalog, (), SMALL)
-    assert isinstance(planned, NewPage)
-    lookalike = HeldPage(ChunkRef("c3/0000000001-0000000001", 0, len(planned.data), 0), b"other")
-    assert list(plan_snapshot(catalog, [lookalike], SMALL)) == [planned]
 
 
 def test_extents_of_no_segment_are_corruption() -> None:

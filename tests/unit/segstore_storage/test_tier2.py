@@ -1,6 +1,7 @@
 """Opening, flushing and reading a container's tier 2, over memory."""
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -27,14 +28,18 @@ from anabranch.common.tier2.manifest import (
     encode_manifest,
 )
 from anabranch.common.tier2.names import manifest_name
-from anabranch.common.tier2.page import Page, PageIndex, encode_index, encode_page
+from anabranch.common.tier2.page import Page, encode_page
+from anabranch.common.tier2.page_index import PageIndex, encode_index
 from anabranch.common.tier2.state import Catalog, ChunkRef
+from anabranch.segstore.domain.storage.paging import PageLimits, head_of
 from anabranch.segstore.domain.storage.plan import ChunkLimits
 from anabranch.segstore.shell.tier2 import ContainerTierTwo, TierTwoLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.chunk_faults import UnknownOutcomes
 from kit.container_driver import ManualTime
+from kit.tier2_catalog import catalog_of
 from kit.tier2_model import ModelContainer, expected_contents, read_back, small_container
+from kit.tier2_pages import encode_index_format_1
 
 NAME = "s/a/0.#epoch.0"
 
@@ -52,7 +57,7 @@ async def _open(
 
 
 async def _flush(tier_two: ContainerTierTwo, model: ModelContainer) -> None:
-    await tier_two.flush(model.cut(tier_two.catalog), model.fetch)
+    await tier_two.flush(model.cut(await catalog_of(tier_two)), model.fetch)
 
 
 def _manifests(storage: MemoryChunkStorage) -> list[str]:
@@ -65,7 +70,7 @@ def _manifests(storage: MemoryChunkStorage) -> list[str]:
 async def test_a_first_open_finds_an_empty_catalog_and_fences_with_manifest_one() -> None:
     storage = MemoryChunkStorage()
     tier_two = await _open(storage, 1, new_log=True)
-    assert tier_two.catalog == Catalog()
+    assert await catalog_of(tier_two) == Catalog()
     assert list(storage.objects) == ["c3/m/0000000001"]
 
 
@@ -104,23 +109,26 @@ async def test_a_missing_manifest_is_corruption_not_a_shorter_history() -> None:
         await _open(storage, 4)
 
 
-async def test_a_snapshot_and_the_manifests_after_it_make_the_catalog() -> None:
+@pytest.mark.parametrize("encode", [encode_index, encode_index_format_1])
+async def test_a_snapshot_and_the_manifests_after_it_make_the_catalog(
+    encode: Callable[[PageIndex], bytes],
+) -> None:
     # given a flushed container whose manifests up to 2 are replaced by a snapshot
     storage, model = MemoryChunkStorage(), small_container()
     tier_two = await _open(storage, 1, new_log=True)
     await _flush(tier_two, model)
-    snapshot = _store_snapshot(storage, tier_two.catalog, through=2)
+    snapshot = _store_snapshot(storage, await catalog_of(tier_two), 2, encode)
     del storage.objects[manifest_name(3, 1)], storage.objects[manifest_name(3, 2)]
     third = Manifest(3, 3, 1, bytes(16), LogBinding("log"), model.sequence, snapshot)
     storage.objects[manifest_name(3, 3)] = encode_manifest(third)
     # when it is opened, flushed and opened again
     second = await _open(storage, 2)
-    assert model.matches(second.catalog)
+    assert model.matches(await catalog_of(second))
     model.append(NAME, b"after the snapshot")
     await _flush(second, model)
     again = await _open(storage, 3)
     # then nothing is missing, and the manifests go on naming the snapshot
-    assert model.matches(again.catalog)
+    assert model.matches(await catalog_of(again))
     assert await read_back(again) == expected_contents(model)
     assert _last_manifest(storage).snapshot == snapshot
 
@@ -130,7 +138,9 @@ async def test_a_damaged_missing_or_exchanged_page_of_a_snapshot_is_corruption()
         storage, model = MemoryChunkStorage(), small_container()
         tier_two = await _open(storage, 1, new_log=True)
         await _flush(tier_two, model)
-        snapshot = _store_snapshot(storage, tier_two.catalog, through=2)
+        catalog = await catalog_of(tier_two)
+        extents = catalog.extents
+        snapshot = _store_snapshot(storage, catalog, through=2)
         third = Manifest(3, 3, 1, bytes(16), LogBinding("log"), model.sequence, snapshot)
         storage.objects[manifest_name(3, 3)] = encode_manifest(third)
         page = storage.objects.pop("c3/0000000001-0000000900")
@@ -138,24 +148,34 @@ async def test_a_damaged_missing_or_exchanged_page_of_a_snapshot_is_corruption()
             storage.objects["c3/0000000001-0000000900"] = page[:-1] + bytes([page[-1] ^ 1])
         if damage == "exchange":
             unsealed = [replace(held, sealed=False) for held in model.segments.values()]
-            entries = tuple((held, tier_two.catalog.extents[held.number]) for held in unsealed)
+            entries = tuple((held, extents[held.number]) for held in unsealed)
             storage.objects["c3/0000000001-0000000900"] = encode_page(Page(entries))
             assert len(storage.objects["c3/0000000001-0000000900"]) == len(page)
+        successor = await _open(storage, 2)
         with pytest.raises(CorruptManifest):
-            await _open(storage, 2)
+            await successor.find([NAME])
+        with pytest.raises(CorruptManifest):
+            await catalog_of(successor)
 
 
-def _store_snapshot(storage: MemoryChunkStorage, catalog: Catalog, through: int) -> SnapshotRef:
+def _store_snapshot(
+    storage: MemoryChunkStorage,
+    catalog: Catalog,
+    through: int,
+    encode: Callable[[PageIndex], bytes] = encode_index,
+) -> SnapshotRef:
     """Three pages, one of each kind, in objects of their own, and their index."""
-    segments = tuple((s, catalog.extents[s.number]) for s in catalog.segments.values())
+    states = sorted(catalog.segments.values(), key=lambda state: state.name)
+    segments = tuple((state, catalog.extents[state.number]) for state in states)
     pages = (
         Page(segments),
         Page(tombstones=tuple(catalog.tombstones.values())),
         Page(writers=catalog.writers),
     )
     refs = [_store(storage, 900 + at, encode_page(page)) for at, page in enumerate(pages)]
-    index = PageIndex(3, through, catalog.applied_sequence, tuple(refs))
-    return SnapshotRef(through, _store(storage, 999, encode_index(index)))
+    heads = tuple(head_of(page, PageLimits()) for page in pages)
+    index = PageIndex(3, through, catalog.applied_sequence, tuple(refs), heads)
+    return SnapshotRef(through, _store(storage, 999, encode(index)))
 
 
 def _store(storage: MemoryChunkStorage, counter: int, data: bytes) -> ChunkRef:
@@ -179,8 +199,8 @@ async def test_what_was_flushed_is_the_catalog_of_the_next_owner() -> None:
     model.append(NAME, b"later")
     await _flush(first, model)
     second = await _open(storage, 2)
-    assert second.catalog == first.catalog
-    assert model.matches(second.catalog)
+    assert await catalog_of(second) == await catalog_of(first)
+    assert model.matches(await catalog_of(second))
     assert await read_back(second) == expected_contents(model)
 
 
@@ -189,9 +209,9 @@ async def test_the_extents_returned_are_those_added_adjacent_and_complete() -> N
     tier_two = await _open(storage, 1, new_log=True)
     await _flush(tier_two, model)
     model.append(NAME, b"more")
-    before = tier_two.catalog.extents[model.segments[NAME].number]
-    (added,) = await tier_two.flush(model.cut(tier_two.catalog), model.fetch)
-    after = tier_two.catalog.extents[model.segments[NAME].number]
+    before = (await catalog_of(tier_two)).extents[model.segments[NAME].number]
+    (added,) = await tier_two.flush(model.cut(await catalog_of(tier_two)), model.fetch)
+    after = (await catalog_of(tier_two)).extents[model.segments[NAME].number]
     assert (*before, *added.extents) == after
 
 
@@ -200,7 +220,7 @@ async def test_where_nothing_happened_nothing_is_written() -> None:
     tier_two = await _open(storage, 1, new_log=True)
     await _flush(tier_two, model)
     before = dict(storage.objects)
-    assert await tier_two.flush(model.cut(tier_two.catalog), model.fetch) == ()
+    assert await tier_two.flush(model.cut(await catalog_of(tier_two)), model.fetch) == ()
     assert storage.objects == before
 
 
@@ -212,7 +232,7 @@ async def test_a_change_without_bytes_writes_a_manifest_and_no_chunk() -> None:
     model.seal(NAME)
     await _flush(tier_two, model)
     assert set(storage.objects) - before == {"c3/m/0000000003"}
-    assert model.matches((await _open(storage, 2)).catalog)
+    assert model.matches(await catalog_of(await _open(storage, 2)))
 
 
 async def test_large_segments_are_cut_into_chunks_and_read_back() -> None:
@@ -222,7 +242,7 @@ async def test_large_segments_are_cut_into_chunks_and_read_back() -> None:
     limits = TierTwoLimits(ChunkLimits(chunk_max=1000, own_chunk_min=400, sparse_interval=100))
     tier_two = await _open(storage, 1, new_log=True, limits=limits)
     await _flush(tier_two, model)
-    assert len(tier_two.catalog.extents[model.segments[NAME].number]) > 4
+    assert len((await catalog_of(tier_two)).extents[model.segments[NAME].number]) > 4
     assert await read_back(tier_two) == expected_contents(model)
 
 
@@ -240,7 +260,7 @@ async def test_an_owner_whose_number_was_collected_long_ago_is_deposed_by_the_li
     # given an owner that slept while successors went on and collected old manifests
     storage, model = MemoryChunkStorage(), small_container()
     sleeper = await _open(storage, 1, new_log=True)
-    before = sleeper.catalog
+    before = await catalog_of(sleeper)
     for epoch in (2, 3):
         await _open(storage, epoch)
     del storage.objects[manifest_name(3, 2)]
@@ -248,7 +268,7 @@ async def test_an_owner_whose_number_was_collected_long_ago_is_deposed_by_the_li
     for _ in range(2):
         with pytest.raises(Deposed):
             await _flush(sleeper, model)
-    assert sleeper.catalog == before
+    assert await catalog_of(sleeper) == before
     assert _manifests(storage)[-2:] == ["c3/m/0000000002", "c3/m/0000000003"]
 
 
@@ -273,7 +293,7 @@ async def test_a_manifest_of_unknown_outcome_is_recognised_as_ones_own(performed
         tier_two = await _open(storage, 1, new_log=True)
         await _flush(tier_two, model)
         assert _manifests(memory) == ["c3/m/0000000001", "c3/m/0000000002"]
-        assert model.matches((await _open(memory, 2)).catalog)
+        assert model.matches(await catalog_of(await _open(memory, 2)))
 
 
 @pytest.mark.parametrize("performed", [True, False])
@@ -283,7 +303,7 @@ async def test_a_manifest_that_stays_unknown_is_finished_by_the_next_flush_of_it
     memory, model = MemoryChunkStorage(), small_container()
     storage = UnknownOutcomes(memory, **{"performed" if performed else "lost": [3, 4, 5]})
     tier_two = await _open(storage, 1, new_log=True)
-    cut = model.cut(tier_two.catalog)
+    cut = model.cut(await catalog_of(tier_two))
     with contextlib.suppress(OutcomeUnknown):
         await tier_two.flush(cut, model.fetch)
     assert tier_two.unfinished != performed
@@ -292,8 +312,8 @@ async def test_a_manifest_that_stays_unknown_is_finished_by_the_next_flush_of_it
         await tier_two.flush(cut, model.fetch)
         assert storage.puts[puts:] == ["c3/m/0000000002"], "its chunks were written already"
     assert not tier_two.unfinished
-    assert model.matches(tier_two.catalog)
-    assert model.matches((await _open(memory, 2)).catalog)
+    assert model.matches(await catalog_of(tier_two))
+    assert model.matches(await catalog_of(await _open(memory, 2)))
 
 
 async def test_while_a_manifest_is_unfinished_only_its_own_cut_may_be_flushed() -> None:
@@ -309,7 +329,7 @@ async def test_while_a_manifest_is_unfinished_only_its_own_cut_may_be_flushed() 
 async def test_an_unfinished_manifest_whose_number_a_successor_took_deposes() -> None:
     memory, model = MemoryChunkStorage(), small_container()
     tier_two = await _open(UnknownOutcomes(memory, lost=[3, 4, 5]), 1, new_log=True)
-    cut = model.cut(tier_two.catalog)
+    cut = model.cut(await catalog_of(tier_two))
     with pytest.raises(OutcomeUnknown):
         await tier_two.flush(cut, model.fetch)
     await _open(memory, 2)
@@ -325,7 +345,7 @@ async def test_a_flush_that_fails_in_its_chunks_may_be_tried_again() -> None:
         raise CorruptJournal("a frame is damaged")
 
     with pytest.raises(CorruptJournal):
-        await tier_two.flush(model.cut(tier_two.catalog), broken_fetch)
+        await tier_two.flush(model.cut(await catalog_of(tier_two)), broken_fetch)
     assert _manifests(storage) == ["c3/m/0000000001"]
     model.append(NAME, b"since then")
     await _flush(tier_two, model)
@@ -341,8 +361,8 @@ async def test_a_second_flush_beside_a_running_one_is_refused() -> None:
             await _flush(tier_two, model)
         return await model.fetch(number, offset, length)
 
-    await tier_two.flush(model.cut(tier_two.catalog), flush_again)
-    assert model.matches(tier_two.catalog)
+    await tier_two.flush(model.cut(await catalog_of(tier_two)), flush_again)
+    assert model.matches(await catalog_of(tier_two))
 
 
 async def test_a_cut_whose_marks_leave_bytes_out_is_refused() -> None:
@@ -376,7 +396,12 @@ async def _flushed_blocks() -> tuple[MemoryChunkStorage, ContainerTierTwo, Chunk
     tier_two = await _open(storage, 1, new_log=True)
     await _flush(tier_two, model)
     number = model.segments[NAME].number
-    return storage, tier_two, tier_two.catalog.extents[number][0].ref, model.contents[number]
+    return (
+        storage,
+        tier_two,
+        (await catalog_of(tier_two)).extents[number][0].ref,
+        model.contents[number],
+    )
 
 
 async def test_any_part_of_a_piece_can_be_read() -> None:

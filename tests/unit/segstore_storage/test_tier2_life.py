@@ -15,6 +15,7 @@ from anabranch.segstore.shell.tier2 import ContainerTierTwo, TierTwoLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.container_driver import ManualTime
 from kit.planted_tier2 import no_grace
+from kit.tier2_catalog import catalog_of
 from kit.tier2_crash import CONTAINER, collect_all, go_on, run
 from kit.tier2_model import ModelContainer, expected_contents, read_back, small_container
 
@@ -71,20 +72,20 @@ class _World:
 
     async def flush(self, tier_two: ContainerTierTwo, times: int = 1) -> None:
         for _ in range(times):
-            await tier_two.flush(self.model.cut(tier_two.catalog), self.model.fetch)
+            await tier_two.flush(self.model.cut(await catalog_of(tier_two)), self.model.fetch)
             go_on(self.model, self.step % 4)
             self.step += 1
 
-    def at_catalog(self, tier_two: ContainerTierTwo) -> ModelContainer:
+    async def at_catalog(self, tier_two: ContainerTierTwo) -> ModelContainer:
         """The model as it was at the last flush."""
         model = small_container()
         for step in range(self.step - 1):
             go_on(model, step % 4)
-        assert model.matches(tier_two.catalog)
+        assert model.matches(await catalog_of(tier_two))
         return model
 
     async def check(self, tier_two: ContainerTierTwo) -> None:
-        assert await read_back(tier_two) == expected_contents(self.at_catalog(tier_two))
+        assert await read_back(tier_two) == expected_contents(await self.at_catalog(tier_two))
 
 
 # --- snapshots --------------------------------------------------------------------------------
@@ -103,7 +104,7 @@ async def test_the_manifest_after_so_many_names_a_snapshot_and_an_open_reads_fro
     successor = await world.open(2)
     manifests_read = [name for name in world.storage.reads if "/m/" in name]
     assert manifests_read == [manifest_name(CONTAINER, 4)] * 2, "to fence, and to load"
-    assert successor.catalog == tier_two.catalog
+    assert await catalog_of(successor) == await catalog_of(tier_two)
     await world.check(successor)
 
 
@@ -119,7 +120,7 @@ async def test_a_successor_counts_on_and_names_unchanged_pages_again() -> None:
     assert second is not None
     assert second.ref.through == 6
     assert first.names & second.names
-    assert (await world.open(3)).catalog == successor.catalog
+    assert await catalog_of(await world.open(3)) == await catalog_of(successor)
 
 
 async def test_a_snapshot_that_fails_costs_the_flush_nothing_and_is_tried_again_later() -> None:
@@ -144,7 +145,7 @@ async def test_a_snapshot_that_fails_costs_the_flush_nothing_and_is_tried_again_
     assert snapshot is not None
     assert snapshot.through == 4
     successor = await world.open(2)
-    assert successor.catalog == tier_two.catalog
+    assert await catalog_of(successor) == await catalog_of(tier_two)
     await world.check(successor)
 
 
@@ -179,7 +180,7 @@ async def test_a_page_of_unknown_outcome_is_written_again_under_a_new_name() -> 
     assert len(names) >= 3
     assert not set(names) & set(world.storage.objects)
     assert world.storage.newest().snapshot is not None
-    assert (await world.open(2)).catalog == tier_two.catalog
+    assert await catalog_of(await world.open(2)) == await catalog_of(tier_two)
 
 
 # --- collection -------------------------------------------------------------------------------
@@ -218,7 +219,7 @@ async def test_manifests_chunks_and_pages_stay_bounded_however_long_an_owner_liv
         await collect_all(tier_two)
         counts.append(len([name for name in world.storage.objects if "/m/" in name]))
     assert max(counts) <= 6
-    used = {e.ref.name for held in tier_two.catalog.extents.values() for e in held}
+    used = {e.ref.name for held in (await catalog_of(tier_two)).extents.values() for e in held}
     snapshot = tier_two._snapshots._last
     assert snapshot is not None
     kept = {name for name in world.storage.objects if "/m/" not in name}
@@ -252,7 +253,7 @@ async def test_a_successor_collects_what_its_predecessors_left_and_nothing_else(
     assert late in gone
     assert manifest_name(CONTAINER, 1) in gone
     await world.check(second)
-    assert (await world.open(3)).catalog == second.catalog
+    assert await catalog_of(await world.open(3)) == await catalog_of(second)
 
 
 async def test_a_deletion_that_fails_is_tried_again() -> None:

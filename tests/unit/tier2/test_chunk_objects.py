@@ -20,6 +20,7 @@ from anabranch.common.storage.deadline import DeadlineChunkStorage
 from anabranch.common.storage.probe import RACERS, probe_create_only
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.scripted_s3 import Fault, ScriptedS3, scripted_s3
+from kit.tier2_catalog import catalog_of
 from kit.tier2_model import expected_contents, read_back, small_container
 
 NAME = "c3/0000000007-0000000001"
@@ -174,7 +175,7 @@ async def test_opening_and_flushing_survive_the_loss_of_each_answer_to_a_put(
     server.faults = [None, fault]  # the list, then the fence manifest
     tier_two = await open_tier_two(3, 1, "log", new_log=True)
     server.faults = [fault, None, None, fault]  # chunk, perhaps under a second name; manifest
-    await tier_two.flush(model.cut(tier_two.catalog), model.fetch)
+    await tier_two.flush(model.cut(await catalog_of(tier_two)), model.fetch)
     assert not server.faults
     assert [name for name in sorted(server.objects) if "/m/" in name] == [
         "c3/m/0000000001",

@@ -10,6 +10,7 @@ from anabranch.common.errors import CorruptManifest, FormatTooNew
 from anabranch.common.model.cluster import Abandonment
 from anabranch.common.tier2 import manifest as m
 from anabranch.common.tier2 import page as p
+from anabranch.common.tier2 import page_index as i
 from anabranch.common.tier2.envelope import HEAD, open_envelope, seal_envelope
 from anabranch.common.tier2.state import (
     Catalog,
@@ -18,6 +19,7 @@ from anabranch.common.tier2.state import (
     SegmentState,
     TieredExtent,
     Tombstone,
+    WriterMark,
 )
 from anabranch.common.wire.messages import Stamp
 from kit.golden import assert_golden, read_golden
@@ -27,7 +29,8 @@ STATE = replace(OLD_STATE, modified_ms=77, attributes={bytes(16): -5, b"a" * 16:
 EXTENT = TieredExtent(0, ChunkRef("c3/0000000007-0000000001", 16, 40, 0xDEADBEEF))
 OLD_TOMBSTONE = Tombstone("s/a/1.#epoch.0", Stamp(1, 7), 11, 1_700_000_000_000)
 TOMBSTONE = replace(OLD_TOMBSTONE, merged=MergedInto(STATE.name, 9, 10, 30))
-WRITERS = {(9, bytes(range(16))): 12, (4, bytes(16)): 3}
+OLD_WRITERS = {(9, bytes(range(16))): WriterMark(12), (4, bytes(16)): WriterMark(3)}
+WRITERS = {key: WriterMark(mark.last, 1_700_000_000_123) for key, mark in OLD_WRITERS.items()}
 MANIFEST = m.Manifest(
     container=3,
     number=42,
@@ -46,7 +49,12 @@ MANIFEST = m.Manifest(
 )
 ABANDONED = replace(MANIFEST, abandoned=Abandonment("fedcba", 1200, 1_700_000_000_001))
 PAGE = p.Page(((STATE, (EXTENT,)),), (TOMBSTONE,), WRITERS)
-INDEX = p.PageIndex(3, 40, 1200, (EXTENT.ref,))
+HEADS = (
+    i.PageHead(i.PageKind.SEGMENTS, b"s/a/0", b"s/a/9", anchored=True),
+    i.PageHead(i.PageKind.TOMBSTONES, b"s/a/0", b"s/b/3", anchored=False, oldest_ms=77),
+)
+INDEX = i.PageIndex(3, 40, 1200, (EXTENT.ref, replace(EXTENT.ref, offset=9)), HEADS)
+OLD_INDEX = i.PageIndex(3, 40, 1200, (EXTENT.ref,))
 
 OLD_MANIFEST = replace(
     MANIFEST,
@@ -54,13 +62,16 @@ OLD_MANIFEST = replace(
         MANIFEST.changes,
         segments=(m.SegmentChange(OLD_STATE, (EXTENT,), (EXTENT,)),),
         tombstones=(OLD_TOMBSTONE,),
+        writers=OLD_WRITERS,
     ),
 )
-OLD_PAGE = p.Page(((OLD_STATE, (EXTENT,)),), (OLD_TOMBSTONE,), WRITERS)
+OLD_PAGE = p.Page(((OLD_STATE, (EXTENT,)),), (OLD_TOMBSTONE,), OLD_WRITERS)
+MANIFEST_2 = replace(MANIFEST, changes=replace(MANIFEST.changes, writers=OLD_WRITERS))
+PAGE_2 = replace(PAGE, writers=OLD_WRITERS)
 
 CODECS: list[tuple[str, bytes, Callable[[bytes], object], object]] = [
     (
-        "manifest_format_2",
+        "manifest_format_3",
         m.encode_manifest(MANIFEST),
         lambda data: m.decode_manifest(data, 3, 42),
         MANIFEST,
@@ -71,8 +82,8 @@ CODECS: list[tuple[str, bytes, Callable[[bytes], object], object]] = [
         lambda data: m.decode_manifest(data, 3, 42),
         ABANDONED,
     ),
-    ("page_format_2", p.encode_page(PAGE), lambda data: p.decode_page(data, "page"), PAGE),
-    ("page_index_format_1", p.encode_index(INDEX), lambda data: p.decode_index(data, "i"), INDEX),
+    ("page_format_3", p.encode_page(PAGE), lambda data: p.decode_page(data, "page"), PAGE),
+    ("page_index_format_2", i.encode_index(INDEX), lambda data: i.decode_index(data, "i"), INDEX),
 ]
 each_codec = pytest.mark.parametrize(("name", "data", "decode", "value"), CODECS)
 
@@ -88,6 +99,12 @@ def test_the_format_is_frozen_and_read_back(
 def test_what_format_1_wrote_is_read() -> None:
     assert m.decode_manifest(read_golden("manifest_format_1"), 3, 42) == OLD_MANIFEST
     assert p.decode_page(read_golden("page_format_1"), "page") == OLD_PAGE
+    assert i.decode_index(read_golden("page_index_format_1"), "i") == OLD_INDEX
+
+
+def test_what_format_2_wrote_is_read() -> None:
+    assert m.decode_manifest(read_golden("manifest_format_2"), 3, 42) == MANIFEST_2
+    assert p.decode_page(read_golden("page_format_2"), "page") == PAGE_2
 
 
 @each_codec
@@ -115,7 +132,7 @@ def test_every_truncation_and_anything_appended_is_detected(
 def test_a_newer_format_is_named_as_such(
     name: str, data: bytes, decode: Callable[[bytes], object], value: object
 ) -> None:
-    newer = seal_envelope(data[:4], 3, data[HEAD.size :])
+    newer = seal_envelope(data[:4], 4, data[HEAD.size :])
     with pytest.raises(FormatTooNew):
         decode(newer)
 
@@ -124,7 +141,7 @@ def test_a_newer_format_is_named_as_such(
 def test_fields_that_are_not_known_are_ignored(
     name: str, data: bytes, decode: Callable[[bytes], object], value: object
 ) -> None:
-    body = open_envelope(data, data[:4], 2, name=name, damaged=CorruptManifest)
+    body = open_envelope(data, data[:4], 3, name=name, damaged=CorruptManifest)
     fields = msgspec.msgpack.decode(body) | {"later": [1, 2]}
     assert decode(seal_envelope(data[:4], 1, msgspec.msgpack.encode(fields))) == value
 
@@ -165,12 +182,53 @@ def test_pages_make_up_the_catalog() -> None:
         p.Page(tombstones=(TOMBSTONE,)),
         p.Page(writers=WRITERS),
     ]
-    assert p.catalog_of_pages(INDEX, pages) == Catalog(
+    assert p.catalog_of_pages(1200, pages) == Catalog(
         1200, {STATE.name: STATE}, {TOMBSTONE.name: TOMBSTONE}, WRITERS, {9: (EXTENT,)}
     )
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [
+        HEADS[:1],
+        HEADS[::-1],
+        (HEADS[0], replace(HEADS[1], kind=i.PageKind.SEGMENTS)),
+        (replace(HEADS[0], first=b"t"), HEADS[1]),
+    ],
+    ids=["one is missing", "kinds descend", "ranges meet", "last before first"],
+)
+def test_an_index_whose_heads_have_no_order_is_refused(heads: tuple[i.PageHead, ...]) -> None:
+    fields = msgspec.msgpack.decode(i.encode_index(INDEX)[HEAD.size :])
+    fields["heads"] = [(h.kind, h.first, h.last, h.anchored, h.oldest_ms) for h in heads]
+    data = seal_envelope(i.MAGIC, i.FORMAT, msgspec.msgpack.encode(fields))
+    with pytest.raises(CorruptManifest, match=r"head|ascend"):
+        i.decode_index(data, "index")
+
+
+def test_a_kind_of_page_that_is_not_known_makes_no_sense() -> None:
+    fields = msgspec.msgpack.decode(i.encode_index(INDEX)[HEAD.size :])
+    fields["heads"][1][0] = 9
+    data = seal_envelope(i.MAGIC, i.FORMAT, msgspec.msgpack.encode(fields))
+    with pytest.raises(CorruptManifest, match="no sense"):
+        i.decode_index(data, "index")
+
+
+def test_a_page_that_is_not_what_its_index_says_is_refused() -> None:
+    page = p.Page(((STATE, (EXTENT,)),))
+    key = i.name_key(STATE.name)
+    head = i.PageHead(i.PageKind.SEGMENTS, key, key, anchored=True)
+    i.check_page(page, i.HeldPage(EXTENT.ref, head))
+    for wrong in (replace(head, last=b"z"), replace(head, kind=i.PageKind.TOMBSTONES)):
+        with pytest.raises(CorruptManifest, match="its index"):
+            i.check_page(page, i.HeldPage(EXTENT.ref, wrong))
+    for wrong_page in (p.Page(), PAGE):
+        with pytest.raises(CorruptManifest, match="one kind"):
+            i.check_page(wrong_page, i.HeldPage(EXTENT.ref, head))
+    with pytest.raises(CorruptManifest, match="ascend"):
+        i.check_page(p.Page(page.segments * 2), i.HeldPage(EXTENT.ref, head))
 
 
 def test_two_pages_with_the_same_key_are_refused() -> None:
     page = p.Page(((STATE, (EXTENT,)),))
     with pytest.raises(CorruptManifest, match="same key"):
-        p.catalog_of_pages(INDEX, [page, page])
+        p.catalog_of_pages(1200, [page, page])

@@ -23,7 +23,13 @@ from anabranch.common.errors import AnabranchError
 from anabranch.common.model.cluster import Abandonment, VoidLogs
 from anabranch.common.storage.ports import Buffer
 from anabranch.common.tier2.manifest import LogBinding
-from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, TieredExtent, Tombstone
+from anabranch.common.tier2.state import (
+    ChunkRef,
+    SegmentState,
+    TieredExtent,
+    Tombstone,
+    WriterMark,
+)
 from anabranch.segstore.domain.container.state import ContainerCut
 from anabranch.segstore.domain.log.pinning import LiveLogFile
 
@@ -187,24 +193,19 @@ class DurableDataLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """All that tier 2 knows of one living segment; `writers`: id → last event number."""
+    """All that tier 2 knows of one living segment; `writers`: id → mark."""
 
     state: SegmentState
     extents: tuple[TieredExtent, ...]
-    writers: Mapping[bytes, int]
+    writers: Mapping[bytes, WriterMark]
 
 
 FetchRange = Callable[[int, int, int], Awaitable[bytes]]
 """(segment number, offset, length) → the bytes, from memory or the journal."""
 
 
-class TierTwo(Protocol):
-    """One container's catalog in tier 2, opened under one container epoch."""
-
-    @property
-    def catalog(self) -> Catalog:
-        """The state at open: what the manifests tell, after the fence manifest."""
-        ...
+class StoredCatalog(Protocol):
+    """What tier 2 tells of one container's segments."""
 
     @property
     def applied_sequence(self) -> int:
@@ -218,13 +219,17 @@ class TierTwo(Protocol):
     async def find(self, names: Collection[str]) -> Mapping[str, CatalogEntry | Tombstone]:
         """What the newest manifest tells of these names; what it does not know is left out.
 
-        Raises CorruptManifest, Unavailable, OSError.
+        Raises CorruptManifest, Deposed, Unavailable.
         """
         ...
 
     def entries(self) -> AsyncIterator[CatalogEntry | Tombstone]:
         """All that the newest manifest tells, in no certain order; raises what `find` does."""
         ...
+
+
+class TierTwo(StoredCatalog, Protocol):
+    """One container's catalog in tier 2, opened under one container epoch."""
 
     async def flush(self, cut: ContainerCut, fetch: FetchRange) -> "Sequence[TieredExtents]":
         """Move a cut to tier 2: chunks, then the next manifest, then the look for a successor.
@@ -258,8 +263,8 @@ class TierTwo(Protocol):
         """Delete some of the objects that are no longer needed; whether it is worth calling
         again at once.
 
-        Raises Deposed (nothing was deleted after the successor was seen), DiskFailed,
-        Unavailable, OSError: call again later.
+        Raises Deposed (nothing was deleted after the successor was seen), CorruptManifest;
+        DiskFailed, Unavailable, OSError: call again later.
         """
         ...
 

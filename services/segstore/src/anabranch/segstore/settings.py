@@ -41,6 +41,10 @@ class SegstoreSettings(ServiceSettings):
     """For reads: the newest appends of all segments and, at most a quarter of it, what is read
     ahead. Reads under way (at most 24 MiB each, four at a time) and answers that clients have not
     taken (64 MiB) come on top."""
+    segments_in_memory: Annotated[int, Field(ge=1)] = 10_000
+    """Per container, tombstones included; idle ones beyond it are only in tier 2."""
+    writer_expiry_s: Annotated[float, Field(ge=86400)] = 7 * 86400.0
+    """How long a writer's event number is remembered after its last append."""
     untiered_bytes_max: Annotated[int, Field(ge=_MIB)] = 1024 * _MIB
     """Of bytes that only the journal holds, and of the journal's files, but of these at least four:
     writers are slowed down beyond it and then refused. A start reads about as much."""
@@ -49,6 +53,8 @@ class SegstoreSettings(ServiceSettings):
     that is not the owner, and than any open."""
     load_period_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
     """How often the controllers are told what was appended where."""
+    tombstone_s: Annotated[float, Field(ge=24 * 3600)] = 24 * 3600.0
+    """How long what was deleted or merged is remembered, so that no late request brings it back."""
     health_bind: str = "127.0.0.1:0"
     log_level: str = "info"
 

@@ -45,7 +45,6 @@ from anabranch.segstore.settings import SegstoreSettings
 from anabranch.segstore.shell.assignments import Assignments
 from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.catch_up import new_catch_up
-from anabranch.segstore.shell.container import Surroundings
 from anabranch.segstore.shell.flusher import FlushLimits, back_off_s
 from anabranch.segstore.shell.journal_watch import JournalWatch
 from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
@@ -53,7 +52,9 @@ from anabranch.segstore.shell.load import LoadReporter
 from anabranch.segstore.shell.metrics import StoreMetrics
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.registration import container_count, register_node
+from anabranch.segstore.shell.residency import ResidencyLimits
 from anabranch.segstore.shell.store import Store
+from anabranch.segstore.shell.surroundings import Surroundings
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2 import TierTwoLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
@@ -282,9 +283,14 @@ class _Process:
         objects = parts.objects(subjects.PLACEMENTS_BUCKET)
         placements = Placements(objects, parts.node_id)
         around = Surroundings(
-            parts.clock, cache, throttle, _call_later, parts.metrics, parts.tracing
+            parts.clock, cache, throttle, _call_later, parts.metrics, parts.tracing,
+            ResidencyLimits(
+                settings.segments_in_memory, settings.writer_expiry_s, settings.tombstone_s
+            ),
+        )  # fmt: skip
+        tier_two_limits = TierTwoLimits(
+            gc_grace_s=settings.gc_grace_s, tombstone_s=settings.tombstone_s
         )
-        tier_two_limits = TierTwoLimits(gc_grace_s=settings.gc_grace_s)
         open_tier_two = OpenContainerTierTwo(parts.storage, parts.ids, parts.clock, tier_two_limits)
         tiers = Tiers(parts.log, open_tier_two, placements, parts.ids)
         limits = FlushLimits(bytes_max=settings.flush_bytes, age_s_max=settings.flush_age_s)
@@ -350,6 +356,9 @@ def _watch_metrics(
         unsent=lambda: store.catch_up.outgoing.used,
         containers=lambda: len(store.open_numbers),
         states=store.count_states,
+        resident=lambda: sum(
+            opened.container.residency.count for opened in store.open_containers()
+        ),
         connections=lambda: server.connection_count,
         granules=lambda: store.catch_up.ahead.outcomes,
     )

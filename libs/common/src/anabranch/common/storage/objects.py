@@ -6,35 +6,18 @@ is all that protects a reader which is not the owner: within it, take the highes
 read what it refers to; after it, take the highest manifest again.
 """
 
-from dataclasses import dataclass
-
 from anabranch.common.errors import CorruptChunk, CorruptManifest, ObjectNotFound
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.tier2.catalog import apply_manifests, check_catalog
 from anabranch.common.tier2.chunk import crc_of
 from anabranch.common.tier2.manifest import Manifest, decode_manifest
 from anabranch.common.tier2.names import manifest_name, manifest_number, manifest_prefix
-from anabranch.common.tier2.page import (
-    HeldPage,
-    Page,
-    catalog_of_pages,
-    decode_index,
-    decode_page,
-    page_digest,
-)
+from anabranch.common.tier2.page import Page, catalog_of_pages, decode_page
+from anabranch.common.tier2.page_index import HeldPage, PageIndex, check_page, decode_index
 from anabranch.common.tier2.state import Catalog, ChunkRef
 
 HIGHEST_ATTEMPTS_MAX = 4
 """How often the highest manifest may be collected between its listing and its reading."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedCatalog:
-    """A catalog with what it was read from: the snapshot's pages, and the manifests after it."""
-
-    catalog: Catalog
-    pages: tuple[HeldPage, ...]
-    manifests_size_bytes: int
 
 
 async def manifest_numbers(storage: ChunkStorage, container: int) -> tuple[int, ...]:
@@ -74,13 +57,13 @@ async def read_highest(storage: ChunkStorage, container: int) -> Manifest | None
 
 async def read_manifest(storage: ChunkStorage, container: int, number: int) -> Manifest:
     """Raises CorruptManifest (also if it is missing), FormatTooNew."""
-    return (await _read_manifest(storage, container, number))[0]
+    return (await read_sized_manifest(storage, container, number))[0]
 
 
-async def _read_manifest(
+async def read_sized_manifest(
     storage: ChunkStorage, container: int, number: int
 ) -> tuple[Manifest, int]:
-    """The manifest and its size in bytes."""
+    """The manifest and its size in bytes. Raises what `read_manifest` raises."""
     name = manifest_name(container, number)
     try:
         data = await storage.get(name)
@@ -102,44 +85,57 @@ async def read_referenced(storage: ChunkStorage, ref: ChunkRef) -> bytes:
     return data
 
 
+async def read_index(storage: ChunkStorage, manifest: Manifest) -> PageIndex | None:
+    """The page index of the manifest's snapshot, if it has one.
+
+    Raises CorruptManifest, FormatTooNew.
+    """
+    snapshot = manifest.snapshot
+    if snapshot is None:
+        return None
+    data = await read_referenced(storage, snapshot.index)
+    index = decode_index(data, snapshot.index.name)
+    if (index.container, index.through) != (manifest.container, snapshot.through):
+        raise CorruptManifest("the page index is another's", name=snapshot.index.name)
+    return index
+
+
+async def read_page(storage: ChunkStorage, ref: ChunkRef) -> Page:
+    """A page that an index refers to. Raises CorruptManifest, FormatTooNew."""
+    return decode_page(await read_referenced(storage, ref), ref.name)
+
+
+async def read_held_page(storage: ChunkStorage, held: HeldPage) -> Page:
+    """As `read_page`, and that it is what the index says of it."""
+    page = await read_page(storage, held.ref)
+    check_page(page, held)
+    return page
+
+
 async def load_catalog(storage: ChunkStorage, manifest: Manifest) -> Catalog:
     """The catalog after a manifest: its snapshot, then each manifest up to it.
 
     Raises CorruptManifest, FormatTooNew.
     """
-    return (await load_for_owner(storage, manifest)).catalog
-
-
-async def load_for_owner(storage: ChunkStorage, manifest: Manifest) -> LoadedCatalog:
-    """As `load_catalog`, with what the owner needs to write the next snapshot."""
     catalog, through = Catalog(), 0
-    pages: tuple[HeldPage, ...] = ()
-    if manifest.snapshot is not None:
-        through = manifest.snapshot.through
-        catalog, pages = await _load_snapshot(storage, manifest)
-    read = [
-        await _read_manifest(storage, manifest.container, number)
+    index = await read_index(storage, manifest)
+    if index is not None:
+        through = index.through
+        catalog = await _load_pages(storage, index)
+    manifests = [
+        await read_manifest(storage, manifest.container, number)
         for number in range(through + 1, manifest.number)
     ]
-    catalog = apply_manifests(catalog, [*(found for found, _ in read), manifest])
-    return LoadedCatalog(catalog, pages, sum(size for _, size in read))
+    return apply_manifests(catalog, [*manifests, manifest])
 
 
-async def _load_snapshot(
-    storage: ChunkStorage, manifest: Manifest
-) -> tuple[Catalog, tuple[HeldPage, ...]]:
-    snapshot = manifest.snapshot
-    assert snapshot is not None
-    data = await read_referenced(storage, snapshot.index)
-    index = decode_index(data, snapshot.index.name)
-    if (index.container, index.through) != (manifest.container, snapshot.through):
-        raise CorruptManifest("the page index is another's", name=snapshot.index.name)
+async def _load_pages(storage: ChunkStorage, index: PageIndex) -> Catalog:
     pages: list[Page] = []
-    held: list[HeldPage] = []
-    for ref in index.pages:
-        data = await read_referenced(storage, ref)
-        pages.append(decode_page(data, ref.name))
-        held.append(HeldPage(ref, page_digest(data)))
-    catalog = catalog_of_pages(index, pages)
+    for at, ref in enumerate(index.pages):
+        if index.heads:
+            pages.append(await read_held_page(storage, HeldPage(ref, index.heads[at])))
+        else:
+            pages.append(await read_page(storage, ref))
+    catalog = catalog_of_pages(index.applied_sequence, pages)
     check_catalog(catalog)
-    return catalog, tuple(held)
+    return catalog

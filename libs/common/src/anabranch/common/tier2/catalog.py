@@ -100,17 +100,8 @@ class _Draft:
         elif before is None and state.number in self._extents:
             raise CorruptManifest("two segments have one number", number=number, segment=state.name)
         held = self._extents.get(state.number, ())
-        kept = tuple(extent for extent in held if extent not in change.dropped)
-        if len(kept) + len(change.dropped) != len(held):
-            raise CorruptManifest(
-                "an extent is dropped that was not held", number=number, segment=state.name
-            )
-        joined = kept + change.added
-        fault = _extents_fault(state, joined, len(kept))
-        if fault is not None:
-            raise CorruptManifest(fault, number=number, segment=state.name)
+        self._extents[state.number] = extents_after(held, change, number=number)
         self._segments[state.name] = state
-        self._extents[state.number] = joined
         self._tombstones.pop(state.name, None)
 
     def _apply_writers(self, changes: Changes, gone: set[int], number: int) -> None:
@@ -124,6 +115,24 @@ class _Draft:
             self._writers[key] = last
         for key in changes.writers_dropped:
             self._writers.pop(key, None)
+
+
+def extents_after(held: Extents, change: SegmentChange, *, number: int | None = None) -> Extents:
+    """A segment's extents after a change to it, given those before.
+
+    `number` is the manifest's, for the error. Raises CorruptManifest if an invariant breaks.
+    """
+    dropped = set(change.dropped)
+    kept = tuple(extent for extent in held if extent not in dropped)
+    if len(kept) + len(change.dropped) != len(held):
+        raise CorruptManifest(
+            "an extent is dropped that was not held", number=number, segment=change.state.name
+        )
+    joined = kept + change.added
+    fault = _extents_fault(change.state, joined, len(kept))
+    if fault is not None:
+        raise CorruptManifest(fault, number=number, segment=change.state.name)
+    return joined
 
 
 def check_catalog(catalog: Catalog) -> None:

@@ -19,12 +19,20 @@ from anabranch.common.model.cluster import Abandonment
 from anabranch.common.tier2 import wire as w
 from anabranch.common.tier2.envelope import open_envelope, seal_envelope
 from anabranch.common.tier2.names import manifest_name
-from anabranch.common.tier2.state import ChunkRef, SegmentState, TieredExtent, Tombstone, WriterKey
+from anabranch.common.tier2.state import (
+    ChunkRef,
+    SegmentState,
+    TieredExtent,
+    Tombstone,
+    WriterKey,
+    WriterMark,
+)
 from anabranch.common.wire.malformed import MALFORMED
 
 MAGIC = b"ANMF"
-FORMAT = 2
-"""2 added attributes, the time of the last change, and where a merged segment went."""
+FORMAT = 3
+"""2 added attributes, the time of the last change, and where a merged segment went; 3 when a
+writer was last heard of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,7 @@ class Changes:
     segments: tuple[SegmentChange, ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
     tombstones_dropped: tuple[str, ...] = ()
-    writers: Mapping[WriterKey, int] = field(default_factory=dict)
+    writers: Mapping[WriterKey, WriterMark] = field(default_factory=dict)
     writers_dropped: tuple[WriterKey, ...] = ()
 
 
@@ -210,10 +218,7 @@ def _from_wire(found: _ManifestWire) -> Manifest:
             ),
             tombstones=tuple(map(w.tombstone_from_wire, found.tombstones)),
             tombstones_dropped=found.tombstones_dropped,
-            writers={
-                (entry.segment_number, entry.writer_id): entry.event_number
-                for entry in found.writers
-            },
+            writers=w.writers_from_wire(found.writers),
             writers_dropped=tuple(
                 (key.segment_number, key.writer_id) for key in found.writers_dropped
             ),

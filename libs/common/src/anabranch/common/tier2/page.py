@@ -1,14 +1,12 @@
-"""Snapshot pages: the whole catalog in immutable pieces, and the index that names them.
+"""Snapshot pages: the whole catalog in immutable pieces; `page_index.py` names them.
 
 A page holds entries of one kind, ascending: segments by name (each with its last extents), the
 extents before those by (segment number, start), tombstones by name, or writer numbers by
 (segment number, writer id). Only the last extents of a segment change as it grows, and writer
 numbers come and go fastest, so each of these has pages of its own. A page is at most 1 MiB;
-unchanged pages are named again by the next index. Both are MessagePack in an envelope
-(`envelope.py`): ANPG, ANPX.
+unchanged pages are named again by the next index. MessagePack in an envelope (`envelope.py`), ANPG.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -19,21 +17,18 @@ from anabranch.common.tier2 import wire as w
 from anabranch.common.tier2.envelope import open_envelope, seal_envelope
 from anabranch.common.tier2.state import (
     Catalog,
-    ChunkRef,
     SegmentState,
     TieredExtent,
     Tombstone,
     WriterKey,
+    WriterMark,
 )
 from anabranch.common.wire.malformed import MALFORMED
 
 PAGE_MAGIC = b"ANPG"
-INDEX_MAGIC = b"ANPX"
-FORMAT = 2
-"""Of pages; 2 added what the manifest's format 2 added."""
-INDEX_FORMAT = 1
+FORMAT = 3
+"""Of pages; 2 and 3 added what these formats of the manifest added."""
 PAGE_SIZE_BYTES_MAX = 1024 * 1024
-_DIGEST_SIZE_BYTES = 16
 
 Extents = tuple[TieredExtent, ...]
 
@@ -48,26 +43,8 @@ class Page:
 
     segments: tuple[tuple[SegmentState, Extents], ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
-    writers: Mapping[WriterKey, int] = field(default_factory=dict)
+    writers: Mapping[WriterKey, WriterMark] = field(default_factory=dict)
     extents: tuple[tuple[int, Extents], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PageIndex:
-    """The pages that together are the state after manifest `through`, at `applied_sequence`."""
-
-    container: int
-    through: int
-    applied_sequence: int
-    pages: tuple[ChunkRef, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class HeldPage:
-    """A page of a snapshot that exists: where it is, and `page_digest` of its bytes."""
-
-    ref: ChunkRef
-    digest: bytes
 
 
 class _PageSegmentWire(w.Entry, frozen=True):
@@ -88,15 +65,7 @@ class _PageWire(msgspec.Struct, frozen=True, omit_defaults=True):
     extents: tuple[_RunWire, ...] = ()
 
 
-class _IndexWire(msgspec.Struct, frozen=True):
-    container: int
-    through: int
-    applied_sequence: int
-    pages: tuple[w.RefWire, ...]
-
-
 _page_decoder = msgspec.msgpack.Decoder(_PageWire)
-_index_decoder = msgspec.msgpack.Decoder(_IndexWire)
 
 
 def encode_page(page: Page) -> bytes:
@@ -138,47 +107,15 @@ def decode_page(data: bytes, name: str) -> Page:
             for entry in found.segments
         ),
         tombstones=tuple(map(w.tombstone_from_wire, found.tombstones)),
-        writers={
-            (entry.segment_number, entry.writer_id): entry.event_number for entry in found.writers
-        },
+        writers=w.writers_from_wire(found.writers),
         extents=tuple(
             (run.segment_number, w.extents_from_wire(run.extents)) for run in found.extents
         ),
     )
 
 
-def page_digest(data: bytes) -> bytes:
-    """What tells pages apart: equal digests mean equal bytes. A CRC would err once in 2**32."""
-    return hashlib.blake2b(data, digest_size=_DIGEST_SIZE_BYTES).digest()
-
-
-def encode_index(index: PageIndex) -> bytes:
-    body = _IndexWire(
-        container=index.container,
-        through=index.through,
-        applied_sequence=index.applied_sequence,
-        pages=tuple(map(w.ref_to_wire, index.pages)),
-    )
-    return seal_envelope(INDEX_MAGIC, INDEX_FORMAT, msgspec.msgpack.encode(body))
-
-
-def decode_index(data: bytes, name: str) -> PageIndex:
-    """A page index read from the object `name`, verified. Raises CorruptManifest, FormatTooNew."""
-    body = open_envelope(data, INDEX_MAGIC, INDEX_FORMAT, name=name, damaged=CorruptManifest)
-    try:
-        found = _index_decoder.decode(body)
-    except MALFORMED as error:
-        raise CorruptManifest("the page index has no sense", name=name) from error
-    return PageIndex(
-        container=found.container,
-        through=found.through,
-        applied_sequence=found.applied_sequence,
-        pages=tuple(map(w.ref_from_wire, found.pages)),
-    )
-
-
-def catalog_of_pages(index: PageIndex, pages: Iterable[Page]) -> Catalog:
-    """The catalog that the pages of an index make up, in the index's order.
+def catalog_of_pages(applied_sequence: int, pages: Iterable[Page]) -> Catalog:
+    """The catalog that the pages of a snapshot make up, in their order.
 
     Raises CorruptManifest on a repeated key, or extents of no segment.
     """
@@ -186,7 +123,7 @@ def catalog_of_pages(index: PageIndex, pages: Iterable[Page]) -> Catalog:
     last: dict[int, Extents] = {}
     runs: dict[int, list[TieredExtent]] = {}
     tombstones: dict[str, Tombstone] = {}
-    writers: dict[WriterKey, int] = {}
+    writers: dict[WriterKey, WriterMark] = {}
     count = 0
     for page in pages:
         count += len(page.segments) + len(page.tombstones) + len(page.writers)
@@ -198,8 +135,8 @@ def catalog_of_pages(index: PageIndex, pages: Iterable[Page]) -> Catalog:
         tombstones |= {tombstone.name: tombstone for tombstone in page.tombstones}
         writers |= page.writers
     if count != len(segments) + len(tombstones) + len(writers):
-        raise CorruptManifest("two pages of a snapshot hold the same key", through=index.through)
+        raise CorruptManifest("two pages of a snapshot hold the same key")
     if not runs.keys() <= last.keys():
-        raise CorruptManifest("a page holds extents of no segment", through=index.through)
+        raise CorruptManifest("a page holds extents of no segment")
     extents = {number: (*runs.get(number, ()), *held) for number, held in last.items()}
-    return Catalog(index.applied_sequence, segments, tombstones, writers, extents)
+    return Catalog(applied_sequence, segments, tombstones, writers, extents)

@@ -2,11 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from anabranch.common.wire.messages import Stamp
 
 WriterKey = tuple[int, bytes]
 """(segment number, writer id)."""
+
+
+class WriterMark(NamedTuple):
+    """How far a segment has a writer's events, or a client's requests.
+
+    `last` is the number of the last one that was stored, `stored_ms` when that was; 0: not known,
+    for it was recorded before the time was.
+    """
+
+    last: int
+    stored_ms: int = 0
+
 
 Attributes = Mapping[bytes, int]
 """What callers keep with a segment: 16-byte ids, signed 64-bit values; never changed in place."""
@@ -87,5 +100,5 @@ class Catalog:
     applied_sequence: int = 0
     segments: Mapping[str, SegmentState] = field(default_factory=dict)
     tombstones: Mapping[str, Tombstone] = field(default_factory=dict)
-    writers: Mapping[WriterKey, int] = field(default_factory=dict)
+    writers: Mapping[WriterKey, WriterMark] = field(default_factory=dict)
     extents: Mapping[int, tuple[TieredExtent, ...]] = field(default_factory=dict)

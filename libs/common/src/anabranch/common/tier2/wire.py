@@ -14,6 +14,7 @@ from anabranch.common.tier2.state import (
     TieredExtent,
     Tombstone,
     WriterKey,
+    WriterMark,
 )
 from anabranch.common.wire.messages import Stamp
 
@@ -66,6 +67,7 @@ class WriterWire(Entry, frozen=True):
     segment_number: int
     writer_id: bytes
     event_number: int
+    stored_ms: int = 0  # since format 3
 
 
 class WriterKeyWire(Entry, frozen=True):
@@ -152,5 +154,12 @@ def _merged_from_wire(wire: MergedWire) -> MergedInto:
     return MergedInto(wire.target, wire.target_number, wire.offset, wire.length)
 
 
-def writer_to_wire(key: WriterKey, event_number: int) -> WriterWire:
-    return WriterWire(key[0], key[1], event_number)
+def writer_to_wire(key: WriterKey, mark: WriterMark) -> WriterWire:
+    return WriterWire(*key, *mark)
+
+
+def writers_from_wire(wires: tuple[WriterWire, ...]) -> dict[WriterKey, WriterMark]:
+    return {
+        (wire.segment_number, wire.writer_id): WriterMark(wire.event_number, wire.stored_ms)
+        for wire in wires
+    }

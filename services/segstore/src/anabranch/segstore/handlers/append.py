@@ -1,7 +1,8 @@
 """Setups and appends: in the sessions of one connection, or without either.
 
 `AppendDesk` knows the connection's sessions by the numbers that the client chose. An append is
-a dictionary look-up and a call of the container; nothing waits here.
+a dictionary look-up and a call of the container; nothing waits here but a setup, until its
+segment is resident.
 
 A door without connections serves `append_once`, whose request names segment and writer itself,
 and `setup_without_session`. Both kinds may be mixed by one writer: what an append does depends
@@ -26,17 +27,34 @@ class AppendDesk:
         self._store = store
         self._send = send
         self._sessions: dict[int, tuple[Container, AppendSession]] = {}
+        self._setups: dict[int, SetupAppend] = {}
+        """The last setup of each session number that waits."""
 
     def setup(self, request_id: int, request: SetupAppend) -> None:
         """SetupAppend → AppendSetup. A session that had the number is over in any case."""
         self._end(request.session)
-        self._make_room()
+        self._setups[request.session] = request
+
+        def refuse(error: AnabranchError) -> None:
+            if self._setups.get(request.session) is request:
+                del self._setups[request.session]
+            self._send(failed(error, request.session), request_id)
+
         try:
             container = self._store.find(request.segment, request.container_epoch).container
-            session = container.setup(request, request_id, self._send)
+            container.load_first(
+                (request.segment,), lambda: self._set_up(container, request_id, request), refuse
+            )
         except AnabranchError as error:
-            self._send(failed(error, request.session), request_id)
-            return
+            refuse(error)
+
+    def _set_up(self, container: Container, request_id: int, request: SetupAppend) -> None:
+        """Raises SessionEnded if the connection, or a newer setup of the number, ended it."""
+        if self._setups.get(request.session) is not request:
+            raise SessionEnded("the append session was over before its segment was loaded")
+        del self._setups[request.session]
+        self._make_room()
+        session = container.setup(request, request_id, self._send)
         if session is not None:
             self._sessions[request.session] = (container, session)
 
@@ -71,14 +89,20 @@ class AppendDesk:
 
     def close(self) -> None:
         """The connection is gone."""
+        self._setups.clear()
         for number in tuple(self._sessions):
             self._end(number)
 
 
 def append_once(store: Store, request: AppendOnce, payload: bytes, deliver: Deliver) -> None:
     """AppendOnce → Appended. Raises what keeps it from being decided: WrongHost, Unavailable."""
-    found = store.find(request.segment, request.container_epoch)
-    found.container.append_once(request, payload, deliver)
+    container = store.find(request.segment, request.container_epoch).container
+    container.load_first(
+        (request.segment,),
+        lambda: container.append_once(request, payload, deliver),
+        lambda error: deliver(failed(error)),
+        size=len(payload),
+    )
 
 
 def setup_without_session(store: Store, request: SetupAppend, deliver: Deliver) -> None:
@@ -88,6 +112,12 @@ def setup_without_session(store: Store, request: SetupAppend, deliver: Deliver) 
     WrongHost, Unavailable.
     """
     container = store.find(request.segment, request.container_epoch).container
-    session = container.setup(request, 0, lambda message, _: deliver(message))
-    if session is not None:
-        container.end_session(session)
+
+    def set_up() -> None:
+        session = container.setup(request, 0, lambda message, _: deliver(message))
+        if session is not None:
+            container.end_session(session)
+
+    container.load_first(
+        (request.segment,), set_up, lambda error: deliver(failed(error, request.session))
+    )

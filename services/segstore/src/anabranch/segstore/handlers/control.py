@@ -1,12 +1,12 @@
 """Control requests on segments: one function per message, the same for every door.
 
-Each finds the container and hands the request over; the answer comes through `deliver`, once
-everything it depended on is durable. What keeps a request from being decided at all (wrong
-store, container not open) is raised.
+Each finds the container and, once the segments are resident, hands the request over; the answer
+comes through `deliver`, once everything it depended on is durable. What keeps a request from being
+decided at all (wrong store, container not open) is raised, or delivered where it had to wait.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 
 from anabranch.common.errors import AnabranchError, DiskFailed, Unavailable
@@ -19,11 +19,13 @@ from anabranch.common.wire.messages import (
     LocateOffset,
     MergeSegments,
     Message,
+    Request,
     SealSegment,
     TruncateSegment,
     UpdateAttributes,
     failed,
 )
+from anabranch.segstore.domain.container.merge import SOURCES_MAX
 from anabranch.segstore.shell.boundaries import TieredBoundary
 from anabranch.segstore.shell.reader import (
     boundary_before,
@@ -52,36 +54,53 @@ class ControlDesk:
 Handler = Callable[[ControlDesk, Message, Deliver], None]
 
 
+def _load_first(
+    desk: ControlDesk,
+    request: Request,
+    deliver: Deliver,
+    perform: Callable[[OpenContainer], None],
+    others: Iterable[str] = (),
+) -> None:
+    """Find the container, wait until the segments are resident, and perform the request."""
+    found = desk.store.find(request.segment, request.container_epoch)
+    found.container.load_first(
+        (request.segment, *others),
+        lambda: perform(found),
+        lambda error: deliver(failed(error)),
+    )
+
+
 def handle_create(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
     """CreateSegment → Done."""
     assert isinstance(request, CreateSegment)
-    found = desk.store.find(request.segment, request.container_epoch)
-    found.container.create(request, deliver)
+    _load_first(desk, request, deliver, lambda found: found.container.create(request, deliver))
 
 
 def handle_seal(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
     """SealSegment → Sealed."""
     assert isinstance(request, SealSegment)
-    found = desk.store.find(request.segment, request.container_epoch)
-    found.container.seal(request, deliver)
+    _load_first(desk, request, deliver, lambda found: found.container.seal(request, deliver))
 
 
 def handle_delete(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
     """DeleteSegment → Done."""
     assert isinstance(request, DeleteSegment)
-    found = desk.store.find(request.segment, request.container_epoch)
-    found.container.delete(request, deliver)
+    _load_first(desk, request, deliver, lambda found: found.container.delete(request, deliver))
 
 
 def handle_truncate(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
     """TruncateSegment → Truncated."""
     assert isinstance(request, TruncateSegment)
-    found = desk.store.find(request.segment, request.container_epoch)
-    place = truncation_place(found.container, request)
-    if place is None:
-        found.container.truncate(request, deliver)
-    else:
-        desk.spawn(_truncate_tiered(found, request, place, deliver))
+
+    def truncate(found: OpenContainer) -> None:
+        place = truncation_place(found.container, request)
+        if place is None:
+            found.container.truncate(request, deliver)
+        else:
+            found.container.residency.pin(request.segment)
+            desk.spawn(_truncate_tiered(found, request, place, deliver))
+
+    _load_first(desk, request, deliver, truncate)
 
 
 async def _truncate_tiered(
@@ -95,46 +114,53 @@ async def _truncate_tiered(
         found.container.truncate(request, deliver, boundary)
     except (AnabranchError, OSError, TimeoutError) as error:
         deliver(failed(tier_two_error(error)))
+    finally:
+        found.container.residency.unpin(request.segment)
 
 
 def handle_merge(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
     """MergeSegments → SegmentsMerged."""
     assert isinstance(request, MergeSegments)
-    found = desk.store.find(request.segment, request.container_epoch)
     desk.store.check_together(request.segment, request.sources)
-    found.container.merge(request, deliver)
+    # more of them are refused before any is looked at
+    sources = request.sources[:SOURCES_MAX]
+    _load_first(
+        desk, request, deliver, lambda found: found.container.merge(request, deliver), sources
+    )
 
 
 def handle_update_attributes(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
     """UpdateAttributes → Done."""
     assert isinstance(request, UpdateAttributes)
-    found = desk.store.find(request.segment, request.container_epoch)
-    found.container.update_attributes(request, deliver)
+    _load_first(
+        desk, request, deliver, lambda found: found.container.update_attributes(request, deliver)
+    )
 
 
 def handle_attributes(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
     """GetAttributes → AttributeValues."""
     assert isinstance(request, GetAttributes)
-    found = desk.store.find(request.segment, request.container_epoch)
-    found.container.attributes(request, deliver)
+    _load_first(desk, request, deliver, lambda found: found.container.attributes(request, deliver))
 
 
 def handle_info(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
     """GetSegmentInfo → SegmentInfo."""
     assert isinstance(request, GetSegmentInfo)
-    found = desk.store.find(request.segment, request.container_epoch)
-    found.container.info(request, deliver)
+    _load_first(desk, request, deliver, lambda found: found.container.info(request, deliver))
 
 
 def handle_locate(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
     """LocateOffset → OffsetLocated."""
     assert isinstance(request, LocateOffset)
-    found = desk.store.find(request.segment, request.container_epoch)
-    place = locate_now(found.container, request)
-    if isinstance(place, InTierTwo):
-        desk.spawn(_locate_tiered(found, request, place, deliver))
-    else:
-        deliver(place)
+
+    def locate(found: OpenContainer) -> None:
+        place = locate_now(found.container, request)
+        if isinstance(place, InTierTwo):
+            desk.spawn(_locate_tiered(found, request, place, deliver))
+        else:
+            deliver(place)
+
+    _load_first(desk, request, deliver, locate)
 
 
 async def _locate_tiered(

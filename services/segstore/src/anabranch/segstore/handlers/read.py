@@ -2,6 +2,7 @@
 
     submitted ──► ready ──► answered from memory
                     ▲  ├──► behind ──turn──► reading from the journal or tier 2 ──► answered
+                    │  ├──► waiting until the segment is resident ──► as above
                     │  └──► waiting at the tail
                     └── woken, time up ──┘
 
@@ -51,10 +52,12 @@ _log = structlog.get_logger(__name__)
 class _Read:
     """`run`: how many reads led here, each going on where the one before it ended.
 
-    `opened` and `number`: the container and the segment that it was last looked up in.
+    `opened` and `number`: the container and the segment that it was looked up in.
     """
 
-    __slots__ = ("cancel_wait", "number", "opened", "request", "request_id", "run", "waited")
+    __slots__ = (
+        "cancel_wait", "number", "opened", "pinned", "request", "request_id", "run", "waited",
+    )  # fmt: skip
 
     def __init__(self, request_id: int, request: ReadSegment, run: int) -> None:
         self.request_id = request_id
@@ -62,8 +65,24 @@ class _Read:
         self.run = run
         self.opened: OpenContainer | None = None
         self.number = 0
+        self.pinned = False
         self.waited = False
         self.cancel_wait: Callable[[], None] | None = None
+
+    def pin(self) -> None:
+        """The segment stays resident until the read is over."""
+        assert self.opened is not None
+        if not self.pinned:
+            self.pinned = True
+            self.opened.container.residency.pin(self.request.segment)
+
+    def end(self) -> None:
+        """The read is over: nothing waits for it, and its segment need not stay for it."""
+        if self.cancel_wait is not None:
+            self.cancel_wait()
+        if self.pinned and self.opened is not None:
+            self.pinned = False
+            self.opened.container.residency.unpin(self.request.segment)
 
 
 class ReadDesk:
@@ -109,8 +128,7 @@ class ReadDesk:
         self._ready.clear()
         self._behind.clear()
         for read in self._outstanding:
-            if read.cancel_wait is not None:
-                read.cancel_wait()
+            read.end()
         self._outstanding.clear()
         self._shared.turns.leave(self)
         self._shared.outgoing.forget(self)
@@ -143,11 +161,31 @@ class ReadDesk:
     def _start(self, read: _Read) -> None:
         request = read.request
         try:
-            opened = read.opened = self._store.find(request.segment, request.container_epoch)
+            opened = self._store.find(request.segment, request.container_epoch)
+            opened.container.load_first(
+                (request.segment,),
+                lambda: self._read(read, opened),
+                lambda error: self._refuse(read, error),
+            )
+        except AnabranchError as error:
+            self._refuse(read, error)
+
+    def _read(self, read: _Read, opened: OpenContainer) -> None:
+        """The segment is resident. If that took its time, the connection may be held up by now."""
+        if read not in self._outstanding:
+            return
+        if self._is_held_up():
+            self._ready.append(read)
+            return
+        read.opened = opened
+        request = read.request
+        try:
             found = read_now(opened.container, request, self._shared.ahead.look, self._window(read))
             if isinstance(found, Needed):
                 read.number = found.number
+                read.pin()
                 self._behind.append(read)
+                self._shared.turns.ask(self)
             elif not found.data and found.reply.at_tail and _waits(read):
                 self._wait(read, opened, found.number)
             else:
@@ -196,7 +234,9 @@ class ReadDesk:
         """The answer, once all that it needs is at hand; the read keeps what it got until then."""
         request, at_hand = read.request, dict[Granule, bytes]()
         for _ in range(ROUNDS_MAX):
-            opened = read.opened = self._store.find(request.segment, request.container_epoch)
+            opened = self._store.find(request.segment, request.container_epoch)
+            if opened is not read.opened or read not in self._outstanding:
+                break  # there the segment need not be resident
             try:
                 found = read_now(opened.container, request, at_hand.get, self._window(read))
                 if found.number != read.number:
@@ -260,6 +300,7 @@ class ReadDesk:
         if read not in self._outstanding:
             return
         self._outstanding.remove(read)
+        read.end()
         self._store.metrics.reads += 1
         self._store.metrics.read_bytes += len(data)
         if len(data) >= LARGE_ANSWER_BYTES and not self._rests:

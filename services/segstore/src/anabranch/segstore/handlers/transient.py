@@ -10,7 +10,7 @@ has deleted its transient segments itself.
 from anabranch.common.errors import Overloaded
 from anabranch.common.model.names import transient_name
 from anabranch.common.runtime.ids import IdSource
-from anabranch.common.wire.messages import CreateTransient
+from anabranch.common.wire.messages import CreateTransient, failed
 from anabranch.segstore.domain.container.operations import WRITER_ID_SIZE_BYTES
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.replies import Deliver
@@ -39,7 +39,11 @@ class TransientDesk:
         unique = request.writer_id[:half].ljust(half, b"\0") + self._ids.new_bytes()[half:]
         name = transient_name(request.segment, unique)
         self._made[name] = container
-        container.create_transient(request, name, deliver)
+        container.load_first(
+            (request.segment, name),
+            lambda: container.create_transient(request, name, deliver),
+            lambda error: deliver(failed(error)),
+        )
 
     def _make_room(self) -> None:
         """Forget what is gone, once the limit is reached."""

@@ -2,14 +2,21 @@
 
 Moves by `apply`, one durable operation after another, whether they come back from the journal
 while serving or from its replay at open. Remembers what changed since the last flush, which is
-what a `ContainerCut` is made of.
+what a `ContainerCut` is made of. What did not change since is *clean*: it may be evicted, for the
+newest manifest tells it exactly as it is.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import assert_never
 
-from anabranch.common.tier2.state import Catalog, SegmentState, Tombstone, WriterKey
-from anabranch.segstore.domain.container.evolve import SegmentMap, map_of_catalog
+from anabranch.common.tier2.state import (
+    SegmentState,
+    TieredExtent,
+    Tombstone,
+    WriterKey,
+    WriterMark,
+)
+from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.operations import (
     APPEND_OVERHEAD_SIZE_BYTES,
     AppendOperation,
@@ -48,17 +55,16 @@ class Changes:
 class Applied:
     """State, index and changes of one container."""
 
-    def __init__(self, catalog: Catalog, cache: Cache) -> None:
-        self.state: SegmentMap = map_of_catalog(catalog)
+    def __init__(self, sequence: int, cache: Cache, is_known: Callable[[str], bool]) -> None:
+        """`sequence`: up to where tier 2 has everything; `is_known`: see `SegmentMap`."""
+        self.state = SegmentMap(sequence, is_known)
         self.index = ReadIndex(cache)
-        self.flushed_sequence = catalog.applied_sequence
+        self.flushed_sequence = sequence
         self.untiered = 0
         """Bytes that only the journal holds."""
         self._changes = Changes()
         self._flushing: Changes | None = None
         self._touched: set[int] = set()
-        for state in catalog.segments.values():
-            self.index.load(state, catalog.extents.get(state.number, ()))
 
     def apply(
         self, sequence: int, operation: Operation, address: LogAddress, frame_offset: int
@@ -122,6 +128,43 @@ class Applied:
         touched, self._touched = self._touched, set()
         return touched
 
+    # --- what is resident ---------------------------------------------------------------------
+
+    def hold(
+        self,
+        known: SegmentState | Tombstone,
+        extents: Iterable[TieredExtent],
+        writers: Mapping[bytes, WriterMark],
+    ) -> None:
+        """What tier 2 tells of one name, which was not resident."""
+        self.state.hold(known, writers)
+        if isinstance(known, SegmentState):
+            self.index.load(known, extents)
+
+    def clean(self, segment: str) -> bool:
+        """Whether the newest manifest tells the name exactly as it is here."""
+        known = self.state.segments.get(segment)
+        number = known.number if isinstance(known, SegmentState) else None
+        return not any(
+            segment in changes.names or number in changes.numbers
+            for changes in (self._changes, self._flushing)
+            if changes is not None
+        )
+
+    def evict(self, segment: str) -> None:
+        """Forget what is known under the name, which is clean."""
+        known = self.state.segments.get(segment)
+        if isinstance(known, SegmentState):
+            self.index.evict(known.number)
+        self.state.evict(segment)
+
+    def forget(self, number: int, writer_id: bytes) -> bool:
+        """Forget a writer's mark; False if it is to be recorded first."""
+        if (number, writer_id) in self._changes.writers:
+            return False
+        self.state.forget_writer(number, writer_id)
+        return True
+
     # --- flushing -----------------------------------------------------------------------------
 
     @property
@@ -143,7 +186,7 @@ class Applied:
             segments=tuple(self._cut(state) for state in living if state is not None),
             tombstones=tuple(found for found in known if isinstance(found, Tombstone)),
             writers={
-                (number, writer_id): self.state.last_event_number(number, writer_id)
+                (number, writer_id): self.state.writers[number][writer_id]
                 for number, writer_id in sorted(changes.writers)
                 if number in self.state.names
             },

@@ -11,14 +11,12 @@ owner shows up, the container ends: everyone waiting is told, nothing more is ac
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from opentelemetry.trace import Span
 
 from anabranch.common.errors import AnabranchError, SessionEnded, Unavailable
-from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.tracing import end_failed, mark_failed
-from anabranch.common.tier2.state import Catalog, SegmentState
+from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import (
     Append,
     Appended,
@@ -56,47 +54,46 @@ from anabranch.segstore.domain.container.decide import (
     decide_setup,
     gone,
 )
+from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.operations import (
     AppendOperation,
+    DecodedOperation,
     Operation,
     decode_operations,
 )
 from anabranch.segstore.domain.container.transient import answer_create_transient, end_transient
 from anabranch.segstore.domain.load.traffic import Traffic
-from anabranch.segstore.ports import ContainerLog, FrameContents, LogAddress, ReplayedFrame
-from anabranch.segstore.shell.applied import Applied
+from anabranch.segstore.ports import (
+    ContainerLog,
+    FrameContents,
+    LogAddress,
+    ReplayedFrame,
+    StoredCatalog,
+)
 from anabranch.segstore.shell.boundaries import TieredBoundary, boundary_before
-from anabranch.segstore.shell.cache import Cache
-from anabranch.segstore.shell.metrics import StoreMetrics, uncounted
+from anabranch.segstore.shell.loading import Loading, Refuse
 from anabranch.segstore.shell.operation_queue import OperationQueue, PendingOperation
 from anabranch.segstore.shell.replies import Deliver, HeldAck, HeldReply, ReplyGate
+from anabranch.segstore.shell.resident_segments import ResidentSegments
 from anabranch.segstore.shell.sessions import AppendSession, LiveSessions, Send
-from anabranch.segstore.shell.tail import CallLater, TailWaiters
-from anabranch.segstore.shell.throttle import Throttle
-from anabranch.segstore.shell.tracing import HeldSpans, StoreTracing, span_name
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the containers of one store share."""
-
-    clock: Clock
-    cache: Cache
-    throttle: Throttle
-    call_later: CallLater
-    metrics: StoreMetrics = field(default_factory=uncounted)
-    tracing: StoreTracing | None = None
+from anabranch.segstore.shell.surroundings import Surroundings
+from anabranch.segstore.shell.tail import TailWaiters
+from anabranch.segstore.shell.tracing import HeldSpans, span_name
 
 
 class Container:
     """Implements `ports.FrameSource`. Serves from `serve` until `fail`."""
 
     def __init__(
-        self, container: int, container_epoch: int, catalog: Catalog, around: Surroundings
+        self, container: int, container_epoch: int, stored: StoredCatalog, around: Surroundings
     ) -> None:
         self.container = container
         self.container_epoch = container_epoch
-        self.applied = Applied(catalog, around.cache)
+        self.segments = ResidentSegments(stored, around.cache, around.clock, around.residency)
+        self.applied, self.residency = self.segments.applied, self.segments.residency
+        self.loading = Loading(
+            stored, self.segments, around.throttle, around.call_later, around.metrics
+        )
         self.failure: AnabranchError | None = None
         self.log_failure = False
         """Whether it was the log that ended the container."""
@@ -117,16 +114,23 @@ class Container:
 
     # --- opening and ending -------------------------------------------------------------------
 
-    def replay(self, frame: ReplayedFrame) -> None:
-        """Apply a frame found in the log; what the catalog holds already is passed over.
+    def decode(self, frame: ReplayedFrame) -> list[DecodedOperation]:
+        """What a frame found in the log has that tier 2 does not tell.
 
         Raises CorruptJournal, FormatTooNew.
         """
+        operations = decode_operations(frame.payload, frame.first_sequence)
+        return [found for found in operations if found.sequence > self.applied.state.sequence]
+
+    def replay(self, frame: ReplayedFrame, operations: Iterable[DecodedOperation]) -> None:
+        """Apply what `decode` found in the frame; all that it is about is resident.
+
+        Raises CorruptJournal.
+        """
         untiered = self.applied.untiered
         try:
-            for found in decode_operations(frame.payload, frame.first_sequence):
-                if found.sequence > self.applied.state.sequence:
-                    self.applied.apply(found.sequence, found.operation, frame.address, found.at)
+            for found in operations:
+                self.applied.apply(found.sequence, found.operation, frame.address, found.at)
         finally:
             self.applied.end_frame()
             self._throttle.add_untiered(self.applied.untiered - untiered)
@@ -134,11 +138,18 @@ class Container:
     def serve(self, log: ContainerLog) -> None:
         """Recovery is complete: requests may come."""
         self._log = log
-        self._pending = self.applied.state.copy()
+        self._pending = self.segments.serve()
+        self.opened_sequence = self._pending.sequence
+        """Who has a higher number was created since this container serves."""
         self._gate.start(self._pending.sequence)
         self._spans.start(self._pending.sequence)
         # Those alive were made for connections of an older container epoch.
         self.end_transients(sorted(self._pending.transients))
+
+    @property
+    def pending(self) -> SegmentMap:
+        """What requests are decided against: all that was accepted."""
+        return self._pending
 
     @property
     def log(self) -> ContainerLog:
@@ -180,11 +191,49 @@ class Container:
         self._gate.fail(told)
         self._spans.fail(error)
         self._throttle.forget_pending(waiting)
+        self.loading.fail(told)
         self._throttle.add_untiered(-self.applied.untiered)
         self._throttle.tier_two_failing(self.container, failing=False)
         self.tails.wake_all()
         self.applied.index.clear()
         self.on_ended()
+
+    # --- what is resident ---------------------------------------------------------------------
+
+    def load_first(
+        self, names: Iterable[str], go: Callable[[], None], refuse: Refuse, size: int = 0
+    ) -> None:
+        """Call `go` once all names are resident; see `Loading.first`. Raises Unavailable too."""
+        self.check_serving()
+        names = tuple(names)
+
+        def use() -> None:
+            self.check_serving()
+            go()
+            self.residency.touch(name for name in names if name in self._pending.segments)
+
+        self.loading.first(names, use, refuse, size)
+
+    def users(self) -> Callable[[str], bool]:
+        """Tells, for this moment, of which names somebody needs that they stay resident."""
+        queued = self._queue.segments(self._pending.names)
+
+        def uses(name: str) -> bool:
+            known = self.applied.state.segments.get(name)
+            return (
+                name in queued
+                or name in self._pending.transients
+                or self._sessions.any_on(name)
+                or (isinstance(known, SegmentState) and self.tails.watches(known.number))
+                or self.residency.is_pinned(name)
+                or self.loading.waits_for(name)
+            )
+
+        return uses
+
+    def forget_writers(self, name: str, now_ms: int) -> None:
+        """Forget the marks in a segment that expired, but not of writers that have a session."""
+        self.segments.forget_writers(name, now_ms, self._sessions.is_live)
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -211,8 +260,8 @@ class Container:
             return
         now_ms = self._around.clock.now_ms()
         for name in names:
-            operation = end_transient(self._pending, name, now_ms)
-            if operation is not None:
+            if name in self._pending.transients:
+                operation = end_transient(self._pending, name, now_ms)
                 self._enqueue_admitted(operation, self._throttle.count)
 
     def seal(self, request: SealSegment, deliver: Deliver) -> None:

@@ -36,6 +36,7 @@ from anabranch.common.wire.messages import Done, failed
 from anabranch.segstore.domain.container.state import ContainerCut
 from anabranch.segstore.ports import TieredExtents, TierTwo
 from anabranch.segstore.shell.container import Container
+from anabranch.segstore.shell.eviction import evict, sweep
 from anabranch.segstore.shell.replies import Deliver
 from anabranch.segstore.shell.tail import CallLater
 from anabranch.segstore.shell.throttle import Throttle
@@ -222,6 +223,16 @@ class Flusher:
         container.metrics.flushed(moved, self._clock.monotonic() - began_s)
         container.log.release(cut.sequence)
         self._throttle.wake()
+        await self._make_room(cut)
+
+    async def _make_room(self, cut: ContainerCut) -> None:
+        """What was flushed is clean, and what is clean may leave the memory."""
+        container = self._container
+        container.residency.touch(cut.names)
+        sweep(container, self._clock.now_ms())
+        while evict(container):
+            await self._clock.sleep(0)
+            self._check_alive()
 
     async def _fetch(self, number: int, offset: int, length: int) -> bytes:
         """See `ports.FetchRange`; lets other work run every few megabytes."""

@@ -5,7 +5,7 @@ Opening, in this order, because each step fences or proves what the next relies 
     1. take the next container epoch on the placement (compare-and-set, at every open)
     2. choose the log, and create a new one in the journal's list if that is what is due
     3. open tier 2: its fence manifest deposes older owners, its catalog is the state
-    4. open the log under the epoch and replay what came after the catalog
+    4. open the log under the epoch and replay what came after the catalog; nothing else is loaded
     5. report OPEN with the log id, then serve
 
     assigned ──open──► open ──failure──► failed ──after a pause──► assigned …
@@ -42,20 +42,17 @@ from anabranch.common.errors import (
 from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
-from anabranch.common.tier2.state import (
-    Catalog,
-    SegmentState,
-    TieredExtent,
-    Tombstone,
-    WriterKey,
-)
 from anabranch.segstore.domain.storage.log_choice import LogsHere, choose_log, is_plain
-from anabranch.segstore.ports import DurableDataLog, OpenTierTwo, TierTwo
+from anabranch.segstore.ports import DurableDataLog, OpenTierTwo
 from anabranch.segstore.shell.closing import close_container
-from anabranch.segstore.shell.container import Container, Surroundings
+from anabranch.segstore.shell.container import Container
+from anabranch.segstore.shell.eviction import evict
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits, back_off_s
+from anabranch.segstore.shell.leftovers import end_leftovers
 from anabranch.segstore.shell.placements import Placements
+from anabranch.segstore.shell.replay import Replay
 from anabranch.segstore.shell.store import OpenContainer, Store
+from anabranch.segstore.shell.surroundings import Surroundings
 from anabranch.segstore.shell.tier2_collector import Collector
 
 RESTARTS_MAX = 5
@@ -139,16 +136,16 @@ async def open_container(
         new_log=not (placement.log_id or placement.previous_log),
         void=placement.void,
     )
-    catalog = await _catalog_of(tier_two)
-    opened = Container(container, placement.container_epoch, catalog, around)
+    opened = Container(container, placement.container_epoch, tier_two, around)
     log = tiers.log.open_log(container, log_id, placement.container_epoch, opened)
     try:
-        for frame in log.replay(catalog.applied_sequence):
-            opened.replay(frame)
+        replay = Replay(opened, tier_two)
+        for frame in log.replay(tier_two.applied_sequence):
+            await replay.apply(frame)
             await around.clock.sleep(0)
         opened.serve(log)
         # An earlier process may have died between its manifest and its release.
-        log.release(catalog.applied_sequence)
+        log.release(tier_two.applied_sequence)
     except BaseException as error:
         log.close()
         opened.fail(named_error(error))
@@ -182,21 +179,12 @@ async def _log_of(placement: Placement, tiers: Tiers) -> str:
     return log_id
 
 
-async def _catalog_of(tier_two: TierTwo) -> Catalog:
-    """All that tier 2 knows."""
-    segments: dict[str, SegmentState] = {}
-    tombstones: dict[str, Tombstone] = {}
-    writers: dict[WriterKey, int] = {}
-    extents: dict[int, tuple[TieredExtent, ...]] = {}
-    async for entry in tier_two.entries():
-        if isinstance(entry, Tombstone):
-            tombstones[entry.name] = entry
-            continue
-        number = entry.state.number
-        segments[entry.state.name] = entry.state
-        extents[number] = entry.extents
-        writers |= {(number, writer_id): last for writer_id, last in entry.writers.items()}
-    return Catalog(tier_two.applied_sequence, segments, tombstones, writers, extents)
+async def _load(container: Container) -> None:
+    """Load what requests wait for; damage found on the way ends the container."""
+    try:
+        await container.loading.run(lambda: evict(container))
+    except AnabranchError as error:
+        container.fail(error)
 
 
 async def _flush_and_collect(opened: OpenContainer, asked: asyncio.Event, clock: Clock) -> bool:
@@ -206,17 +194,22 @@ async def _flush_and_collect(opened: OpenContainer, asked: asyncio.Event, clock:
     """
     ended: AnabranchError | OSError | None = None
     async with asyncio.TaskGroup() as group:
-        collecting = group.create_task(opened.collector.run())
         closing = group.create_task(_close_when_asked(opened, asked, clock))
+        beside = [
+            group.create_task(opened.collector.run()),
+            group.create_task(_load(opened.container)),
+            group.create_task(end_leftovers(opened.container, opened.tier_two, clock)),
+            closing,
+        ]
         try:
             await opened.flusher.run()
         except (AnabranchError, OSError) as error:
             ended = error
-            # ends the other loop too, should it not notice that it is cancelled
+            # ends the other loops too, should they not notice that they are cancelled
             opened.container.fail(named_error(error))
         finally:
-            collecting.cancel()
-            closing.cancel()
+            for task in beside:
+                task.cancel()
     if closing.done() and not closing.cancelled() and closing.result():
         return True
     if ended is not None:

@@ -33,8 +33,12 @@ class StoreMetrics:
         self.flush_failures = 0
         self.load_reports = 0
         self.load_report_failures = 0
+        self.segment_loads = 0
+        self.segment_evictions = 0
+        self.residency_exceeded = 0
         self._count_appends()
         self._count_the_rest()
+        self._count_residency()
         histogram = metrics.histogram
         self.append_seconds = histogram(
             f"{PREFIX}append_seconds",
@@ -101,6 +105,24 @@ class StoreMetrics:
             lambda: self.load_report_failures,
         )
 
+    def _count_residency(self) -> None:
+        count = self._metrics.counter
+        count(
+            f"{PREFIX}segment_loads_total",
+            "Segments and tombstones looked up in tier 2",
+            lambda: self.segment_loads,
+        )
+        count(
+            f"{PREFIX}segment_evictions_total",
+            "Segments and tombstones that left the memory for tier 2",
+            lambda: self.segment_evictions,
+        )
+        count(
+            f"{PREFIX}residency_exceeded_total",
+            "Times that more segments were in use than are to be in memory",
+            lambda: self.residency_exceeded,
+        )
+
     def watch(
         self,
         *,
@@ -110,6 +132,7 @@ class StoreMetrics:
         unsent: Callable[[], int],
         containers: Callable[[], int],
         states: Callable[[], Mapping[tuple[str, ...], int]],
+        resident: Callable[[], int],
         connections: Callable[[], int],
         granules: Callable[[], Mapping[tuple[str, ...], int]],
     ) -> None:
@@ -132,6 +155,7 @@ class StoreMetrics:
             states,
             ("state",),
         )
+        gauge(f"{PREFIX}segments_resident", "Segments and tombstones in memory", resident)
         gauge(f"{PREFIX}connections", "TCP connections open", connections)
 
     def watch_journal(

@@ -7,12 +7,17 @@ throttle, which is asked before `add`.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
 from anabranch.common.storage.ports import Buffer
-from anabranch.segstore.domain.container.operations import Operation, encode_operation
+from anabranch.segstore.domain.container.operations import (
+    AppendOperation,
+    MergeOperation,
+    Operation,
+    encode_operation,
+)
 from anabranch.segstore.ports import FrameContents
 
 
@@ -53,6 +58,18 @@ class OperationQueue:
         """All that is not yet durable, in order."""
         taken = (frame.operations for frame in self._taken)
         return (item.operation for item in chain(*taken, self._waiting))
+
+    def segments(self, names: Mapping[int, str]) -> frozenset[str]:
+        """The segments that they are about; `names` tells those of numbers, as pending."""
+        found: set[str] = set()
+        for operation in self.operations():
+            if isinstance(operation, AppendOperation):
+                found.add(names.get(operation.number, ""))
+                continue
+            found.add(operation.segment)
+            if isinstance(operation, MergeOperation):
+                found.update(source.segment for source in operation.sources)
+        return frozenset(found)
 
     def add(self, pending: PendingOperation, now_s: Callable[[], float]) -> None:
         """Queue the next operation; the clock is asked where a frame begins."""

@@ -50,6 +50,12 @@ class ReadIndex:
         index.sealed_in_tier_two = state.sealed
         self._segments[state.number] = index
 
+    def evict(self, number: int) -> None:
+        """Give the segment's memory back; tier 2 has all of it, and it may be loaded again."""
+        index = self._segments.pop(number)
+        assert index.tiered
+        index.drop()
+
     def add_append(
         self, operation: AppendOperation, address: LogAddress, frame_offset: int
     ) -> None:

@@ -233,6 +233,11 @@ class SegmentIndex:
         return self.length - self.start - (self._tiered_size - before)
 
     @property
+    def tiered(self) -> bool:
+        """Whether tier 2 has all bytes, and manifests know all of them as this segment's."""
+        return self.tiered_length == self.length and not self._adopted
+
+    @property
     def front(self) -> int:
         """The offset from which on the pieces hold the bytes."""
         return self._piece_starts[0] if self._pieces else self.length

@@ -7,6 +7,7 @@
 A session that is over answers every further append with SessionEnded, until the next setup.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 from anabranch.common.wire.messages import Message
@@ -36,14 +37,16 @@ class LiveSessions:
 
     def __init__(self) -> None:
         self._live: dict[tuple[int, bytes], AppendSession] = {}
+        self._segments: Counter[str] = Counter()
 
     def begin(self, session: AppendSession) -> None:
         """The session is the one of its writer and segment; an older one is over."""
         key = (session.number, session.writer_id)
         older = self._live.get(key)
         if older is not None:
-            older.alive = False
+            self.end(older)
         self._live[key] = session
+        self._segments[session.segment] += 1
 
     def end(self, session: AppendSession) -> None:
         """The session is over; ending it again is harmless."""
@@ -51,9 +54,21 @@ class LiveSessions:
         key = (session.number, session.writer_id)
         if self._live.get(key) is session:
             del self._live[key]
+            self._segments[session.segment] -= 1
+            if not self._segments[session.segment]:
+                del self._segments[session.segment]
+
+    def any_on(self, segment: str) -> bool:
+        """Whether the segment has a live session."""
+        return segment in self._segments
+
+    def is_live(self, number: int, writer_id: bytes) -> bool:
+        """Whether the writer has a live session on the segment."""
+        return (number, writer_id) in self._live
 
     def end_all(self) -> None:
         """The container ends."""
         for session in self._live.values():
             session.alive = False
         self._live.clear()
+        self._segments.clear()

@@ -50,6 +50,10 @@ class TailWaiters:
             self._forget(waiter)
             waiter.callback(False)
 
+    def watches(self, number: int) -> bool:
+        """Whether a read waits at the segment's tail."""
+        return number in self._waiting
+
     def wake_all(self) -> None:
         """The container ends."""
         for number in tuple(self._waiting):

@@ -1,7 +1,8 @@
 """A container's tier 2: flushing cuts into it, collecting in it, reading from it.
 
-State owned: the catalog, the last manifest, the one that is being created, what is garbage.
-Flush, in this order and for these reasons:
+State owned: the last manifest, the one that is being created, what is garbage; the catalog is
+`tier2_catalog.py`. A flush asks it for the segments of the cut and for nothing else. Then, in
+this order and for these reasons:
 
 1. the chunks, one after another, and the snapshot if one is due: what a manifest refers to must
    be durable before it exists;
@@ -15,24 +16,25 @@ If 2 or 3 fails or is cancelled, the manifest may exist or not. It is kept as it
 flush, which must be of the same cut, begins by creating it again with the same bytes: it finds
 its own, or the manifest of a successor. So a full disk or an outage costs time only.
 
-Collection looks for a successor before every batch as a flush does, and deletes one object after
-another: an owner makes a few objects a second and an object store deletes dozens.
+Collection begins when the references are counted. It looks for a successor before every batch as
+a flush does, and deletes one object after another: an owner makes a few objects a second and an
+object store deletes dozens.
 """
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.common.errors import AnabranchError, Busy, Deposed, Unavailable
 from anabranch.common.model.cluster import Abandonment
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.storage.chunk_reader import ChunkReader
-from anabranch.common.storage.objects import LoadedCatalog, manifest_numbers
+from anabranch.common.storage.objects import manifest_numbers
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.tier2.catalog import apply_manifest
 from anabranch.common.tier2.manifest import Manifest, encode_manifest
 from anabranch.common.tier2.names import container_prefix
-from anabranch.common.tier2.state import Catalog, ChunkRef, TieredExtent, Tombstone
+from anabranch.common.tier2.state import Catalog, ChunkRef, TieredExtent, Tombstone, WriterMark
 from anabranch.segstore.domain.container.state import ContainerCut
 from anabranch.segstore.domain.storage.changes import changes_of_cut
 from anabranch.segstore.domain.storage.collection import Garbage
@@ -40,31 +42,49 @@ from anabranch.segstore.domain.storage.fence import closing_manifest, deposed_by
 from anabranch.segstore.domain.storage.plan import ChunkLimits, plan_flush
 from anabranch.segstore.domain.storage.snapshot import SinceSnapshot, SnapshotLimits
 from anabranch.segstore.ports import CatalogEntry, FetchRange, TieredExtents
+from anabranch.segstore.shell.tier2_catalog import CatalogState, PagedCatalog
 from anabranch.segstore.shell.tier2_chunk import write_chunk
 from anabranch.segstore.shell.tier2_manifest import create_manifest
+from anabranch.segstore.shell.tier2_pages import Pages
 from anabranch.segstore.shell.tier2_put import NewObjects
+from anabranch.segstore.shell.tier2_references import ReferenceCount
 from anabranch.segstore.shell.tier2_snapshot import Snapshot, Snapshots
 
 COLLECT_BATCH_COUNT_MAX = 64
+COUNT_PAGES_MAX = 16
 GC_GRACE_S = 3600.0
+TOMBSTONE_S = 24 * 3600.0
+CACHED_PAGES_BYTES_MAX = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class TierTwoLimits:
-    """Sizes of what is written, and for how many seconds what was dropped is kept."""
+    """Sizes of what is written, for how many seconds what was dropped is kept, and tombstones
+    are, and how many bytes of pages, as they are encoded, stay in memory."""
 
     chunks: ChunkLimits = field(default_factory=ChunkLimits)
     snapshots: SnapshotLimits = field(default_factory=SnapshotLimits)
     gc_grace_s: float = GC_GRACE_S
+    tombstone_s: float = TOMBSTONE_S
+    cached_pages_max: int = CACHED_PAGES_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What an open found: the catalog, and the bytes of the manifests after its snapshot."""
+
+    catalog: CatalogState
+    manifests_size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A manifest on its way: all that it refers to is durable."""
+    """A manifest on its way: all that it refers to is durable. `before` is the state of the
+    segments that it changes."""
 
     manifest: Manifest
     data: bytes
-    catalog: Catalog
+    before: Catalog
     snapshot: Snapshot | None
     tiered: tuple[TieredExtents, ...]
 
@@ -77,14 +97,13 @@ class ContainerTierTwo:
         storage: ChunkStorage,
         clock: Clock,
         fence: Manifest,
-        loaded: LoadedCatalog,
+        loaded: Loaded,
         limits: TierTwoLimits,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._limits = limits
         self._last = fence
-        self._catalog = loaded.catalog
         self._prepared: _Prepared | None = None
         self._flushing = False
         self._stopped: AnabranchError | None = None
@@ -93,20 +112,19 @@ class ContainerTierTwo:
         self._objects = NewObjects(storage, fence.container, fence.container_epoch)
         self._opened_s = clock.monotonic()
         self._listed = False
-        self._garbage = Garbage(
-            fence.container, fence.container_epoch, loaded.catalog, opened_s=self._opened_s
-        )
-        snapshot = Snapshot(fence.snapshot, loaded.pages) if fence.snapshot is not None else None
+        directory, overlay = loaded.catalog.directory, loaded.catalog.overlay
+        self._pages = Pages(storage, limits.cached_pages_max, self._check_page_taker)
+        self._catalog = PagedCatalog(loaded.catalog, self._pages, clock, limits.tombstone_s)
+        self._garbage = Garbage(fence.container, fence.container_epoch, opened_s=self._opened_s)
+        self._count: ReferenceCount | None = ReferenceCount(directory, overlay.copy(), self._pages)
+        snapshot = Snapshot(fence.snapshot, directory) if fence.snapshot is not None else None
         through = fence.snapshot.through if fence.snapshot is not None else 0
         if snapshot is not None:
             self._garbage.snapshot_committed(snapshot.names, through, self._opened_s)
         since = SinceSnapshot(fence.number - through, loaded.manifests_size_bytes)
-        self._snapshots = Snapshots(self._objects, clock, limits.snapshots, snapshot, since)
-
-    @property
-    def catalog(self) -> Catalog:
-        """The state at open, moved on by each flush that returned."""
-        return self._catalog
+        self._snapshots = Snapshots(
+            self._objects, self._pages, clock, limits.snapshots, last=snapshot, since=since
+        )
 
     @property
     def applied_sequence(self) -> int:
@@ -115,17 +133,20 @@ class ContainerTierTwo:
 
     def knows_nothing_of(self, name: str) -> bool:
         """See `ports.TierTwo.knows_nothing_of`."""
-        return name not in self._catalog.segments and name not in self._catalog.tombstones
+        return self._catalog.knows_nothing_of(name)
 
     async def find(self, names: Collection[str]) -> Mapping[str, CatalogEntry | Tombstone]:
-        """See `ports.TierTwo.find`."""
-        return entries_of(self._catalog, names)
+        """See `ports.TierTwo.find`. Raises Deposed too, if a page is missing for that reason."""
+        return entries_of(await self._catalog.find(names))
 
     async def entries(self) -> AsyncIterator[CatalogEntry | Tombstone]:
-        """See `ports.TierTwo.entries`."""
-        names = (*self._catalog.segments, *self._catalog.tombstones)
-        for entry in entries_of(self._catalog, names).values():
-            yield entry
+        """See `ports.TierTwo.entries`: as it is at the first of them. Raises what `find` does.
+
+        To be read within `gc_grace`, should there be flushes meanwhile.
+        """
+        async for part in self._catalog.all():
+            for entry in entries_of(part).values():
+                yield entry
 
     @property
     def unfinished(self) -> bool:
@@ -167,7 +188,8 @@ class ContainerTierTwo:
             if self._prepared is None:
                 manifest = closing_manifest(self._last)
                 data = encode_manifest(manifest)
-                self._prepared = _Prepared(manifest, data, self._catalog, None, ())
+                nothing = await self._catalog.find(())
+                self._prepared = _Prepared(manifest, data, nothing, None, ())
             assert self._prepared.manifest.log.closed, "a flush is not finished"
             await self._commit(self._prepared)
         finally:
@@ -189,7 +211,8 @@ class ContainerTierTwo:
     async def _prepare(self, cut: ContainerCut, fetch: FetchRange) -> _Prepared:
         """Chunks, the snapshot if it is due, and the manifest that will name them."""
         added: dict[int, tuple[TieredExtent, ...]] = {}
-        for planned in plan_flush(self._catalog, cut, self._limits.chunks):
+        before = await self._catalog.find(_names_of(cut))
+        for planned in plan_flush(before, cut, self._limits.chunks):
             for number, extent in await write_chunk(self._objects, planned, fetch):
                 added[number] = (*added.get(number, ()), extent)
         added = {number: _ascending(extents) for number, extents in added.items()}
@@ -203,13 +226,14 @@ class ContainerTierTwo:
             log=last.log,
             applied_sequence=cut.sequence,
             snapshot=last.snapshot if snapshot is None else snapshot.ref,
-            changes=changes_of_cut(self._catalog, cut, added),
+            changes=changes_of_cut(before, cut, added),
             abandoned=last.abandoned,
         )
+        apply_manifest(before, manifest)  # what breaks an invariant is never written
         return _Prepared(
             manifest=manifest,
             data=encode_manifest(manifest),
-            catalog=apply_manifest(self._catalog, manifest),
+            before=before,
             snapshot=snapshot,
             tiered=tuple(TieredExtents(number, extents) for number, extents in added.items()),
         )
@@ -256,12 +280,21 @@ class ContainerTierTwo:
 
     def _committed(self, prepared: _Prepared) -> None:
         now_s, snapshot = self._clock.monotonic(), prepared.snapshot
-        self._garbage.manifest_committed(self._catalog, prepared.manifest.changes, now_s)
+        self._garbage.manifest_committed(prepared.before, prepared.manifest.changes, now_s)
         if snapshot is not None:
             self._garbage.snapshot_committed(snapshot.names, snapshot.ref.through, now_s)
         self._snapshots.manifest_committed(len(prepared.data), snapshot)
-        self._last, self._catalog = prepared.manifest, prepared.catalog
-        self._prepared = None
+        directory = snapshot.directory if snapshot is not None else None
+        self._catalog.committed(prepared.manifest, directory)
+        self._last, self._prepared = prepared.manifest, None
+
+    async def _check_page_taker(self) -> None:
+        """A page is not there or not as it was: a successor may have collected it."""
+        try:
+            await self.check_owner()
+        except Deposed as deposed:
+            self._stopped = deposed
+            raise
 
     # --- collection ---------------------------------------------------------------------------
 
@@ -272,6 +305,8 @@ class ContainerTierTwo:
         """
         if self._stopped is not None:
             raise self._stopped
+        if self._count is not None and not await self._counted(self._count):
+            return True
         now_s, grace_s = self._clock.monotonic(), self._limits.gc_grace_s
         if not self._listed and self._opened_s + grace_s <= now_s:
             names = await self._storage.list(container_prefix(self._last.container))
@@ -288,6 +323,15 @@ class ContainerTierTwo:
         names = self._garbage.due(numbers, now_s, grace_s, COLLECT_BATCH_COUNT_MAX)
         await self._delete(names)
         return bool(names)
+
+    async def _counted(self, count: ReferenceCount) -> bool:
+        """Count on; whether all references are counted."""
+        found = await count.go_on(COUNT_PAGES_MAX)
+        if found is None:
+            return False
+        self._garbage.counted(found)
+        self._count = None
+        return True
 
     async def _delete(self, names: Sequence[str]) -> None:
         for name in names:
@@ -310,20 +354,21 @@ class ContainerTierTwo:
         return offsets[at], offset if offsets[at] == offset else offsets[at + 1]
 
 
-def entries_of(catalog: Catalog, names: Iterable[str]) -> dict[str, CatalogEntry | Tombstone]:
-    """What a catalog tells of these names."""
-    wanted = set(names)
-    living = {name: catalog.segments[name] for name in sorted(wanted) if name in catalog.segments}
-    writers: dict[int, dict[bytes, int]] = {state.number: {} for state in living.values()}
-    for (number, writer_id), last in catalog.writers.items():
-        if number in writers:
-            writers[number][writer_id] = last
-    found: dict[str, CatalogEntry | Tombstone] = {
+def entries_of(catalog: Catalog) -> dict[str, CatalogEntry | Tombstone]:
+    """All that a catalog tells, by name."""
+    writers: dict[int, dict[bytes, WriterMark]] = {number: {} for number in catalog.extents}
+    for (number, writer_id), mark in catalog.writers.items():
+        writers[number][writer_id] = mark
+    living: dict[str, CatalogEntry | Tombstone] = {
         name: CatalogEntry(state, catalog.extents[state.number], writers[state.number])
-        for name, state in living.items()
+        for name, state in catalog.segments.items()
     }
-    dead = wanted & catalog.tombstones.keys()
-    return found | {name: catalog.tombstones[name] for name in dead}
+    return living | dict(catalog.tombstones)
+
+
+def _names_of(cut: ContainerCut) -> frozenset[str]:
+    names = {segment.state.name for segment in cut.segments}
+    return frozenset(names | {tombstone.name for tombstone in cut.tombstones})
 
 
 def _unreadable(manifest: Manifest, error: OSError) -> Unavailable:

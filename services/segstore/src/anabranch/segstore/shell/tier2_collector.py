@@ -2,12 +2,20 @@
 
 It asks `TierTwo.collect` for batch after batch while there is something to do, and rests in
 between. Whatever fails is tried again later: an object that stays costs only its space. An owner
-that finds itself deposed deletes nothing more, and its container ends as after a flush.
+that finds itself deposed, or a page of the catalog damaged, deletes nothing more, and its
+container ends as after a flush.
 """
 
 import structlog
 
-from anabranch.common.errors import AnabranchError, Deposed, DiskFailed, OutcomeUnknown, Unavailable
+from anabranch.common.errors import (
+    AnabranchError,
+    Corrupt,
+    Deposed,
+    DiskFailed,
+    OutcomeUnknown,
+    Unavailable,
+)
 from anabranch.common.runtime.clock import Clock
 from anabranch.segstore.ports import TierTwo
 from anabranch.segstore.shell.container import Container
@@ -35,8 +43,8 @@ class Collector:
                 more = await self._tier_two.collect()
                 rest_s = 0.0 if more else REST_S
                 failing = False
-            except Deposed as deposed:
-                self._container.fail(deposed)
+            except (Deposed, Corrupt) as ended:
+                self._container.fail(ended)
                 return
             except (DiskFailed, Unavailable, OutcomeUnknown, OSError) as error:
                 if not failing:

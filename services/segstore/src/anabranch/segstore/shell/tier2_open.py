@@ -8,8 +8,9 @@ The catalog is loaded after the fence exists: no older owner can add a manifest 
 what is loaded is what will stay. The list comes last, because the owners before us may have gone
 on while we slept between listing and fencing, and may have collected the number we took or the
 objects that we were reading; a fence with nothing above it is the newest manifest, and nothing
-that it needs was collected. `OpenContainerTierTwo` owns no state; every call returns a new
-`ContainerTierTwo`.
+that it needs was collected. Of the snapshot only its index is read: a page is when it is asked
+for, and no other owner deletes it. `OpenContainerTierTwo` owns no state; every call returns a
+new `ContainerTierTwo`.
 """
 
 from collections.abc import Iterator
@@ -20,15 +21,21 @@ from anabranch.common.model.cluster import VoidLogs
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.storage.objects import (
-    LoadedCatalog,
     highest_manifest,
-    load_for_owner,
     read_highest,
+    read_index,
+    read_page,
+    read_sized_manifest,
 )
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.tier2.manifest import LogBinding, Manifest, encode_manifest
+from anabranch.common.tier2.page_index import HeldPage, PageIndex
+from anabranch.segstore.domain.storage.directory import Directory
 from anabranch.segstore.domain.storage.fence import decide_fence, first_fence
-from anabranch.segstore.shell.tier2 import ContainerTierTwo, TierTwoLimits
+from anabranch.segstore.domain.storage.overlay import Overlay
+from anabranch.segstore.domain.storage.paging import PageLimits, head_of
+from anabranch.segstore.shell.tier2 import ContainerTierTwo, Loaded, TierTwoLimits
+from anabranch.segstore.shell.tier2_catalog import CatalogState
 from anabranch.segstore.shell.tier2_manifest import create_manifest
 
 FENCE_ATTEMPTS_MAX = 16
@@ -94,11 +101,11 @@ class OpenContainerTierTwo:
         taken = await create_manifest(self._storage, fence, encode_manifest(fence))
         return fence if taken is None else None
 
-    async def _load(self, fence: Manifest) -> LoadedCatalog | None:
+    async def _load(self, fence: Manifest) -> Loaded | None:
         """The catalog at the fence; None if somebody wrote above it meanwhile."""
-        loaded: LoadedCatalog | CorruptManifest
+        loaded: Loaded | CorruptManifest
         try:
-            loaded = await load_for_owner(self._storage, fence)
+            loaded = await self._read(fence)
         except CorruptManifest as error:
             loaded = error
         if await highest_manifest(self._storage, fence.container) > fence.number:
@@ -106,6 +113,30 @@ class OpenContainerTierTwo:
         if isinstance(loaded, CorruptManifest):
             raise loaded
         return loaded
+
+    async def _read(self, fence: Manifest) -> Loaded:
+        """The snapshot's page directory, and every manifest after it."""
+        index = await read_index(self._storage, fence)
+        directory, through = Directory(), 0
+        if index is not None:
+            pages = await _held_pages(self._storage, index, self._limits.snapshots)
+            directory, through = Directory(pages, index.applied_sequence), index.through
+        overlay, size_bytes = Overlay(directory.applied_sequence), 0
+        for number in range(through + 1, fence.number):
+            manifest, size = await read_sized_manifest(self._storage, fence.container, number)
+            overlay.apply(manifest)
+            size_bytes += size
+        overlay.apply(fence)
+        return Loaded(CatalogState(directory, overlay), size_bytes)
+
+
+async def _held_pages(
+    storage: ChunkStorage, index: PageIndex, limits: PageLimits
+) -> list[HeldPage]:
+    """The snapshot's pages with their heads; if the index has none, every page is read once."""
+    if index.heads:
+        return [HeldPage(ref, head) for ref, head in zip(index.pages, index.heads, strict=True)]
+    return [HeldPage(ref, head_of(await read_page(storage, ref), limits)) for ref in index.pages]
 
 
 @contextmanager

@@ -2,11 +2,12 @@
 
     pages, one after another → page index → (the caller) the next manifest, which names the index
 
-in this order, because what a manifest refers to must be durable before it exists. Pages that the
-snapshot before holds are named again. A snapshot that cannot be written costs the flush nothing
-but time: the next manifest goes on naming the old one, and writing is tried again some manifests
-later. What was written of it stays unreferenced until a later owner collects it. State owned:
-the pages of the last snapshot, and what came since.
+in this order, because what a manifest refers to must be durable before it exists. Pages of the
+snapshot before in which nothing changed are named again, most of them without being read; others
+are read one at a time, merged with the overlay and written. A snapshot that cannot be written
+costs the flush nothing but time: the next manifest goes on naming the old one, and writing is
+tried again some manifests later. What was written of it stays unreferenced until a later owner
+collects it. State owned: where the last snapshot is, and how much came since.
 """
 
 from dataclasses import dataclass
@@ -17,16 +18,20 @@ from anabranch.common.errors import DiskFailed, SyncFailed, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.tier2.chunk import crc_of
 from anabranch.common.tier2.manifest import Manifest, SnapshotRef
-from anabranch.common.tier2.page import HeldPage, PageIndex, encode_index
-from anabranch.common.tier2.state import Catalog, ChunkRef
+from anabranch.common.tier2.page_index import HeldPage, PageIndex, encode_index
+from anabranch.common.tier2.state import ChunkRef
+from anabranch.segstore.domain.storage.directory import Directory, OpenPage
+from anabranch.segstore.domain.storage.merge import Read, plan_snapshot
+from anabranch.segstore.domain.storage.paging import NewPage
 from anabranch.segstore.domain.storage.snapshot import (
     SinceSnapshot,
     SnapshotLimits,
     after_failure,
     after_manifest,
-    plan_snapshot,
     snapshot_due,
 )
+from anabranch.segstore.shell.tier2_catalog import PagedCatalog
+from anabranch.segstore.shell.tier2_pages import Pages
 from anabranch.segstore.shell.tier2_put import NewObjects
 
 _log = structlog.get_logger(__name__)
@@ -34,15 +39,15 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot in tier 2; `pages` in the order of its index."""
+    """A snapshot in tier 2: where it is, and what is known of its pages."""
 
     ref: SnapshotRef
-    pages: tuple[HeldPage, ...]
+    directory: Directory
 
     @property
     def names(self) -> frozenset[str]:
         """The names of its objects: pages and index."""
-        return frozenset(page.ref.name for page in self.pages) | {self.ref.index.name}
+        return frozenset(page.ref.name for page in self.directory.pages) | {self.ref.index.name}
 
 
 class Snapshots:
@@ -51,21 +56,25 @@ class Snapshots:
     def __init__(
         self,
         objects: NewObjects,
+        pages: Pages,
         clock: Clock,
         limits: SnapshotLimits,
+        *,
         last: Snapshot | None,
         since: SinceSnapshot,
     ) -> None:
         self._objects = objects
+        self._pages = pages
         self._clock = clock
         self._limits = limits
         self._last = last
         self._since = since
 
-    async def write_if_due(self, catalog: Catalog, last: Manifest) -> Snapshot | None:
+    async def write_if_due(self, catalog: PagedCatalog, last: Manifest) -> Snapshot | None:
         """A snapshot of the state after the manifest `last`, for the next one to name.
 
-        None if none is due, or if tier 2 did not take it. Raises SyncFailed alone.
+        None if none is due, or if tier 2 did not take it or cannot be read. Raises SyncFailed,
+        Deposed, CorruptManifest.
         """
         if not snapshot_due(self._since, self._limits):
             return None
@@ -84,19 +93,35 @@ class Snapshots:
             )
             return None
 
-    async def _write(self, catalog: Catalog, last: Manifest) -> Snapshot:
-        held = self._last.pages if self._last is not None else ()
+    async def _write(self, catalog: PagedCatalog, last: Manifest) -> Snapshot:
         pages: list[HeldPage] = []
-        for planned in plan_snapshot(catalog, held, self._limits):
-            if isinstance(planned, HeldPage):
-                pages.append(planned)
+        plan = plan_snapshot(catalog.directory, catalog.overlay, self._limits, catalog.forget_ms)
+        opened: OpenPage | None = None
+        while True:
+            try:
+                step = next(plan) if opened is None else plan.send(opened)
+            except StopIteration:
+                break
+            opened = None
+            if isinstance(step, Read):
+                opened = await self._pages.read(step.page, keep=False)
+            elif isinstance(step, NewPage):
+                pages.append(HeldPage(await self._put(step.data), step.head))
             else:
-                pages.append(HeldPage(await self._put(planned.data), planned.digest))
+                pages.append(step)
             await self._clock.sleep(0)  # planning a page takes milliseconds; let others go on
-        refs = tuple(page.ref for page in pages)
-        index = PageIndex(last.container, last.number, catalog.applied_sequence, refs)
-        ref = await self._put(encode_index(index))
-        return Snapshot(SnapshotRef(last.number, ref), tuple(pages))
+        directory = Directory(pages, catalog.applied_sequence)
+        return Snapshot(await self._put_index(last, directory), directory)
+
+    async def _put_index(self, last: Manifest, directory: Directory) -> SnapshotRef:
+        index = PageIndex(
+            container=last.container,
+            through=last.number,
+            applied_sequence=directory.applied_sequence,
+            pages=tuple(page.ref for page in directory.pages),
+            heads=tuple(page.head for page in directory.pages),
+        )
+        return SnapshotRef(last.number, await self._put(encode_index(index)))
 
     async def _put(self, data: bytes) -> ChunkRef:
         name = await self._objects.put(lambda _: [data])

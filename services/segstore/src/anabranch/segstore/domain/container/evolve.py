@@ -5,12 +5,13 @@ it over a whole container; the pending and the applied state of a container, a r
 tests all move by this one function.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
 from anabranch.common.errors import CorruptJournal
 from anabranch.common.model.names import transient_parent
-from anabranch.common.tier2.state import Catalog, MergedInto, SegmentState, Tombstone
+from anabranch.common.tier2.state import MergedInto, SegmentState, Tombstone, WriterMark
 from anabranch.segstore.domain.container.attributes import apply_changes
 from anabranch.segstore.domain.container.decide import Known
 from anabranch.segstore.domain.container.operations import (
@@ -128,25 +129,29 @@ def _impossible(what: str, sequence: int, segment: str) -> CorruptJournal:
 
 
 class SegmentMap:
-    """All segments, tombstones and writers of a container after `sequence`.
+    """The segments, tombstones and writers of a container after `sequence`.
 
     `segments` maps names to values; `names` maps the numbers of living segments to names;
-    `writers` maps number → writer id → last event number; `transients` holds the names of the
-    living transient segments.
+    `writers` maps number → writer id → mark; `transients` holds the names of the living transient
+    segments. A container's map holds only what is resident: `is_known` says of a name that is
+    missing whether there is certainly nothing under it.
     """
 
-    __slots__ = ("names", "segments", "sequence", "transients", "writers")
+    __slots__ = ("_is_known", "names", "segments", "sequence", "transients", "writers")
 
-    def __init__(self) -> None:
-        self.sequence = 0
+    def __init__(self, sequence: int = 0, is_known: Callable[[str], bool] = lambda _: True) -> None:
+        self.sequence = sequence
         self.segments: dict[str, SegmentState | Tombstone] = {}
         self.names: dict[int, str] = {}
-        self.writers: dict[int, dict[bytes, int]] = {}
+        self.writers: dict[int, dict[bytes, WriterMark]] = {}
         self.transients: set[str] = set()
+        self._is_known = is_known
 
     def known(self, segment: str) -> Known:
-        """What is known under the name."""
-        return self.segments.get(segment)
+        """What is known under the name; asserts that it is resident, or that nothing is there."""
+        known = self.segments.get(segment)
+        assert known is not None or self._is_known(segment), f"{segment} was not loaded"
+        return known
 
     def living(self, number: int) -> SegmentState | None:
         """The living segment with this number."""
@@ -156,7 +161,8 @@ class SegmentMap:
     def last_event_number(self, number: int, writer_id: bytes) -> int:
         """The writer's last event number in the segment; 0 if it is unknown there."""
         writers = self.writers.get(number)
-        return writers.get(writer_id, 0) if writers else 0
+        mark = writers.get(writer_id) if writers else None
+        return mark.last if mark is not None else 0
 
     def apply(self, sequence: int, operation: Operation) -> SegmentState | Tombstone:
         """Fold one operation in; sequence numbers have no gaps. Returns the segment after it."""
@@ -164,18 +170,20 @@ class SegmentMap:
             raise CorruptJournal(
                 "the log's operations have a gap", expected=self.sequence + 1, found=sequence
             )
-        name = self._name_of(operation)
-        before = self.segments.get(name)
+        before = self._before(operation)
         after = evolve(before, sequence, operation)
+        name = after.name
         self.segments[name] = after
         self.sequence = sequence
         if isinstance(operation, AppendOperation):
             writers = self.writers.setdefault(operation.number, {})
-            writers[operation.writer_id] = operation.last_event_number
+            mark = WriterMark(operation.last_event_number, operation.time_ms)
+            writers[operation.writer_id] = mark
         elif isinstance(operation, AttributesOperation):
             assert isinstance(after, SegmentState)
             writers = self.writers.setdefault(after.number, {})
-            writers[operation.client_id] = operation.request_number
+            mark = WriterMark(operation.request_number, operation.time_ms)
+            writers[operation.client_id] = mark
         elif isinstance(operation, CreateOperation):
             self.names[sequence] = name
             if transient_parent(name) is not None:
@@ -187,11 +195,16 @@ class SegmentMap:
             after = self._end_sources(after, operation)
         return after
 
+    def _before(self, operation: Operation) -> Known:
+        if isinstance(operation, AppendOperation):
+            return self.living(operation.number)
+        return self.known(operation.segment)
+
     def _end_sources(self, target: SegmentState, operation: MergeOperation) -> SegmentState:
         """The sources become tombstones, their events the target's."""
         offset, event_count = operation.offset, target.event_count
         for source in operation.sources:
-            before = self.segments.get(source.segment)
+            before = self.known(source.segment)
             self.segments[source.segment] = evolve_source(
                 before, self.sequence, operation, source, offset
             )
@@ -207,30 +220,34 @@ class SegmentMap:
         self.transients.discard(self.names.pop(number))
         self.writers.pop(number, None)
 
-    def _name_of(self, operation: Operation) -> str:
-        if isinstance(operation, AppendOperation):
-            return self.names.get(operation.number, "")
-        return operation.segment
+    # --- what is resident ---------------------------------------------------------------------
+
+    def hold(self, known: SegmentState | Tombstone, writers: Mapping[bytes, WriterMark]) -> None:
+        """What a catalog tells of one name, which was not resident."""
+        assert known.name not in self.segments
+        self.segments[known.name] = known
+        if isinstance(known, SegmentState):
+            self.names[known.number] = known.name
+            if transient_parent(known.name) is not None:
+                self.transients.add(known.name)
+            if writers:
+                self.writers[known.number] = dict(writers)
+
+    def evict(self, segment: str) -> None:
+        """Forget what is known under the name; a catalog must be able to tell it again."""
+        known = self.segments.pop(segment, None)
+        if isinstance(known, SegmentState):
+            self._forget(known.number)
+
+    def forget_writer(self, number: int, writer_id: bytes) -> None:
+        """The writer's mark in the segment expired; none is fine."""
+        self.writers.get(number, {}).pop(writer_id, None)
 
     def copy(self) -> "SegmentMap":
         """An independent map with the same content."""
-        twin = SegmentMap()
-        twin.sequence = self.sequence
+        twin = SegmentMap(self.sequence, self._is_known)
         twin.segments = dict(self.segments)
         twin.names = dict(self.names)
         twin.transients = set(self.transients)
         twin.writers = {number: dict(writers) for number, writers in self.writers.items()}
         return twin
-
-
-def map_of_catalog(catalog: Catalog) -> SegmentMap:
-    """The map as tier 2's catalog tells it."""
-    found = SegmentMap()
-    found.sequence = catalog.applied_sequence
-    found.segments = {**catalog.tombstones, **catalog.segments}
-    found.names = {state.number: name for name, state in catalog.segments.items()}
-    found.transients = {name for name in catalog.segments if transient_parent(name) is not None}
-    for (number, writer_id), last in catalog.writers.items():
-        if number in found.names:
-            found.writers.setdefault(number, {})[writer_id] = last
-    return found

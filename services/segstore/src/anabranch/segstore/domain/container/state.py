@@ -8,7 +8,13 @@ decided, and the *applied* one, which holds only what is durable. Both move by t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anabranch.common.tier2.state import SegmentState, TieredExtent, Tombstone, WriterKey
+from anabranch.common.tier2.state import (
+    SegmentState,
+    TieredExtent,
+    Tombstone,
+    WriterKey,
+    WriterMark,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,4 +63,10 @@ class ContainerCut:
     sequence: int
     segments: tuple[SegmentCut, ...]
     tombstones: tuple[Tombstone, ...]
-    writers: Mapping[WriterKey, int]
+    writers: Mapping[WriterKey, WriterMark]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all segments and tombstones in it."""
+        segments = (segment.state.name for segment in self.segments)
+        return (*segments, *(tombstone.name for tombstone in self.tombstones))

@@ -54,7 +54,9 @@ def answer_create_transient(
     return Answer(CreateOperation(name, NO_DECISION, now_ms), SegmentCreated(segment=name))
 
 
-def end_transient(state: SegmentMap, name: str, now_ms: int) -> DeleteOperation | None:
-    """What deletes the transient segment; None if it is gone already, or never was."""
+def end_transient(state: SegmentMap, name: str, now_ms: int) -> DeleteOperation:
+    """What deletes the transient segment, which is alive."""
+    assert name in state.transients
     decision = decide_delete(state.known(name), name, NO_DECISION, now_ms)
-    return decision if isinstance(decision, DeleteOperation) else None
+    assert isinstance(decision, DeleteOperation)
+    return decision

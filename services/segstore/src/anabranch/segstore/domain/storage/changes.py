@@ -11,6 +11,9 @@ from anabranch.segstore.domain.container.state import ContainerCut
 def changes_of_cut(catalog: Catalog, cut: ContainerCut, added: Mapping[int, Extents]) -> Changes:
     """What a cut changes, given the extents (by segment number) that hold its bytes.
 
+    The catalog need hold no other names than those of the cut, and a writer's segment is in the
+    cut with it.
+
     Of a name deleted and created again within the cut the later fate counts: a segment's
     number and a tombstone's sequence are both sequence numbers of operations. Extents that end
     at or before a segment's start are dropped. Writer numbers of dead segments are left out.
@@ -25,9 +28,8 @@ def changes_of_cut(catalog: Catalog, cut: ContainerCut, added: Mapping[int, Exte
     )
     dead = {tombstone.name for tombstone in tombstones}
     living = tuple(segment for segment in cut.segments if segment.state.name not in dead)
-    replaced = dead | {segment.state.name for segment in living}
     numbers = {segment.state.number for segment in living}
-    numbers |= {held.number for name, held in catalog.segments.items() if name not in replaced}
+    assert {key[0] for key in cut.writers} <= {segment.state.number for segment in cut.segments}
     return Changes(
         segments=tuple(
             SegmentChange(

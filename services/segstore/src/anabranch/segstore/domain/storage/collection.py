@@ -8,60 +8,115 @@ The owner tells of each manifest that it committed, after it saw no successor, a
 else: what a manifest of unknown fate dropped may be needed still. Names are never used twice, so
 what is garbage stays garbage. `Garbage` counts references per object, because a chunk holds
 pieces of many segments. Times are seconds of a monotonic clock.
+
+The references at the open are counted page by page while the owner already serves
+(`count_references`). Until they are, nothing is due: what a manifest dropped meanwhile may have
+references that were not counted yet.
 """
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from anabranch.common.tier2.manifest import Changes
+from anabranch.common.tier2.manifest import Changes, SegmentChange
 from anabranch.common.tier2.names import chunk_epoch, manifest_name
+from anabranch.common.tier2.page_index import PageKind
 from anabranch.common.tier2.state import Catalog, TieredExtent
+from anabranch.segstore.domain.storage.directory import Directory, Reading
+from anabranch.segstore.domain.storage.overlay import Fate, Overlay
+
+
+def count_references(directory: Directory, overlay: Overlay) -> Reading[Counter[str]]:
+    """How many extents of living segments refer to each chunk; the overlay does not change."""
+    references: Counter[str] = Counter()
+    gone: set[int] = set()
+    dropped: dict[int, set[TieredExtent]] = {}
+
+    def count(number: int, extents: Iterable[TieredExtent]) -> None:
+        if number not in gone:
+            left = dropped.get(number, ())
+            references.update(extent.ref.name for extent in extents if extent not in left)
+
+    for held in directory.of_kind(PageKind.SEGMENTS):
+        page = yield held
+        for state, last in page.page.segments:
+            fate: Fate = overlay.names.get(state.name)
+            if isinstance(fate, SegmentChange) and fate.state.number == state.number:
+                dropped[state.number] = set(fate.dropped)
+            elif state.name in overlay.names:
+                gone.add(state.number)
+            count(state.number, last)
+    for held in directory.of_kind(PageKind.EXTENTS):
+        page = yield held
+        for number, run in page.page.extents:
+            count(number, run)
+    for fate in overlay.names.values():
+        if isinstance(fate, SegmentChange):
+            references.update(extent.ref.name for extent in fate.added)
+    return references
 
 
 class Garbage:
     """One owner's view of its container's objects, from its fence manifest on."""
 
-    def __init__(
-        self, container: int, container_epoch: int, catalog: Catalog, *, opened_s: float
-    ) -> None:
+    def __init__(self, container: int, container_epoch: int, *, opened_s: float) -> None:
         self._container = container
         self._container_epoch = container_epoch
         self._opened_s = opened_s
-        self._references = Counter(
-            extent.ref.name for extents in catalog.extents.values() for extent in extents
-        )
+        self._complete = False
+        self._references: Counter[str] = Counter()
+        """Of each object; while the references at the open are missing, how many came since."""
+        self._left: dict[str, float] = {}
+        """While they are missing: when a reference to an object was last dropped, in order."""
         self._pages: frozenset[str] = frozenset()
         self._dropped: deque[tuple[float, str]] = deque()
         self._covered: deque[tuple[float, int]] = deque()
         self._manifests_below = 0
 
+    @property
+    def complete(self) -> bool:
+        """Whether all references are counted; nothing is due before."""
+        return self._complete
+
     def in_use(self, name: str) -> bool:
         """Whether the newest committed state refers to the object."""
+        assert self._complete
         return name in self._references or name in self._pages
 
     # --- what happened ------------------------------------------------------------------------
 
+    def counted(self, references: Counter[str]) -> None:
+        """These were the references when the container was opened."""
+        assert not self._complete
+        self._references.update(references)
+        assert all(count >= 0 for count in self._references.values())
+        self._references = +self._references
+        self._complete = True
+        left = [(since_s, name) for name, since_s in self._left.items() if not self.in_use(name)]
+        self._dropped = deque(sorted([*self._dropped, *left], key=lambda drop: drop[0]))
+        self._left = {}
+
     def snapshot_committed(self, pages: Iterable[str], through: int, now_s: float) -> None:
         """From now on these are the snapshot's objects (its index among them)."""
         before, self._pages = self._pages, frozenset(pages)
-        for name in sorted(before - self._pages):
-            self._drop(name, now_s)
+        self._dropped.extend((now_s, name) for name in sorted(before - self._pages))
         self._covered.append((now_s, through))
 
     def manifest_committed(self, before: Catalog, changes: Changes, now_s: float) -> None:
-        """A manifest of ours made these changes to the state `before` it."""
+        """A manifest of ours made these changes to the state `before` it, of which only the
+        segments that it changes are needed."""
         for change in changes.segments:
             self._references.update(extent.ref.name for extent in change.added)
         for extent in _dropped_extents(before, changes):
-            name = extent.ref.name
-            self._references[name] -= 1
-            if not self._references[name]:
-                del self._references[name]
-                self._drop(name, now_s)
+            self._drop(extent.ref.name, now_s)
 
     def _drop(self, name: str, now_s: float) -> None:
-        if not self.in_use(name):
+        self._references[name] -= 1
+        if not self._complete:
+            self._left.pop(name, None)
+            self._left[name] = now_s
+        elif not self._references[name]:
+            del self._references[name]
             self._dropped.append((now_s, name))
 
     def listed(self, names: Sequence[str]) -> None:
@@ -77,7 +132,9 @@ class Garbage:
     # --- what is due --------------------------------------------------------------------------
 
     def anything_due(self, now_s: float, grace_s: float) -> bool:
-        """Whether `due` may have something to say."""
+        """Whether `due` may have something to say. Never while references are missing."""
+        if not self._complete:
+            return False
         if self._manifests_below:
             return True
         times = [queue[0][0] for queue in (self._dropped, self._covered) if queue]
@@ -87,6 +144,7 @@ class Garbage:
         self, manifests: Sequence[int], now_s: float, grace_s: float, count_max: int
     ) -> tuple[str, ...]:
         """At most `count_max` names to delete, given the numbers of the manifests that exist."""
+        assert self._complete
         while self._covered and self._covered[0][0] + grace_s <= now_s:
             self._manifests_below = self._covered.popleft()[1]
         names = tuple(islice(self._all_due(manifests, now_s, grace_s), count_max))

@@ -1,0 +1,200 @@
+"""The page index: which pages make a snapshot, and what is known of each without reading it.
+
+Index format 1 named the pages alone. Since format 2 it also tells of each page its kind, its
+first and last key, and what the next snapshot must know of it, so that an owner opens a container
+of any size without reading a page, and finds a name in one. MessagePack in an envelope
+(`envelope.py`), ANPX.
+
+Keys are bytes that sort as the entries of a page do: a name in UTF-8, or a segment number with
+the start of an extent or a writer id.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+
+import msgspec
+
+from anabranch.common.errors import CorruptManifest
+from anabranch.common.tier2 import wire as w
+from anabranch.common.tier2.envelope import open_envelope, seal_envelope
+from anabranch.common.tier2.page import Page
+from anabranch.common.tier2.state import ChunkRef
+
+MAGIC = b"ANPX"
+FORMAT = 2
+"""2 added the heads of the pages."""
+_NUMBER_SIZE_BYTES = 8
+
+
+class PageKind(IntEnum):
+    """Of which kind a page's entries are; an index names the pages of each kind together."""
+
+    SEGMENTS = 0
+    EXTENTS = 1
+    TOMBSTONES = 2
+    WRITERS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PageHead:
+    """What is known of a page without reading it.
+
+    `anchored`: its first entry begins a page whatever comes before it. `oldest_ms` is the time of
+    the oldest entry that expires, 0 if none does.
+    """
+
+    kind: PageKind
+    first: bytes
+    last: bytes
+    anchored: bool
+    oldest_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPage:
+    """A page of a snapshot that exists, and its head."""
+
+    ref: ChunkRef
+    head: PageHead
+
+
+@dataclass(frozen=True, slots=True)
+class PageIndex:
+    """The pages that together are the state after manifest `through`, at `applied_sequence`.
+
+    `heads` are those of `pages`; empty if the index was written in format 1.
+    """
+
+    container: int
+    through: int
+    applied_sequence: int
+    pages: tuple[ChunkRef, ...]
+    heads: tuple[PageHead, ...] = ()
+
+
+# --- keys -------------------------------------------------------------------------------------
+
+
+def name_key(name: str) -> bytes:
+    """The key of a segment or a tombstone."""
+    return name.encode()
+
+
+def number_key(number: int, rest: bytes = b"") -> bytes:
+    """The key of a segment's writer (`rest`: its id); without `rest`, below all of the segment."""
+    return number.to_bytes(_NUMBER_SIZE_BYTES, "big") + rest
+
+
+def extent_key(number: int, start: int) -> bytes:
+    """The key of an extent in a page of earlier extents."""
+    return number_key(number, start.to_bytes(_NUMBER_SIZE_BYTES, "big"))
+
+
+def number_of(key: bytes) -> int:
+    """The segment number in the key of an extent or a writer."""
+    return int.from_bytes(key[:_NUMBER_SIZE_BYTES], "big")
+
+
+def keys_of(page: Page) -> tuple[PageKind, list[bytes]]:
+    """A page's kind and its keys, ascending.
+
+    Raises CorruptManifest on a page of no kind or several, or whose entries do not ascend.
+    """
+    keys = {
+        PageKind.SEGMENTS: [name_key(state.name) for state, _ in page.segments],
+        PageKind.EXTENTS: [
+            extent_key(number, extent.start) for number, run in page.extents for extent in run
+        ],
+        PageKind.TOMBSTONES: [name_key(tombstone.name) for tombstone in page.tombstones],
+        PageKind.WRITERS: [number_key(*key) for key in page.writers],
+    }
+    found = [(kind, held) for kind, held in keys.items() if held]
+    if len(found) != 1:
+        raise CorruptManifest("a page has not one kind of entries", kinds=len(found))
+    kind, ascending = found[0]
+    if any(before >= after for before, after in pairwise(ascending)):
+        raise CorruptManifest("the entries of a page do not ascend", kind=kind.name)
+    return kind, ascending
+
+
+def check_page(page: Page, held: HeldPage) -> None:
+    """That a page is what the index says of it. Raises CorruptManifest."""
+    kind, keys = keys_of(page)
+    head = held.head
+    if (kind, keys[0], keys[-1]) != (head.kind, head.first, head.last):
+        raise CorruptManifest("a page is not what its index says", name=held.ref.name)
+
+
+# --- codec ------------------------------------------------------------------------------------
+
+
+class _HeadWire(w.Entry, frozen=True):
+    kind: int
+    first: bytes
+    last: bytes
+    anchored: bool
+    oldest_ms: int
+
+
+class _IndexWire(msgspec.Struct, frozen=True):
+    container: int
+    through: int
+    applied_sequence: int
+    pages: tuple[w.RefWire, ...]
+    heads: tuple[_HeadWire, ...] = ()
+
+
+_decoder = msgspec.msgpack.Decoder(_IndexWire)
+
+
+def encode_index(index: PageIndex) -> bytes:
+    """The index's bytes; it has a head for each page."""
+    assert len(index.heads) == len(index.pages)
+    body = _IndexWire(
+        container=index.container,
+        through=index.through,
+        applied_sequence=index.applied_sequence,
+        pages=tuple(map(w.ref_to_wire, index.pages)),
+        heads=tuple(map(_head_to_wire, index.heads)),
+    )
+    return seal_envelope(MAGIC, FORMAT, msgspec.msgpack.encode(body))
+
+
+def decode_index(data: bytes, name: str) -> PageIndex:
+    """A page index read from the object `name`, verified. Raises CorruptManifest, FormatTooNew."""
+    body = open_envelope(data, MAGIC, FORMAT, name=name, damaged=CorruptManifest)
+    try:
+        found = _decoder.decode(body)
+        heads = tuple(map(_head_from_wire, found.heads))
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise CorruptManifest("the page index has no sense", name=name) from error
+    if heads and len(heads) != len(found.pages):
+        raise CorruptManifest("the page index has not one head for each page", name=name)
+    _check_order(heads, name)
+    return PageIndex(
+        container=found.container,
+        through=found.through,
+        applied_sequence=found.applied_sequence,
+        pages=tuple(map(w.ref_from_wire, found.pages)),
+        heads=heads,
+    )
+
+
+def _check_order(heads: Sequence[PageHead], name: str) -> None:
+    """Pages of one kind follow one another, and their keys ascend."""
+    bounds = [(head.kind, key) for head in heads for key in (head.first, head.last)]
+    ranges_meet = any(
+        (before.kind, before.last) >= (after.kind, after.first) for before, after in pairwise(heads)
+    )
+    if bounds != sorted(bounds) or ranges_meet:
+        raise CorruptManifest("the pages of the index do not ascend", name=name)
+
+
+def _head_to_wire(head: PageHead) -> _HeadWire:
+    return _HeadWire(head.kind.value, head.first, head.last, head.anchored, head.oldest_ms)
+
+
+def _head_from_wire(wire: _HeadWire) -> PageHead:
+    return PageHead(PageKind(wire.kind), wire.first, wire.last, wire.anchored, wire.oldest_ms)

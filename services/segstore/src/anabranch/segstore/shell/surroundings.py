@@ -1,0 +1,24 @@
+"""What a container is given by the store around it."""
+
+from dataclasses import dataclass, field
+
+from anabranch.common.runtime.clock import Clock
+from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.metrics import StoreMetrics, uncounted
+from anabranch.segstore.shell.residency import ResidencyLimits
+from anabranch.segstore.shell.tail import CallLater
+from anabranch.segstore.shell.throttle import Throttle
+from anabranch.segstore.shell.tracing import StoreTracing
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the containers of one store share."""
+
+    clock: Clock
+    cache: Cache
+    throttle: Throttle
+    call_later: CallLater
+    metrics: StoreMetrics = field(default_factory=uncounted)
+    tracing: StoreTracing | None = None
+    residency: ResidencyLimits = field(default_factory=ResidencyLimits)
