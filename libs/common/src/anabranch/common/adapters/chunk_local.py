@@ -39,6 +39,9 @@ _SUFFIX = ".obj"
 _TEMPORARY = "tmp"
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789/-.")
 
+SYNC_STEP_SIZE_BYTES = 1024 * 1024
+"""An object is synced in steps, so that synced writes to the same disk wait for little of it."""
+
 T = TypeVar("T")
 
 
@@ -144,8 +147,11 @@ class LocalChunkStorage:
     def _write_temporary(self, path: str, parts: Sequence[Buffer]) -> None:
         file = self._disk.create(path)
         try:
-            file.write(parts, 0)
-            self._synced(file.sync)
+            offset = 0
+            for step in _steps(parts):
+                file.write(step, offset)
+                self._synced(file.sync)
+                offset += sum(map(len, step))
         finally:
             file.close()
 
@@ -254,3 +260,19 @@ def _check_format(data: bytes) -> None:
             "the directory of tier 2 was written by a newer release",
             found=int(digits), supported=FORMAT,
         )  # fmt: skip
+
+
+def _steps(parts: Sequence[Buffer]) -> Iterator[list[memoryview]]:
+    """The parts in order, divided into steps of this size; at least one, if only an empty one."""
+    step: list[memoryview] = []
+    room = SYNC_STEP_SIZE_BYTES
+    for part in parts:
+        view = memoryview(part)
+        while len(view) >= room:
+            yield [*step, view[:room]]
+            view = view[room:]
+            step, room = [], SYNC_STEP_SIZE_BYTES
+        step.append(view)
+        room -= len(view)
+    if step or not parts:
+        yield step

@@ -13,7 +13,7 @@ relative to its piece, how many bytes and events lie before it, and when it was 
 
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -92,37 +92,42 @@ class _FooterWire(msgspec.Struct, frozen=True):
 _decoder = msgspec.msgpack.Decoder(_FooterWire)
 
 
-def crc_of(parts: Sequence[Buffer]) -> int:
-    """CRC32C of the parts joined."""
-    crc = 0
+def crc_of(parts: Sequence[Buffer], crc: int = 0) -> int:
+    """CRC32C of the parts joined, behind what has the given one."""
     for part in parts:
         crc = crc32c(part, crc)
     return crc
 
 
-def block_crcs_of(parts: Sequence[Buffer]) -> tuple[int, ...]:
-    """CRC32C of each 64 KiB of the parts joined; the last block may be shorter."""
-    crcs: list[int] = []
-    crc, room = 0, CRC_BLOCK_BYTES
-    for piece in _split(parts):
-        crc, room = crc32c(piece, crc), room - len(piece)
-        if room == 0:
-            crcs.append(crc)
-            crc, room = 0, CRC_BLOCK_BYTES
-    if room < CRC_BLOCK_BYTES:
-        crcs.append(crc)
-    return tuple(crcs)
+class BlockCrcs:
+    """CRC32C of each 64 KiB of data that comes in parts."""
 
+    def __init__(self) -> None:
+        self._crcs: list[int] = []
+        self._crc, self._room = 0, CRC_BLOCK_BYTES
 
-def _split(parts: Sequence[Buffer]) -> Iterator[memoryview]:
-    """The parts, cut so that no slice crosses a block's end."""
-    position = 0
-    for part in parts:
+    def add(self, part: Buffer) -> None:
+        """What follows."""
         view = memoryview(part)
         while view:
-            take = min(len(view), CRC_BLOCK_BYTES - position % CRC_BLOCK_BYTES)
-            yield view[:take]
-            view, position = view[take:], position + take
+            taken = view[: self._room]
+            self._crc, self._room = crc32c(taken, self._crc), self._room - len(taken)
+            view = view[len(taken) :]
+            if self._room == 0:
+                self._crcs.append(self._crc)
+                self._crc, self._room = 0, CRC_BLOCK_BYTES
+
+    def end(self) -> tuple[int, ...]:
+        """Of all blocks; the last may be shorter."""
+        return (*self._crcs, self._crc) if self._room < CRC_BLOCK_BYTES else tuple(self._crcs)
+
+
+def block_crcs_of(parts: Sequence[Buffer]) -> tuple[int, ...]:
+    """CRC32C of each 64 KiB of the parts joined; the last block may be shorter."""
+    crcs = BlockCrcs()
+    for part in parts:
+        crcs.add(part)
+    return crcs.end()
 
 
 def encode_footer(footer: ChunkFooter) -> bytes:

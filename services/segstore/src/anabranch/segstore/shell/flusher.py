@@ -44,7 +44,7 @@ from anabranch.segstore.shell.throttle import Throttle
 BACK_OFF_S_MIN = 0.5
 BACK_OFF_S_MAX = 30.0
 REQUEST_DEADLINE_S = 60.0
-_SLICE_SIZE_BYTES = 4 * 1024 * 1024
+_SLICE_SIZE_BYTES = 2 * 1024 * 1024
 
 _log = structlog.get_logger(__name__)
 
@@ -235,7 +235,7 @@ class Flusher:
             self._check_alive()
 
     async def _fetch(self, number: int, offset: int, length: int) -> bytes:
-        """See `ports.FetchRange`; lets other work run every few megabytes."""
+        """See `ports.FetchRange`; lets other work run after every few megabytes."""
         parts: list[bytes] = []
         end = offset + length
         while offset < end:
@@ -244,8 +244,7 @@ class Flusher:
             upto = min(end, offset + _SLICE_SIZE_BYTES)
             parts.append(index.fetch(number, offset, upto, self._container.log.read))
             offset = upto
-            if offset < end:
-                await self._clock.sleep(0)
+            await self._clock.sleep(0)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _answer(self) -> None:

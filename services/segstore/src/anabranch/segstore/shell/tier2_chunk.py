@@ -1,9 +1,10 @@
 """Writing one chunk of a flush plan: fetch its pieces, checksum them, create the object.
 
-`fetch` is asked for at most 4 MiB at a time, and one chunk's bytes are held at a time.
+`fetch` is asked for at most 2 MiB at a time and lets others go on after each, so what is done with
+the bytes in one piece is bounded as well. One chunk's bytes are held at a time.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from anabranch.common.storage.ports import Buffer
 from anabranch.common.tier2 import chunk as chunks
@@ -12,7 +13,7 @@ from anabranch.segstore.domain.storage.plan import PlannedChunk, PlannedPiece
 from anabranch.segstore.ports import FetchRange
 from anabranch.segstore.shell.tier2_put import NewObjects
 
-FETCH_BYTES_MAX = 4 * 1024 * 1024
+FETCH_BYTES_MAX = 2 * 1024 * 1024
 
 
 async def write_chunk(
@@ -24,13 +25,23 @@ async def write_chunk(
     """
     parts: list[bytes] = []
     pieces: list[chunks.Piece] = []
+    blocks = chunks.BlockCrcs()
     offset = 0
     for plan in planned:
-        fetched = await _fetch_piece(plan, fetch)
-        pieces.append(_piece(plan, offset, chunks.crc_of(fetched)))
-        parts += fetched
+        crc = 0
+        async for part in _fetched(plan, fetch):
+            crc = chunks.crc_of([part], crc)
+            blocks.add(part)
+            parts.append(part)
+        pieces.append(_piece(plan, offset, crc))
         offset += plan.size
-    name = await _put_chunk(objects, tuple(pieces), parts, offset)
+    crcs = blocks.end()
+
+    def contents(name: str) -> Sequence[Buffer]:
+        footer = chunks.ChunkFooter(name, offset, tuple(pieces), crcs)
+        return [*parts, chunks.encode_footer(footer)]
+
+    name = await objects.put(contents)
     return [
         (
             piece.segment_number,
@@ -40,26 +51,12 @@ async def write_chunk(
     ]
 
 
-async def _put_chunk(
-    objects: NewObjects, pieces: tuple[chunks.Piece, ...], parts: list[bytes], data_length: int
-) -> str:
-    crcs = chunks.block_crcs_of(parts)
-
-    def contents(name: str) -> Sequence[Buffer]:
-        footer = chunks.ChunkFooter(name, data_length, pieces, crcs)
-        return [*parts, chunks.encode_footer(footer)]
-
-    return await objects.put(contents)
-
-
-async def _fetch_piece(plan: PlannedPiece, fetch: FetchRange) -> list[bytes]:
-    parts: list[bytes] = []
+async def _fetched(plan: PlannedPiece, fetch: FetchRange) -> AsyncIterator[bytes]:
     for start in range(plan.start, plan.end, FETCH_BYTES_MAX):
         length = min(FETCH_BYTES_MAX, plan.end - start)
         part = await fetch(plan.segment_number, start, length)
         assert len(part) == length
-        parts.append(part)
-    return parts
+        yield part
 
 
 def _piece(plan: PlannedPiece, offset: int, crc: int) -> chunks.Piece:
