@@ -27,6 +27,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import cast
 
 from crc32c import crc32c
 
@@ -112,8 +113,9 @@ def encode_block(
     if keys is not None and any(key is not None for key in keys):
         assert len(keys) == len(events)
         flags |= FLAG_KEYS
-        columns.append(_key_lengths(keys).tobytes())
-        joined_keys = b"".join([key for key in keys if key is not None])
+        stored = [key for key in keys if key is not None] if None in keys else keys
+        columns.append(_key_lengths(keys, cast(Sequence[bytes], stored)).tobytes())
+        joined_keys = b"".join(cast(Sequence[bytes], stored))
     if timestamps_ms is not None:
         assert len(timestamps_ms) == len(events)
         flags |= FLAG_TIMESTAMPS
@@ -137,12 +139,15 @@ def encode_block(
     return b"".join((header, struct.pack("<I", crc32c(body, crc32c(header))), body))
 
 
-def _key_lengths(keys: Sequence[bytes | None]) -> "array[int]":
-    lengths = array("H", [NO_KEY if key is None else min(len(key), NO_KEY) for key in keys])
-    longest = max((len(key) for key in keys if key is not None), default=0)
+def _key_lengths(keys: Sequence[bytes | None], stored: Sequence[bytes]) -> "array[int]":
+    """One length per event; `stored`: the keys without None, all of them if there is none."""
+    sizes = array("I", map(len, stored))
+    longest = max(sizes)
     if longest > KEY_SIZE_BYTES_MAX:
         raise InvalidRequest("a routing key is too long", size=longest, limit=KEY_SIZE_BYTES_MAX)
-    return lengths
+    if len(stored) == len(keys):
+        return array("H", sizes)
+    return array("H", [NO_KEY if key is None else len(key) for key in keys])
 
 
 def parse_header(data: bytes | memoryview, at: int = 0) -> BlockHeader:
