@@ -13,6 +13,7 @@ from bench.systems.port import System
 from bench.systems.redis import Redis
 from bench.workloads.port import Workload
 from bench.workloads.w1_max_write import MaxWrite
+from bench.workloads.w1_steady import SteadyWrite
 from bench.workloads.w2_keys import KeyedWrite
 from bench.workloads.w3_busy import BusyAwaited
 from bench.workloads.w3_one_awaited import OneAwaited
@@ -59,7 +60,7 @@ def workloads(names: Sequence[str]) -> list[Workload]:
         SparkRead("W13 stores", "stores", once),
     )
     known: dict[str, tuple[Workload, ...]] = {
-        "W1": (MaxWrite(frozenset({APART})),),
+        "W1": (MaxWrite(frozenset({APART})), SteadyWrite()),
         "W3": (OneAwaited(once), BusyAwaited(once)),
         "W2": (KeyedWrite(),),
         "W4": (ManyAwaiting(once),),

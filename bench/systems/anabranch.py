@@ -57,6 +57,7 @@ class AnabranchStream:
         self._writer = writer
         self._cluster = cluster
         self._flushes = flushes
+        self.directory = cluster.data_dir
         gateway = str(cluster.endpoints["gateway"])
         path = f"/v1/scopes/{name.replace('/', '/streams/')}/events"
         host, _, port = gateway.removeprefix("http://").rpartition(":")
@@ -190,7 +191,7 @@ class Anabranch:
     ) -> AsyncIterator[AnabranchStream]:
         assert self._cluster is not None, "the cluster does not run"
         async with self.named_stream(segments) as name, self.client.writer(name) as writer:
-            flushes = self._environment is not NOT_FLUSHING
+            flushes = not NOT_FLUSHING.items() <= self._environment.items()
             yield AnabranchStream(self.client, name, writer, self._cluster, flushes=flushes)
 
 

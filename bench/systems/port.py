@@ -63,7 +63,9 @@ class TailedStream(Stream, Protocol):
 
 @runtime_checkable
 class Settling(Protocol):
-    """A log whose system moves accepted bytes on to where they stay."""
+    """A log whose system moves accepted bytes on to where they stay; both in `directory`."""
+
+    directory: Path
 
     async def settle(self) -> None:
         """Return when everything that was accepted has been moved, if it is at all."""

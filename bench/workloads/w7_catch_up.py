@@ -22,8 +22,8 @@ from bench.workloads.port import Meter, holds_exactly
 from bench.workloads.w5_half_load import open_loop
 from bench.workloads.w6_tail import RATE_PER_S
 
-CACHE_BYTES = 16 * MIB
-BACKLOG_BYTES = 256 * MIB
+CACHE_BYTES = 64 * MIB
+BACKLOG_BYTES = 512 * MIB
 SECONDS_MIN = 2.0
 _SMALL_CACHE = {"ANABRANCH_SEGSTORE_CACHE_BYTES": str(CACHE_BYTES)}
 PLACES = {

@@ -57,46 +57,54 @@ def encode_packet(
     return [head, payload] if payload else [head]
 
 
-class PacketParser:
-    """Turns received bytes into packets. Sans I/O; one per connection and direction."""
+PARTS_MAX = 1024
+"""Of an unfinished packet: a peer that sends byte by byte shall not cost more than its bytes."""
 
-    __slots__ = ("_buffer", "_needed")
+
+class PacketParser:
+    """Turns received bytes into packets. Sans I/O; one per connection and direction.
+
+    What comes is kept as it came until a packet is complete, and then joined once.
+    """
+
+    __slots__ = ("_needed", "_parts", "_size")
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._parts: list[bytes] = []
+        self._size = 0
         self._needed = HEADER_SIZE_BYTES
 
     def feed(self, data: bytes | memoryview) -> Iterator[Packet]:
         """Packets completed by `data`. Raises BadPacket; the parser is unusable afterwards."""
-        self._buffer += data
-        if len(self._buffer) < self._needed:
+        parts = self._parts
+        parts.append(data if type(data) is bytes else bytes(data))
+        self._size += len(data)
+        if self._size < self._needed:
+            if len(parts) > PARTS_MAX:
+                parts[:] = [b"".join(parts)]
             return iter(())
-        return self._drain()
+        return self._drain(parts[0] if len(parts) == 1 else b"".join(parts))
 
-    def _drain(self) -> Iterator[Packet]:
+    def _drain(self, data: bytes) -> Iterator[Packet]:
         at = 0
-        view = memoryview(self._buffer)
+        view = memoryview(data)
         packets: list[Packet] = []
-        try:
-            while len(view) - at >= HEADER_SIZE_BYTES:
-                size = _packet_size(view, at)
-                if len(view) - at < size:
-                    break
-                packets.append(_parse(view, at, size))
-                at += size
-            remaining = len(view) - at
-            following = _packet_size(view, at) if remaining >= HEADER_SIZE_BYTES else 0
-        finally:
-            view.release()
-        if at:
-            del self._buffer[:at]
+        while len(view) - at >= HEADER_SIZE_BYTES:
+            size = _packet_size(view, at)
+            if len(view) - at < size:
+                break
+            packets.append(_parse(view, at, size))
+            at += size
+        self._size = len(view) - at
+        self._parts = [bytes(view[at:])] if self._size else []
+        following = _packet_size(view, at) if self._size >= HEADER_SIZE_BYTES else 0
         self._needed = following or HEADER_SIZE_BYTES
         return iter(packets)
 
     @property
     def pending_size_bytes(self) -> int:
         """Bytes of an unfinished packet."""
-        return len(self._buffer)
+        return self._size
 
 
 def _packet_size(view: memoryview, at: int) -> int:
