@@ -31,7 +31,7 @@ class BackoffSettings:
     """Pauses between attempts: doubling from `first_s` to `longest_s`, half of it random."""
 
     first_s: float = 0.001
-    longest_s: float = 1.0
+    longest_s: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
