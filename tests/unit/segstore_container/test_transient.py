@@ -217,7 +217,7 @@ class Run:
         self.driver = driver
         self.model = Model()
         self.durable = Model()
-        self.made = 0
+        self.made: list[str] = []
         driver.create()
         self.commit()
 
@@ -237,8 +237,8 @@ class Run:
         model, driver = self.model, self.driver
         name = sorted(model.living)[pick % len(model.living)] if model.living else None
         if verb == "begin":
-            self.made += 1
-            model.living[driver.create_transient(self.made)] = b""
+            self.made.append(driver.create_transient(len(self.made) + 1))
+            model.living[self.made[-1]] = b""
         elif verb == "own":
             model.own += 1
             model.parent += driver.append(driver.setup(), model.own, [b"own"])
@@ -278,6 +278,8 @@ class Run:
         for name, content in {SEGMENT: self.durable.parent, **self.durable.living}.items():
             assert isinstance(self.driver.known(name), SegmentState)
             assert self.driver.read_all(name) == content
+        for name in set(self.made) - self.durable.living.keys():
+            assert not isinstance(self.driver.known(name), SegmentState)
 
 
 @contextmanager
