@@ -70,7 +70,7 @@ class PacketParser:
     __slots__ = ("_needed", "_parts", "_size")
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | memoryview] = []
         self._size = 0
         self._needed = HEADER_SIZE_BYTES
 
@@ -85,7 +85,7 @@ class PacketParser:
             return iter(())
         return self._drain(parts[0] if len(parts) == 1 else b"".join(parts))
 
-    def _drain(self, data: bytes) -> Iterator[Packet]:
+    def _drain(self, data: bytes | memoryview) -> Iterator[Packet]:
         at = 0
         view = memoryview(data)
         packets: list[Packet] = []
@@ -96,7 +96,9 @@ class PacketParser:
             packets.append(_parse(view, at, size))
             at += size
         self._size = len(view) - at
-        self._parts = [bytes(view[at:])] if self._size else []
+        rest = view[at:]
+        # A small rest is copied, or it would hold all that came with it for as long as it waits.
+        self._parts = [rest if 4 * self._size >= len(data) else bytes(rest)] if self._size else []
         following = _packet_size(view, at) if self._size >= HEADER_SIZE_BYTES else 0
         self._needed = following or HEADER_SIZE_BYTES
         return iter(packets)
