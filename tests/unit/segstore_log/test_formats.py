@@ -56,13 +56,14 @@ def test_every_flipped_bit_of_a_file_header_is_detected() -> None:
     for bit in range(len(data) * 8):
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
-        with pytest.raises((CorruptJournal, FormatTooNew)):
+        with pytest.raises(CorruptJournal):
             parse_file_header(flipped, "x")
 
 
 def test_a_file_of_a_newer_format_is_refused_by_name() -> None:
     data = bytearray(encode_file_header(HEADER))
     data[4] = 2
+    data[-1] ^= 1  # its checksum is over other fields
     with pytest.raises(FormatTooNew) as refusal:
         parse_file_header(data, "x")
     assert refusal.value.fields == {"found": 2, "supported": 1}

@@ -37,6 +37,7 @@ FILE_HEADER_SIZE_BYTES = 512
 PAYLOAD_SIZE_BYTES_MAX = 16 * 1024 * 1024
 
 _FILE_HEADER = struct.Struct("<4sHH16sQQQQQIQ")
+_FORMAT = struct.pack("<H", FORMAT)
 _FRAME = struct.Struct("<4sIQQIIIIII")
 _PAYLOAD_SIZE_FIELD = 5
 _FRAME_START = struct.Struct("<4sIQQIIIII")
@@ -104,7 +105,8 @@ def encode_file_header(header: FileHeader) -> bytes:
 def parse_file_header(data: Buffer, name: str) -> FileHeader:
     """The header at the start of `data`; `name` is the file's, for the error.
 
-    Raises CorruptJournal, FormatTooNew.
+    Raises CorruptJournal, FormatTooNew. A header of which only the number of its format is wrong
+    is damaged: one of a newer format has another checksum.
     """
     sector = bytes(data[:FILE_HEADER_SIZE_BYTES])
     if len(sector) < FILE_HEADER_SIZE_BYTES or sector[:4] != FILE_MAGIC:
@@ -112,16 +114,19 @@ def parse_file_header(data: Buffer, name: str) -> FileHeader:
     (
         _, found, _, journal_id, file_id, epoch, size, before_id, before_end, before_crc, recycled
     ) = _FILE_HEADER.unpack_from(sector)  # fmt: skip
-    if found > FORMAT:
+    if found > FORMAT and not _verifies(sector[:4] + _FORMAT + sector[6:]):
         raise FormatTooNew("a journal file's format is newer", found=found, supported=FORMAT)
-    if found != FORMAT or _CRC.unpack_from(sector, _FILE_CRC_AT)[0] != crc32c(
-        sector[:_FILE_CRC_AT]
-    ):
+    if found != FORMAT or not _verifies(sector):
         raise CorruptJournal("a journal file's header is damaged", file=name)
     if epoch != epoch_of(file_id) or before_id >= file_id or recycled >= file_id:
         raise CorruptJournal("a journal file's header contradicts itself", file=name)
     previous = FileEnd(before_id, before_end, before_crc)
     return FileHeader(journal_id.hex(), file_id, size, previous, recycled)
+
+
+def _verifies(sector: bytes) -> bool:
+    crc: int = _CRC.unpack_from(sector, _FILE_CRC_AT)[0]
+    return crc == crc32c(sector[:_FILE_CRC_AT])
 
 
 def frame_seed(file_id: int) -> int:
