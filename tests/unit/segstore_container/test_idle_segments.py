@@ -7,12 +7,14 @@ import pytest
 
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.errors import DiskFailed, Unavailable
+from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.tier2.state import Tombstone
 from anabranch.common.wire.messages import (
     Appended,
     AppendSetup,
     AttributeUpdate,
     AttributeValues,
+    CreateTransient,
     Done,
     Failed,
     Message,
@@ -28,6 +30,7 @@ from anabranch.common.wire.messages import (
 from anabranch.segstore.handlers.append import AppendDesk
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
+from anabranch.segstore.handlers.transient import TransientDesk
 from anabranch.segstore.shell.eviction import evict
 from anabranch.segstore.shell.residency import ResidencyLimits
 from kit.container_driver import MERGE_STAMP, SEAL_STAMP, WRITER, ContainerDriver
@@ -326,6 +329,7 @@ class Doors:
             self._spawned.append,
         )
         self.appends = AppendDesk(store, lambda message, _: self._answered(message))
+        self.transients = TransientDesk(store, SeededIds(1))
         self._control = ControlDesk(store, self._spawned.append)
 
     def _answered(self, message: Message, data: bytes = b"") -> None:
@@ -407,6 +411,20 @@ def test_a_connection_that_ends_before_its_setup_leaves_no_session(driver: Tiere
     doors.appends.close()
     doors.run()
     assert not driver.container.users()(ONE)
+
+
+def test_a_connection_that_ends_while_its_parent_is_loaded_leaves_no_transient_segment(
+    driver: TieredDriver,
+) -> None:
+    tiered(driver, ONE, TWO)
+    doors = Doors(driver)
+    request = CreateTransient(segment=ONE, writer_id=WRITER)
+    doors.transients.create(request, lambda message: doors.replies.append((message, b"")))
+    doors.transients.close()
+    doors.run()
+    driver.commit()
+    assert driver.container.pending.transients == set()
+    assert doors.replies == []
 
 
 def test_of_two_setups_that_wait_under_one_number_the_later_counts(driver: TieredDriver) -> None:

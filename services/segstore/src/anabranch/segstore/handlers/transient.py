@@ -27,23 +27,26 @@ class TransientDesk:
         self._store = store
         self._ids = ids
         self._made: dict[str, Container] = {}
+        self._closed = False
 
     def create(self, request: CreateTransient, deliver: Deliver) -> None:
         """CreateTransient → SegmentCreated.
 
         Raises Overloaded at the connection's limit, WrongHost, Unavailable.
         """
-        self._make_room()
         container = self._store.find(request.segment, request.container_epoch).container
         half = WRITER_ID_SIZE_BYTES // 2
         unique = request.writer_id[:half].ljust(half, b"\0") + self._ids.new_bytes()[half:]
         name = transient_name(request.segment, unique)
-        self._made[name] = container
-        container.load_first(
-            (request.segment, name),
-            lambda: container.create_transient(request, name, deliver),
-            lambda error: deliver(failed(error)),
-        )
+
+        def create() -> None:
+            if self._closed:  # while the parent was loaded: nobody would end it
+                return
+            self._make_room()
+            self._made[name] = container
+            container.create_transient(request, name, deliver)
+
+        container.load_first((request.segment, name), create, lambda error: deliver(failed(error)))
 
     def _make_room(self) -> None:
         """Forget what is gone, once the limit is reached."""
@@ -60,6 +63,7 @@ class TransientDesk:
 
     def close(self) -> None:
         """The connection is gone."""
+        self._closed = True
         made, self._made = self._made, {}
         for name, container in made.items():
             container.end_transients((name,))
