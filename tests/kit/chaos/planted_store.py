@@ -1,10 +1,11 @@
 """``python -m kit.chaos.planted_store``: the segment store with a bug, to see it found.
 
-Commits are acknowledged before they are written, ten at a time, so a kill loses some of them.
+Each commit is acknowledged at once and written when ten more have come, so a kill loses ten.
 """
 
 import os
 import sys
+from collections import deque
 from collections.abc import Sequence
 
 from anabranch.common.storage.ports import Buffer, DiskFile
@@ -18,14 +19,13 @@ HELD_MAX = 10
 
 def plant() -> None:
     """Acknowledge each commit before it is written."""
-    held: list[tuple[DiskFile, list[bytes], int]] = []
+    held: deque[tuple[DiskFile, list[bytes], int]] = deque()
     start, roll = InlineCommits.start, FileWriter.roll
     ended: list[Ended] = []
 
-    def catch_up() -> None:
-        for file, buffers, offset in held:
-            file.write_synced(buffers, offset)
-        held.clear()
+    def write_oldest() -> None:
+        file, buffers, offset = held.popleft()
+        file.write_synced(buffers, offset)
 
     def start_noting(self: InlineCommits, told: Ended) -> None:
         ended.append(told)
@@ -35,12 +35,13 @@ def plant() -> None:
         _: InlineCommits, file: DiskFile, buffers: Sequence[Buffer], offset: int
     ) -> None:
         if len(held) == HELD_MAX:
-            catch_up()
+            write_oldest()
         held.append((file, [bytes(part) for part in buffers], offset))
         ended[-1](None)
 
     def roll_in_time(self: FileWriter) -> LiveFile:
-        catch_up()
+        while held:
+            write_oldest()
         return roll(self)
 
     InlineCommits.start = start_noting  # type: ignore[method-assign,assignment]

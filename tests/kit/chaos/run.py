@@ -88,16 +88,19 @@ class _Run:
         await self._read_from_tier2()
 
     def _parts(self, plan: ClusterPlan) -> Sequence[PartSpec]:
-        """The usual parts; the store flushes so often that kills fall into flushes."""
+        """The usual parts; the store flushes so often that kills fall into flushes.
+
+        The planted one does not, since a flush saves what its bug would lose.
+        """
         return [self._changed(part) for part in cluster_parts(plan)]
 
     def _changed(self, part: PartSpec) -> PartSpec:
         if part.name != "segstore":
             return part
-        environment = {**part.environment, "ANABRANCH_SEGSTORE_FLUSH_AGE_S": "1"}
         if not self._settings.planted:
-            return replace(part, environment=environment)
-        environment["PYTHONPATH"] = str(TESTS)
+            often = {**part.environment, "ANABRANCH_SEGSTORE_FLUSH_AGE_S": "1"}
+            return replace(part, environment=often)
+        environment = {**part.environment, "PYTHONPATH": str(TESTS)}
         command = (sys.executable, "-m", "kit.chaos.planted_store")
         return replace(part, command=command, environment=environment)
 
