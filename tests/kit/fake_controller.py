@@ -125,7 +125,7 @@ class FakeController:
         scope = self._scope(command.scope)
         if command.stream in scope:
             raise StreamExists("the stream exists", stream=command.stream)
-        scope[command.stream] = FakeStream(command.segment_count)
+        scope[command.stream] = FakeStream(command.configured().scaling.min_segments)
         if self.store is not None:
             for name in self.segment_names(command.scope, command.stream):
                 self.store.segments[name] = FakeSegment()

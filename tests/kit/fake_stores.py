@@ -11,6 +11,7 @@ from nats.aio.msg import Msg
 
 from anabranch.common.errors import (
     AnabranchError,
+    InvalidRequest,
     SegmentExists,
     SegmentNotFound,
     StaleRequest,
@@ -24,6 +25,8 @@ from anabranch.common.wire.messages import (
     Sealed,
     SealSegment,
     Stamp,
+    Truncated,
+    TruncateSegment,
     decode_message,
     encode_message,
     failed,
@@ -37,6 +40,8 @@ class FakeSegment:
 
     stamp: Stamp
     sealed: bool = False
+    start: int = 0
+    length: int = 100
     deleted: bool = False
 
 
@@ -64,13 +69,23 @@ class FakeSegmentStores:
 
     async def seal_segment(self, segment: str, stamp: Stamp) -> int:
         self._enter("seal", segment, stamp)
-        found = self.segments.get(segment)
-        if found is None or found.deleted:
-            raise SegmentNotFound("no such segment", segment=segment)
+        found = self._found(segment)
         self._refuse_older(found, segment, stamp)
         found.sealed = True
         found.stamp = stamp
-        return 0
+        return found.length
+
+    async def truncate_segment(self, segment: str, offset: int, stamp: Stamp) -> None:
+        self._enter("truncate", segment, stamp)
+        found = self._found(segment)
+        self._refuse_older(found, segment, stamp)
+        if offset > found.length:
+            raise InvalidRequest("the offset is beyond the segment's end", segment=segment)
+        found.start = max(found.start, offset)
+        found.stamp = stamp
+
+    async def segment_length(self, segment: str) -> int:
+        return self._found(segment).length
 
     async def delete_segment(self, segment: str, stamp: Stamp) -> None:
         self._enter("delete", segment, stamp)
@@ -82,6 +97,12 @@ class FakeSegmentStores:
     def live(self) -> list[str]:
         """Names of the segments that exist, sorted."""
         return sorted(name for name, found in self.segments.items() if not found.deleted)
+
+    def _found(self, segment: str) -> FakeSegment:
+        found = self.segments.get(segment)
+        if found is None or found.deleted:
+            raise SegmentNotFound("no such segment", segment=segment)
+        return found
 
     def _enter(self, verb: str, segment: str, stamp: Stamp) -> None:
         if self.fail_after is not None and len(self.requests) >= self.fail_after:
@@ -121,6 +142,9 @@ class FakeStoreOnNats:
                 return Done()
             case SealSegment():
                 return Sealed(length=await self.stores.seal_segment(request.segment, request.stamp))
+            case TruncateSegment():
+                await self.stores.truncate_segment(request.segment, request.offset, request.stamp)
+                return Truncated(start=request.offset)
             case DeleteSegment():
                 await self.stores.delete_segment(request.segment, request.stamp)
                 return Done()

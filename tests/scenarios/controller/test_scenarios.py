@@ -21,10 +21,7 @@ from anabranch.common.contracts.base import Contract
 from anabranch.common.contracts.commands import (
     COMMANDS,
     CreateScope,
-    CreateStream,
     DeleteScope,
-    DeleteStream,
-    SealStream,
 )
 from anabranch.common.errors import AnabranchError
 from anabranch.controller.domain.operations import Operations
@@ -32,8 +29,11 @@ from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream import decide as stream_decide
+from anabranch.controller.domain.stream.decide import Circumstances
 from anabranch.controller.domain.stream.events import StreamEvent
-from anabranch.controller.domain.stream.state import STREAM, Stream
+from anabranch.controller.domain.stream.history import History
+from anabranch.controller.domain.stream.invariants import STREAM
+from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
 
 STORIES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
@@ -81,13 +81,16 @@ class StreamStory:
     def command(self, fields: dict[str, object]) -> Sequence[StreamEvent]:
         scope = int(str(fields.pop("open", 1)))
         command = COMMANDS.validate_python({"scope": "s", "stream": "x", **fields})
-        assert isinstance(command, CreateStream | SealStream | DeleteStream)
+        assert not isinstance(command, CreateScope | DeleteScope)
         return stream_decide.decide(
             self.state,
             command,
-            revision=self.revision + 1,
-            open_scope_incarnation=scope or None,
-            now_ms=NOW_MS,
+            Circumstances(
+                revision=self.revision + 1,
+                open_scope_incarnation=scope or None,
+                now_ms=NOW_MS,
+                history=lambda: History(self.state.epochs),
+            ),
         )
 
     def store(self, events: Sequence[Contract]) -> None:

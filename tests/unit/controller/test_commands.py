@@ -20,7 +20,7 @@ from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.controller.domain.scope.state import SCOPE
-from anabranch.controller.domain.stream.state import STREAM
+from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.ports import TryAgain
 

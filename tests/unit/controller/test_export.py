@@ -113,7 +113,6 @@ def on_virtual_time(
     [
         (StreamState.CREATING, False),
         (StreamState.ACTIVE, True),
-        (StreamState.SEALING, True),
         (StreamState.SEALED, True),
         (StreamState.DELETING, False),
         (StreamState.DELETED, True),

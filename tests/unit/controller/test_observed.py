@@ -14,7 +14,7 @@ from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.runtime.tracing import trace_parent_of
 from anabranch.controller.domain.scope.state import SCOPE
-from anabranch.controller.domain.stream.state import STREAM
+from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.queries import QueryDesk, answer_query
 from anabranch.controller.projections.mirror import Mirror

@@ -12,25 +12,37 @@ from anabranch.common.contracts.commands import (
     CreateStream,
     DeleteScope,
     DeleteStream,
+    NewRange,
+    ScaleStream,
     SealStream,
+    TruncateStream,
 )
 from anabranch.common.contracts.subjects import scope_events, stream_events
 from anabranch.common.errors import StaleRequest, Unavailable
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
-from anabranch.common.model.names import ScopeName, StreamName, StreamRef, stream_ref
-from anabranch.common.model.stream import StreamState
+from anabranch.common.model.names import ScopeName, StreamName, StreamRef, segment_id, stream_ref
+from anabranch.common.model.stream import SegmentOffset, StreamState
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.workflow.runner import StepFailed, Workflow, run_to_rest
 from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeStatus
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream import decide as stream_decide
-from anabranch.controller.domain.stream.decide import StreamCommand
+from anabranch.controller.domain.stream.decide import Circumstances, StreamCommand
 from anabranch.controller.domain.stream.events import StreamEvent, StreamIntentJoined
-from anabranch.controller.domain.stream.state import STREAM, Stream, StreamStep, next_step
+from anabranch.controller.domain.stream.history import History
+from anabranch.controller.domain.stream.invariants import STREAM
+from anabranch.controller.domain.stream.state import Stream, StreamStep, next_step
 from anabranch.controller.projections.mirror import Mirror
-from anabranch.controller.workflows import create_stream, delete_scope, delete_stream, seal_stream
+from anabranch.controller.workflows import (
+    create_stream,
+    delete_scope,
+    delete_stream,
+    scale_stream,
+    seal_stream,
+    truncate_stream,
+)
 from anabranch.controller.workflows.context import WorkContext
 from kit.fake_stores import FakeSegmentStores
 
@@ -39,7 +51,35 @@ SUBJECT = stream_events(REF)
 SCOPE_SUBJECT = scope_events(REF.scope)
 SEAL = SealStream(command_id="seal", scope=REF.scope, stream=REF.stream)
 DELETE = DeleteStream(command_id="delete", scope=REF.scope, stream=REF.stream)
-STEPS = {**create_stream.STEPS, **seal_stream.STEPS, **delete_stream.STEPS}
+SCALE = ScaleStream(
+    command_id="scale",
+    scope=REF.scope,
+    stream=REF.stream,
+    seal=tuple(segment_id(0, number) for number in range(3)),
+    new_ranges=tuple(
+        NewRange(key_start=start, key_end=end) for start, end in ((0, 0.1), (0.1, 0.2), (0.2, 1))
+    ),
+)
+TRUNCATE = TruncateStream(
+    command_id="truncate",
+    scope=REF.scope,
+    stream=REF.stream,
+    cut=tuple(SegmentOffset(segment_id(0, number), 10) for number in range(3)),
+)
+FIRST_COMMAND: dict[StreamStep, StreamCommand] = {
+    StreamStep.MAKE_SUCCESSORS: SCALE,
+    StreamStep.SEAL_PREDECESSORS: SCALE,
+    StreamStep.TRUNCATE_SEGMENTS: TRUNCATE,
+    StreamStep.SEAL_SEGMENTS: SEAL,
+    StreamStep.DELETE_SEGMENTS: SEAL,
+}
+STEPS = {
+    **create_stream.STEPS,
+    **scale_stream.STEPS,
+    **truncate_stream.STEPS,
+    **seal_stream.STEPS,
+    **delete_stream.STEPS,
+}
 
 
 @dataclass
@@ -76,9 +116,12 @@ class World:
             lambda found: stream_decide.decide(
                 found.state,
                 command,
-                revision=found.revision + 1,
-                open_scope_incarnation=1,
-                now_ms=1,
+                Circumstances(
+                    revision=found.revision + 1,
+                    open_scope_incarnation=1,
+                    now_ms=1,
+                    history=lambda: History(found.state.epochs),
+                ),
             ),
         )
 
@@ -88,9 +131,9 @@ class World:
         await self.command(
             CreateStream(command_id="create", scope=REF.scope, stream=REF.stream, segment_count=3)
         )
-        if step in (StreamStep.SEAL_SEGMENTS, StreamStep.DELETE_SEGMENTS):
+        if step not in (StreamStep.JOIN_SCOPE, StreamStep.CREATE_SEGMENTS):
             await run_to_rest(self.workflow(), SUBJECT)
-            await self.command(SEAL)
+            await self.command(FIRST_COMMAND[step])
         if step is StreamStep.DELETE_SEGMENTS:
             await run_to_rest(self.workflow(), SUBJECT)
             await self.command(DELETE)
@@ -118,6 +161,9 @@ class Listing:
 END = {
     StreamStep.JOIN_SCOPE: (StreamState.ACTIVE, 3),
     StreamStep.CREATE_SEGMENTS: (StreamState.ACTIVE, 3),
+    StreamStep.MAKE_SUCCESSORS: (StreamState.ACTIVE, 6),
+    StreamStep.SEAL_PREDECESSORS: (StreamState.ACTIVE, 6),
+    StreamStep.TRUNCATE_SEGMENTS: (StreamState.ACTIVE, 3),
     StreamStep.SEAL_SEGMENTS: (StreamState.SEALED, 3),
     StreamStep.DELETE_SEGMENTS: (StreamState.DELETED, 0),
 }
@@ -126,7 +172,7 @@ END = {
 async def finish(world: World, step: StreamStep) -> None:
     rested = await run_to_rest(world.workflow(), SUBJECT)
     assert (rested.state.status, len(world.segments.live())) == END[step]
-    assert rested.state.pending == ()
+    assert rested.state.intents == ()
 
 
 @pytest.mark.parametrize("step", StreamStep)

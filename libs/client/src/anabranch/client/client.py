@@ -49,7 +49,7 @@ from anabranch.common.contracts.queries import (
 )
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.names import StreamRef, scope_name, stream_ref
-from anabranch.common.model.stream import StreamConfig
+from anabranch.common.model.stream import fixed
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import IdSource, Rng, SystemIds, system_rng
 
@@ -157,13 +157,13 @@ class Client:
         self, stream: str, *, segments: int = 1, timeout_s: float = COMMAND_TIMEOUT_S
     ) -> None:
         """Raises InvalidName, InvalidRequest, ScopeNotFound, StreamExists."""
-        config = StreamConfig(segment_count=segments)
+        config = fixed(segments)
         ref = stream_ref(stream)
         command = CreateStream(
             command_id=self._new_id(),
             scope=ref.scope,
             stream=ref.stream,
-            segment_count=config.segment_count,
+            config=config,
         )
         await self._execute(command, timeout_s)
 

@@ -23,6 +23,17 @@ class SegmentStores(Protocol):
         """Forbid appends; returns the final length in bytes. Already sealed is success."""
         ...
 
+    async def truncate_segment(self, segment: str, offset: int, stamp: Stamp) -> None:
+        """Give up what lies before the offset; at or behind the start already is success.
+
+        Raises NotAtBoundary, InvalidRequest (beyond the end).
+        """
+        ...
+
+    async def segment_length(self, segment: str) -> int:
+        """Its present length in bytes. Raises SegmentNotFound."""
+        ...
+
     async def delete_segment(self, segment: str, stamp: Stamp) -> None:
         """Delete, leaving a tombstone; unknown is success (and leaves the tombstone)."""
         ...

@@ -31,7 +31,8 @@ from anabranch.controller.cluster.rates import Rates
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.events import StreamEvent
-from anabranch.controller.domain.stream.state import STREAM, Stream, StreamStep
+from anabranch.controller.domain.stream.invariants import STREAM
+from anabranch.controller.domain.stream.state import Stream, StreamStep
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.queries import QUERIES, QueryDesk, answer_query
@@ -41,7 +42,14 @@ from anabranch.controller.projections.load_reports import LoadReports
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.settings import Settings
-from anabranch.controller.workflows import create_stream, delete_scope, delete_stream, seal_stream
+from anabranch.controller.workflows import (
+    create_stream,
+    delete_scope,
+    delete_stream,
+    scale_stream,
+    seal_stream,
+    truncate_stream,
+)
 from anabranch.controller.workflows.context import WorkContext
 from anabranch.controller.workflows.observed import Observer, observed
 
@@ -200,7 +208,13 @@ def _scope_workflow(
 def _stream_workflow(
     streams: Repository[Stream, StreamEvent], context: WorkContext, observer: Observer
 ) -> Workflow[Stream, StreamEvent, StreamStep]:
-    table = {**create_stream.STEPS, **seal_stream.STEPS, **delete_stream.STEPS}
+    table = {
+        **create_stream.STEPS,
+        **scale_stream.STEPS,
+        **truncate_stream.STEPS,
+        **seal_stream.STEPS,
+        **delete_stream.STEPS,
+    }
     steps = {
         step: observed(observer, step, partial(perform, context)) for step, perform in table.items()
     }

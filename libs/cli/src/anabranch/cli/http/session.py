@@ -18,7 +18,7 @@ from anabranch.cli.session_port import Compression, EventBatch, ReadRequest
 from anabranch.client import Event
 from anabranch.common.errors import InvalidRequest, NotBuilt, UnsupportedProtocol
 from anabranch.common.model.names import StreamRef, scope_name, stream_ref
-from anabranch.common.model.stream import StreamConfig
+from anabranch.common.model.stream import fixed
 from anabranch.common.runtime.ids import IdSource
 
 SCOPES = "/v1/scopes"
@@ -96,7 +96,7 @@ class HttpSession:
 
     async def create_stream(self, stream: str, *, segments: int) -> None:
         ref = stream_ref(stream)
-        count = StreamConfig(segment_count=segments).segment_count
+        count = fixed(segments).scaling.min_segments
         policy = {"type": "FIXED_NUM_SEGMENTS", "minSegments": count}
         body = {"streamName": ref.stream, "scalingPolicy": policy}
         await self._calls.once(Call("POST", f"{_scope_path(ref.scope)}/streams", json=body))

@@ -13,6 +13,8 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
+from anabranch.common.model.names import SegmentId
+from anabranch.common.model.stream import SEGMENT_COUNT_MAX, SegmentOffset, StreamConfig, fixed
 
 
 class CommandBase(Contract):
@@ -29,14 +31,67 @@ class CreateScope(CommandBase):
 
 
 class DeleteScope(CommandBase):
+    """Refused while the scope has streams, unless `recursive`: then these go first."""
+
     kind: Literal["delete_scope"] = "delete_scope"
     incarnation: int | None = None
+    recursive: bool = False
 
 
 class CreateStream(CommandBase):
     kind: Literal["create_stream"] = "create_stream"
     stream: str
     segment_count: int = 1
+    """Counts where `config` is None."""
+    config: StreamConfig | None = None
+
+    def configured(self) -> StreamConfig:
+        """What is asked for. Raises InvalidRequest."""
+        return fixed(self.segment_count) if self.config is None else self.config
+
+
+class UpdateStream(CommandBase):
+    """The stream shall be configured so.
+
+    If the new policy asks for another number of segments (FIXED: for exactly that many, else for
+    at least that many), the stream is scaled to even ranges as part of the operation.
+    """
+
+    kind: Literal["update_stream"] = "update_stream"
+    stream: str
+    incarnation: int | None = None
+    config: StreamConfig
+
+
+class NewRange(Contract):
+    """Keys [start, end) of a segment to be made."""
+
+    key_start: float
+    key_end: float
+
+
+class ScaleStream(CommandBase):
+    """Seal these segments and replace them by new ones, which cover exactly the same keys.
+
+    The new segments get the next free numbers in the order given. `expected_epoch`: refuse unless
+    the stream is at that epoch (None: whichever).
+    """
+
+    kind: Literal["scale_stream"] = "scale_stream"
+    stream: str
+    incarnation: int | None = None
+    expected_epoch: int | None = None
+    seal: tuple[SegmentId, ...] = Field(min_length=1, max_length=SEGMENT_COUNT_MAX)
+    new_ranges: tuple[NewRange, ...] = Field(min_length=1, max_length=SEGMENT_COUNT_MAX)
+
+
+class TruncateStream(CommandBase):
+    """Give up everything before the cut; offsets are append boundaries."""
+
+    kind: Literal["truncate_stream"] = "truncate_stream"
+    stream: str
+    incarnation: int | None = None
+    cut: tuple[SegmentOffset, ...] = Field(min_length=1, max_length=SEGMENT_COUNT_MAX)
 
 
 class SealStream(CommandBase):
@@ -52,7 +107,14 @@ class DeleteStream(CommandBase):
 
 
 Command = Annotated[
-    CreateScope | DeleteScope | CreateStream | SealStream | DeleteStream,
+    CreateScope
+    | DeleteScope
+    | CreateStream
+    | UpdateStream
+    | ScaleStream
+    | TruncateStream
+    | SealStream
+    | DeleteStream,
     Field(discriminator="kind"),
 ]
 COMMANDS: TypeAdapter[Command] = TypeAdapter(Command)

@@ -26,6 +26,20 @@ class StreamNotSealed(Conflict):
     default_remedy = "seal the stream first"
 
 
+class ScaleRefused(Conflict):
+    """The segments or their number do not allow the scale: fields {segment} or {minimum}."""
+
+    code = "scale-refused"
+    default_remedy = "ask for the current segments, then decide again"
+
+
+class CutRefused(Conflict):
+    """The stream cut lies before the present truncation point: fields {segment}."""
+
+    code = "cut-refused"
+    default_remedy = "ask for the head segments; truncation only goes forward"
+
+
 class SegmentExists(Conflict):
     code = "segment-exists"
 

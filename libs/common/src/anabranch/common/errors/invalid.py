@@ -11,6 +11,20 @@ class InvalidRequest(Invalid):
     code = "invalid-request"
 
 
+class InvalidRanges(Invalid):
+    """The new key ranges of a scale do not cover exactly the keys of the sealed segments."""
+
+    code = "invalid-ranges"
+    default_remedy = "give ranges that cover the sealed segments' keys exactly, without overlap"
+
+
+class InvalidCut(Invalid):
+    """What is given is no stream cut of this stream: fields {segment} where one is to blame."""
+
+    code = "invalid-cut"
+    default_remedy = "use a cut that a reader or the controller has given out"
+
+
 class NotAtBoundary(Invalid):
     """An offset lies within an append: fields {lower}, the nearest boundary known below it."""
 

@@ -16,10 +16,14 @@ from anabranch.common.wire.messages import (
     DeleteSegment,
     Done,
     Failed,
+    GetSegmentInfo,
     Message,
     Sealed,
     SealSegment,
+    SegmentInfo,
     Stamp,
+    Truncated,
+    TruncateSegment,
     decode_message,
     encode_message,
     error_of,
@@ -52,6 +56,17 @@ class NatsSegmentStores:
         request = SealSegment(segment=segment, stamp=stamp, trace_parent=parent)
         reply = await self._ask("seal", segment, request)
         return _expect(reply, Sealed).length
+
+    async def truncate_segment(self, segment: str, offset: int, stamp: Stamp) -> None:
+        """See `SegmentStores.truncate_segment`."""
+        parent = current_trace_parent()
+        request = TruncateSegment(segment=segment, stamp=stamp, offset=offset, trace_parent=parent)
+        _expect(await self._ask("truncate", segment, request), Truncated)
+
+    async def segment_length(self, segment: str) -> int:
+        """See `SegmentStores.segment_length`."""
+        request = GetSegmentInfo(segment=segment, trace_parent=current_trace_parent())
+        return _expect(await self._ask("info", segment, request), SegmentInfo).length
 
     async def delete_segment(self, segment: str, stamp: Stamp) -> None:
         """See `SegmentStores.delete_segment`."""

@@ -23,11 +23,8 @@ from anabranch.common.contracts.commands import (
     Command,
     CommandBase,
     CreateScope,
-    CreateStream,
     DeleteScope,
-    DeleteStream,
     Rejected,
-    SealStream,
 )
 from anabranch.common.contracts.subjects import scope_events, shard_of_subject, stream_events
 from anabranch.common.errors import (
@@ -44,7 +41,9 @@ from anabranch.common.runtime.tracing import continued, current_trace_parent
 from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.stream import decide as stream_decide
+from anabranch.controller.domain.stream.decide import Circumstances, StreamCommand
 from anabranch.controller.domain.stream.events import StreamEvent
+from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.ports import TryAgain
 from anabranch.controller.workflows.observed import Observer
@@ -127,7 +126,7 @@ async def _decide(desk: CommandDesk, command: Command) -> Accepted:
     match command:
         case CreateScope() | DeleteScope():
             return _accepted(command, await _decide_scope(desk, command))
-        case CreateStream() | SealStream() | DeleteStream():
+        case _:
             return _accepted(command, await _decide_stream(desk, command))
 
 
@@ -140,9 +139,7 @@ async def _decide_scope(desk: CommandDesk, command: CreateScope | DeleteScope) -
     )
 
 
-async def _decide_stream(
-    desk: CommandDesk, command: CreateStream | SealStream | DeleteStream
-) -> Loaded[Stream]:
+async def _decide_stream(desk: CommandDesk, command: StreamCommand) -> Loaded[Stream]:
     ref = StreamRef(scope_name(command.scope), stream_name(command.stream))
     scope = (await desk.scopes.load(scope_events(ref.scope))).state
     incarnation = scope.incarnation if scope.is_open else None
@@ -154,9 +151,12 @@ async def _decide_stream(
         lambda loaded: stream_decide.decide(
             loaded.state,
             command,
-            revision=loaded.revision + 1,
-            open_scope_incarnation=incarnation,
-            now_ms=now_ms,
+            Circumstances(
+                revision=loaded.revision + 1,
+                open_scope_incarnation=incarnation,
+                now_ms=now_ms,
+                history=lambda: History(loaded.state.epochs),
+            ),
         ),
     )
 

@@ -102,13 +102,13 @@ async def describe_stream(desk: QueryDesk, query: queries.DescribeStream) -> Con
     loaded = await _stream(desk, query.scope, query.stream)
     stream = loaded.state
     assert stream.ref is not None
-    assert stream.status is not None
+    assert stream.state is not None
     return queries.StreamDescription(
         scope=stream.ref.scope,
         stream=stream.ref.stream,
         incarnation=stream.incarnation,
         revision=loaded.revision,
-        state=stream.status,
+        state=stream.state,
         segment_count=len(stream.segments),
         stream_epoch=stream.stream_epoch,
         created_ms=stream.created_ms,
@@ -118,7 +118,7 @@ async def describe_stream(desk: QueryDesk, query: queries.DescribeStream) -> Con
 async def current_segments(desk: QueryDesk, query: queries.CurrentSegments) -> queries.SegmentList:
     """The present segments. Raises StreamNotFound, ScopeNotFound."""
     stream = (await _stream(desk, query.scope, query.stream)).state
-    ref, status = stream.ref, stream.status
+    ref, status = stream.ref, stream.state
     assert ref is not None
     assert status is not None
     segments = tuple(

@@ -1,9 +1,11 @@
 """What workflow steps work with, and what they share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.wire.messages import Stamp
+from anabranch.common.workflow.bounded import for_each
 from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.ports import SegmentStores, StreamListing
@@ -21,11 +23,22 @@ class WorkContext:
     streams: StreamListing
 
 
+async def seal_all(context: WorkContext, names: Sequence[str], stamp: Stamp) -> tuple[int, ...]:
+    """Seal the segments, several at a time → their final lengths in bytes, in the order given."""
+    lengths: dict[str, int] = {}
+
+    async def seal(segment: str) -> None:
+        lengths[segment] = await context.stores.seal_segment(segment, stamp)
+
+    await for_each(names, SEGMENT_REQUESTS_MAX, seal)
+    return tuple(lengths[name] for name in names)
+
+
 def stamp_of(loaded: Loaded[Stream]) -> Stamp:
     """The stamp of requests that perform the decision last made on the stream.
 
-    It is that of the intent, so it stays the same however often the step is repeated and
-    whoever joins meanwhile; every later intent's is higher, so a request of a step that another
-    controller has overtaken is refused.
+    It is that of the intent being performed, so it stays the same however often the step is
+    repeated and whoever joins meanwhile; every later intent's is higher, so a request of a step
+    that another controller has overtaken is refused.
     """
-    return Stamp(loaded.state.incarnation, loaded.state.intent_revision)
+    return Stamp(loaded.state.incarnation, loaded.state.intents[0].revision)

@@ -13,19 +13,23 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.workflow.bounded import for_each
+from anabranch.controller.domain.stream import cuts
 from anabranch.controller.domain.stream.events import StreamDeleted, StreamEvent
+from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream, StreamStep
 from anabranch.controller.workflows.context import SEGMENT_REQUESTS_MAX, WorkContext, stamp_of
 
 
 async def delete_segments(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Delete every segment, several at a time."""
+    """Delete every segment that no truncation has deleted before, several at a time."""
     stamp = stamp_of(loaded)
 
     async def delete(segment: str) -> None:
         await context.stores.delete_segment(segment, stamp)
 
-    await for_each(loaded.state.segment_names(), SEGMENT_REQUESTS_MAX, delete)
+    stream = loaded.state
+    remaining = cuts.from_head(History(stream.epochs), stream.head)
+    await for_each(stream.names_of(remaining), SEGMENT_REQUESTS_MAX, delete)
     return StreamDeleted()
 
 

@@ -1,6 +1,6 @@
 """Sealing a stream: seal its segments, then say that it is sealed.
 
-Wakes on: a stream in SEALING.
+Wakes on: an active stream whose first intent is to be sealed.
 
 Why in this order: "sealed" promises readers that what they have seen to the end is all there
 will ever be, so it is said only after no segment takes appends any more.
@@ -11,23 +11,15 @@ Why safe to repeat: sealing a sealed segment answers with the same length.
 from collections.abc import Awaitable, Callable, Mapping
 
 from anabranch.common.eventsourcing.repository import Loaded
-from anabranch.common.workflow.bounded import for_each
 from anabranch.controller.domain.stream.events import StreamEvent, StreamSealed
 from anabranch.controller.domain.stream.state import Stream, StreamStep
-from anabranch.controller.workflows.context import SEGMENT_REQUESTS_MAX, WorkContext, stamp_of
+from anabranch.controller.workflows.context import WorkContext, seal_all, stamp_of
 
 
 async def seal_segments(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
     """Seal every present segment, several at a time."""
-    stamp = stamp_of(loaded)
     names = loaded.state.segment_names()
-    lengths: dict[str, int] = {}
-
-    async def seal(segment: str) -> None:
-        lengths[segment] = await context.stores.seal_segment(segment, stamp)
-
-    await for_each(names, SEGMENT_REQUESTS_MAX, seal)
-    return StreamSealed(lengths=tuple(lengths[name] for name in names))
+    return StreamSealed(lengths=await seal_all(context, names, stamp_of(loaded)))
 
 
 STEPS: Mapping[StreamStep, Callable[[WorkContext, Loaded[Stream]], Awaitable[StreamEvent]]] = {

@@ -1,9 +1,17 @@
 """What a command does to a stream: the events that follow from it, or a rejection."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
-from anabranch.common.contracts.commands import CreateStream, DeleteStream, SealStream
+from anabranch.common.contracts.commands import (
+    CreateStream,
+    DeleteStream,
+    ScaleStream,
+    SealStream,
+    TruncateStream,
+    UpdateStream,
+)
 from anabranch.common.errors import (
     Busy,
     NotFound,
@@ -11,11 +19,13 @@ from anabranch.common.errors import (
     StreamExists,
     StreamNotFound,
     StreamNotSealed,
+    StreamSealed,
 )
 from anabranch.common.model.key_range import even_ranges
 from anabranch.common.model.names import scope_name, segment_id, stream_name
-from anabranch.common.model.stream import StreamConfig, StreamState
+from anabranch.common.model.stream import StreamState
 from anabranch.controller.domain import operations
+from anabranch.controller.domain.stream import cuts, intents, scaling
 from anabranch.controller.domain.stream.events import (
     PlannedSegment,
     StreamCommandSatisfied,
@@ -23,46 +33,59 @@ from anabranch.controller.domain.stream.events import (
     StreamDeleting,
     StreamEvent,
     StreamIntentJoined,
+    StreamScaling,
     StreamSealing,
+    StreamTruncating,
+    StreamUpdated,
 )
+from anabranch.controller.domain.stream.history import History
+from anabranch.controller.domain.stream.intents import IntentKind
 from anabranch.controller.domain.stream.state import Stream
 
-StreamCommand = CreateStream | SealStream | DeleteStream
+StreamCommand = (
+    CreateStream | UpdateStream | ScaleStream | TruncateStream | SealStream | DeleteStream
+)
 
 
-def decide(
-    stream: Stream,
-    command: StreamCommand,
-    *,
-    revision: int,
-    open_scope_incarnation: int | None,
-    now_ms: int,
-) -> Sequence[StreamEvent]:
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What a decision takes into account besides the stream and the command.
+
+    `revision`: the one that the events will be stored at. `open_scope_incarnation`: that of the
+    scope as read just before, None if it is absent or closing. `history`: of the stream as
+    decided on; called only where old epochs count.
+    """
+
+    revision: int
+    open_scope_incarnation: int | None
+    now_ms: int
+    history: Callable[[], History]
+
+
+def decide(stream: Stream, command: StreamCommand, at: Circumstances) -> Sequence[StreamEvent]:
     """The events of `command`; none for a command that was accepted before.
 
-    `revision`: the one that they will be stored at. `open_scope_incarnation`: that of the scope
-    as read just before, None if it is absent or closing. Raises InvalidName, InvalidRequest,
-    ScopeNotFound, StreamNotFound, StreamExists, StreamNotSealed, Busy, DeadlinePassed.
+    Raises InvalidName, InvalidRequest, InvalidRanges, InvalidCut, ScopeNotFound, StreamNotFound,
+    StreamExists, StreamSealed, StreamNotSealed, ScaleRefused, CutRefused, Busy, DeadlinePassed.
     """
     if operations.find(stream.operations, command.command_id) is not None:
         return ()
-    operations.refuse_late(command, now_ms)
+    operations.refuse_late(command, at.now_ms)
     operations.check_room(stream.operations)
+    if isinstance(command, CreateStream):
+        return _create(stream, command, at)
+    _require_live(stream, command, at.open_scope_incarnation)
     match command:
-        case CreateStream():
-            return _create(
-                stream,
-                command,
-                revision=revision,
-                scope_incarnation=open_scope_incarnation,
-                now_ms=now_ms,
-            )
+        case UpdateStream():
+            return _update(stream, command, at)
+        case ScaleStream():
+            return _scale(stream, command, at)
+        case TruncateStream():
+            return _truncate(stream, command, at)
         case SealStream():
-            _require_live(stream, command, open_scope_incarnation)
-            return _seal(stream, command, revision)
+            return _seal(stream, command, at)
         case DeleteStream():
-            _require_live(stream, command, open_scope_incarnation)
-            return _delete(stream, command, revision)
+            return _delete(stream, command, at)
         case _:
             assert_never(command)
 
@@ -75,24 +98,19 @@ def absent(command: StreamCommand, open_scope_incarnation: int | None) -> NotFou
 
 
 def _require_live(
-    stream: Stream, command: SealStream | DeleteStream, open_scope_incarnation: int | None
+    stream: Stream,
+    command: UpdateStream | ScaleStream | TruncateStream | SealStream | DeleteStream,
+    open_scope_incarnation: int | None,
 ) -> None:
     meant = command.incarnation
     if not stream.is_live or (meant is not None and meant != stream.incarnation):
         raise absent(command, open_scope_incarnation)
 
 
-def _create(
-    stream: Stream,
-    command: CreateStream,
-    *,
-    revision: int,
-    scope_incarnation: int | None,
-    now_ms: int,
-) -> Sequence[StreamEvent]:
+def _create(stream: Stream, command: CreateStream, at: Circumstances) -> Sequence[StreamEvent]:
     scope, name = scope_name(command.scope), stream_name(command.stream)
-    config = StreamConfig(command.segment_count)
-    if scope_incarnation is None:
+    config = command.configured()
+    if at.open_scope_incarnation is None:
         raise absent(command, None)
     if stream.is_live:
         return _create_again(stream, command)
@@ -101,59 +119,140 @@ def _create(
         PlannedSegment(
             segment_id=segment_id(0, first + index), key_start=keys.start, key_end=keys.end
         )
-        for index, keys in enumerate(even_ranges(config.segment_count))
+        for index, keys in enumerate(even_ranges(config.scaling.min_segments))
     )
     return (
         StreamCreating(
             command_id=command.command_id,
-            revision=revision,
+            revision=at.revision,
             scope=scope,
             stream=name,
             incarnation=stream.incarnation + 1,
-            scope_incarnation=scope_incarnation,
+            scope_incarnation=at.open_scope_incarnation,
             segments=segments,
-            at_ms=now_ms,
+            config=config,
+            at_ms=at.now_ms,
         ),
     )
 
 
 def _create_again(stream: Stream, command: CreateStream) -> Sequence[StreamEvent]:
-    is_same = len(stream.segments) == command.segment_count
-    if stream.status is StreamState.CREATING and is_same:
-        return (StreamIntentJoined(command_id=command.command_id),)
+    if stream.status is StreamState.CREATING and stream.config == command.configured():
+        return (_join(command, IntentKind.CREATE),)
     if stream.status in (StreamState.CREATING, StreamState.DELETING):
         raise _busy(stream)
     raise StreamExists("the stream exists", stream=str(stream.ref), incarnation=stream.incarnation)
 
 
-def _seal(stream: Stream, command: SealStream, revision: int) -> Sequence[StreamEvent]:
+def _update(stream: Stream, command: UpdateStream, at: Circumstances) -> Sequence[StreamEvent]:
+    _require_writable(stream)
+    if command.config == stream.config:
+        return (StreamCommandSatisfied(command_id=command.command_id),)
+    plan = scaling.adjusted(stream, command.config)
+    if plan is None:
+        return (StreamUpdated(command_id=command.command_id, config=command.config),)
+    if intents.find(stream.intents, IntentKind.SCALE) is not None:
+        raise _busy(stream)
+    updated = StreamUpdated(command_id=command.command_id, config=command.config, then_scales=True)
+    return (updated, _scaling(command, plan, at))
+
+
+def _scale(stream: Stream, command: ScaleStream, at: Circumstances) -> Sequence[StreamEvent]:
+    _require_writable(stream)
+    pending = intents.find(stream.intents, IntentKind.SCALE)
+    if pending is not None:
+        assert pending.scale is not None
+        if scaling.is_same(pending.scale, command):
+            return (_join(command, IntentKind.SCALE),)
+        raise _busy(stream)
+    return (_scaling(command, scaling.planned(stream, command), at),)
+
+
+def _scaling(
+    command: UpdateStream | ScaleStream, plan: scaling.Scale, at: Circumstances
+) -> StreamScaling:
+    return StreamScaling(
+        command_id=command.command_id,
+        revision=at.revision,
+        stream_epoch=plan.stream_epoch,
+        sealed=plan.sealed,
+        created=plan.created,
+        at_ms=at.now_ms,
+    )
+
+
+def _truncate(stream: Stream, command: TruncateStream, at: Circumstances) -> Sequence[StreamEvent]:
+    _require_writable(stream)
+    cut = tuple(sorted(command.cut))
+    pending = intents.find(stream.intents, IntentKind.TRUNCATE)
+    if pending is not None:
+        assert pending.truncation is not None
+        if pending.truncation.cut == cut:
+            return (_join(command, IntentKind.TRUNCATE),)
+        raise _busy(stream)
+    if cut == stream.head:
+        return (StreamCommandSatisfied(command_id=command.command_id),)
+    return (
+        StreamTruncating(
+            command_id=command.command_id,
+            revision=at.revision,
+            cut=cut,
+            deleted=cuts.truncated(at.history(), stream.head, cut),
+            at_ms=at.now_ms,
+        ),
+    )
+
+
+def _seal(stream: Stream, command: SealStream, at: Circumstances) -> Sequence[StreamEvent]:
     match stream.status:
+        case StreamState.ACTIVE if intents.find(stream.intents, IntentKind.SEAL):
+            return (_join(command, IntentKind.SEAL),)
         case StreamState.ACTIVE:
-            return (StreamSealing(command_id=command.command_id, revision=revision),)
-        case StreamState.SEALING:
-            return (StreamIntentJoined(command_id=command.command_id),)
+            sealing = StreamSealing(
+                command_id=command.command_id, revision=at.revision, at_ms=at.now_ms
+            )
+            return (sealing,)
         case StreamState.SEALED:
             return (StreamCommandSatisfied(command_id=command.command_id),)
         case _:
             raise _busy(stream)
 
 
-def _delete(stream: Stream, command: DeleteStream, revision: int) -> Sequence[StreamEvent]:
+def _delete(stream: Stream, command: DeleteStream, at: Circumstances) -> Sequence[StreamEvent]:
     match stream.status:
         case StreamState.SEALED:
-            return (StreamDeleting(command_id=command.command_id, revision=revision),)
+            deleting = StreamDeleting(
+                command_id=command.command_id, revision=at.revision, at_ms=at.now_ms
+            )
+            return (deleting,)
         case StreamState.DELETING:
-            return (StreamIntentJoined(command_id=command.command_id),)
-        case StreamState.ACTIVE:
+            return (_join(command, IntentKind.DELETE),)
+        case StreamState.ACTIVE if not intents.find(stream.intents, IntentKind.SEAL):
             raise StreamNotSealed("the stream is not sealed", stream=str(stream.ref))
         case _:
             raise _busy(stream)
 
 
+def _require_writable(stream: Stream) -> None:
+    """Raises StreamSealed where it is, or is about to be, and Busy where it comes or goes."""
+    if stream.status is StreamState.SEALED or intents.find(stream.intents, IntentKind.SEAL):
+        raise StreamSealed(
+            "the stream is sealed, or about to be",
+            remedy="a sealed stream is read-only for ever; delete it, or use another one",
+            stream=str(stream.ref),
+        )
+    if stream.status is not StreamState.ACTIVE:
+        raise _busy(stream)
+
+
+def _join(command: StreamCommand, kind: IntentKind) -> StreamIntentJoined:
+    return StreamIntentJoined(command_id=command.command_id, intent=kind.value)
+
+
 def _busy(stream: Stream) -> Busy:
-    assert stream.status is not None
+    assert stream.state is not None
     return Busy(
-        f"the stream is {stream.status}; that must end first",
+        f"the stream is {stream.state}; that must end first",
         stream=str(stream.ref),
-        status=str(stream.status),
+        status=str(stream.state),
     )

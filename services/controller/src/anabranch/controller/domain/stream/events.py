@@ -1,10 +1,16 @@
-"""The facts of a stream's life. Past tense, tagged, numbered; old ones stay readable."""
+"""The facts of a stream's life. Past tense, tagged, numbered; old ones stay readable.
+
+An event that accepts an intent carries the command's id and the stream's revision at the decision,
+for the stamp of requests to the stores. The event that ends an intent follows when its work is
+done.
+"""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from anabranch.common.contracts.base import Contract, ErrorBody
+from anabranch.common.model.stream import SegmentOffset, StreamConfig
 
 
 class PlannedSegment(Contract):
@@ -18,8 +24,8 @@ class PlannedSegment(Contract):
 class StreamCreating(Contract):
     """Creation was accepted.
 
-    `segments`: those of stream epoch 0, sorted by `key_start`; `revision`: the stream's at this
-    decision, for the stamp of requests to the stores.
+    `segments`: those of stream epoch 0, sorted by `key_start`. `config` None (before there were
+    configurations): fixed at their number.
     """
 
     kind: Literal["stream_creating"] = "stream_creating"
@@ -31,6 +37,7 @@ class StreamCreating(Contract):
     incarnation: int
     scope_incarnation: int
     segments: tuple[PlannedSegment, ...]
+    config: StreamConfig | None = None
     at_ms: int
 
 
@@ -54,13 +61,74 @@ class StreamCreated(Contract):
     schema_number: Literal[1] = 1
 
 
-class StreamSealing(Contract):
-    """`revision`: the stream's at this decision, for the stamp of requests to the stores."""
+class StreamUpdated(Contract):
+    """The configuration is `config` now. `then_scales`: the scale that it asks for is accepted in
+    the same decision, and the command ends with it."""
 
+    kind: Literal["stream_updated"] = "stream_updated"
+    schema_number: Literal[1] = 1
+    command_id: str
+    config: StreamConfig
+    then_scales: bool = False
+
+
+class StreamScaling(Contract):
+    """A scale was accepted: `sealed` are to be replaced by `created`, which make `stream_epoch`
+    together with the segments that stay. `created` is in the order of their numbers."""
+
+    kind: Literal["stream_scaling"] = "stream_scaling"
+    schema_number: Literal[1] = 1
+    command_id: str
+    revision: int
+    stream_epoch: int
+    sealed: tuple[int, ...]
+    created: tuple[PlannedSegment, ...]
+    at_ms: int
+
+
+class StreamSuccessorsMade(Contract):
+    """The new segments of the scale exist: from now on, who meets the end of one that is to be
+    sealed is told of its successors. Nothing is sealed before this is stored."""
+
+    kind: Literal["stream_successors_made"] = "stream_successors_made"
+    schema_number: Literal[1] = 1
+
+
+class StreamScaled(Contract):
+    """The scale's epoch is the current one. `sizes`: the sealed segments' final lengths in
+    bytes, in the order of `StreamScaling.sealed`."""
+
+    kind: Literal["stream_scaled"] = "stream_scaled"
+    schema_number: Literal[1] = 1
+    sizes: tuple[int, ...]
+
+
+class StreamTruncating(Contract):
+    """A truncation was accepted. `deleted`: the segments that lie wholly before the cut and were
+    not deleted by an earlier one."""
+
+    kind: Literal["stream_truncating"] = "stream_truncating"
+    schema_number: Literal[1] = 1
+    command_id: str
+    revision: int
+    cut: tuple[SegmentOffset, ...]
+    deleted: tuple[int, ...]
+    at_ms: int
+
+
+class StreamTruncated(Contract):
+    """The stream begins at the cut."""
+
+    kind: Literal["stream_truncated"] = "stream_truncated"
+    schema_number: Literal[1] = 1
+
+
+class StreamSealing(Contract):
     kind: Literal["stream_sealing"] = "stream_sealing"
     schema_number: Literal[1] = 1
     command_id: str
     revision: int
+    at_ms: int = 0
 
 
 class StreamSealed(Contract):
@@ -72,12 +140,11 @@ class StreamSealed(Contract):
 
 
 class StreamDeleting(Contract):
-    """`revision`: the stream's at this decision, for the stamp of requests to the stores."""
-
     kind: Literal["stream_deleting"] = "stream_deleting"
     schema_number: Literal[1] = 1
     command_id: str
     revision: int
+    at_ms: int = 0
 
 
 class StreamDeleted(Contract):
@@ -86,11 +153,13 @@ class StreamDeleted(Contract):
 
 
 class StreamIntentJoined(Contract):
-    """Another command wants just what is being done."""
+    """Another command wants just what is being done. `intent`: of which kind; "" (before there
+    were several): the only one."""
 
     kind: Literal["stream_intent_joined"] = "stream_intent_joined"
     schema_number: Literal[1] = 1
     command_id: str
+    intent: str = ""
 
 
 class StreamCommandSatisfied(Contract):
@@ -101,16 +170,33 @@ class StreamCommandSatisfied(Contract):
     command_id: str
 
 
+class StreamHistoryArchived(Contract):
+    """Chunk number `chunk` holds the epochs up to, not including, `through_epoch`; the state
+    need not keep them."""
+
+    kind: Literal["stream_history_archived"] = "stream_history_archived"
+    schema_number: Literal[1] = 1
+    chunk: int
+    through_epoch: int
+
+
 StreamEvent = Annotated[
     StreamCreating
     | StreamJoinedScope
     | StreamCreateFailed
     | StreamCreated
+    | StreamUpdated
+    | StreamScaling
+    | StreamSuccessorsMade
+    | StreamScaled
+    | StreamTruncating
+    | StreamTruncated
     | StreamSealing
     | StreamSealed
     | StreamDeleting
     | StreamDeleted
     | StreamIntentJoined
-    | StreamCommandSatisfied,
+    | StreamCommandSatisfied
+    | StreamHistoryArchived,
     Field(discriminator="kind"),
 ]

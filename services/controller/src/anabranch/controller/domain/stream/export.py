@@ -14,9 +14,7 @@ from anabranch.common.model.stream import StreamState
 from anabranch.common.tier2.streams import ExportedEpoch, ExportedStream
 from anabranch.controller.domain.stream.state import Stream
 
-_TOLD = frozenset(
-    {StreamState.ACTIVE, StreamState.SEALING, StreamState.SEALED, StreamState.DELETED}
-)
+_TOLD = frozenset({StreamState.ACTIVE, StreamState.SEALED, StreamState.DELETED})
 KEPT_COUNT = 2
 """Objects about one stream that stay: whoever listed the last but one can still read it."""
 

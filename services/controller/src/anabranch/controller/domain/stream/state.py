@@ -1,34 +1,39 @@
 """A stream's state and how events change it.
 
-    ┌──────────┬───────────────────────────────┬──────────┬───────────────────┐
-    │ from     │ event                         │ to       │ then next_step    │
-    ├──────────┼───────────────────────────────┼──────────┼───────────────────┤
-    │ (none)   │ StreamCreating                │ CREATING │ join_scope        │
-    │ DELETED  │ StreamCreating (incarnation+1)│ CREATING │ join_scope        │
-    │ CREATING │ StreamJoinedScope             │ CREATING │ create_segments   │
-    │ CREATING │ StreamCreateFailed            │ DELETED  │ –                 │
-    │ CREATING │ StreamCreated                 │ ACTIVE   │ –                 │
-    │ ACTIVE   │ StreamSealing                 │ SEALING  │ seal_segments     │
-    │ SEALING  │ StreamSealed                  │ SEALED   │ –                 │
-    │ SEALED   │ StreamDeleting                │ DELETING │ delete_segments   │
-    │ DELETING │ StreamDeleted                 │ DELETED  │ –                 │
-    └──────────┴───────────────────────────────┴──────────┴───────────────────┘
+    ┌──────────┬───────────────────────────────┬──────────┬────────────────────────────┐
+    │ from     │ event                         │ to       │ then next_step             │
+    ├──────────┼───────────────────────────────┼──────────┼────────────────────────────┤
+    │ (none)   │ StreamCreating                │ CREATING │ join_scope                 │
+    │ DELETED  │ StreamCreating (incarnation+1)│ CREATING │ join_scope                 │
+    │ CREATING │ StreamJoinedScope             │ CREATING │ create_segments            │
+    │ CREATING │ StreamCreateFailed            │ DELETED  │ –                          │
+    │ CREATING │ StreamCreated                 │ ACTIVE   │ –                          │
+    │ ACTIVE   │ StreamUpdated                 │ ACTIVE   │ –                          │
+    │ ACTIVE   │ StreamScaling                 │ ACTIVE   │ make_successors            │
+    │ ACTIVE   │ StreamSuccessorsMade          │ ACTIVE   │ seal_predecessors          │
+    │ ACTIVE   │ StreamScaled                  │ ACTIVE   │ –                          │
+    │ ACTIVE   │ StreamTruncating              │ ACTIVE   │ truncate_segments          │
+    │ ACTIVE   │ StreamTruncated               │ ACTIVE   │ –                          │
+    │ ACTIVE   │ StreamSealing                 │ ACTIVE   │ seal_segments              │
+    │ ACTIVE   │ StreamSealed                  │ SEALED   │ –                          │
+    │ SEALED   │ StreamDeleting                │ DELETING │ delete_segments            │
+    │ DELETING │ StreamDeleted                 │ DELETED  │ –                          │
+    └──────────┴───────────────────────────────┴──────────┴────────────────────────────┘
 
-`StreamIntentJoined` (in CREATING, SEALING, DELETING) and `StreamCommandSatisfied` (in SEALED)
-note a command and leave the state. DELETED is the tombstone: it keeps the incarnation, the
-highest segment number ever planned and the operations, and creating the name again is a
-compare-and-set on it; segment names therefore never repeat.
+An active stream may have several intents, one of each kind; the first accepted is performed first,
+and what it is doing shows as its `state` (SCALING, TRUNCATING, SEALING). Sealing is the last: when
+it is pending, nothing else is accepted. `StreamIntentJoined` and `StreamCommandSatisfied` note a
+command and leave the rest. DELETED is the tombstone: it keeps the incarnation, the highest segment
+number ever planned and the operations, and creating the name again is a compare-and-set on it;
+segment names therefore never repeat.
 """
 
-import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
-from pydantic import TypeAdapter
-
 from anabranch.common.contracts.base import ErrorBody
-from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import (
     ScopeName,
@@ -38,11 +43,28 @@ from anabranch.common.model.names import (
     number_of,
     segment_name,
 )
-from anabranch.common.model.stream import SegmentRange, StreamState
+from anabranch.common.model.stream import (
+    SegmentOffset,
+    SegmentRange,
+    StreamConfig,
+    StreamCut,
+    StreamState,
+    fixed,
+)
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.operations import Operations
-from anabranch.controller.domain.stream import events
-from anabranch.controller.domain.stream.events import StreamEvent
+from anabranch.controller.domain.stream import events, intents
+from anabranch.controller.domain.stream.events import PlannedSegment, StreamEvent
+from anabranch.controller.domain.stream.history import EpochRecord, SealedSegment
+from anabranch.controller.domain.stream.intents import (
+    Intent,
+    IntentKind,
+    Intents,
+    ScalePlan,
+    TruncationPlan,
+)
+
+UNCONFIGURED = StreamConfig()
 
 
 class StreamStep(StrEnum):
@@ -50,6 +72,9 @@ class StreamStep(StrEnum):
 
     JOIN_SCOPE = "join_scope"
     CREATE_SEGMENTS = "create_segments"
+    MAKE_SUCCESSORS = "make_successors"
+    SEAL_PREDECESSORS = "seal_predecessors"
+    TRUNCATE_SEGMENTS = "truncate_segments"
     SEAL_SEGMENTS = "seal_segments"
     DELETE_SEGMENTS = "delete_segments"
 
@@ -58,9 +83,11 @@ class StreamStep(StrEnum):
 class Stream:
     """A stream. `status` None: the name was never used.
 
-    `segments`: those of the present stream epoch, sorted by key; `highest_number`: the highest
-    segment number ever planned under this name, -1 before the first; `pending`: the commands of
-    the intent that is being performed; `intent_revision`: at which the last intent was decided.
+    `segments`: those of the current stream epoch, sorted by key; `highest_number`: the highest
+    segment number ever planned under this name, -1 before the first; `head`: where the stream
+    begins; `epochs`: those that no history chunk holds, the
+    current one last; `archived_epochs`: how many the chunks hold; `sealed`: the lengths of the
+    current segments once the stream is sealed.
     """
 
     ref: StreamRef | None = None
@@ -68,12 +95,16 @@ class Stream:
     status: StreamState | None = None
     scope_incarnation: int = 0
     has_joined_scope: bool = False
-    stream_epoch: int = 0
+    config: StreamConfig = UNCONFIGURED
     segments: tuple[SegmentRange, ...] = ()
     highest_number: int = -1
     created_ms: int = 0
-    pending: tuple[str, ...] = ()
-    intent_revision: int = 0
+    head: StreamCut = ()
+    epochs: tuple[EpochRecord, ...] = ()
+    archived_epochs: int = 0
+    archived_chunks: int = 0
+    sealed: tuple[SealedSegment, ...] = ()
+    intents: Intents = ()
     operations: Operations = ()
 
     @property
@@ -81,145 +112,257 @@ class Stream:
         """The name is taken, though the stream may be half-created or half-deleted."""
         return self.status not in (None, StreamState.DELETED)
 
+    @property
+    def state(self) -> StreamState | None:
+        """What it is doing, as everybody sees it."""
+        if self.status is not StreamState.ACTIVE or not self.intents:
+            return self.status
+        return _DOING[self.intents[0].kind]
+
+    @property
+    def stream_epoch(self) -> int:
+        """The number of the current epoch; 0 where there is none."""
+        return self.epochs[-1].stream_epoch if self.epochs else 0
+
     def segment_names(self) -> tuple[str, ...]:
-        """Full names of the present segments, in key order."""
+        """Full names of the current segments, in key order."""
+        return self.names_of(s.segment_id for s in self.segments)
+
+    def names_of(self, segments: Iterable[SegmentId]) -> tuple[str, ...]:
+        """Full names of segments of this stream."""
         assert self.ref is not None
-        return tuple(segment_name(self.ref, s.segment_id) for s in self.segments)
+        return tuple(segment_name(self.ref, segment) for segment in segments)
+
+
+_DOING = {
+    IntentKind.SCALE: StreamState.SCALING,
+    IntentKind.TRUNCATE: StreamState.TRUNCATING,
+    IntentKind.SEAL: StreamState.SEALING,
+}
 
 
 def evolve(stream: Stream, event: StreamEvent) -> Stream:
     """The stream after the event."""
+    match event:
+        case events.StreamUpdated():
+            updated = replace(stream, config=event.config)
+            return updated if event.then_scales else _satisfied(updated, event.command_id)
+        case events.StreamScaling() | events.StreamSuccessorsMade() | events.StreamScaled():
+            return _scale(stream, event)
+        case events.StreamTruncating() | events.StreamTruncated():
+            return _truncate(stream, event)
+        case events.StreamIntentJoined():
+            return _joined(stream, event)
+        case events.StreamCommandSatisfied():
+            return _satisfied(stream, event.command_id)
+        case events.StreamHistoryArchived():
+            kept = tuple(e for e in stream.epochs if e.stream_epoch >= event.through_epoch)
+            return replace(
+                stream,
+                epochs=kept,
+                archived_epochs=event.through_epoch,
+                archived_chunks=event.chunk + 1,
+            )
+        case _:
+            return _live(stream, event)
+
+
+def _live(
+    stream: Stream,
+    event: events.StreamCreating
+    | events.StreamJoinedScope
+    | events.StreamCreateFailed
+    | events.StreamCreated
+    | events.StreamSealing
+    | events.StreamSealed
+    | events.StreamDeleting
+    | events.StreamDeleted,
+) -> Stream:
+    """From its creation to its end."""
     match event:
         case events.StreamCreating():
             return _creating(stream, event)
         case events.StreamJoinedScope():
             return replace(stream, has_joined_scope=True)
         case events.StreamCreateFailed():
-            return replace(_rested(stream, StreamState.DELETED, event.error), segments=())
+            return _tombstone(_ended(stream, IntentKind.CREATE, event.error))
         case events.StreamCreated():
-            return _rested(stream, StreamState.ACTIVE)
+            return replace(_ended(stream, IntentKind.CREATE), status=StreamState.ACTIVE)
         case events.StreamSealing():
-            return _intent(stream, StreamState.SEALING, event)
+            return _accepted(stream, IntentKind.SEAL, event)
         case events.StreamSealed():
-            return _rested(stream, StreamState.SEALED)
-        case events.StreamDeleting():
-            return _intent(stream, StreamState.DELETING, event)
-        case events.StreamDeleted():
-            return replace(_rested(stream, StreamState.DELETED), segments=())
-        case events.StreamIntentJoined():
-            return replace(
-                stream,
-                pending=(*stream.pending, event.command_id),
-                operations=operations.with_started(stream.operations, event.command_id),
+            sealed = tuple(
+                SealedSegment(segment.segment_id, length)
+                for segment, length in zip(stream.segments, event.lengths, strict=True)
             )
-        case events.StreamCommandSatisfied():
-            noted = operations.with_satisfied(stream.operations, event.command_id)
-            return replace(stream, operations=noted)
+            ended = _ended(stream, IntentKind.SEAL)
+            return replace(ended, status=StreamState.SEALED, sealed=sealed)
+        case events.StreamDeleting():
+            deleting = replace(stream, status=StreamState.DELETING)
+            return _accepted(deleting, IntentKind.DELETE, event)
+        case events.StreamDeleted():
+            return _tombstone(_ended(stream, IntentKind.DELETE))
         case _:
             assert_never(event)
 
 
 def _creating(stream: Stream, event: events.StreamCreating) -> Stream:
-    segments = tuple(
-        SegmentRange(SegmentId(s.segment_id), KeyRange(s.key_start, s.key_end))
-        for s in event.segments
-    )
-    return Stream(
+    segments = _ranges(event.segments)
+    created = Stream(
         ref=StreamRef(ScopeName(event.scope), StreamName(event.stream)),
         incarnation=event.incarnation,
         status=StreamState.CREATING,
         scope_incarnation=event.scope_incarnation,
+        config=event.config or fixed(len(segments)),
         segments=segments,
-        highest_number=max(number_of(s.segment_id) for s in segments),
+        highest_number=_highest(stream, segments),
         created_ms=event.at_ms,
-        pending=(event.command_id,),
-        intent_revision=event.revision,
-        operations=operations.with_started(stream.operations, event.command_id),
+        head=tuple(sorted(SegmentOffset(s.segment_id, 0) for s in segments)),
+        epochs=(EpochRecord(0, 0, event.at_ms, segments),),
+        operations=stream.operations,
     )
+    return _accepted(created, IntentKind.CREATE, event)
 
 
-def _intent(
-    stream: Stream, status: StreamState, event: events.StreamSealing | events.StreamDeleting
+def _scale(
+    stream: Stream,
+    event: events.StreamScaling | events.StreamSuccessorsMade | events.StreamScaled,
 ) -> Stream:
+    match event:
+        case events.StreamScaling():
+            created = _ranges(event.created)
+            plan = ScalePlan(event.stream_epoch, tuple(map(SegmentId, event.sealed)), created)
+            accepted = _accepted(stream, IntentKind.SCALE, event, scale=plan)
+            return replace(accepted, highest_number=_highest(stream, created))
+        case events.StreamSuccessorsMade():
+            made = tuple(
+                replace(intent, scale=replace(intent.scale, is_made=True))
+                if intent.scale is not None
+                else intent
+                for intent in stream.intents
+            )
+            return replace(stream, intents=made)
+        case events.StreamScaled():
+            return _scaled(stream, event)
+
+
+def _truncate(stream: Stream, event: events.StreamTruncating | events.StreamTruncated) -> Stream:
+    match event:
+        case events.StreamTruncating():
+            plan = TruncationPlan(event.cut, tuple(map(SegmentId, event.deleted)))
+            return _accepted(stream, IntentKind.TRUNCATE, event, truncation=plan)
+        case events.StreamTruncated():
+            done = _pending(stream, IntentKind.TRUNCATE).truncation
+            assert done is not None
+            return replace(_ended(stream, IntentKind.TRUNCATE), head=done.cut)
+
+
+def _scaled(stream: Stream, event: events.StreamScaled) -> Stream:
+    intent = _pending(stream, IntentKind.SCALE)
+    plan = intent.scale
+    assert plan is not None
+    record = EpochRecord(
+        stream_epoch=plan.stream_epoch,
+        reference_epoch=plan.stream_epoch,
+        created_ms=max(intent.since_ms, stream.epochs[-1].created_ms + 1),
+        created=tuple(sorted(plan.created, key=lambda s: s.keys.start)),
+        sealed=tuple(map(SealedSegment, plan.sealed, event.sizes)),
+    )
+    stay = [s for s in stream.segments if s.segment_id not in plan.sealed]
+    segments = tuple(sorted((*stay, *plan.created), key=lambda s: s.keys.start))
+    ended = _ended(stream, IntentKind.SCALE)
+    return replace(ended, segments=segments, epochs=(*stream.epochs, record))
+
+
+def _accepted(
+    stream: Stream,
+    kind: IntentKind,
+    event: events.StreamCreating
+    | events.StreamScaling
+    | events.StreamTruncating
+    | events.StreamSealing
+    | events.StreamDeleting,
+    *,
+    scale: ScalePlan | None = None,
+    truncation: TruncationPlan | None = None,
+) -> Stream:
+    intent = Intent(kind, event.revision, event.at_ms, (event.command_id,), scale, truncation)
     return replace(
         stream,
-        status=status,
-        pending=(event.command_id,),
-        intent_revision=event.revision,
+        intents=(*stream.intents, intent),
         operations=operations.with_started(stream.operations, event.command_id),
     )
 
 
-def _rested(stream: Stream, status: StreamState, error: ErrorBody | None = None) -> Stream:
-    ended = operations.with_finished(stream.operations, stream.pending, error)
-    return replace(stream, status=status, pending=(), operations=ended)
+def _joined(stream: Stream, event: events.StreamIntentJoined) -> Stream:
+    kind = IntentKind(event.intent) if event.intent else stream.intents[0].kind
+    return replace(
+        stream,
+        intents=intents.joined(stream.intents, kind, event.command_id),
+        operations=operations.with_started(stream.operations, event.command_id),
+    )
+
+
+def _satisfied(stream: Stream, command_id: str) -> Stream:
+    noted = operations.with_satisfied(stream.operations, command_id)
+    return replace(stream, operations=noted)
+
+
+def _pending(stream: Stream, kind: IntentKind) -> Intent:
+    found = intents.find(stream.intents, kind)
+    assert found is not None, f"an event ends the {kind} that nobody asked for"
+    return found
+
+
+def _ended(stream: Stream, kind: IntentKind, error: ErrorBody | None = None) -> Stream:
+    found = _pending(stream, kind)
+    ended = operations.with_finished(stream.operations, found.commands, error)
+    return replace(stream, intents=intents.without(stream.intents, kind), operations=ended)
+
+
+def _tombstone(stream: Stream) -> Stream:
+    """What stays of a stream for ever."""
+    return Stream(
+        ref=stream.ref,
+        incarnation=stream.incarnation,
+        status=StreamState.DELETED,
+        scope_incarnation=stream.scope_incarnation,
+        has_joined_scope=stream.has_joined_scope,
+        highest_number=stream.highest_number,
+        created_ms=stream.created_ms,
+        operations=stream.operations,
+    )
+
+
+def _ranges(planned: Iterable[PlannedSegment]) -> tuple[SegmentRange, ...]:
+    return tuple(
+        SegmentRange(SegmentId(s.segment_id), KeyRange(s.key_start, s.key_end)) for s in planned
+    )
+
+
+def _highest(stream: Stream, segments: Iterable[SegmentRange]) -> int:
+    return max(stream.highest_number, *(number_of(s.segment_id) for s in segments))
 
 
 def next_step(stream: Stream) -> StreamStep | None:
     """What must be done next, if anything."""
-    match stream.status:
-        case StreamState.CREATING:
-            if stream.has_joined_scope:
-                return StreamStep.CREATE_SEGMENTS
+    if not stream.intents:
+        return None
+    intent = stream.intents[0]
+    match intent.kind:
+        case IntentKind.CREATE if not stream.has_joined_scope:
             return StreamStep.JOIN_SCOPE
-        case StreamState.SEALING:
+        case IntentKind.CREATE:
+            return StreamStep.CREATE_SEGMENTS
+        case IntentKind.SCALE:
+            assert intent.scale is not None
+            is_made = intent.scale.is_made
+            return StreamStep.SEAL_PREDECESSORS if is_made else StreamStep.MAKE_SUCCESSORS
+        case IntentKind.TRUNCATE:
+            return StreamStep.TRUNCATE_SEGMENTS
+        case IntentKind.SEAL:
             return StreamStep.SEAL_SEGMENTS
-        case StreamState.DELETING:
+        case IntentKind.DELETE:
             return StreamStep.DELETE_SEGMENTS
         case _:
-            return None
-
-
-_MOVES: frozenset[tuple[StreamState | None, StreamState | None]] = frozenset(
-    {
-        (None, StreamState.CREATING),
-        (StreamState.DELETED, StreamState.CREATING),
-        (StreamState.CREATING, StreamState.CREATING),
-        (StreamState.CREATING, StreamState.DELETED),
-        (StreamState.CREATING, StreamState.ACTIVE),
-        (StreamState.ACTIVE, StreamState.SEALING),
-        (StreamState.SEALING, StreamState.SEALING),
-        (StreamState.SEALING, StreamState.SEALED),
-        (StreamState.SEALED, StreamState.SEALED),
-        (StreamState.SEALED, StreamState.DELETING),
-        (StreamState.DELETING, StreamState.DELETING),
-        (StreamState.DELETING, StreamState.DELETED),
-    }
-)
-
-
-def check(before: Stream, after: Stream) -> None:
-    """Assert the invariants of one decision."""
-    assert (before.status, after.status) in _MOVES, "a stream moves only as its table says"
-    is_new = not before.is_live
-    expected = before.incarnation + 1 if is_new else before.incarnation
-    assert after.incarnation == expected, "an incarnation begins only by creation, and by one"
-    assert after.intent_revision >= before.intent_revision, "stamps of requests never fall"
-    assert after.highest_number >= before.highest_number, "segment numbers are never reused"
-    if is_new:
-        lowest = min(number_of(s.segment_id) for s in after.segments)
-        assert lowest > before.highest_number, "a new life's segments have new numbers"
-    if after.is_live:
-        _check_cover(after.segments)
-    assert bool(after.pending) == (next_step(after) is not None), "an intent is what is pending"
-    assert len(after.operations) <= operations.OPERATION_COUNT_MAX, "operations are bounded"
-    if after.status is StreamState.ACTIVE:
-        assert after.has_joined_scope, "a stream lives only in a scope that was seen open"
-
-
-def _check_cover(segments: tuple[SegmentRange, ...]) -> None:
-    assert segments, "a live stream has segments"
-    assert segments[0].keys.start == 0.0, "the key space is covered from its start"
-    assert segments[-1].keys.end == 1.0, "the key space is covered to its end"
-    for left, right in itertools.pairwise(segments):
-        assert left.keys.end == right.keys.start, "key ranges touch and do not overlap"
-
-
-STREAM: Aggregate[Stream, StreamEvent] = Aggregate(
-    kind="stream",
-    initial=Stream(),
-    evolve=evolve,
-    check=check,
-    events=TypeAdapter(list[StreamEvent]),
-    states=TypeAdapter(Stream),
-)
+            assert_never(intent.kind)

@@ -1,0 +1,219 @@
+"""Queries about a stream's epochs, segments and cuts: request/reply as in `queries.py`.
+
+A segment is named by its id. A *cut* is a tuple of `SegmentOffset`, sorted by segment id.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.queries import PagedQuery, Query, SegmentInStream
+from anabranch.common.model.stream import (
+    SEGMENT_COUNT_MAX,
+    SegmentOffset,
+    StreamConfig,
+    StreamState,
+)
+
+
+class StreamQuery(Query):
+    """Any of them raises StreamNotFound, ScopeNotFound."""
+
+    scope: str
+    stream: str
+
+
+class GetStreamConfig(StreamQuery):
+    """→ StreamConfigFound."""
+
+
+class StreamConfigFound(Contract):
+    ok: Literal[True] = True
+    config: StreamConfig
+
+
+class SegmentAt(SegmentInStream):
+    """A segment and a byte offset in it."""
+
+    offset: int
+
+
+class CutFound(Contract):
+    """Segments that cover all keys once, sorted by `key_start`, each with its offset."""
+
+    ok: Literal[True] = True
+    incarnation: int
+    stream_epoch: int
+    """Of the segments; the head's may be of several epochs: the highest."""
+    segments: tuple[SegmentAt, ...]
+
+
+class HeadCut(StreamQuery):
+    """→ CutFound: where the stream begins, at its truncation point."""
+
+
+class TailCut(StreamQuery):
+    """→ CutFound: the current segments with their lengths, asked of the stores. Unavailable."""
+
+
+class EpochSegments(StreamQuery):
+    """→ CutFound of a stream epoch, all offsets 0. Raises InvalidRequest for one that never was."""
+
+    stream_epoch: int = Field(ge=0)
+
+
+class SegmentsAtTime(StreamQuery):
+    """→ CutFound of the epoch that was current at that time, at or after the head, offsets as
+    the head's where it is the head's epoch, else 0."""
+
+    time_ms: int = Field(ge=0)
+
+
+class Successors(StreamQuery):
+    """→ SuccessorsFound. Raises SegmentNotFound for an id that the stream never had."""
+
+    segment_id: int
+
+
+class Successor(SegmentInStream):
+    predecessors: tuple[int, ...]
+    """Ids of all segments before it; it may be read when all of them were read to their ends."""
+
+
+class SuccessorsFound(Contract):
+    """`open`: the segment takes appends and has no successors yet. `followed`: it is sealed, or
+    about to be, and `successors` come after it, sorted by `key_start`. `stream_sealed`: it is the
+    stream's last for its keys, for ever."""
+
+    ok: Literal[True] = True
+    incarnation: int
+    status: Literal["open", "followed", "stream_sealed"]
+    successors: tuple[Successor, ...] = ()
+
+
+class DescribeSegment(StreamQuery):
+    """→ SegmentDescription. Raises SegmentNotFound for an id that the stream never had."""
+
+    segment_id: int
+
+
+class SegmentDescription(SegmentInStream):
+    """`deleted`: it lies before the head cut. `sealed_epoch`: the stream epoch that followed it.
+    `size`: bytes, of a sealed one. `cold_until_ms`: until when the load was said to be low."""
+
+    ok: Literal[True] = True
+    state: Literal["active", "sealed", "deleted"]
+    stream_epoch: int
+    sealed_epoch: int | None = None
+    size: int | None = None
+    cold_until_ms: int | None = None
+    container: int = 0
+    node_id: str = ""
+    """The store that the container is placed on; empty: none."""
+
+
+class CheckCut(StreamQuery):
+    """→ CutChecked. A cut that is none is an answer, not an error."""
+
+    cut: tuple[SegmentOffset, ...] = Field(max_length=SEGMENT_COUNT_MAX)
+
+
+class CutChecked(Contract):
+    ok: Literal[True] = True
+    valid: bool
+    reason: str = ""
+
+
+class CompareCuts(StreamQuery):
+    """→ CutsCompared. Raises InvalidCut."""
+
+    first: tuple[SegmentOffset, ...] = Field(max_length=SEGMENT_COUNT_MAX)
+    second: tuple[SegmentOffset, ...] = Field(max_length=SEGMENT_COUNT_MAX)
+
+
+class CutsCompared(Contract):
+    """How `first` lies to `second`: before it for some keys and after it for others: overlaps."""
+
+    ok: Literal[True] = True
+    order: Literal["before", "equal", "after", "overlaps"]
+
+
+class SegmentsBetween(StreamQuery):
+    """→ SegmentRunList: what lies between two cuts (an empty `start` means the head, an empty
+    `end` everything up to and with the current segments). Raises InvalidCut."""
+
+    start: tuple[SegmentOffset, ...] = Field(default=(), max_length=SEGMENT_COUNT_MAX)
+    end: tuple[SegmentOffset, ...] = Field(default=(), max_length=SEGMENT_COUNT_MAX)
+
+
+class SegmentRun(SegmentInStream):
+    """A part of a segment. `end_offset` None: to its end, which for a sealed one is `size`."""
+
+    start_offset: int
+    end_offset: int | None = None
+    size: int | None = None
+
+
+class SegmentRunList(Contract):
+    ok: Literal[True] = True
+    segments: tuple[SegmentRun, ...]
+    """Sorted by id, so predecessors come before their successors."""
+
+
+class ListEpochs(PagedQuery):
+    """→ EpochList, newest first; a page token is an epoch's number."""
+
+    scope: str
+    stream: str
+
+
+class EpochDescription(Contract):
+    """`splits` and `merges` count what changed on the way to it from the epoch before."""
+
+    stream_epoch: int
+    reference_epoch: int
+    created_ms: int
+    segment_count: int
+    splits: int
+    merges: int
+
+
+class EpochList(Contract):
+    ok: Literal[True] = True
+    epochs: tuple[EpochDescription, ...]
+    next_page_token: str = ""
+
+
+class ScalingEvents(PagedQuery):
+    """→ ScalingEventList: the epochs begun in [from_ms, to_ms], and the latest before, by time."""
+
+    scope: str
+    stream: str
+    from_ms: int = Field(ge=0)
+    to_ms: int = Field(ge=0)
+
+
+class ScalingEvent(EpochDescription):
+    segments: tuple[SegmentInStream, ...]
+
+
+class ScalingEventList(Contract):
+    ok: Literal[True] = True
+    events: tuple[ScalingEvent, ...]
+    next_page_token: str = ""
+
+
+class CheckScale(StreamQuery):
+    """→ ScaleChecked: whether a scale submitted at that stream epoch has ended. Raises
+    InvalidRequest for an epoch above the present one."""
+
+    stream_epoch: int = Field(ge=0)
+
+
+class ScaleChecked(Contract):
+    ok: Literal[True] = True
+    status: Literal["in_progress", "done"]
+    state: StreamState
+    stream_epoch: int
+    """The present one."""

@@ -1,0 +1,115 @@
+"""Which segments a scale makes, and whether it may. Pure.
+
+The rules, in the order in which they are checked: every segment to be sealed is one of the current
+epoch; the new ranges cover exactly the keys of those, by exact comparison, touching ranges put
+together on both sides; and what is left has at least as many segments as the policy asks for.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from anabranch.common.contracts.commands import NewRange, ScaleStream
+from anabranch.common.errors import InvalidRanges, ScaleRefused
+from anabranch.common.model.key_range import even_ranges
+from anabranch.common.model.names import number_of, segment_id
+from anabranch.common.model.stream import SEGMENT_COUNT_MAX, ScalingType, StreamConfig
+from anabranch.controller.domain.stream.events import PlannedSegment
+from anabranch.controller.domain.stream.intents import ScalePlan
+from anabranch.controller.domain.stream.state import Stream
+
+Bounds = tuple[float, float]
+
+
+class Scale(NamedTuple):
+    """A scale that may be made. `created` is in the order of the segments' numbers."""
+
+    stream_epoch: int
+    sealed: tuple[int, ...]
+    created: tuple[PlannedSegment, ...]
+
+
+def planned(stream: Stream, command: ScaleStream) -> Scale:
+    """What the command makes of the stream. Raises ScaleRefused, InvalidRanges."""
+    expected = command.expected_epoch
+    if expected is not None and expected != stream.stream_epoch:
+        raise ScaleRefused(
+            "the stream is at another epoch", expected=expected, stream_epoch=stream.stream_epoch
+        )
+    keys = {segment.segment_id: segment.keys for segment in stream.segments}
+    for segment in command.seal:
+        if segment not in keys:
+            raise ScaleRefused(
+                "the segment is none of the current epoch",
+                segment=segment,
+                stream_epoch=stream.stream_epoch,
+            )
+    if len(set(command.seal)) != len(command.seal):
+        raise InvalidRanges("a segment is named twice")
+    ranges = [_checked(new) for new in command.new_ranges]
+    sealed_keys = [(keys[segment].start, keys[segment].end) for segment in command.seal]
+    if _blocks(sealed_keys) != _blocks(ranges):
+        raise InvalidRanges("the new ranges do not cover exactly the keys of what is sealed")
+    count = len(stream.segments) - len(command.seal) + len(ranges)
+    minimum = stream.config.scaling.min_segments
+    if count < minimum:
+        raise ScaleRefused(
+            f"the stream would have {count} segments, and its policy asks for {minimum}",
+            remedy="seal fewer segments, or update the policy's minimum first",
+            minimum=minimum,
+            count=count,
+        )
+    if count > SEGMENT_COUNT_MAX:
+        raise ScaleRefused(
+            f"the stream would have {count} segments", limit=SEGMENT_COUNT_MAX, count=count
+        )
+    return _scale(stream, command.seal, ranges)
+
+
+def adjusted(stream: Stream, config: StreamConfig) -> Scale | None:
+    """The scale to even ranges that the new policy asks for; None if it asks for none."""
+    wanted, present = config.scaling.min_segments, len(stream.segments)
+    is_fixed = config.scaling.type is ScalingType.FIXED
+    if present == wanted or (present > wanted and not is_fixed):
+        return None
+    ranges = [(keys.start, keys.end) for keys in even_ranges(wanted)]
+    return _scale(stream, [segment.segment_id for segment in stream.segments], ranges)
+
+
+def is_same(plan: ScalePlan, command: ScaleStream) -> bool:
+    """Whether the command wants just what is pending."""
+    ranges = [(new.key_start, new.key_end) for new in command.new_ranges]
+    return sorted(plan.sealed) == sorted(command.seal) and ranges == [
+        (segment.keys.start, segment.keys.end) for segment in plan.created
+    ]
+
+
+def _scale(stream: Stream, sealed: Iterable[int], ranges: Iterable[Bounds]) -> Scale:
+    epoch = stream.stream_epoch + 1
+    first = max(number_of(segment.segment_id) for segment in stream.segments) + 1
+    first = max(first, stream.highest_number + 1)
+    created = tuple(
+        PlannedSegment(segment_id=segment_id(epoch, number), key_start=start, key_end=end)
+        for number, (start, end) in enumerate(ranges, first)
+    )
+    return Scale(epoch, tuple(sealed), created)
+
+
+def _checked(new: NewRange) -> Bounds:
+    if not 0.0 <= new.key_start < new.key_end <= 1.0:
+        raise InvalidRanges(
+            "a key range is not within [0, 1), or empty", start=new.key_start, end=new.key_end
+        )
+    return new.key_start, new.key_end
+
+
+def _blocks(ranges: Sequence[Bounds]) -> list[Bounds]:
+    """The ranges sorted, touching ones put together. Raises InvalidRanges where two overlap."""
+    blocks: list[Bounds] = []
+    for start, end in sorted(ranges):
+        if blocks and start < blocks[-1][1]:
+            raise InvalidRanges("two key ranges overlap", start=start, end=end)
+        if blocks and start == blocks[-1][1]:
+            blocks[-1] = (blocks[-1][0], end)
+        else:
+            blocks.append((start, end))
+    return blocks
