@@ -3,12 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.bounded import for_each
 from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.stream.state import Stream
-from anabranch.controller.ports import SegmentStores, StreamListing
+from anabranch.controller.ports import (
+    CommandQueue,
+    SegmentStores,
+    StreamHistories,
+    StreamListing,
+)
 
 SEGMENT_REQUESTS_MAX = 32
 """Requests to segment stores that one step has under way at a time."""
@@ -21,6 +27,9 @@ class WorkContext:
     stores: SegmentStores
     scopes: Repository[Scope, ScopeEvent]
     streams: StreamListing
+    histories: StreamHistories
+    chunks: HistoryChunks
+    commands: CommandQueue
 
 
 async def seal_all(context: WorkContext, names: Sequence[str], stamp: Stamp) -> tuple[int, ...]:
