@@ -116,7 +116,6 @@ class World:
             self.scopes,
             self.listing,
             histories=Histories(self.chunks),
-            chunks=self.chunks,
             commands=self.queue,
         )
 

@@ -8,7 +8,7 @@ from anabranch.common.errors import AnabranchError
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.wire.messages import Stamp
-from anabranch.controller.domain.stream.history import History
+from anabranch.controller.domain.stream.history import EpochRecord, History
 from anabranch.controller.domain.stream.state import Stream
 
 
@@ -59,10 +59,14 @@ class StreamListing(Protocol):
 
 
 class StreamHistories(Protocol):
-    """The epochs of streams."""
+    """The epochs of streams, wherever they are kept."""
 
     async def of(self, stream: Stream) -> History:
         """All epochs of the stream. Raises Unavailable, CorruptEvent, FormatTooNew."""
+        ...
+
+    async def archive(self, stream: Stream, epochs: Sequence[EpochRecord]) -> None:
+        """Store the stream's next history chunk. Idempotent. Raises Unavailable, CorruptEvent."""
         ...
 
 

@@ -136,16 +136,9 @@ def build(
         lambda subject: _wake(controller, subject), lambda subject: _tell(controller, subject)
     )
     mirror = Mirror(store, scopes, streams, listener)
-    chunks = HistoryChunks(store, ids)
-    histories = Histories(chunks)
-    context = WorkContext(
-        NatsSegmentStores(client, settings.container_count),
-        scopes,
-        mirror,
-        histories=histories,
-        chunks=chunks,
-        commands=NatsCommandQueue(client),
-    )
+    histories = Histories(HistoryChunks(store, ids))
+    stores = NatsSegmentStores(client, settings.container_count)
+    context = WorkContext(stores, scopes, mirror, histories, NatsCommandQueue(client))
     placements = Placements(
         JetStreamObjectStore(client, clock, subjects.NODES_BUCKET),
         JetStreamObjectStore(client, clock, subjects.PLACEMENTS_BUCKET),

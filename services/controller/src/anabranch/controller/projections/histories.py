@@ -6,11 +6,13 @@ Who cannot wait asks `known`, and is told by `HistoryNotLoaded` when he has to.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from anabranch.common.contracts.subjects import stream_history
+from anabranch.common.errors import CorruptEvent
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.model.names import StreamRef
-from anabranch.controller.domain.stream.archive import decode_chunk
+from anabranch.controller.domain.stream.archive import decode_chunk, encode_chunk
 from anabranch.controller.domain.stream.history import EpochRecord, History
 from anabranch.controller.domain.stream.state import Stream
 
@@ -42,6 +44,10 @@ class Histories:
             records = await self._archived(stream)
             return self._keep(stream, History([*records, *stream.epochs]))
 
+    async def archive(self, stream: Stream, epochs: Sequence[EpochRecord]) -> None:
+        """Store the stream's next history chunk. Idempotent. Raises Unavailable, CorruptEvent."""
+        await self._chunks.put(_subject(stream, stream.archived_chunks), encode_chunk(epochs))
+
     def known(self, stream: Stream) -> History:
         """The same, without waiting. Raises HistoryNotLoaded."""
         kept = self._kept.get(_key(stream))
@@ -55,12 +61,18 @@ class Histories:
         return self._keep(stream, kept.extended(*missing) if missing else kept)
 
     async def _archived(self, stream: Stream) -> list[EpochRecord]:
-        assert stream.ref is not None
         records: list[EpochRecord] = []
         for chunk in range(stream.archived_chunks):
-            subject = stream_history(stream.ref, stream.incarnation, chunk)
-            records.extend(decode_chunk(await self._chunks.read(subject), len(records)))
-        return records[: stream.archived_epochs]
+            body = await self._chunks.read(_subject(stream, chunk))
+            records.extend(decode_chunk(body, len(records)))
+        if len(records) != stream.archived_epochs:
+            raise CorruptEvent(
+                "history chunks hold other epochs than the stream's state says",
+                stream=str(stream.ref),
+                expected=stream.archived_epochs,
+                found=len(records),
+            )
+        return records
 
     def _keep(self, stream: Stream, history: History) -> History:
         if stream.sealed and not history.is_ended:
@@ -72,6 +84,11 @@ class Histories:
             _, oldest = self._kept.popitem(last=False)
             self._epoch_count -= len(oldest.records)
         return history
+
+
+def _subject(stream: Stream, chunk: int) -> str:
+    assert stream.ref is not None
+    return stream_history(stream.ref, stream.incarnation, chunk)
 
 
 def _key(stream: Stream) -> tuple[StreamRef, int]:

@@ -10,7 +10,6 @@ bytes are the same whoever writes it, and writing it again is success.
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from anabranch.common.contracts.subjects import stream_history
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.controller.domain.stream import archive
 from anabranch.controller.domain.stream.events import StreamEvent, StreamHistoryArchived
@@ -21,10 +20,8 @@ from anabranch.controller.workflows.context import WorkContext
 async def archive_history(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
     """Write the next chunk."""
     stream = loaded.state
-    assert stream.ref is not None
     epochs = archive.due_chunk(stream.epochs)
-    subject = stream_history(stream.ref, stream.incarnation, stream.archived_chunks)
-    await context.chunks.put(subject, archive.encode_chunk(epochs))
+    await context.histories.archive(stream, epochs)
     return StreamHistoryArchived(
         chunk=stream.archived_chunks, through_epoch=epochs[-1].stream_epoch + 1
     )

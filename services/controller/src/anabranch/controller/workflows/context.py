@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.bounded import for_each
@@ -28,7 +27,6 @@ class WorkContext:
     scopes: Repository[Scope, ScopeEvent]
     streams: StreamListing
     histories: StreamHistories
-    chunks: HistoryChunks
     commands: CommandQueue
 
 
