@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.common.contracts.commands import NewRange, ScaleStream, TruncateStream
+from anabranch.common.contracts.commands import (
+    ANSWERS,
+    Answer,
+    NewRange,
+    ScaleStream,
+    TruncateStream,
+)
 from anabranch.common.contracts.subjects import stream_history
 from anabranch.common.errors import CorruptEvent, FormatTooNew
 from anabranch.common.eventsourcing.chunks import CHUNK_SIZE_BYTES_MAX, HistoryChunks
@@ -14,12 +20,14 @@ from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.model.key_range import KeyRange, even_ranges
 from anabranch.common.model.names import segment_id
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX, SegmentOffset, SegmentRange
+from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.workflow.runner import run_to_rest
 from anabranch.controller.domain.stream import archive
 from anabranch.controller.domain.stream.history import EpochRecord, History, SealedSegment
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream, StreamStep, next_step
+from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.projections.histories import Histories, HistoryNotLoaded
 from kit.workflow_world import CREATE, DELETE, REF, SEAL, STEPS, SUBJECT, World
 
@@ -227,6 +235,31 @@ def test_bytes_that_are_no_chunk_are_refused_by_name(body: bytes, error: type[Ex
 def test_a_chunk_of_other_epochs_is_refused() -> None:
     with pytest.raises(CorruptEvent):
         archive.decode_chunk(archive.encode_chunk([record(1)]), 0)
+
+
+@pytest.mark.usefixtures("small_chunks")
+async def test_a_command_about_archived_epochs_is_decided_by_a_controller_that_knows_none() -> None:
+    world = await old_stream(4)
+    second = (await world.histories.of(await world.stream())).segments_of(1)
+    answers: list[Answer] = []
+
+    async def reply(_inbox: str, body: bytes) -> None:
+        answers.append(ANSWERS.validate_json(body))
+
+    desk = CommandDesk(
+        world.scopes, world.streams, SystemClock(), reply, histories=Histories(world.chunks)
+    )
+    truncate = TruncateStream(
+        command_id="t",
+        scope=REF.scope,
+        stream=REF.stream,
+        cut=tuple(SegmentOffset(s.segment_id, 10) for s in second),
+        reply_to="inbox",
+    )
+    await handle_command(desk, truncate.model_dump_json().encode())
+
+    assert [answer.kind for answer in answers] == ["accepted"]
+    assert next_step(await world.stream()) is StreamStep.TRUNCATE_SEGMENTS
 
 
 # --- what a chunk holds -------------------------------------------------------------------------
