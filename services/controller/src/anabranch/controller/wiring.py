@@ -15,12 +15,14 @@ from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, cr
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import Unavailable
+from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import IdSource, Rng, SystemIds, system_rng
 from anabranch.common.runtime.service import Lifetime
 from anabranch.common.workflow.runner import Runner, Workflow
 from anabranch.controller.adapters.command_broker import command_broker
+from anabranch.controller.adapters.command_queue import NatsCommandQueue
 from anabranch.controller.adapters.load_reports import LoadReportListener
 from anabranch.controller.adapters.query_server import QueryServer
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
@@ -38,13 +40,16 @@ from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.queries import QUERIES, QueryDesk, answer_query
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.periodic.export_streams import StreamExporter
+from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.load_reports import LoadReports
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.settings import Settings
 from anabranch.controller.workflows import (
+    archive_history,
     create_stream,
     delete_scope,
+    delete_scope_recursively,
     delete_stream,
     scale_stream,
     seal_stream,
@@ -131,14 +136,18 @@ def build(
         lambda subject: _wake(controller, subject), lambda subject: _tell(controller, subject)
     )
     mirror = Mirror(store, scopes, streams, listener)
-    context = WorkContext(NatsSegmentStores(client, settings.container_count), scopes, mirror)
+    histories = Histories(HistoryChunks(store, ids))
+    stores = NatsSegmentStores(client, settings.container_count)
+    context = WorkContext(stores, scopes, mirror, histories, NatsCommandQueue(client))
     placements = Placements(
         JetStreamObjectStore(client, clock, subjects.NODES_BUCKET),
         JetStreamObjectStore(client, clock, subjects.PLACEMENTS_BUCKET),
         settings.container_count,
         clock,
     )
-    command_desk = CommandDesk(scopes, streams, clock, partial(_reply, client), observer)
+    command_desk = CommandDesk(
+        scopes, streams, clock, partial(_reply, client), observer, histories=histories
+    )
     reports = LoadReports(clock)
     rates = Rates(placements, reports, settings.container_count)
     changes = PlacementChanges(
@@ -198,9 +207,9 @@ def _exporter(
 def _scope_workflow(
     scopes: Repository[Scope, ScopeEvent], context: WorkContext, observer: Observer
 ) -> Workflow[Scope, ScopeEvent, ScopeStep]:
+    table = {**delete_scope.STEPS, **delete_scope_recursively.STEPS}
     steps = {
-        step: observed(observer, step, partial(perform, context))
-        for step, perform in delete_scope.STEPS.items()
+        step: observed(observer, step, partial(perform, context)) for step, perform in table.items()
     }
     return Workflow(scopes, scope_next_step, steps)
 
@@ -209,6 +218,7 @@ def _stream_workflow(
     streams: Repository[Stream, StreamEvent], context: WorkContext, observer: Observer
 ) -> Workflow[Stream, StreamEvent, StreamStep]:
     table = {
+        **archive_history.STEPS,
         **create_stream.STEPS,
         **scale_stream.STEPS,
         **truncate_stream.STEPS,

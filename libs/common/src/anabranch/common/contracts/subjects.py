@@ -51,6 +51,13 @@ def scope_member(scope: ScopeName, incarnation: int, stream: str, stream_incarna
     return f"{start}.{token(stream)}.{stream_incarnation}"
 
 
+def stream_history(stream: StreamRef, incarnation: int, chunk: int) -> str:
+    """A history chunk of one incarnation of a stream; they are numbered from 0."""
+    shard = shard_of(str(stream))
+    start = f"{EVENT_SUBJECT_PREFIX}.{shard}.history.{token(stream.scope)}.{token(stream.stream)}"
+    return f"{start}.{incarnation}.{chunk}"
+
+
 def stream_events(stream: StreamRef) -> str:
     """The subject of a stream's own events."""
     shard = shard_of(str(stream))

@@ -18,11 +18,13 @@ from anabranch.common.errors import AnabranchError, WrongExpectedSequence
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import Rng
+from anabranch.common.workflow.waiting import StillWaiting
 
 CONCURRENT_MAX = 16
 LOST_RACES_MAX = 8
 PAUSE_S_MIN = 0.1
 PAUSE_S_MAX = 30.0
+REST_S_MAX = 1.0
 
 S = TypeVar("S")
 E = TypeVar("E")
@@ -68,7 +70,8 @@ class StepFailed(Exception):
 async def run_to_rest(workflow: Workflow[S, E, K], subject: str) -> Loaded[S]:
     """Perform steps until nothing is left to do; returns the aggregate at rest.
 
-    A lost race means that another runner appended: reload and go on. Raises StepFailed.
+    A lost race means that another runner appended: reload and go on. Raises StepFailed, and
+    StillWaiting of the step begun last.
     """
     lost_races = 0
     step: str = "load"
@@ -165,6 +168,9 @@ class Runner(Generic[S, E, K]):
             await run_to_rest(self._workflow, subject)
         except StepFailed as failed:
             return self._note_failure(subject, failed)
+        except StillWaiting:
+            self._failures.pop(subject, None)
+            return REST_S_MAX
         if self._failures.pop(subject, None) is not None:
             _log.info("a workflow that failed goes on", subject=subject)
         return 0.0

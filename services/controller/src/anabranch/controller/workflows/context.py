@@ -8,7 +8,12 @@ from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.bounded import for_each
 from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.stream.state import Stream
-from anabranch.controller.ports import SegmentStores, StreamListing
+from anabranch.controller.ports import (
+    CommandQueue,
+    SegmentStores,
+    StreamHistories,
+    StreamListing,
+)
 
 SEGMENT_REQUESTS_MAX = 32
 """Requests to segment stores that one step has under way at a time."""
@@ -21,6 +26,8 @@ class WorkContext:
     stores: SegmentStores
     scopes: Repository[Scope, ScopeEvent]
     streams: StreamListing
+    histories: StreamHistories
+    commands: CommandQueue
 
 
 async def seal_all(context: WorkContext, names: Sequence[str], stamp: Stamp) -> tuple[int, ...]:

@@ -30,13 +30,16 @@ class ScalePlan:
     created: tuple[SegmentRange, ...]
     is_made: bool = False
 
+    def count_after(self, present_count: int) -> int:
+        """How many segments there will be of the `present_count` of now."""
+        return present_count - len(self.sealed) + len(self.created)
+
 
 @dataclass(frozen=True, slots=True)
 class TruncationPlan:
-    """The stream shall begin at `cut`; `deleted` are the segments that lie before it."""
+    """The stream shall begin at `cut`."""
 
     cut: StreamCut
-    deleted: tuple[SegmentId, ...]
 
 
 @dataclass(frozen=True, slots=True)
