@@ -9,6 +9,7 @@ from opentelemetry.trace import Tracer
 
 from anabranch.client import Client, EventBatch, ReaderSettings, WriterSettings
 from anabranch.client.settings import ConnectionSettings
+from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.model.key_range import even_ranges
 from anabranch.common.model.names import stream_ref
 from anabranch.common.model.stream import StreamState
@@ -45,6 +46,10 @@ class Bench:
     @property
     def stream(self) -> FakeStream:
         return self.controller.scopes["plant"]["sensors"]
+
+    def every_segment(self) -> tuple[SegmentInStream, ...]:
+        """All that the stream ever had."""
+        return self.stream.described(stream_ref(STREAM), self.stream.lives.values())
 
     def scaling(self, seal: Sequence[int], ranges: Sequence[tuple[float, float]]) -> Iterator[str]:
         """Scale the stream, a stage at each step; `seal` counts the current segments by key."""

@@ -4,7 +4,7 @@ A scale goes in stages, as a real one does: the new segments are made, their pre
 are told, the old segments are sealed one by one, and only then the new epoch is the current one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -185,7 +185,10 @@ class FakeStream:
 
     def listed(self, ref: StreamRef) -> tuple[q.SegmentInStream, ...]:
         """The current segments."""
-        return tuple(q.SegmentInStream(**_fields(ref, life)) for life in self.current)
+        return self.described(ref, self.current)
+
+    def described(self, ref: StreamRef, lives: Iterable[FakeLife]) -> tuple[q.SegmentInStream, ...]:
+        return tuple(q.SegmentInStream(**_fields(ref, life)) for life in lives)
 
 
 def _fields(ref: StreamRef, life: FakeLife) -> dict[str, Any]:
