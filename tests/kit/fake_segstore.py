@@ -18,6 +18,7 @@ from typing import Literal, cast
 from anabranch.common.errors import (
     AnabranchError,
     EventGap,
+    OutcomeUnknown,
     PartialDuplicate,
     SegmentNotFound,
     SegmentSealed,
@@ -108,6 +109,7 @@ class FakeSegmentStore:
 
     def __init__(self, *segments: str) -> None:
         self.segments = {name: FakeSegment() for name in segments}
+        self.deleted: set[str] = set()
         self.fault: FaultRule = no_faults
         self.container_epoch = 1
         self.connections: set[FakeConnection] = set()
@@ -146,6 +148,11 @@ class FakeSegmentStore:
         await self.stop()
         self.container_epoch += 1
         await self.start()
+
+    def delete(self, name: str) -> None:
+        """Leaves a tombstone."""
+        del self.segments[name]
+        self.deleted.add(name)
 
     def seal(self, *names: str) -> None:
         """Seal these segments, or all."""
@@ -233,6 +240,8 @@ class FakeConnection(asyncio.Protocol):
         return segment
 
     def _set_up(self, setup: SetupAppend) -> AppendSetup:
+        if setup.segment in self._store.deleted:
+            raise OutcomeUnknown("the segment was deleted; what was in flight may be stored")
         segment = self._segment(setup)
         writer = (setup.writer_id, setup.segment)
         self._store.sessions[writer] = (self, setup.session)

@@ -111,8 +111,8 @@ class FakeStream:
         while before:
             old = before.pop()
             before.extend(self.lives[old].predecessors)
-            if store is not None:
-                store.segments.pop(_name(ref, old), None)
+            if store is not None and _name(ref, old) in store.segments:
+                store.delete(_name(ref, old))
         if store is not None:
             for segment, offset in cut.items():
                 store.segments[_name(ref, segment)].start = offset

@@ -8,8 +8,10 @@ After any break: drop what is acknowledged up to `last`, resend the rest in orde
 store recognises what it has by the event numbers, so nothing is stored twice. Nothing is
 acknowledged to the user before the store says that it is durable.
 
-A setup of a sealed segment says for certain what was stored there. The appender then ends, and
-whoever listens gives the rest of the outbox, with `take_waiters`, to the segment's successors.
+A setup of a sealed segment says for certain what was stored there. So does an append that is
+answered by SegmentNotFound, because a session's answers come in order; a setup of a deleted
+segment does not. The appender then ends, and whoever listens gives the rest of the outbox, with
+`take_waiters`, to the segment's successors.
 """
 
 import asyncio
@@ -32,6 +34,7 @@ from anabranch.common.errors import (
     OutcomeUnknown,
     PartialDuplicate,
     Retry,
+    SegmentNotFound,
     SegmentSealed,
     SessionEnded,
 )
@@ -41,7 +44,9 @@ from anabranch.common.wire.messages import (
     Appended,
     AppendSetup,
     Failed,
+    GetSegmentInfo,
     Message,
+    SegmentInfo,
     SetupAppend,
     error_of,
 )
@@ -53,11 +58,7 @@ CURED_BY_SETUP = (
 
 @dataclass(frozen=True, slots=True)
 class AppenderEvents:
-    """What the writer wants to hear: room given back (bytes), and why nothing more will be sent.
-
-    SegmentSealed: whatever the outbox still holds is not stored. Any other error: what is in
-    flight may be stored, and the rest is not.
-    """
+    """What the writer wants to hear: room given back (bytes), and why nothing more will be sent."""
 
     released: Callable[[int], None]
     ended: Callable[["SegmentAppender", AnabranchError], None]
@@ -111,6 +112,7 @@ class SegmentAppender:
         self._progress_at_s = 0.0
         self._waiters: deque[tuple[int, Waiter]] = deque()
         self._sealed = False
+        self._refused = False
 
     # --- called by the writer -------------------------------------------------------------
 
@@ -137,6 +139,11 @@ class SegmentAppender:
             waiter.arrived()
         else:
             self._waiters.append((event_number, waiter))
+
+    @property
+    def is_certain(self) -> bool:
+        """Once it has ended: whether nothing that the outbox still holds can be stored."""
+        return self._sealed or self._refused or not self.outbox.in_flight
 
     def take_waiters(self) -> deque[tuple[int, Waiter]]:
         """Everybody who waits, by the event number waited for, leaves with the events."""
@@ -205,10 +212,7 @@ class SegmentAppender:
                 segment=self.segment, container_epoch=location.container_epoch,
                 writer_id=self._writer_id, session=number,
             )  # fmt: skip
-            reply, _ = await connection.request(
-                setup, AppendSetup, timeout_s=self._settings.ack_timeout_s
-            )
-            self._resume(session, reply)
+            self._resume(session, await self._set_up(connection, setup))
             error = await self._until_ended(session)
         finally:
             self._session = None
@@ -216,6 +220,17 @@ class SegmentAppender:
         if isinstance(error, Retry | Fenced):
             self._directory.forget(location)
         return error
+
+    async def _set_up(self, connection: SegmentStoreConnection, setup: SetupAppend) -> AppendSetup:
+        """Raises SegmentNotFound where the store answers for a deleted segment that it cannot
+        know what was stored."""
+        timeout_s = self._settings.ack_timeout_s
+        try:
+            return (await connection.request(setup, AppendSetup, timeout_s=timeout_s))[0]
+        except OutcomeUnknown:
+            info = GetSegmentInfo(segment=self.segment, container_epoch=setup.container_epoch)
+            await connection.request(info, SegmentInfo, timeout_s=timeout_s)
+            raise
 
     def _resume(self, session: _Session, reply: AppendSetup) -> None:
         last = reply.last_event_number
@@ -276,7 +291,9 @@ class SegmentAppender:
                     return
                 self.pump()
             case Failed():
-                self._end(session, error_of(reply))
+                refusal = error_of(reply)
+                self._refused = isinstance(refusal, SegmentNotFound)
+                self._end(session, refusal)
             case _:
                 session.connection.abort(BadPacket("an append was answered with another reply"))
 

@@ -419,8 +419,10 @@ class EventWriter:
             successors = await self._followers.after(appender.segment, if_open=missing)
             if not successors:
                 raise StreamSealed("the stream was sealed while it was being written to")
-            if missing is not None:
-                _refuse_unless_certain(appender)
+            if not appender.is_certain:
+                raise OutcomeUnknown(
+                    "a segment was sealed, and deleted by truncation, before it acknowledged all"
+                )
             await self._directory.prepare(each.name for each in successors)
         except AnabranchError as final:
             final.fields = {
@@ -443,14 +445,6 @@ class EventWriter:
         for appender in self._lanes.appenders:
             appender.fail_waiters(error)
         self._wake_room_waiters()
-
-
-def _refuse_unless_certain(appender: SegmentAppender) -> None:
-    """A deleted segment cannot be asked what it stored. Raises OutcomeUnknown."""
-    if appender.outbox.in_flight:
-        raise OutcomeUnknown(
-            "a segment was sealed and then deleted by truncation before it acknowledged everything"
-        )
 
 
 def _as_bytes(event: object) -> bytes:
