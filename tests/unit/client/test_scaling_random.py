@@ -81,7 +81,7 @@ class Life:
                         self.history.wrote(payload, key)
                         number += 1
                 await rng.choice([writer.flush, writer.drain, _turn])()
-                if rng.random() < 0.03:
+                if name == "left" and rng.random() < 0.06:  # one at a time
                     await self.bench.store.restart()
 
     async def read_all(self) -> None:
