@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from anabranch.client.control import A
 from anabranch.common.contracts import queries as q
+from anabranch.common.contracts import stream_queries as sq
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
 from anabranch.common.contracts.commands import (
     COMMANDS,
@@ -25,7 +26,9 @@ from anabranch.common.contracts.commands import (
     OperationState,
     OperationStatus,
     Rejected,
+    ScaleStream,
     SealStream,
+    TruncateStream,
 )
 from anabranch.common.errors import (
     AnabranchError,
@@ -38,10 +41,10 @@ from anabranch.common.errors import (
     StreamNotFound,
     StreamNotSealed,
 )
-from anabranch.common.model.key_range import even_ranges
-from anabranch.common.model.names import StreamRef, segment_id, segment_name, stream_ref
+from anabranch.common.model.names import StreamRef, stream_ref
 from anabranch.common.model.stream import StreamState
 from kit.fake_segstore import FakeSegment, FakeSegmentStore
+from kit.fake_streams import FakeStream
 
 TOKEN = ReadToken(shard=0, sequence=1)
 NODES = ("fake", "other")
@@ -59,13 +62,11 @@ QUERIES: dict[str, type[q.Query]] = {
     "move_container": q.MoveContainer,
     "abandon_tail": q.AbandonTail,
     "enable_container": q.EnableContainer,
+    "head_cut": sq.HeadCut,
+    "successors": sq.Successors,
+    "epoch_segments": sq.EpochSegments,
+    "segments_between": sq.SegmentsBetween,
 }
-
-
-@dataclass
-class FakeStream:
-    segment_count: int
-    state: StreamState = StreamState.ACTIVE
 
 
 @dataclass
@@ -115,6 +116,8 @@ class FakeController:
                 stream.state = StreamState.SEALED
                 for segment in self._stored(command.scope, command.stream, stream):
                     segment.sealed = True
+            case ScaleStream() | TruncateStream():
+                self._reshape(command)
             case DeleteStream():
                 stream = self._stream(command.scope, command.stream)
                 if stream.state is not StreamState.SEALED:
@@ -129,6 +132,16 @@ class FakeController:
         if self.store is not None:
             for name in self.segment_names(command.scope, command.stream):
                 self.store.segments[name] = FakeSegment()
+
+    def _reshape(self, command: ScaleStream | TruncateStream) -> None:
+        stream, ref = self._stream(command.scope, command.stream), _ref(command)
+        if isinstance(command, ScaleStream):
+            ranges = [(new.key_start, new.key_end) for new in command.new_ranges]
+            for _ in stream.scale(ref, self.store, command.seal, ranges):
+                pass
+            return
+        cut = {int(at.segment_id): max(0, at.offset) for at in command.cut}
+        stream.truncate(ref, self.store, cut)
 
     # --- queries --------------------------------------------------------------------------
 
@@ -155,13 +168,12 @@ class FakeController:
                 stream = self._stream(query.scope, query.stream)
                 return q.StreamDescription(
                     scope=query.scope, stream=query.stream, incarnation=1, revision=1,
-                    state=stream.state, segment_count=stream.segment_count, stream_epoch=0,
+                    state=stream.state, segment_count=len(stream.current),
+                    stream_epoch=stream.epoch,
                     created_ms=1_700_000_000_000,
                 )  # fmt: skip
-            case q.CurrentSegments():
-                return self._segments(query.scope, query.stream)
-            case q.SegmentRates():
-                return self._rates(query.scope, query.stream)
+            case q.CurrentSegments() | q.SegmentRates() | sq.StreamQuery():
+                return self._about_segments(query)
             case q.Locate():
                 return self._locate(query)
             case q.ListContainers():
@@ -175,6 +187,16 @@ class FakeController:
                 return self._change(query)
         raise AssertionError(query)
 
+    def _about_segments(
+        self, query: q.CurrentSegments | q.SegmentRates | sq.StreamQuery
+    ) -> Contract:
+        match query:
+            case q.CurrentSegments():
+                return self._segments(query.scope, query.stream)
+            case q.SegmentRates():
+                return self._rates(query.scope, query.stream)
+        return self._stream(query.scope, query.stream).answer(_ref(query), query)
+
     def _page(self, names: list[str], query: q.PagedQuery) -> tuple[tuple[str, ...], str]:
         rest = [name for name in names if name > query.page_token]
         page = tuple(rest[: min(self.page_size, query.page_size)])
@@ -182,18 +204,11 @@ class FakeController:
 
     def _segments(self, scope: str, name: str) -> q.SegmentList:
         stream = self._stream(scope, name)
-        names = self.segment_names(scope, name)
-        ranges = even_ranges(stream.segment_count)
         return q.SegmentList(
             incarnation=1,
             state=stream.state,
-            stream_epoch=0,
-            segments=tuple(
-                q.SegmentInStream(
-                    segment_id=number, name=segment, key_start=keys.start, key_end=keys.end
-                )
-                for number, (segment, keys) in enumerate(zip(names, ranges, strict=True))
-            ),
+            stream_epoch=stream.epoch,
+            segments=stream.listed(stream_ref(f"{scope}/{name}")),
         )
 
     def _rates(self, scope: str, name: str) -> q.SegmentRateList:
@@ -258,9 +273,9 @@ class FakeController:
     # --- state ----------------------------------------------------------------------------
 
     def segment_names(self, scope: str, stream: str) -> list[str]:
-        ref: StreamRef = stream_ref(f"{scope}/{stream}")
-        count = self.scopes[scope][stream].segment_count
-        return [segment_name(ref, segment_id(0, number)) for number in range(count)]
+        """Of the current segments, sorted by key."""
+        found = self.scopes[scope][stream].listed(stream_ref(f"{scope}/{stream}"))
+        return [segment.name for segment in found]
 
     def _scope(self, scope: str) -> dict[str, FakeStream]:
         if scope not in self.scopes:
@@ -277,6 +292,10 @@ class FakeController:
         if self.store is None:
             return []
         return [self.store.segments[segment] for segment in self.segment_names(scope, name)]
+
+
+def _ref(named: ScaleStream | TruncateStream | sq.StreamQuery) -> StreamRef:
+    return stream_ref(f"{named.scope}/{named.stream}")
 
 
 class FakeControlPlane:

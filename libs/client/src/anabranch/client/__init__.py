@@ -17,7 +17,8 @@ caller can do about it.
 """
 
 from anabranch.client.client import Client, Connecting, connect
-from anabranch.client.reader import Event, EventBatch, EventReader, Position
+from anabranch.client.frontier import Position
+from anabranch.client.reader import Event, EventBatch, EventReader
 from anabranch.client.settings import ReaderSettings, WriterSettings
 from anabranch.client.writer import EventWriter
 from anabranch.common.contracts.queries import (

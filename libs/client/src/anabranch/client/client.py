@@ -13,11 +13,12 @@ from typing import Self
 
 from opentelemetry.trace import Tracer
 
+from anabranch.client.bounds import Start
 from anabranch.client.containers import Containers
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
 from anabranch.client.nats_control import NatsControlPlane
 from anabranch.client.ranges import SegmentRanges
-from anabranch.client.reader import EventReader, Start
+from anabranch.client.reader import EventReader
 from anabranch.client.runtime import Runtime
 from anabranch.client.settings import ConnectionSettings, ReaderSettings, WriterSettings
 from anabranch.client.tier2_flush import FLUSH_TIMEOUT_S, TierTwoFlush, list_containers
