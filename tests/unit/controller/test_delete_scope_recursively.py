@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -252,6 +253,20 @@ async def test_a_stream_is_told_what_it_needs_now_and_nothing_while_it_is_at_it(
         None,
         None,
     ]
+
+
+async def test_the_same_name_in_another_life_is_told_under_another_id() -> None:
+    world = World()
+    await brought_to(world, None)
+    stream = await world.stream()
+
+    first, again = next_command("w", stream), next_command("w", stream)
+    other_life = next_command("w", replace(stream, incarnation=2))
+
+    assert first == again
+    assert first is not None
+    assert other_life is not None
+    assert first.command_id != other_life.command_id
 
 
 def told(stream: Stream) -> str | None:
