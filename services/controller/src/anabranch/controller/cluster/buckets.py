@@ -83,6 +83,7 @@ class Buckets:
         self._report = report
         self._order = sorted(BUCKETS, key=lambda _bucket: rng.random())
         self._owned: frozenset[int] = frozenset()
+        self._held_by: dict[int, str] = {}
         self._until_s: dict[int, float] = {}
         self._free_since_s: dict[int, float] = {}
         self._keep_until_s = self._wait_until_s = clock.monotonic()
@@ -96,14 +97,20 @@ class Buckets:
     @property
     def owned(self) -> frozenset[int]:
         """The buckets that this controller owns now."""
-        if self.by_rendezvous:
-            return self._owned
-        now_s = self._clock.monotonic()
-        return frozenset(b for b in self._owned if self._until_s.get(b, now_s) > now_s)
+        return frozenset(bucket for bucket in self._owned if self.owns(bucket))
 
     def owns(self, bucket: int) -> bool:
         """Whether this controller owns the bucket now."""
-        return bucket in self.owned
+        if bucket not in self._owned or self.by_rendezvous:
+            return bucket in self._owned
+        return self._until_s.get(bucket, 0.0) > self._clock.monotonic()
+
+    def owners(self) -> Mapping[int, str]:
+        """Who owns which bucket, as this controller saw it last; free ones are missing."""
+        if self.by_rendezvous:
+            everyone = self._neighbourhood.everyone()
+            return {bucket: rendezvous(bucket, everyone) for bucket in BUCKETS}
+        return self._held_by
 
     async def serve(self) -> None:
         """Keep the share of buckets until cancelled or stopped."""
@@ -166,6 +173,8 @@ class Buckets:
         if not self._stopped:
             self._until_s = dict.fromkeys(taken, asked_s + LEASE_S - MARGIN_S)
             self._own(frozenset(taken))
+            self._held_by = {b: who for b, who in held_by.items() if b not in move.release}
+            self._held_by |= dict.fromkeys(taken, me)
             self._report("")
         return move.is_empty and len(held_by) == len(BUCKETS)
 

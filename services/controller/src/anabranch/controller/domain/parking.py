@@ -1,0 +1,77 @@
+"""Commands whose handling fails because of a defect: how often they are tried, what is put aside.
+
+A refusal is an answer and `TryAgain` is the stores' fault; a defect is ours, and trying again
+will hardly help. So after a few tries over half a minute the command is *parked*, with all that
+is needed to publish it again, and its bucket goes on.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+PARK_AT_COUNT = 10
+PAUSE_S_MIN = 0.1
+PAUSE_S_MAX = 5.0
+ERROR_LENGTH_MAX = 2000
+_COMMAND_ID = re.compile(r"^[A-Za-z0-9_\-]{1,64}$")
+_SERVERS_OWN = "nats-"
+"""Headers with this prefix steer the server: kept, they would steer it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedCommand:
+    """A command that was put aside. Times are Unix ms; `headers` are those it came with, less
+    those that steer the server; `error` is the last one."""
+
+    command_id: str
+    bucket: int
+    subject: str
+    body: bytes
+    headers: Mapping[str, str]
+    error: str
+    attempts: int
+    first_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Defects:
+    """The defects in a row of one command, known by its sequence number in the queue."""
+
+    sequence: int
+    count: int
+    first_ms: int
+    last_ms: int
+
+    @classmethod
+    def after(cls, before: Self | None, sequence: int, now_ms: int) -> Self:
+        """With one more defect of the command; those of another one do not count."""
+        if before is None or before.sequence != sequence:
+            return cls(sequence, 1, now_ms, now_ms)
+        return cls(sequence, before.count + 1, before.first_ms, now_ms)
+
+
+def pause_s(count: int) -> float:
+    """Before the next try after `count` defects in a row; about 20 s until the last."""
+    return float(min(PAUSE_S_MAX, PAUSE_S_MIN * 2.0 ** min(count - 1, 16)))
+
+
+def command_id_in(body: bytes, sequence: int) -> str:
+    """The id that the command says it has; one made of its sequence number if it says none."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    said = found.get("command_id") if isinstance(found, dict) else None
+    if isinstance(said, str) and _COMMAND_ID.match(said):
+        return said
+    return f"unnamed-{sequence}"
+
+
+def headers_to_keep(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers that go with the command when it is published again."""
+    return {
+        name: value for name, value in headers.items() if not name.lower().startswith(_SERVERS_OWN)
+    }
