@@ -8,7 +8,6 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from nats.aio.client import Client
 from redis.asyncio import Redis
 
 from anabranch.common.adapters.redis_leases import RedisLeases
@@ -116,7 +115,6 @@ async def test_what_a_killed_controller_left_half_done_is_finished_by_another_on
     controllers: Fleet,
     caller: Caller,
     stores: FakeSegmentStores,
-    client: Client,
     nats_server: NatsServer,
     redis: Server,
 ) -> None:

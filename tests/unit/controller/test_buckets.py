@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from anabranch.common.leases.memory import InMemoryLeases
@@ -42,10 +43,10 @@ class Cluster:
             self.leases if self._with_leases else None,
             clock=self.clock,
             rng=seeded(ord(name)),
-            on_change=on_change,
-            report=lambda reason: self.reasons.__setitem__(name, reason),
         )
-        self._tasks[name] = self._group.create_task(self.controllers[name].serve())
+        report = partial(self.reasons.__setitem__, name)
+        serving = self.controllers[name].serve(on_change, report)
+        self._tasks[name] = self._group.create_task(serving)
 
     def die(self, name: str) -> None:
         """As SIGKILL does: nothing is released, nobody is told but by the list of the living."""

@@ -1,7 +1,6 @@
 """Builds the controller from its settings and runs its parts until it is asked to stop."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,7 +14,6 @@ from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, cr
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.adapters.redis_leases import RedisLeases
 from anabranch.common.contracts import subjects
-from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.leases.ports import Leases
@@ -123,8 +121,7 @@ async def run_controller(
             ids,
             rng,
             observer=observer,
-            neighbourhood=neighbourhood or _alone(ids),
-            report_buckets=partial(lifetime.set_ready, "buckets", True),
+            buckets=Buckets(neighbourhood or _alone(ids), _leases(settings), clock=clock, rng=rng),
         )
         _watch(controller, observer.metrics)
         await _serve(controller, lifetime)
@@ -161,42 +158,25 @@ def build(
     rng: Rng,
     *,
     observer: Observer,
-    neighbourhood: Neighbourhood,
-    report_buckets: Callable[[str], None],
+    buckets: Buckets,
 ) -> Controller:
     """The controller's parts, connected but not started."""
     store = JetStreamEventStore(client, clock)
     scopes = Repository(store, SCOPE, ids, lambda known: mirror.known_scope(known))  # noqa: PLW0108
     streams = Repository(store, STREAM, ids, lambda known: mirror.known_stream(known))  # noqa: PLW0108
     parked = JetStreamParkedCommands(client)
-    buckets = Buckets(
-        neighbourhood,
-        _leases(settings),
-        clock=clock,
-        rng=rng,
-        on_change=lambda taken, lost: controller.buckets_changed(taken, lost),  # noqa: PLW0108
-        report=report_buckets,
-    )
     listener = FoldListener(
         lambda subject: _wake(controller, subject), lambda subject: _tell(controller, subject)
     )
     mirror = Mirror(store, scopes, streams, listener)
     context = WorkContext(NatsSegmentStores(client, settings.container_count), scopes, mirror)
-    placements = Placements(
-        JetStreamObjectStore(client, clock, subjects.NODES_BUCKET),
-        JetStreamObjectStore(client, clock, subjects.PLACEMENTS_BUCKET),
-        settings.container_count,
-        clock,
-    )
+    objects = partial(JetStreamObjectStore, client, clock)
+    nodes, placed = objects(subjects.NODES_BUCKET), objects(subjects.PLACEMENTS_BUCKET)
+    placements = Placements(nodes, placed, settings.container_count, clock)
+    changes = PlacementChanges(placed, placements, settings.container_count, clock)
     command_desk = CommandDesk(scopes, streams, clock, partial(_reply, client), observer)
     reports = LoadReports(clock)
     rates = Rates(placements, reports, settings.container_count)
-    changes = PlacementChanges(
-        JetStreamObjectStore(client, clock, subjects.PLACEMENTS_BUCKET),
-        placements,
-        settings.container_count,
-        clock,
-    )
     query_desk = QueryDesk(
         mirror,
         placements.locate,
@@ -207,10 +187,7 @@ def build(
         changes.perform,
         parked,
     )
-
-    def owns(subject: str) -> bool:
-        return buckets.owns(shard_of_subject(subject))
-
+    owns = buckets.owns_aggregate
     controller = Controller(
         client=client,
         clock=clock,
@@ -322,7 +299,10 @@ async def _serve(controller: Controller, lifetime: Lifetime) -> None:
         lifetime.set_ready("queries", True)
         await controller.commands.start()
         tasks.append(group.create_task(controller.commands.serve()))
-        tasks.append(group.create_task(controller.buckets.serve()))
+        report = partial(lifetime.set_ready, "buckets", True)
+        tasks.append(
+            group.create_task(controller.buckets.serve(controller.buckets_changed, report))
+        )
         try:
             lifetime.set_ready("commands", True)
             await lifetime.wait_for_stop()

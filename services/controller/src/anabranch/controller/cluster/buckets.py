@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import Unavailable
 from anabranch.common.leases.ports import Lease, Leases
 from anabranch.common.runtime.clock import Clock
@@ -59,12 +60,12 @@ class Neighbourhood:
         return self.live() | {self.me}
 
 
-class Buckets:
-    """The buckets of this controller. `leases` None: by rendezvous alone.
+def _nobody(_taken: frozenset[int], _lost: frozenset[int]) -> None:
+    return
 
-    `on_change` hears of every change. `report` hears after a round why owners are not found as
-    they should be, "" if they are.
-    """
+
+class Buckets:
+    """The buckets of this controller. `leases` None: by rendezvous alone."""
 
     def __init__(
         self,
@@ -73,14 +74,12 @@ class Buckets:
         *,
         clock: Clock,
         rng: Rng,
-        on_change: OwnershipListener,
-        report: Callable[[str], None] = lambda _reason: None,
     ) -> None:
         self._neighbourhood = neighbourhood
         self._leases = leases
         self._clock = clock
-        self._on_change = on_change
-        self._report = report
+        self._on_change: OwnershipListener = _nobody
+        self._report: Callable[[str], None] = lambda _reason: None
         self._order = sorted(BUCKETS, key=lambda _bucket: rng.random())
         self._owned: frozenset[int] = frozenset()
         self._held_by: dict[int, str] = {}
@@ -105,6 +104,10 @@ class Buckets:
             return bucket in self._owned
         return self._until_s.get(bucket, 0.0) > self._clock.monotonic()
 
+    def owns_aggregate(self, subject: str) -> bool:
+        """Whether this controller owns the bucket of the aggregate with this subject."""
+        return self.owns(shard_of_subject(subject))
+
     def owners(self) -> Mapping[int, str]:
         """Who owns which bucket, as this controller saw it last; free ones are missing."""
         if self.by_rendezvous:
@@ -112,8 +115,15 @@ class Buckets:
             return {bucket: rendezvous(bucket, everyone) for bucket in BUCKETS}
         return self._held_by
 
-    async def serve(self) -> None:
-        """Keep the share of buckets until cancelled or stopped."""
+    async def serve(
+        self, on_change: OwnershipListener, report: Callable[[str], None] = lambda _reason: None
+    ) -> None:
+        """Keep the share of buckets until cancelled or stopped.
+
+        `on_change` hears of every change. `report` hears after a round why owners are not found
+        as they should be, "" if they are.
+        """
+        self._on_change, self._report = on_change, report
         if self._leases is None:
             _log.info("buckets are shared by rendezvous", unset="ANABRANCH_CONTROLLER_REDIS_URL")
         while not self._stopped:

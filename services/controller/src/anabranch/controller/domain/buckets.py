@@ -18,9 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-import mmh3
-
-from anabranch.common.model.hashing import SHARD_COUNT
+from anabranch.common.model.hashing import SHARD_COUNT, rendezvous_weight
 
 BUCKETS = tuple(range(SHARD_COUNT))
 
@@ -80,4 +78,4 @@ def rendezvous(bucket: int, live: Collection[str]) -> str:
     When a controller joins or leaves, only buckets that it gets or had change their owner.
     """
     assert live, "whoever asks is alive"
-    return max(live, key=lambda owner: (mmh3.hash(f"{bucket}/{owner}", 0, signed=False), owner))
+    return max(live, key=lambda owner: (rendezvous_weight(owner, str(bucket)), owner))
