@@ -11,7 +11,7 @@ from pydantic import Field
 from anabranch.common.contracts.base import Contract
 from anabranch.common.contracts.queries import Query, Question
 
-PARKED_PAGE_SIZE_MAX = 100
+PARKED_PAGE_SIZE_MAX = 50
 
 
 class ListParked(Query):

@@ -14,7 +14,7 @@ from typing import Self
 PARK_AT_COUNT = 10
 PAUSE_S_MIN = 0.1
 PAUSE_S_MAX = 5.0
-ERROR_LENGTH_MAX = 2000
+ERROR_LENGTH_MAX = 1000
 _COMMAND_ID = re.compile(r"^[A-Za-z0-9_\-]{1,64}$")
 _SERVERS_OWN = "nats-"
 """Headers with this prefix steer the server: kept, they would steer it again."""

@@ -12,8 +12,8 @@ from anabranch.common.contracts.parked import (
 from anabranch.controller.domain.parking import ParkedCommand
 from anabranch.controller.ports import ParkedCommands
 
-BODY_LENGTH_MAX = 4096
-"""Characters of a body that a list shows, so that a page stays a message."""
+BODY_LENGTH_MAX = 1024
+"""Characters of a body that a list shows: a whole page must fit into a message."""
 
 
 async def list_parked(parked: ParkedCommands, query: ListParked) -> Contract:
