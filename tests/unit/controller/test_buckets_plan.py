@@ -134,6 +134,12 @@ def test_whatever_comes_and_goes_in_the_end_all_is_even(
     world.assert_even()
 
 
+def test_what_is_even_stays_as_it_is_whoever_has_more() -> None:
+    leases = dict(enumerate("aaaaabbbbbbccccc"))
+
+    assert all(plan(leases, set("abc"), me).is_empty for me in "abc")
+
+
 def test_a_lease_of_somebody_dead_is_left_alone_until_it_ends() -> None:
     leases = dict.fromkeys(BUCKETS, "dead")
 

@@ -70,6 +70,7 @@ def test_what_is_not_owned_is_not_worked_on() -> None:
             here.runner.wake(MINE)
             here.runner.wake(OTHER)
             await asyncio.sleep(60)
+            assert here.store.loads == 1
             assert (await here.left(MINE), await here.left(OTHER)) == (0, 3)
             assert here.runner.active_count == 0
 
@@ -112,6 +113,7 @@ def test_what_is_queued_fails_or_waits_is_forgotten_with_its_bucket() -> None:
             assert here.runner.active_count == 3
             here.owned = set()
             here.runner.let_go()
+            assert here.runner.active_count == 1  # the pause after the failure goes on
             await asyncio.sleep(60)
             assert here.begun == [(waiting, 3), (failing, 3)]
             assert here.runner.active_count == 0

@@ -4,8 +4,7 @@ A command that is parked again replaces what was parked of it. The body is the c
 headers are those it came with, and ours about the parking.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import nats.js.errors
 from nats.aio.client import Client
@@ -13,12 +12,15 @@ from nats.js.api import DiscardPolicy, RawStreamMsg, StorageType, StreamConfig
 
 from anabranch.common.adapters.nats_connection import as_unavailable
 from anabranch.common.contracts import subjects
-from anabranch.controller.domain.parking import ERROR_LENGTH_MAX, ParkedCommand
+from anabranch.controller.domain.parking import (
+    ParkedCommand,
+    parked_command,
+    parked_headers,
+)
 
 CALL_S_MAX = 5.0
 PARKED_COUNT_MAX = 10_000
 """When it is full, commands that should be parked stay in their queues."""
-ABOUT_HEADER = "Anabranch-Parked"
 MESSAGE_ID_HEADER = "Nats-Msg-Id"
 DELETE_FAILED_CODE = 10057
 """The server's code for, among others, deleting what is not there."""
@@ -52,18 +54,11 @@ class JetStreamParkedCommands:
 
     async def park(self, command: ParkedCommand) -> None:
         """See `ParkedCommands.park`."""
-        about = {
-            "subject": command.subject,
-            "error": command.error[:ERROR_LENGTH_MAX],
-            "attempts": command.attempts,
-            "first_ms": command.first_ms,
-            "last_ms": command.last_ms,
-        }
         with as_unavailable("park a command", command=command.command_id):
             await self._js.publish(
                 subjects.parked_command(command.bucket, command.command_id),
                 command.body,
-                headers={**command.headers, ABOUT_HEADER: json.dumps(about)},
+                headers=parked_headers(command),
             )
 
     async def page(self, after: int, count: int) -> Sequence[tuple[int, ParkedCommand]]:
@@ -129,28 +124,4 @@ class JetStreamParkedCommands:
 def _parked(raw: RawStreamMsg) -> ParkedCommand:
     assert raw.subject is not None
     bucket, command_id = raw.subject.rsplit(".", 2)[1:]
-    headers: Mapping[str, str] = raw.headers or {}
-    about = _about(headers.get(ABOUT_HEADER, ""))
-    return ParkedCommand(
-        command_id=command_id,
-        bucket=int(bucket),
-        subject=str(about.get("subject", "")),
-        body=raw.data or b"",
-        headers={name: value for name, value in headers.items() if name != ABOUT_HEADER},
-        error=str(about.get("error", "")),
-        attempts=_number(about.get("attempts")),
-        first_ms=_number(about.get("first_ms")),
-        last_ms=_number(about.get("last_ms")),
-    )
-
-
-def _about(text: str) -> Mapping[str, object]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _number(found: object) -> int:
-    return found if isinstance(found, int) else 0
+    return parked_command(int(bucket), command_id, raw.headers or {}, raw.data or b"")

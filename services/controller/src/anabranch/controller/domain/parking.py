@@ -15,7 +15,10 @@ PARK_AT_COUNT = 10
 PAUSE_S_MIN = 0.1
 PAUSE_S_MAX = 5.0
 ERROR_LENGTH_MAX = 1000
-_COMMAND_ID = re.compile(r"^[A-Za-z0-9_\-]{1,64}$")
+ABOUT_HEADER = "Anabranch-Parked"
+"""Beside the command's own headers: what is known of the parking, as JSON."""
+SCHEMA_NUMBER = 1
+_COMMAND_ID = re.compile(r"[A-Za-z0-9_\-]{1,64}")
 _SERVERS_OWN = "nats-"
 """Headers with this prefix steer the server: kept, they would steer it again."""
 
@@ -65,7 +68,7 @@ def command_id_in(body: bytes, sequence: int) -> str:
     except (ValueError, RecursionError):
         found = None
     said = found.get("command_id") if isinstance(found, dict) else None
-    if isinstance(said, str) and _COMMAND_ID.match(said):
+    if isinstance(said, str) and _COMMAND_ID.fullmatch(said):
         return said
     return f"unnamed-{sequence}"
 
@@ -75,3 +78,46 @@ def headers_to_keep(headers: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value for name, value in headers.items() if not name.lower().startswith(_SERVERS_OWN)
     }
+
+
+def parked_headers(command: ParkedCommand) -> dict[str, str]:
+    """The headers under which a parked command is kept; its body is kept as it is."""
+    about = {
+        "schema_number": SCHEMA_NUMBER,
+        "subject": command.subject,
+        "error": command.error[:ERROR_LENGTH_MAX],
+        "attempts": command.attempts,
+        "first_ms": command.first_ms,
+        "last_ms": command.last_ms,
+    }
+    return {**command.headers, ABOUT_HEADER: json.dumps(about)}
+
+
+def parked_command(
+    bucket: int, command_id: str, headers: Mapping[str, str], body: bytes
+) -> ParkedCommand:
+    """What `parked_headers` told; what is missing there, or damaged, is empty or 0."""
+    about = _about(headers.get(ABOUT_HEADER, ""))
+    return ParkedCommand(
+        command_id=command_id,
+        bucket=bucket,
+        subject=str(about.get("subject", "")),
+        body=body,
+        headers={name: value for name, value in headers.items() if name != ABOUT_HEADER},
+        error=str(about.get("error", "")),
+        attempts=_number(about.get("attempts")),
+        first_ms=_number(about.get("first_ms")),
+        last_ms=_number(about.get("last_ms")),
+    )
+
+
+def _about(text: str) -> Mapping[str, object]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _number(found: object) -> int:
+    return found if isinstance(found, int) else 0
