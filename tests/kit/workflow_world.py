@@ -206,7 +206,7 @@ class Listing:
 
 
 class DecidingQueue:
-    """`CommandQueue` that decides at once; a refusal is nobody's, as nobody waits for an answer.
+    """`CommandSender` that decides at once; a refusal is nobody's, as nobody waits for an answer.
 
     `posted` lists all; while `is_stuck`, nothing is decided.
     """
@@ -217,7 +217,7 @@ class DecidingQueue:
         self.is_stuck = False
 
     async def post(self, command: Command) -> None:
-        """See `CommandQueue.post`."""
+        """See `CommandSender.post`."""
         self.posted.append(command)
         assert isinstance(command, SealStream | DeleteStream)
         if self.is_stuck:

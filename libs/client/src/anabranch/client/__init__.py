@@ -21,6 +21,7 @@ from anabranch.client.frontier import Position
 from anabranch.client.reader import Event, EventBatch, EventReader
 from anabranch.client.settings import ReaderSettings, WriterSettings
 from anabranch.client.writer import EventWriter
+from anabranch.common.contracts.parked import ParkedDescription
 from anabranch.common.contracts.queries import (
     ContainerDescription,
     NodeDescription,
@@ -46,6 +47,7 @@ from anabranch.common.errors import (
     InvalidSetting,
     NodeNotFound,
     NotFound,
+    OperationNotFound,
     OutcomeUnknown,
     Overloaded,
     Retry,
@@ -90,8 +92,10 @@ __all__ = [
     "NodeDescription",
     "NodeNotFound",
     "NotFound",
+    "OperationNotFound",
     "OutcomeUnknown",
     "Overloaded",
+    "ParkedDescription",
     "Position",
     "ReaderSettings",
     "Retry",

@@ -9,7 +9,7 @@ from anabranch.common.workflow.bounded import for_each
 from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.ports import (
-    CommandQueue,
+    CommandSender,
     SegmentStores,
     StreamHistories,
     StreamListing,
@@ -27,7 +27,7 @@ class WorkContext:
     scopes: Repository[Scope, ScopeEvent]
     streams: StreamListing
     histories: StreamHistories
-    commands: CommandQueue
+    commands: CommandSender
 
 
 async def seal_all(context: WorkContext, names: Sequence[str], stamp: Stamp) -> tuple[int, ...]:
