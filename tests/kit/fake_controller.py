@@ -59,6 +59,7 @@ QUERIES: dict[str, type[q.Query]] = {
     "move_container": q.MoveContainer,
     "abandon_tail": q.AbandonTail,
     "enable_container": q.EnableContainer,
+    "unpin_container": q.UnpinContainer,
 }
 
 
@@ -171,7 +172,7 @@ class FakeController:
             case q.ListNodes():
                 nodes = [q.NodeDescription(node_id=n, host="127.0.0.1", port=1) for n in NODES]
                 return q.NodeList(nodes=tuple(nodes))
-            case q.MoveContainer() | q.AbandonTail() | q.EnableContainer():
+            case q.MoveContainer() | q.AbandonTail() | q.EnableContainer() | q.UnpinContainer():
                 return self._change(query)
         raise AssertionError(query)
 
@@ -241,7 +242,7 @@ class FakeController:
     def _change(self, change: q.PlacementChange) -> q.ContainerPlaced:
         """Stores obey at once."""
         self.changes.append(change)
-        if not isinstance(change, q.EnableContainer):
+        if isinstance(change, q.MoveContainer | q.AbandonTail):
             if change.node_id not in NODES:
                 raise NodeNotFound("no such store", node=change.node_id)
             self.placed[change.container] = change.node_id

@@ -7,6 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.common.contracts.cluster import (
+    controller_from_bytes,
+    controller_to_bytes,
+    leader_from_bytes,
+    leader_to_bytes,
     node_from_bytes,
     node_to_bytes,
     placement_from_bytes,
@@ -17,7 +21,9 @@ from anabranch.common.errors import Corrupt, FormatTooNew, InvalidSetting
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import (
     Abandonment,
+    ControllerRecord,
     Endpoint,
+    LeaderRecord,
     NodeRecord,
     Placement,
     PlacementState,
@@ -92,6 +98,14 @@ def test_records_survive_being_stored() -> None:
     void, given_up = VoidLogs(2, 9, abandoned_ms=5), Abandonment("older", 77, 5)
     moving = replace(placement, target="b", previous_log="x", void=void, abandoned=given_up)
     assert placement_from_bytes(placement_to_bytes(moving)) == moving
+    pinned = replace(placement, pinned=True)
+    assert placement_from_bytes(placement_to_bytes(pinned)) == pinned
+    node = replace(NODE, session="s", beat=7, stopped=True)
+    assert node_from_bytes(node_to_bytes(node)) == node
+    controller = ControllerRecord("c", "s", 7, "host", 12, 1000)
+    assert controller_from_bytes(controller_to_bytes(controller)) == controller
+    leader = LeaderRecord("c", "s", 3)
+    assert leader_from_bytes(leader_to_bytes(leader)) == leader
 
 
 def test_a_placement_of_an_earlier_release_is_read() -> None:
@@ -102,18 +116,22 @@ def test_a_placement_of_an_earlier_release_is_read() -> None:
     assert placement_from_bytes(stored) == Placement(
         3, ("a",), 9, "log", PlacementState.FAILED, 4, "disk"
     )
-    assert node_from_bytes(node_to_bytes(NODE)) == NODE
+    second = stored.replace(b'"schema_number":1', b'"schema_number":2,"target":"b"')
+    assert placement_from_bytes(second).target == "b"
+    assert not placement_from_bytes(second).pinned
+    node = b'{"schema_number":1,"node_id":"node-1","host":"127.0.0.1","port":4000,'
+    assert node_from_bytes(node + b'"journal_id":"journal-1"}') == NODE
 
 
 def test_the_stored_forms_are_these() -> None:
     assert node_to_bytes(NODE) == (
         b'{"schema_number":1,"node_id":"node-1","host":"127.0.0.1","port":4000,'
-        b'"journal_id":"journal-1"}'
+        b'"journal_id":"journal-1","session":"","beat":0,"stopped":false}'
     )
     assert placement_to_bytes(Placement(0, ("n",))) == (
-        b'{"schema_number":2,"container":0,"replicas":["n"],"container_epoch":0,"log_id":"",'
+        b'{"schema_number":3,"container":0,"replicas":["n"],"container_epoch":0,"log_id":"",'
         b'"state":"assigned","restarts":0,"reason":"","target":"","previous_log":"","void":null,'
-        b'"abandoned":null}'
+        b'"abandoned":null,"pinned":false}'
     )
 
 
@@ -125,7 +143,7 @@ def test_damaged_records_are_refused(data: bytes) -> None:
 
 def test_records_of_a_newer_release_are_refused_by_name() -> None:
     with pytest.raises(FormatTooNew):
-        placement_from_bytes(b'{"schema_number":3}')
+        placement_from_bytes(b'{"schema_number":4}')
 
 
 async def test_the_constants_never_change() -> None:

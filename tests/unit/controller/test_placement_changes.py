@@ -11,7 +11,12 @@ from anabranch.common.contracts.cluster import (
     placement_key,
     placement_to_bytes,
 )
-from anabranch.common.contracts.queries import AbandonTail, EnableContainer, MoveContainer
+from anabranch.common.contracts.queries import (
+    AbandonTail,
+    EnableContainer,
+    MoveContainer,
+    UnpinContainer,
+)
 from anabranch.common.errors import (
     Conflict,
     InvalidRequest,
@@ -30,7 +35,7 @@ from anabranch.common.model.cluster import (
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
-from anabranch.controller.domain.placement_changes import abandon, enable, move
+from anabranch.controller.domain.placement_changes import abandon, enable, move, unpin
 
 NODES = ("a", "b", "c")
 SERVED = Placement(3, ("a",), 7, "log", PlacementState.OPEN, restarts=2)
@@ -38,13 +43,22 @@ RELEASED = Placement(3, ("b",), 7, previous_log="log", void=VoidLogs(7, 7))
 
 
 def test_a_container_that_is_served_is_asked_to_leave() -> None:
-    assert move(SERVED, "b", NODES) == replace(SERVED, target="b")
+    assert move(SERVED, "b", NODES) == replace(SERVED, target="b", pinned=True)
     assert move(move(SERVED, "b", NODES), "c", NODES).target == "c"
 
 
 def test_a_move_to_its_own_node_is_done_and_withdraws_the_wish() -> None:
-    assert move(SERVED, "a", NODES) == SERVED
-    assert move(replace(SERVED, target="b"), "a", NODES) == SERVED
+    pinned = replace(SERVED, pinned=True)
+    assert move(SERVED, "a", NODES) == pinned
+    assert move(replace(SERVED, target="b"), "a", NODES) == pinned
+
+
+def test_what_an_operator_moved_stays_pinned_until_it_is_unpinned_or_abandoned() -> None:
+    moved = move(RELEASED, "c", NODES)
+    assert moved.pinned
+    assert unpin(moved) == replace(moved, pinned=False)
+    assert unpin(SERVED) == SERVED
+    assert not abandon(replace(SERVED, pinned=True), "b", NODES, 5).pinned
 
 
 def test_a_move_to_an_unknown_node_is_refused() -> None:
@@ -139,6 +153,8 @@ async def test_a_change_is_a_compare_and_set_that_is_repeated_until_it_holds() -
             await asyncio.sleep(0)
         told = await desk.changes.perform(MoveContainer(container=3, node_id="b"))
         assert (told.node_id, told.target, told.state) == ("a", "b", "open")
+        assert await desk.stored() == replace(SERVED, target="b", pinned=True)
+        await desk.changes.perform(UnpinContainer(container=3))
         assert await desk.stored() == replace(SERVED, target="b")
         await desk.changes.perform(EnableContainer(container=3))
         await desk.changes.perform(AbandonTail(container=3, node_id="c"))

@@ -20,6 +20,7 @@ from anabranch.common.contracts.queries import (
     EnableContainer,
     MoveContainer,
     PlacementChange,
+    UnpinContainer,
 )
 from anabranch.common.errors import InvalidRequest, RevisionConflict, Unavailable
 from anabranch.common.eventsourcing.ports import ObjectStore
@@ -35,7 +36,7 @@ _log = structlog.get_logger(__name__)
 
 
 class PlacementChanges:
-    """Moves, abandons and enables containers. Every call may be repeated."""
+    """Moves, abandons, enables and unpins containers. Every call may be repeated."""
 
     def __init__(
         self, objects: ObjectStore, known: Placements, container_count: int, clock: Clock
@@ -64,6 +65,8 @@ class PlacementChanges:
                 )
             case EnableContainer(container=container):
                 return await self._change("enable", container, decide.enable)
+            case UnpinContainer(container=container):
+                return await self._change("unpin", container, decide.unpin)
             case _:
                 assert_never(change)
 

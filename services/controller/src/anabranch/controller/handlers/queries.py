@@ -167,7 +167,7 @@ async def list_nodes(desk: QueryDesk, _query: queries.ListNodes) -> Contract:
 
 
 async def change_placement(desk: QueryDesk, query: queries.PlacementChange) -> Contract:
-    """Move, abandon or enable. Raises what the decision refuses, Unavailable, OutcomeUnknown."""
+    """What the change says. Raises what its decision refuses, Unavailable, OutcomeUnknown."""
     return queries.ContainerPlaced(container=await desk.change_placement(query))
 
 
@@ -201,6 +201,7 @@ QUERIES = {
     "move_container": (queries.MoveContainer, change_placement),
     "abandon_tail": (queries.AbandonTail, change_placement),
     "enable_container": (queries.EnableContainer, change_placement),
+    "unpin_container": (queries.UnpinContainer, change_placement),
 }
 """Query name → (what is asked, who answers)."""
 
