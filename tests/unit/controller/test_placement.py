@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from anabranch.common.contracts.cluster import (
     controller_from_bytes,
@@ -30,36 +28,9 @@ from anabranch.common.model.cluster import (
     VoidLogs,
 )
 from anabranch.controller.cluster.constants import settle_constants
-from anabranch.controller.domain.placement import assign, describe, serving
+from anabranch.controller.domain.placement import describe, serving
 
 NODE = NodeRecord("node-1", Endpoint("127.0.0.1", 4000), "journal-1")
-
-
-def test_without_a_store_nothing_is_assigned() -> None:
-    assert assign(4, {}, []) == ()
-
-
-@given(
-    count=st.integers(1, 40),
-    nodes=st.sets(st.sampled_from(["a", "b", "c", "d"]), min_size=1),
-    owned=st.dictionaries(st.integers(0, 39), st.sampled_from(["a", "b", "z"])),
-)
-def test_every_container_gets_one_owner_and_none_is_moved(
-    count: int, nodes: set[str], owned: dict[int, str]
-) -> None:
-    present = {c: Placement(c, (owner,)) for c, owner in owned.items()}
-
-    created = assign(count, present, nodes)
-
-    assert [p.container for p in created] == [c for c in range(count) if c not in present]
-    assert all(p.replicas[0] in nodes for p in created)
-    load = dict.fromkeys(nodes, 0)
-    for placement in [*present.values(), *created]:
-        if placement.replicas[0] in load:
-            load[placement.replicas[0]] += 1
-    receivers = {p.replicas[0] for p in created}
-    if receivers:
-        assert max(load[r] for r in receivers) <= min(load.values()) + 1
 
 
 def test_only_an_open_placement_of_a_known_store_serves() -> None:
@@ -78,7 +49,7 @@ def test_every_container_is_described_placed_or_not() -> None:
         2: Placement(2, ("gone",), 4, "log", PlacementState.FAILED, 7, "disk-failed"),
     }
 
-    assert describe(3, placements, {"node-1": NODE}) == (
+    assert describe(3, placements, {"node-1": NODE}, {}) == (
         ContainerDescription(container=0, state="unassigned"),
         ContainerDescription(
             container=1, state="open", container_epoch=3, node_id="node-1",
@@ -89,6 +60,18 @@ def test_every_container_is_described_placed_or_not() -> None:
             restarts=7, reason="disk-failed",
         ),
     )  # fmt: skip
+
+
+def test_a_container_is_unavailable_while_its_store_is_down() -> None:
+    opened = Placement(0, ("node-1",), 3, "log", PlacementState.OPEN)
+    down = {"node-1": 1234}
+
+    told = describe(1, {0: opened}, {"node-1": NODE}, down)[0]
+
+    assert (told.state, told.since_ms, told.container_epoch) == ("unavailable", 1234, 3)
+    offline = replace(opened, state=PlacementState.OFFLINE, reason="log-not-here")
+    told = describe(1, {0: offline}, {"node-1": NODE}, down)[0]
+    assert (told.state, told.reason, told.since_ms) == ("offline", "log-not-here", 0)
 
 
 def test_records_survive_being_stored() -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from anabranch.common.contracts.cluster import (
-    node_to_bytes,
     placement_from_bytes,
     placement_key,
     placement_to_bytes,
@@ -26,8 +25,6 @@ from anabranch.common.errors import (
 )
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import (
-    Endpoint,
-    NodeRecord,
     Placement,
     PlacementState,
     VoidLogs,
@@ -36,6 +33,7 @@ from anabranch.common.runtime.clock import SystemClock
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain.placement_changes import abandon, enable, move, unpin
+from kit.known_stores import StoresKnown
 
 NODES = ("a", "b", "c")
 SERVED = Placement(3, ("a",), 7, "log", PlacementState.OPEN, restarts=2)
@@ -128,14 +126,11 @@ class Desk:
     """A controller that knows the nodes, over stored placements."""
 
     def __init__(self) -> None:
-        self.nodes, self.objects = InMemoryObjectStore(), RacingStore()
-        self.known = Placements(self.nodes, self.objects, 4, SystemClock())
+        self.objects = RacingStore()
+        self.known = Placements(StoresKnown(NODES), self.objects, 4, SystemClock())
         self.changes = PlacementChanges(self.objects, self.known, 4, SystemClock())
 
     async def begin(self) -> None:
-        for node in NODES:
-            record = NodeRecord(node, Endpoint("127.0.0.1", 4000), "journal")
-            await self.nodes.create(node, node_to_bytes(record))
         await self.objects.create(placement_key(3), placement_to_bytes(SERVED))
 
     async def stored(self) -> Placement:
@@ -149,8 +144,7 @@ async def test_a_change_is_a_compare_and_set_that_is_repeated_until_it_holds() -
     await desk.begin()
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(desk.known.serve())
-        while len(desk.known.nodes) < len(NODES):  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
         told = await desk.changes.perform(MoveContainer(container=3, node_id="b"))
         assert (told.node_id, told.target, told.state) == ("a", "b", "open")
         assert await desk.stored() == replace(SERVED, target="b", pinned=True)

@@ -1,7 +1,7 @@
 """What the controller counts: commands, queries, steps, and what its parts know at any moment."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.metrics import Metrics, silent_metrics
@@ -64,6 +64,25 @@ class ControllerMetrics:
         self._metrics.counter(
             f"{PREFIX}mirror_folds_total", "Messages folded into the mirror", folds
         )
+
+    def watch_cluster(
+        self,
+        *,
+        members: Callable[[], Mapping[tuple[str, ...], float]],
+        holds: Callable[[], Mapping[tuple[str, ...], float]],
+        leads: Callable[[], int],
+    ) -> None:
+        """Add what this controller sees of the cluster; once."""
+        self._metrics.gauge(
+            f"{PREFIX}members",
+            "Controllers and segment stores, as this controller sees them",
+            members,
+            ("kind", "state"),
+        )
+        self._metrics.gauge(
+            f"{PREFIX}holds", "1 while nothing is concluded or moved", holds, ("reason",)
+        )
+        self._metrics.gauge(f"{PREFIX}leads", "1 on the controller that leads", leads)
 
     def now_s(self) -> float:
         """Where measuring begins."""

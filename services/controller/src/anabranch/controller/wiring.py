@@ -1,6 +1,10 @@
 """Builds the controller from its settings and runs its parts until it is asked to stop."""
 
 import asyncio
+import os
+import socket
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,23 +20,30 @@ from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.repository import Repository
+from anabranch.common.model.cluster import ControllerRecord
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import IdSource, Rng, SystemIds, system_rng
 from anabranch.common.runtime.service import Lifetime
 from anabranch.common.workflow.runner import Runner, Workflow
 from anabranch.controller.adapters.command_broker import command_broker
 from anabranch.controller.adapters.load_reports import LoadReportListener
+from anabranch.controller.adapters.peers import Peers
 from anabranch.controller.adapters.query_server import QueryServer
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
+from anabranch.controller.cluster.balancer import Balancer
 from anabranch.controller.cluster.constants import settle_constants
+from anabranch.controller.cluster.leadership import Leadership
+from anabranch.controller.cluster.membership import Buckets, Membership
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.cluster.rates import Rates
+from anabranch.controller.domain.liveness import Kind
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.state import STREAM, Stream, StreamStep
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
+from anabranch.controller.handlers.cluster_queries import ClusterDesk
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.queries import QUERIES, QueryDesk, answer_query
 from anabranch.controller.metrics import ControllerMetrics
@@ -45,11 +56,28 @@ from anabranch.controller.workflows import create_stream, delete_scope, delete_s
 from anabranch.controller.workflows.context import WorkContext
 from anabranch.controller.workflows.observed import Observer, observed
 
+BUCKETS = (
+    subjects.NODES_BUCKET,
+    subjects.CONTROLLERS_BUCKET,
+    subjects.PLACEMENTS_BUCKET,
+    subjects.CLUSTER_BUCKET,
+)
 SWEEP_S = 5.0
 CATCH_UP_PAUSE_S = 0.2
 TIER_TWO_CALL_S_MAX = 30.0
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What this controller knows and does of the cluster."""
+
+    members: Membership
+    leadership: Leadership
+    placements: Placements
+    balancer: Balancer
+    peers: Peers
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +90,7 @@ class Controller:
     listener: FoldListener
     scope_runner: Runner[Scope, ScopeEvent, ScopeStep]
     stream_runner: Runner[Stream, StreamEvent, StreamStep]
-    placements: Placements
+    cluster: Cluster
     exporter: StreamExporter | None
     load: LoadReportListener
     queries: QueryServer
@@ -86,13 +114,14 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
     client = await connect_nats(settings.nats_url, "controller")
     try:
         await create_streams(client)
-        for bucket in (subjects.NODES_BUCKET, subjects.PLACEMENTS_BUCKET, subjects.CLUSTER_BUCKET):
+        for bucket in BUCKETS:
             await create_bucket(client, bucket)
         constants = JetStreamObjectStore(client, clock, subjects.CLUSTER_BUCKET)
         await settle_constants(constants, settings.container_count)
         controller = build(settings, client, clock, ids, rng, observer=observer)
         _watch(controller, observer.metrics)
         await _serve(controller, lifetime)
+        await controller.cluster.members.leave()
     finally:
         await client.close()
 
@@ -104,6 +133,26 @@ def _watch(controller: Controller, metrics: ControllerMetrics) -> None:
         failing=lambda: sum(runner.failing_count for runner in runners),
         folds=lambda: controller.mirror.folds,
     )
+    members = controller.cluster.members
+    metrics.watch_cluster(
+        members=partial(_count_members, members),
+        holds=partial(_holds, members),
+        leads=lambda: int(controller.cluster.leadership.leading),
+    )
+
+
+def _count_members(members: Membership) -> Mapping[tuple[str, ...], float]:
+    return Counter(
+        (kind.value, "live" if found.live else "down")
+        for kind in Kind
+        for _, found in members.standings(kind)
+    )
+
+
+def _holds(members: Membership) -> Mapping[tuple[str, ...], float]:
+    hold = members.hold
+    blind = hold is not None and hold.blind
+    return {("blind",): int(blind), ("losses",): int(hold is not None and not blind)}
 
 
 def build(
@@ -124,11 +173,10 @@ def build(
     )
     mirror = Mirror(store, scopes, streams, listener)
     context = WorkContext(NatsSegmentStores(client, settings.container_count), scopes, mirror)
-    placements = Placements(
-        JetStreamObjectStore(client, clock, subjects.NODES_BUCKET),
-        JetStreamObjectStore(client, clock, subjects.PLACEMENTS_BUCKET),
-        settings.container_count,
-        clock,
+    cluster = _cluster(settings, client, clock, ids)
+    placements = cluster.placements
+    cluster_desk = ClusterDesk(
+        cluster.members, placements, lambda: cluster.leadership.leader, cluster.peers.ask_peers
     )
     command_desk = CommandDesk(scopes, streams, clock, partial(_reply, client), observer)
     reports = LoadReports(clock)
@@ -145,8 +193,9 @@ def build(
         placements.list_containers,
         observer,
         rates.rate,
-        placements.list_nodes,
+        cluster_desk.list_nodes,
         changes.perform,
+        cluster_desk,
     )
     controller = Controller(
         client=client,
@@ -155,13 +204,50 @@ def build(
         listener=listener,
         scope_runner=Runner(_scope_workflow(scopes, context, observer), clock, rng),
         stream_runner=Runner(_stream_workflow(streams, context, observer), clock, rng),
-        placements=placements,
+        cluster=cluster,
         exporter=_exporter(settings, mirror, clock, ids, rng),
         load=LoadReportListener(client, reports.learn, observer.metrics),
-        queries=QueryServer(client, QUERIES, partial(answer_query, query_desk)),
+        queries=QueryServer(
+            client,
+            QUERIES,
+            partial(answer_query, query_desk),
+            cluster.members.me.controller_id,
+        ),
         commands=command_broker(settings.nats_url, partial(handle_command, command_desk)),
     )
     return controller
+
+
+def _cluster(settings: Settings, client: Client, clock: Clock, ids: IdSource) -> Cluster:
+    def objects(bucket: str) -> JetStreamObjectStore:
+        return JetStreamObjectStore(client, clock, bucket)
+
+    host = socket.gethostname()
+    drawn = "".join(c for c in host.split(".")[0] if c.isascii() and c.isalnum())[:32]
+    me = ControllerRecord(
+        settings.controller_id or f"{drawn}-{ids.new_id()[:8]}",
+        session=ids.new_id(),
+        host=host,
+        pid=os.getpid(),
+        started_ms=clock.now_ms(),
+    )
+    controllers = objects(subjects.CONTROLLERS_BUCKET)
+    members = Membership(me, Buckets(controllers, objects(subjects.NODES_BUCKET)), clock)
+    leadership = Leadership(objects(subjects.CLUSTER_BUCKET), controllers, members, clock)
+    placements = Placements(
+        members, objects(subjects.PLACEMENTS_BUCKET), settings.container_count, clock
+    )
+    balancer = Balancer(
+        objects(subjects.PLACEMENTS_BUCKET),
+        placements,
+        members,
+        leadership,
+        container_count=settings.container_count,
+        settle_s=settings.placement_settle_s,
+        clock=clock,
+    )
+    peers = Peers(client, members.live_controllers, me.controller_id)
+    return Cluster(members, leadership, placements, balancer, peers)
 
 
 def _exporter(
@@ -228,12 +314,17 @@ async def _reply(client: Client, inbox: str, answer: bytes) -> None:
 
 
 async def _serve(controller: Controller, lifetime: Lifetime) -> None:
-    for part in ("mirror", "commands", "queries"):
+    cluster = controller.cluster
+    cluster.members.on_change(partial(_report_members, cluster.members, lifetime))
+    for part in ("mirror", "membership", "commands", "queries"):
         lifetime.set_ready(part, False, "starting")
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(controller.mirror.serve()),
-            group.create_task(controller.placements.serve()),
+            group.create_task(cluster.members.serve()),
+            group.create_task(cluster.leadership.serve()),
+            group.create_task(cluster.placements.serve()),
+            group.create_task(cluster.balancer.serve()),
             group.create_task(controller.scope_runner.serve()),
             group.create_task(controller.stream_runner.serve()),
         ]
@@ -256,6 +347,18 @@ async def _serve(controller: Controller, lifetime: Lifetime) -> None:
             await controller.commands.stop()
         for task in tasks:
             task.cancel()
+
+
+def _report_members(members: Membership, lifetime: Lifetime) -> None:
+    """A hold takes nobody out of service: what is served goes on as it was."""
+    if not members.complete or not (members.seeing or members.hold):
+        return
+    hold = members.hold
+    reason = ""
+    if hold is not None:
+        missing = ", ".join(sorted(member.member_id for member in hold.missing))
+        reason = "held: own beats are not seen" if hold.blind else f"held: missing {missing}"
+    lifetime.set_ready("membership", True, reason)
 
 
 async def _start_commands(controller: Controller) -> None:

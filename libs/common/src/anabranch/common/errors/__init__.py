@@ -65,6 +65,7 @@ from anabranch.common.errors.families import (
 )
 from anabranch.common.errors.fenced import (
     Deposed,
+    ProcessReplaced,
     WrongHost,
 )
 from anabranch.common.errors.invalid import (
@@ -161,6 +162,7 @@ __all__ = [
     "PartialDuplicate",
     "PlanOutdated",
     "PortInUse",
+    "ProcessReplaced",
     "Retry",
     "RevisionConflict",
     "ScopeExists",

@@ -28,7 +28,6 @@ from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import Clock
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain import placement_changes as decide
-from anabranch.controller.domain.placement import describe_one
 
 ATTEMPTS_MAX = 8
 
@@ -93,5 +92,5 @@ class PlacementChanges:
                     "a placement was changed", change=what, container=container,
                     node=changed.replicas[0], target=changed.target,
                 )  # fmt: skip
-            return describe_one(container, changed, self._known.nodes)
+            return self._known.describe_placed(changed)
         raise Unavailable("the placement changes too often", container=container)

@@ -34,6 +34,7 @@ from anabranch.controller.domain import operations
 from anabranch.controller.domain.operations import Operation, Operations
 from anabranch.controller.domain.scope.state import Scope
 from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.handlers.cluster_queries import CLUSTER_QUERIES, ClusterDesk
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.workflows.observed import Observer
 
@@ -68,6 +69,7 @@ class QueryDesk:
     change_placement: Callable[
         [queries.PlacementChange], Awaitable[queries.ContainerDescription]
     ] = _not_here
+    cluster: ClusterDesk | None = None
 
 
 async def list_scopes(desk: QueryDesk, query: queries.ListScopes) -> Contract:
@@ -202,6 +204,7 @@ QUERIES = {
     "abandon_tail": (queries.AbandonTail, change_placement),
     "enable_container": (queries.EnableContainer, change_placement),
     "unpin_container": (queries.UnpinContainer, change_placement),
+    **CLUSTER_QUERIES,
 }
 """Query name → (what is asked, who answers)."""
 
