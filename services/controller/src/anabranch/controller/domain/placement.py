@@ -72,14 +72,14 @@ def assign(
     stores: Mapping[str, StoreView],
     *,
     settled: bool = True,
-) -> Sequence[Assignment]:
+) -> list[Assignment]:
     """What to do now, in container order; nothing while no store is live.
 
     `settled`: whether containers may be moved to balance the stores.
     """
     load = _load(placements, stores)
     if not load:
-        return ()
+        return []
     urgent: list[Assignment] = []
     for container in containers:
         found = placements.get(container)
@@ -105,9 +105,9 @@ def _load(placements: Mapping[int, Placement], stores: Mapping[str, StoreView]) 
     for placement in placements.values():
         if _is_stranded(placement, stores):
             continue
-        bound_for = placement.target if placement.target in load else owner_of(placement)
-        if bound_for in load:
-            load[bound_for] += 1
+        owner = owner_of(placement)
+        if owner in load:
+            load[placement.target if placement.target in load else owner] += 1
     return load
 
 
@@ -137,17 +137,17 @@ def _is_moving(found: Placement, stores: Mapping[str, StoreView]) -> bool:
 
 def _balance(
     containers: Sequence[int], placements: Mapping[int, Placement], load: Mapping[str, int]
-) -> Sequence[Assignment]:
+) -> list[Assignment]:
     """The one move that comes next: from the fullest store that can give one."""
     receiver = min(load, key=lambda store: (load[store], store))
     for giver in sorted(load, key=lambda store: (-load[store], store)):
         if load[giver] - load[receiver] <= DIFFERENCE_MAX:
-            return ()
+            return []
         for container in containers:
             found = placements[container]
             if owner_of(found) == giver and _may_leave(found):
-                return (Move(container, receiver),)
-    return ()
+                return [Move(container, receiver)]
+    return []
 
 
 def _may_leave(found: Placement) -> bool:
