@@ -20,6 +20,11 @@ from anabranch.client.client import Client, Connecting, connect
 from anabranch.client.reader import Event, EventBatch, EventReader, Position
 from anabranch.client.settings import ReaderSettings, WriterSettings
 from anabranch.client.writer import EventWriter
+from anabranch.common.contracts.membership import (
+    ClusterOverview,
+    ControllerDescription,
+    LossesConfirmed,
+)
 from anabranch.common.contracts.queries import (
     ContainerDescription,
     NodeDescription,
@@ -69,10 +74,12 @@ __all__ = [
     "BufferFull",
     "Busy",
     "Client",
+    "ClusterOverview",
     "Conflict",
     "Connecting",
     "ConnectionLost",
     "ContainerDescription",
+    "ControllerDescription",
     "Corrupt",
     "CorruptBlock",
     "Event",
@@ -86,6 +93,7 @@ __all__ = [
     "InvalidName",
     "InvalidRequest",
     "InvalidSetting",
+    "LossesConfirmed",
     "NodeDescription",
     "NodeNotFound",
     "NotFound",

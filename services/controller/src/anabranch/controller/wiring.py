@@ -207,15 +207,14 @@ def build(
         cluster=cluster,
         exporter=_exporter(settings, mirror, clock, ids, rng),
         load=LoadReportListener(client, reports.learn, observer.metrics),
-        queries=QueryServer(
-            client,
-            QUERIES,
-            partial(answer_query, query_desk),
-            cluster.members.me.controller_id,
-        ),
+        queries=_query_server(client, query_desk, cluster.members.me),
         commands=command_broker(settings.nats_url, partial(handle_command, command_desk)),
     )
     return controller
+
+
+def _query_server(client: Client, desk: QueryDesk, me: ControllerRecord) -> QueryServer:
+    return QueryServer(client, QUERIES, partial(answer_query, desk), me.controller_id)
 
 
 def _cluster(settings: Settings, client: Client, clock: Clock, ids: IdSource) -> Cluster:

@@ -31,7 +31,8 @@ def up(
     gateway_port: int = 0,
     container_count: int = 4,
     otlp_endpoint: str = "",
-    stores: int = 1,
+    spus: Annotated[int, Parameter(name=("--spus", "--stores"))] = 1,
+    controllers: int = 1,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Start a cluster on this machine and keep it running until Ctrl-C.
@@ -55,8 +56,10 @@ def up(
         Segment containers; chosen once, at the first start of a data directory.
     otlp_endpoint
         Where the services send traces and metrics (OTLP over HTTP), as http://host:4318.
-    stores
-        Segment stores, which share tier 2; containers move between them.
+    spus
+        Segment stores, which share tier 2; containers are spread over them.
+    controllers
+        Controllers; when one dies the others go on.
     json
         Show progress as JSON lines.
     """
@@ -74,7 +77,8 @@ def up(
         gateway_port=gateway_port,
         container_count=container_count,
         otlp_endpoint=otlp_endpoint,
-        store_count=stores,
+        store_count=spus,
+        controller_count=controllers,
     )
     asyncio.run(_run(settings, json))
 
