@@ -45,6 +45,8 @@ class RunningController:
     placements: Placements
     balancer: Balancer
     line: Line
+    placed_line: Line
+    """The way to the placements alone."""
     task: "asyncio.Task[None]"
 
     async def kill(self) -> None:
@@ -110,7 +112,8 @@ class ClusterWorld:
         controllers = ThroughLine(self.controllers, line)
         members = Membership(me, Buckets(controllers, ThroughLine(self.nodes, line)), clock)
         leadership = Leadership(ThroughLine(self.cluster, line), controllers, members, clock)
-        placed = ThroughLine(self.placed, line)
+        placed_line = Line()
+        placed = ThroughLine(self.placed, placed_line)
         placements = Placements(members, placed, self.container_count, clock)
         balancer = Balancer(
             placed,
@@ -131,7 +134,7 @@ class ClusterWorld:
                 self.replaced.append(me.session)
 
         task = self._spawn(run())
-        return RunningController(members, leadership, placements, balancer, line, task)
+        return RunningController(members, leadership, placements, balancer, line, placed_line, task)
 
     def start_store(self, name: str) -> RunningStore:
         line = Line()

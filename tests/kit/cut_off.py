@@ -13,16 +13,18 @@ LOOK_S = 0.05
 
 @dataclass
 class Line:
-    """A process's way to the stores. While it is `cut`, calls fail and watches stand still."""
+    """A process's way to the stores. While it is `cut`, calls fail and watches stand still; while
+    it is `lagging`, only the latter."""
 
     cut: bool = False
+    lagging: bool = False
 
     def check(self) -> None:
         if self.cut:
             raise Unavailable("cut off")
 
     async def wait(self) -> None:
-        while self.cut:  # noqa: ASYNC110
+        while self.cut or self.lagging:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)
 
 

@@ -11,6 +11,7 @@ import pytest
 from anabranch.common.contracts.cluster import LEADER_KEY, leader_from_bytes
 from anabranch.common.contracts.membership import ConfirmLosses
 from anabranch.common.errors import Unavailable
+from anabranch.controller.cluster import leadership
 from anabranch.controller.domain.liveness import Kind
 from anabranch.controller.handlers.cluster_queries import ClusterDesk
 from kit.cluster_world import SETTLE_S, ClusterWorld, RunningController
@@ -166,6 +167,24 @@ def test_a_leader_that_stops_in_order_is_followed_at_once_and_forgotten() -> Non
     in_a_world(test)
 
 
+def test_a_controller_that_died_is_listed_for_long_and_then_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leadership, "FORGET_S", 60.0)
+
+    async def test(world: ClusterWorld) -> None:
+        controller, other = world.start_controller("c1"), world.start_controller("c2")
+        await world.run(3)
+        await other.kill()
+        await world.run(50)
+        assert [c.live for c in desk_of(controller).list_controllers().controllers] == [True, False]
+        await world.run(20)
+        assert await world.controllers.get("c2") is None
+        assert [c.live for c in desk_of(controller).list_controllers().controllers] == [True]
+
+    in_a_world(test)
+
+
 def test_a_leader_that_is_cut_off_steps_down_before_another_one_leads() -> None:
     async def test(world: ClusterWorld) -> None:
         first, second = world.start_controller("c1"), world.start_controller("c2")
@@ -271,6 +290,37 @@ def test_what_an_operator_moved_is_left_where_it_is() -> None:
             await world.change(container, lambda found: replace(found, pinned=False))
         await world.run(20)
         assert await spread(world) == [2, 2]
+
+    in_a_world(test)
+
+
+def test_nobody_assigns_who_does_not_lead() -> None:
+    async def test(world: ClusterWorld) -> None:
+        first, second = world.start_controller("c1"), world.start_controller("c2")
+        await world.run(3)
+        first.line.cut = True
+        world.start_store("s0")
+        while not second.leadership.leading:
+            assert await world.owners() == {}
+            await world.run(0.1)
+        await world.run(1)
+        assert set((await world.owners()).values()) == {"s0"}
+
+    in_a_world(test)
+
+
+def test_what_was_decided_on_old_knowledge_does_nothing() -> None:
+    async def test(world: ClusterWorld) -> None:
+        controller = world.start_controller("c")
+        world.start_store("s0")
+        await world.run(1)
+        controller.placed_line.lagging = True
+        for container in range(4):
+            await world.change(container, lambda found: replace(found, pinned=True))
+        pinned = await world.placements()
+        world.start_store("s1")
+        await world.run(20)
+        assert await world.placements() == pinned
 
     in_a_world(test)
 

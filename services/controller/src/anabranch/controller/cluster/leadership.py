@@ -33,6 +33,7 @@ from anabranch.controller.domain.liveness import Kind
 LOOK_S = 1.0
 RETRY_S = 0.5
 CALL_S_MAX = 2.0
+FORGET_S = 24 * 3600.0
 
 _NOT_TAKEN = (Retry, Unknown, Corrupt, ObjectExists, RevisionConflict)
 _log = structlog.get_logger(__name__)
@@ -120,7 +121,7 @@ class Leadership:
                     await self._step()
             except (TimeoutError, *_NOT_TAKEN) as error:
                 # Somebody else was faster, or it is not known yet who was: the watch will show it.
-                _log.info("the lead was not taken", why=repr(error))
+                _log.info("the leader's record was not changed", why=repr(error))
             try:
                 async with asyncio.timeout(LOOK_S):
                     await self._changed.wait()
@@ -141,6 +142,8 @@ class Leadership:
         if isinstance(role, Lead) and role.term != self._led_term:
             self._led_term = role.term
             _log.info("this controller leads", term=role.term)
+        if isinstance(role, Lead):
+            await self._members.forget(FORGET_S)
         if not isinstance(role, Take):
             return
         if found is not None and await self._is_there(found):

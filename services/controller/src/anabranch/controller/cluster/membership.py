@@ -164,6 +164,18 @@ class Membership:
             group.create_task(self._watch(Kind.STORE, self._learn_node))
             group.create_task(self._conclude())
 
+    async def forget(self, silent_s: float) -> None:
+        """Delete the records of controllers that have been dead, and silent, for so long.
+
+        For the leader: ids that are drawn at every start must not add up for ever. Raises Retry,
+        Unknown, RevisionConflict (it came back).
+        """
+        now_s = self._clock.monotonic()
+        for name, found in list(self.standings(Kind.CONTROLLER)):
+            if not found.live and now_s - found.changed_s > silent_s:
+                await self._buckets.controllers.delete(name, found.seen.revision)
+                _log.info("a controller that is long gone was forgotten", controller=name)
+
     async def leave(self) -> None:
         """Take the record away; once `serve` has ended in order."""
         await self._beats.end(None)
