@@ -15,11 +15,16 @@ from anabranch.common.contracts.membership import (
     ShowCluster,
 )
 from anabranch.common.contracts.queries import ListNodes, NodeList
+from anabranch.common.errors import ProcessReplaced
 from anabranch.common.model.cluster import Endpoint, NodeRecord
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.service import Lifetime, expected_errors
 from anabranch.controller.adapters.peers import Peers
+from anabranch.controller.settings import Settings
+from anabranch.controller.wiring import run_controller
 from kit.announced import announced
-from kit.controller_caller import DEADLINE_S, Caller, StartController
+from kit.controller_caller import DEADLINE_S, Caller, StartController, until
+from kit.infra import NatsServer
 
 
 async def known(caller: Caller, count: int) -> ControllerList:
@@ -73,3 +78,27 @@ async def test_the_cluster_is_shown_with_its_stores_and_containers(
         assert (told.containers, told.containers_open) == (4, 0)
         done = await caller.ask("confirm_losses", ConfirmLosses(), LossesConfirmed)
         assert (done.controllers, done.stores) == ((), ())
+
+
+async def test_of_two_controllers_under_one_id_the_older_one_ends_with_a_named_error(
+    nats_server: NatsServer,
+) -> None:
+    settings = Settings(nats_url=nats_server.url, controller_id="twin")
+    older, later = Lifetime(), Lifetime()
+    ended: list[ProcessReplaced] = []
+
+    async def run_older() -> None:
+        try:
+            await run_controller(settings, older)
+        except* ProcessReplaced as errors:
+            ended.extend(e for e in expected_errors(errors) if isinstance(e, ProcessReplaced))
+
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(run_older())
+        await until(lambda: older.ready)
+        group.create_task(run_controller(settings, later))
+        async with asyncio.timeout(DEADLINE_S):
+            await first
+        assert [error.fields["id"] for error in ended] == ["twin"]
+        await until(lambda: later.ready)
+        later.request_stop()
