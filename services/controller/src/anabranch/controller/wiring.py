@@ -16,7 +16,7 @@ from nats.aio.client import Client
 from anabranch.common.adapters.chunk_transient import shared_location, transient_chunk_storage
 from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
-from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.adapters.nats_connection import close_nats, connect_nats
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.repository import Repository
@@ -123,7 +123,7 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
         await _serve(controller, lifetime)
         await controller.cluster.members.leave()
     finally:
-        await client.close()
+        await close_nats(client)
 
 
 def _watch(controller: Controller, metrics: ControllerMetrics) -> None:

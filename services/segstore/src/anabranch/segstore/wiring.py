@@ -19,7 +19,7 @@ from nats.aio.client import Client
 from anabranch.common.adapters.chunk_url import open_chunk_storage
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
 from anabranch.common.adapters.local_disk import prepare_directory
-from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.adapters.nats_connection import close_nats, connect_nats
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import AnabranchError, InvalidSetting, Unavailable
 from anabranch.common.model.cluster import Endpoint, NodeRecord
@@ -117,7 +117,7 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
             )
             await _Process(parts).run()
         finally:
-            await client.close()
+            await close_nats(client)
 
 
 def check_settings(settings: SegstoreSettings) -> None:
