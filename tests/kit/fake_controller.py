@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pydantic import TypeAdapter
 
 from anabranch.client.control import A
+from anabranch.common.contracts import membership as m
 from anabranch.common.contracts import queries as q
 from anabranch.common.contracts import stream_queries as sq
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
@@ -66,6 +67,10 @@ QUERIES: dict[str, type[q.Query]] = {
     "successors": sq.Successors,
     "epoch_segments": sq.EpochSegments,
     "segments_between": sq.SegmentsBetween,
+    "unpin_container": q.UnpinContainer,
+    "list_controllers": m.ListControllers,
+    "cluster_overview": m.ShowCluster,
+    "confirm_losses": m.ConfirmLosses,
 }
 
 
@@ -77,6 +82,7 @@ class FakeController:
     page_size: int = 2
     scopes: dict[str, dict[str, FakeStream]] = field(default_factory=dict)
     operations: dict[str, OperationStatus] = field(default_factory=dict)
+    hold: m.Hold | None = None
     away: bool = False
     """While set, `locate` finds no store."""
     container_count: int = 1
@@ -148,6 +154,8 @@ class FakeController:
     def answer(self, name: str, data: bytes) -> Contract:
         """The answer to the query called `name`, a QueryFailed included."""
         query = QUERIES[name].model_validate_json(data)
+        if name in m.QUERIES:
+            return self._cluster(query)
         try:
             return self._answer(query)
         except AnabranchError as error:
@@ -183,7 +191,7 @@ class FakeController:
             case q.ListNodes():
                 nodes = [q.NodeDescription(node_id=n, host="127.0.0.1", port=1) for n in NODES]
                 return q.NodeList(nodes=tuple(nodes))
-            case q.MoveContainer() | q.AbandonTail() | q.EnableContainer():
+            case q.MoveContainer() | q.AbandonTail() | q.EnableContainer() | q.UnpinContainer():
                 return self._change(query)
         raise AssertionError(query)
 
@@ -256,11 +264,37 @@ class FakeController:
     def _change(self, change: q.PlacementChange) -> q.ContainerPlaced:
         """Stores obey at once."""
         self.changes.append(change)
-        if not isinstance(change, q.EnableContainer):
+        if isinstance(change, q.MoveContainer | q.AbandonTail):
             if change.node_id not in NODES:
                 raise NodeNotFound("no such store", node=change.node_id)
             self.placed[change.container] = change.node_id
         return q.ContainerPlaced(container=self._containers().containers[change.container])
+
+    def _cluster(self, query: q.Query) -> Contract:
+        """Of two controllers the first leads; `hold` is as the test has set it."""
+        match query:
+            case m.ListControllers():
+                names = ("fake", "other")
+                return m.ControllerList(
+                    controllers=tuple(
+                        m.ControllerDescription(
+                            controller_id=name, session=f"session-{name}", live=name == "fake",
+                            since_ms=1_700_000_000_000, leader=name == "fake",
+                            term=3 if name == "fake" else 0, host="host", pid=7,
+                        )
+                        for name in names
+                    )
+                )  # fmt: skip
+            case m.ConfirmLosses():
+                lost, self.hold = self.hold, None
+                gone = (lost.controllers, lost.stores) if lost else ((), ())
+                return m.LossesConfirmed(controllers=gone[0], stores=gone[1])
+        return m.ClusterOverview(
+            answered_by="fake", leader="fake", term=3, hold=self.hold,
+            controllers=m.MemberCount(known=2, live=1), stores=m.MemberCount(known=2, live=2),
+            containers={"open": self.container_count},
+            buckets=(m.BucketOwner(bucket=0, owner="fake"), m.BucketOwner(bucket=1, owner="")),
+        )  # fmt: skip
 
     def _operation(self, query: q.GetOperation) -> q.OperationFound:
         status = self.operations.get(query.operation)

@@ -14,6 +14,7 @@ from typing import Self
 from opentelemetry.trace import Tracer
 
 from anabranch.client.bounds import Start
+from anabranch.client.cluster import ClusterMembers
 from anabranch.client.containers import Containers
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
 from anabranch.client.nats_control import NatsControlPlane
@@ -237,6 +238,11 @@ class Client:
     ) -> tuple[ContainerDescription, ...]:
         """Every container of the cluster, by number, and which store it is placed on."""
         return await list_containers(self._control, timeout_s=timeout_s)
+
+    @property
+    def cluster(self) -> ClusterMembers:
+        """The processes of the cluster: who is alive, who leads, what is held."""
+        return ClusterMembers(self._control)
 
     @property
     def containers(self) -> Containers:

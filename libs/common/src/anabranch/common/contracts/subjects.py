@@ -17,9 +17,10 @@ PARKED_STREAM = "ANA_PARKED"
 PARKED_SUBJECTS = "ana.parked.>"
 
 NODES_BUCKET = "ana_nodes"
+CONTROLLERS_BUCKET = "ana_controllers"
 PLACEMENTS_BUCKET = "ana_placements"
 CLUSTER_BUCKET = "ana_cluster"
-"""Holds the key `constants`: shard, bucket and container counts, written once."""
+"""Holds `constants`: shard, bucket and container counts, written once; and `leader`."""
 
 
 def token(name: str) -> str:
@@ -102,6 +103,11 @@ def query(name: str) -> str:
 
 
 QUERY_GROUP = "controllers"
+
+
+def direct_query(controller_id: str, name: str) -> str:
+    """The subject of a query to one controller alone; `*` stands for every name."""
+    return f"ana.ctl.{controller_id}.{name}"
 
 
 def operation_notice(operation: str) -> str:

@@ -67,6 +67,7 @@ from anabranch.common.errors.families import (
 )
 from anabranch.common.errors.fenced import (
     Deposed,
+    ProcessReplaced,
     WrongHost,
 )
 from anabranch.common.errors.invalid import (
@@ -168,6 +169,7 @@ __all__ = [
     "PartialDuplicate",
     "PlanOutdated",
     "PortInUse",
+    "ProcessReplaced",
     "Retry",
     "RevisionConflict",
     "ScaleRefused",
