@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from anabranch.common.contracts.commands import (
     ANSWERS,
@@ -310,6 +311,30 @@ def test_the_largest_chunk_fits_a_message() -> None:
 
     assert len(due) == 2
     assert len(archive.encode_chunk(due)) < CHUNK_SIZE_BYTES_MAX
+
+
+def test_a_state_of_most_segments_makes_a_snapshot_that_may_be_stored() -> None:
+    most = SEGMENT_COUNT_MAX
+    stream = Stream(
+        ref=REF,
+        segments=record(1, most, most).created,
+        head=tuple(SegmentOffset(segment_id(0, n), 10**12) for n in range(most)),
+        epochs=(record(0, archive.CHUNK_ENTRIES - 1), record(1, most, most)),
+    )
+    assert archive.due_chunk(stream.epochs) == ()
+
+    body = STREAM.states.dump_json(stream)
+
+    assert len(body) < 256 * 1024
+    assert STREAM.states.validate_json(body) == stream
+
+
+@pytest.mark.parametrize(
+    "rows", [b"[[0,0.0]]", b"[[0,0.5,0.25]]", b'[["a",0.0,1.0]]', b"[7]", b"7", b'[{"a":1}]']
+)
+def test_rows_that_are_no_segments_are_refused(rows: bytes) -> None:
+    with pytest.raises(ValidationError):
+        STREAM.states.validate_json(b'{"segments":%s}' % rows)
 
 
 def test_what_is_kept_of_many_small_epochs_makes_a_small_snapshot() -> None:
