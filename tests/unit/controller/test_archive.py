@@ -19,7 +19,7 @@ from anabranch.common.errors import CorruptEvent, FormatTooNew
 from anabranch.common.eventsourcing.chunks import CHUNK_SIZE_BYTES_MAX, HistoryChunks
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.model.key_range import KeyRange, even_ranges
-from anabranch.common.model.names import segment_id
+from anabranch.common.model.names import segment_id, stream_ref
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX, SegmentOffset, SegmentRange
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
@@ -29,6 +29,7 @@ from anabranch.controller.domain.stream.history import EpochRecord, History, Sea
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream, StreamStep, next_step
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
+from anabranch.controller.projections import histories as histories_module
 from anabranch.controller.projections.histories import Histories, HistoryNotLoaded
 from kit.workflow_world import CREATE, DELETE, REF, SEAL, STEPS, SUBJECT, World
 
@@ -193,6 +194,35 @@ async def test_a_chunk_written_before_a_crash_is_the_same_however_long_it_takes(
     assert await STEPS[StreamStep.ARCHIVE_HISTORY](world.context, loaded) == event
     assert stream.archived_chunks == 1
     assert (await Histories(world.chunks).of(stream)).lives == (await whole(world)).lives
+
+
+async def test_histories_that_were_not_asked_for_lately_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(histories_module, "KEPT_SEGMENTS_MAX", 5)
+    store = InMemoryEventStore()
+    chunks = HistoryChunks(store, SeededIds(1))
+    histories = Histories(chunks)
+    names = ["a", "b", "c"]
+    streams = {
+        name: Stream(
+            ref=stream_ref(f"s/{name}"),
+            incarnation=1,
+            archived_epochs=1,
+            archived_chunks=1,
+            epochs=(record(1, sealed=0),),
+        )
+        for name in names
+    }
+    for name, stream in streams.items():
+        body = archive.encode_chunk([record(0)])
+        await chunks.put(stream_history(stream_ref(f"s/{name}"), 1, 0), body)
+        await histories.of(stream)
+
+    assert len(histories.known(streams["b"]).lives) == 2
+    assert len(histories.known(streams["c"]).lives) == 2
+    with pytest.raises(HistoryNotLoaded):
+        histories.known(streams["a"])
 
 
 @pytest.mark.usefixtures("small_chunks")
