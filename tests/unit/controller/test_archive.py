@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from anabranch.common.contracts.commands import (
     ANSWERS,
@@ -18,7 +19,7 @@ from anabranch.common.errors import CorruptEvent, FormatTooNew
 from anabranch.common.eventsourcing.chunks import CHUNK_SIZE_BYTES_MAX, HistoryChunks
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.model.key_range import KeyRange, even_ranges
-from anabranch.common.model.names import segment_id
+from anabranch.common.model.names import segment_id, stream_ref
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX, SegmentOffset, SegmentRange
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
@@ -28,6 +29,7 @@ from anabranch.controller.domain.stream.history import EpochRecord, History, Sea
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream, StreamStep, next_step
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
+from anabranch.controller.projections import histories as histories_module
 from anabranch.controller.projections.histories import Histories, HistoryNotLoaded
 from kit.workflow_world import CREATE, DELETE, REF, SEAL, STEPS, SUBJECT, World
 
@@ -194,6 +196,36 @@ async def test_a_chunk_written_before_a_crash_is_the_same_however_long_it_takes(
     assert (await Histories(world.chunks).of(stream)).lives == (await whole(world)).lives
 
 
+async def test_histories_that_were_not_asked_for_lately_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(histories_module, "KEPT_SEGMENTS_MAX", 5)
+    store = InMemoryEventStore()
+    chunks = HistoryChunks(store, SeededIds(1))
+    histories = Histories(chunks)
+    names = ["a", "b", "c"]
+    streams = {
+        name: Stream(
+            ref=stream_ref(f"s/{name}"),
+            incarnation=1,
+            archived_epochs=1,
+            archived_chunks=1,
+            epochs=(record(1, sealed=0),),
+        )
+        for name in names
+    }
+    for name in names:
+        body = archive.encode_chunk([record(0)])
+        await chunks.put(stream_history(stream_ref(f"s/{name}"), 1, 0), body)
+    for name in ("a", "b", "a", "c"):
+        assert len((await histories.of(streams[name])).lives) == 2
+
+    for name in ("a", "c"):
+        assert len(histories.known(streams[name]).lives) == 2
+    with pytest.raises(HistoryNotLoaded):
+        histories.known(streams["b"])
+
+
 @pytest.mark.usefixtures("small_chunks")
 async def test_a_next_life_has_a_history_of_its_own() -> None:
     world = await old_stream(6)
@@ -310,6 +342,30 @@ def test_the_largest_chunk_fits_a_message() -> None:
 
     assert len(due) == 2
     assert len(archive.encode_chunk(due)) < CHUNK_SIZE_BYTES_MAX
+
+
+def test_a_state_of_most_segments_makes_a_snapshot_that_may_be_stored() -> None:
+    most = SEGMENT_COUNT_MAX
+    stream = Stream(
+        ref=REF,
+        segments=record(1, most, most).created,
+        head=tuple(SegmentOffset(segment_id(0, n), 10**12) for n in range(most)),
+        epochs=(record(0, archive.CHUNK_ENTRIES - 1), record(1, most, most)),
+    )
+    assert archive.due_chunk(stream.epochs) == ()
+
+    body = STREAM.states.dump_json(stream)
+
+    assert len(body) < 256 * 1024
+    assert STREAM.states.validate_json(body) == stream
+
+
+@pytest.mark.parametrize(
+    "rows", [b"[[0,0.0]]", b"[[0,0.5,0.25]]", b'[["a",0.0,1.0]]', b"[7]", b"7", b'[{"a":1}]']
+)
+def test_rows_that_are_no_segments_are_refused(rows: bytes) -> None:
+    with pytest.raises(ValidationError):
+        STREAM.states.validate_json(b'{"segments":%s}' % rows)
 
 
 def test_what_is_kept_of_many_small_epochs_makes_a_small_snapshot() -> None:

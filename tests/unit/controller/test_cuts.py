@@ -229,6 +229,27 @@ def test_a_truncation_deletes_what_is_read_and_was_not_deleted(data: st.DataObje
         assert set(deleted) == read - gone
 
 
+@given(st.data())
+@settings(max_examples=15, deadline=None)
+def test_all_of_it_holds_after_many_scales(data: st.DataObject) -> None:
+    stream = data.draw(streams(epochs_max=40))
+    history = History(stream.records)
+    first, second = data.draw(read_positions(stream)), data.draw(read_positions(stream))
+    pairs = [(stream.place(first, cell), stream.place(second, cell)) for cell in range(CELLS)]
+    if any(a > b for a, b in pairs):
+        first, second = {segment.segment_id: 0 for segment in stream.records[0].created}, first
+
+    runs = cuts.between(history, as_cut(first), as_cut(second))
+
+    assert told(stream, runs) == stream.bytes_before(second) - stream.bytes_before(first)
+    deleted = cuts.truncated(history, as_cut(first), as_cut(second))
+    assert set(deleted) == {
+        s
+        for s, cells in stream.cells.items()
+        if stream.is_read(second, s, cells.start) and not stream.is_read(first, s, cells.start)
+    }
+
+
 def two_positions(data: st.DataObject) -> tuple[StreamModel, Cut, Cut]:
     stream = data.draw(streams())
     return stream, data.draw(read_positions(stream)), data.draw(read_positions(stream))

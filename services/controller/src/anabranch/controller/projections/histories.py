@@ -1,8 +1,9 @@
 """Histories of streams: what history chunks hold and what the state keeps, put together.
 
-Owns: the histories asked for last. Nothing has to be told of changes: epochs never change, so a
-history that was kept only lacks the epochs since, and these are in the stream's state or in chunks.
-Who cannot wait asks `known`, and is told by `HistoryNotLoaded` when he has to.
+Owns: the histories asked for last, up to a number of segments. Nothing has to be told of changes:
+epochs never change, so a history that was kept only lacks the epochs since, and these are in the
+stream's state or in chunks. Who cannot wait asks `known`, and is told by `HistoryNotLoaded` when he
+has to.
 """
 
 from collections import OrderedDict
@@ -16,8 +17,8 @@ from anabranch.controller.domain.stream.archive import decode_chunk, encode_chun
 from anabranch.controller.domain.stream.history import EpochRecord, History
 from anabranch.controller.domain.stream.state import Stream
 
-KEPT_EPOCHS_MAX = 50_000
-"""Of all histories that are kept, together; an epoch takes about a kilobyte."""
+KEPT_SEGMENTS_MAX = 100_000
+"""Of all histories that are kept, together; a segment takes about 400 bytes."""
 
 
 class HistoryNotLoaded(Exception):
@@ -34,7 +35,7 @@ class Histories:
     def __init__(self, chunks: HistoryChunks) -> None:
         self._chunks = chunks
         self._kept: OrderedDict[tuple[StreamRef, int], History] = OrderedDict()
-        self._epoch_count = 0
+        self._segment_count = 0
 
     async def of(self, stream: Stream) -> History:
         """All epochs of the stream. Raises Unavailable, CorruptEvent, FormatTooNew."""
@@ -79,10 +80,10 @@ class Histories:
             history = history.ended(stream.sealed)
         before = self._kept.pop(_key(stream), None)
         self._kept[_key(stream)] = history
-        self._epoch_count += len(history.records) - (len(before.records) if before else 0)
-        while self._epoch_count > KEPT_EPOCHS_MAX and len(self._kept) > 1:
+        self._segment_count += len(history.lives) - (len(before.lives) if before else 0)
+        while self._segment_count > KEPT_SEGMENTS_MAX and len(self._kept) > 1:
             _, oldest = self._kept.popitem(last=False)
-            self._epoch_count -= len(oldest.records)
+            self._segment_count -= len(oldest.lives)
         return history
 
 

@@ -9,10 +9,14 @@ import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
+from typing import Annotated
+
+from pydantic import PlainSerializer, TypeAdapter
 
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId, epoch_of
 from anabranch.common.model.stream import SegmentRange
+from anabranch.controller.domain.stream.rows import SegmentRanges, reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,18 @@ class SealedSegment:
 
     segment_id: SegmentId
     size: int
+
+
+def _sealed_rows(segments: tuple[SealedSegment, ...]) -> list[tuple[SegmentId, int]]:
+    return [(s.segment_id, s.size) for s in segments]
+
+
+SealedSegments = Annotated[
+    tuple[SealedSegment, ...],
+    reading(TypeAdapter(list[tuple[SegmentId, int]]), lambda row: SealedSegment(*row)),
+    PlainSerializer(_sealed_rows),
+]
+"""Rows of segment and size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +50,8 @@ class EpochRecord:
     stream_epoch: int
     reference_epoch: int
     created_ms: int
-    created: tuple[SegmentRange, ...]
-    sealed: tuple[SealedSegment, ...] = ()
+    created: SegmentRanges
+    sealed: SealedSegments = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from anabranch.common.model.names import SegmentId
-from anabranch.common.model.stream import SegmentRange, StreamCut
+from anabranch.controller.domain.stream.rows import SegmentOffsets, SegmentRanges
 
 
 class IntentKind(StrEnum):
@@ -27,7 +27,7 @@ class ScalePlan:
 
     stream_epoch: int
     sealed: tuple[SegmentId, ...]
-    created: tuple[SegmentRange, ...]
+    created: SegmentRanges
     is_made: bool = False
 
     def count_after(self, present_count: int) -> int:
@@ -39,7 +39,7 @@ class ScalePlan:
 class TruncationPlan:
     """The stream shall begin at `cut`."""
 
-    cut: StreamCut
+    cut: SegmentOffsets
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,6 @@ from anabranch.common.model.stream import (
     SegmentOffset,
     SegmentRange,
     StreamConfig,
-    StreamCut,
     StreamState,
     fixed,
 )
@@ -60,7 +59,7 @@ from anabranch.controller.domain import operations
 from anabranch.controller.domain.operations import Operations
 from anabranch.controller.domain.stream import archive, events, intents
 from anabranch.controller.domain.stream.events import PlannedSegment, StreamEvent
-from anabranch.controller.domain.stream.history import EpochRecord, SealedSegment
+from anabranch.controller.domain.stream.history import EpochRecord, SealedSegment, SealedSegments
 from anabranch.controller.domain.stream.intents import (
     Intent,
     IntentKind,
@@ -68,6 +67,7 @@ from anabranch.controller.domain.stream.intents import (
     ScalePlan,
     TruncationPlan,
 )
+from anabranch.controller.domain.stream.rows import SegmentOffsets, SegmentRanges
 
 UNCONFIGURED = StreamConfig()
 
@@ -102,14 +102,14 @@ class Stream:
     scope_incarnation: int = 0
     has_joined_scope: bool = False
     config: StreamConfig = UNCONFIGURED
-    segments: tuple[SegmentRange, ...] = ()
+    segments: SegmentRanges = ()
     highest_number: int = -1
     created_ms: int = 0
-    head: StreamCut = ()
+    head: SegmentOffsets = ()
     epochs: tuple[EpochRecord, ...] = ()
     archived_epochs: int = 0
     archived_chunks: int = 0
-    sealed: tuple[SealedSegment, ...] = ()
+    sealed: SealedSegments = ()
     intents: Intents = ()
     operations: Operations = ()
 
