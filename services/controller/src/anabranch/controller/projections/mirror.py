@@ -6,8 +6,11 @@ state" waits for a point: `at_least` for a token, `reach_heads` for everything s
 call. Answers that say "no" are given only after the latter for the subject's shard.
 
 An aggregate whose messages are damaged or too new is marked as such and answers with that
-error; the others go on. Names are kept sorted, so a page token is simply the last name given
-and pages stay right while names come and go.
+error; the others go on. Its next snapshot heals it, because that is all the state there is; so
+does the one behind messages that were purged under a mirror that lags.
+
+Names are kept sorted, so a page token is simply the last name given and pages stay right while
+names come and go.
 """
 
 import asyncio
@@ -24,6 +27,7 @@ from anabranch.common.contracts.subjects import (
     token,
 )
 from anabranch.common.errors import AnabranchError, Corrupt, Unavailable
+from anabranch.common.eventsourcing.message import KIND_SNAPSHOT
 from anabranch.common.eventsourcing.ports import EventMessage, EventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.hashing import SHARD_COUNT
@@ -241,7 +245,7 @@ def _fold_into(
     family: _Family[S], repository: Repository[S, E], message: EventMessage
 ) -> tuple[S, S] | None:
     subject = message.subject
-    if subject in family.damaged:
+    if subject in family.damaged and message.kind != KIND_SNAPSHOT:
         return None
     before = family.loaded.get(subject, Loaded(subject, repository.aggregate.initial))
     try:
@@ -249,6 +253,7 @@ def _fold_into(
     except Corrupt as error:
         family.damaged[subject] = error
         return None
+    family.damaged.pop(subject, None)
     family.loaded[subject] = after
     return before.state, after.state
 
