@@ -211,9 +211,18 @@ class JetStreamEventStore:
         self, shard: int, pattern: str, after_sequence: int = 0
     ) -> AsyncIterator[EventMessage]:
         """See `EventStore.scan`."""
+        at = after_sequence + 1
+        if not pattern.endswith(">"):
+            # Most subjects are short, and a consumer costs as much as several messages.
+            for _ in range(ONE_BY_ONE_COUNT_MAX):
+                raw = await self._first_from(pattern, at)
+                if raw is None:
+                    return
+                message = _as_read(raw)
+                yield _marked(message)
+                at = message.sequence + 1
         reader = StreamReader(self._client, self._clock, subjects.event_stream(shard), pattern)
-        head = await reader.last_sequence()
-        async for message in reader.read(after_sequence + 1, head):
+        async for message in reader.read(at, await reader.last_sequence()):
             yield _marked(message)
 
     async def purge(self, subject: str, below_sequence: int) -> None:
@@ -278,10 +287,14 @@ def _stream_of(subject: str) -> str:
 
 
 def _decoded(raw: RawStreamMsg) -> EventMessage:
+    return _verified(_as_read(raw))
+
+
+def _as_read(raw: RawStreamMsg) -> StreamMessage:
     assert raw.subject is not None
     assert raw.seq is not None
     stored_ms = int(raw.time.timestamp() * 1000) if raw.time is not None else 0
-    return decode_message(raw.subject, raw.seq, raw.headers or {}, raw.data or b"", stored_ms)
+    return StreamMessage(raw.subject, raw.seq, raw.headers or {}, raw.data or b"", 0, stored_ms)
 
 
 def _verified(message: StreamMessage) -> EventMessage:

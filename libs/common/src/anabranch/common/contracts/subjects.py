@@ -51,6 +51,23 @@ def scope_member(scope: ScopeName, incarnation: int, stream: str, stream_incarna
     return f"{start}.{token(stream)}.{stream_incarnation}"
 
 
+def scope_members(scope: ScopeName, incarnation: int) -> str:
+    """All membership records in one incarnation of a scope."""
+    return f"{EVENT_SUBJECT_PREFIX}.{shard_of(scope)}.member.{token(scope)}.{incarnation}.>"
+
+
+def member_name(member: str) -> str:
+    """The name of the stream that a membership record is of."""
+    return member.split(".")[6].replace("=", ".")
+
+
+def stream_history(stream: StreamRef, incarnation: int, chunk: int) -> str:
+    """A history chunk of one incarnation of a stream; they are numbered from 0."""
+    shard = shard_of(str(stream))
+    start = f"{EVENT_SUBJECT_PREFIX}.{shard}.history.{token(stream.scope)}.{token(stream.stream)}"
+    return f"{start}.{incarnation}.{chunk}"
+
+
 def stream_events(stream: StreamRef) -> str:
     """The subject of a stream's own events."""
     shard = shard_of(str(stream))

@@ -101,6 +101,18 @@ class WrongExpectedSequence(Conflict):
     code = "wrong-expected-sequence"
 
 
+class GateClosed(Conflict):
+    """The parent takes no more children: it is being deleted or sealed."""
+
+    code = "gate-closed"
+
+
+class MembershipEnded(Conflict):
+    """The child has left its parent; a later life of it has a record of its own."""
+
+    code = "membership-ended"
+
+
 class RevisionConflict(Conflict):
     """An object's revision is not the expected one: fields {expected, actual}."""
 

@@ -1,10 +1,11 @@
 """One domain-event message as it is stored: headers that describe it, and its body.
 
-The body is the encoded events of one decision (or one snapshot). The headers are::
+The body is the encoded events of one decision, one snapshot, or a chunk of history. The headers
+are::
 
     Ana-Revision    the aggregate's message count, from 1, never repeated
     Ana-Append-Id   identifies the attempt; how an unknown outcome is resolved
-    Ana-Kind        ``events`` or ``snapshot``
+    Ana-Kind        ``events``, ``snapshot`` or ``chunk``
     Ana-Schema      schema number of the body
     Ana-Snapshot    store sequence of the aggregate's last snapshot before this one, 0 = none
     Ana-Crc         CRC32C, 8 hexadecimal digits
@@ -25,6 +26,8 @@ from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage
 
 KIND_EVENTS = "events"
 KIND_SNAPSHOT = "snapshot"
+KIND_CHUNK = "chunk"
+"""Immutable history: the only message of its subject, and no aggregate's."""
 KIND_DAMAGED = "damaged"
 """Never stored: what `follow` yields in place of a message whose checksum does not match, so
 that damage stops one aggregate and not its whole shard. The body says what is wrong."""
@@ -39,7 +42,7 @@ HEADER_CRC = "Ana-Crc"
 
 def encode_headers(subject: str, message: NewMessage) -> dict[str, str]:
     """The headers that accompany `message.body` on `subject`."""
-    assert message.kind in (KIND_EVENTS, KIND_SNAPSHOT)
+    assert message.kind in (KIND_EVENTS, KIND_SNAPSHOT, KIND_CHUNK)
     return {
         HEADER_REVISION: str(message.revision),
         HEADER_APPEND_ID: message.append_id,
