@@ -12,7 +12,7 @@ from nats.aio.client import Client
 from anabranch.common.adapters.chunk_transient import shared_location, transient_chunk_storage
 from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
-from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.adapters.nats_connection import connect_nats, server_id
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.repository import Repository
@@ -22,12 +22,14 @@ from anabranch.common.runtime.service import Lifetime
 from anabranch.common.workflow.runner import Runner, Workflow
 from anabranch.controller.adapters.command_broker import command_broker
 from anabranch.controller.adapters.load_reports import LoadReportListener
+from anabranch.controller.adapters.nats_monitor import jetstream_status
 from anabranch.controller.adapters.query_server import QueryServer
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.cluster.constants import settle_constants
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.cluster.rates import Rates
+from anabranch.controller.domain.durability import check_synced
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.events import StreamEvent
@@ -77,7 +79,10 @@ class Controller:
 
 
 async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
-    """Run until asked to stop. Raises Unavailable (no NATS), InvalidSetting (other constants)."""
+    """Run until asked to stop.
+
+    Raises Unavailable (no NATS), MetadataNotSynced, InvalidSetting (other constants).
+    """
     clock, ids, rng = SystemClock(), SystemIds(), system_rng()
     telemetry = lifetime.telemetry
     observer = Observer(ControllerMetrics(telemetry.metrics, clock), telemetry.tracer)
@@ -85,6 +90,7 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
         shared_location(settings.tier2_url)  # wrong for ever if it is wrong now
     client = await connect_nats(settings.nats_url, "controller")
     try:
+        await _require_durable_metadata(settings, client, clock)
         await create_streams(client)
         for bucket in (subjects.NODES_BUCKET, subjects.PLACEMENTS_BUCKET, subjects.CLUSTER_BUCKET):
             await create_bucket(client, bucket)
@@ -95,6 +101,14 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
         await _serve(controller, lifetime)
     finally:
         await client.close()
+
+
+async def _require_durable_metadata(settings: Settings, client: Client, clock: Clock) -> None:
+    if settings.nats_sync == "unchecked":
+        _log.warning("nobody checks whether the NATS server keeps what it acknowledges")
+        return
+    status = await jetstream_status(settings.nats_monitor_url, clock)
+    check_synced(status, await server_id(client))
 
 
 def _watch(controller: Controller, metrics: ControllerMetrics) -> None:
