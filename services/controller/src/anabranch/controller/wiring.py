@@ -39,6 +39,7 @@ from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.queries import QUERIES, QueryDesk, answer_query
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.periodic.export_streams import StreamExporter
+from anabranch.controller.periodic.trim_events import EventTrimmer
 from anabranch.controller.projections.load_reports import LoadReports
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
@@ -66,6 +67,7 @@ class Controller:
     stream_runner: Runner[Stream, StreamEvent, StreamStep]
     placements: Placements
     exporter: StreamExporter | None
+    trimmer: EventTrimmer
     load: LoadReportListener
     queries: QueryServer
     commands: NatsBroker
@@ -171,6 +173,13 @@ def build(
         stream_runner=Runner(_stream_workflow(streams, context, observer), clock, rng),
         placements=placements,
         exporter=_exporter(settings, mirror, clock, ids, rng),
+        trimmer=EventTrimmer(
+            mirror.aggregates,
+            store.purge,
+            lambda _: True,
+            clock=clock,
+            trim_after_s=settings.trim_after_s,
+        ),
         load=LoadReportListener(client, reports.learn, observer.metrics),
         queries=QueryServer(client, QUERIES, partial(answer_query, query_desk)),
         commands=command_broker(settings.nats_url, partial(handle_command, command_desk)),
@@ -255,6 +264,7 @@ async def _serve(controller: Controller, lifetime: Lifetime) -> None:
         controller.listener.go_live()
         lifetime.set_ready("mirror", True)
         tasks.append(group.create_task(controller.load.serve()))
+        tasks.append(group.create_task(controller.trimmer.serve()))
         tasks.append(group.create_task(controller.queries.serve()))
         tasks.append(group.create_task(_announce(controller)))
         tasks.append(group.create_task(_sweep(controller, lifetime)))

@@ -68,6 +68,9 @@ class _Family(Generic[S]):
         self.loaded: dict[str, Loaded[S]] = {}
         self.damaged: dict[str, AnabranchError] = {}
 
+    def readable(self) -> Iterator[Loaded[S]]:
+        return (one for subject, one in self.loaded.items() if subject not in self.damaged)
+
     def get(self, subject: str) -> Loaded[S] | None:
         if subject in self.damaged:
             raise self.damaged[subject]
@@ -235,6 +238,10 @@ class Mirror:
         """Subjects of the streams that have a next step."""
         found = self._streams.loaded.values()
         return [loaded.subject for loaded in found if stream_next_step(loaded.state) is not None]
+
+    def aggregates(self) -> list[Loaded[Scope] | Loaded[Stream]]:
+        """All scopes and streams that can be read, deleted ones included."""
+        return [*self._scopes.readable(), *self._streams.readable()]
 
     def damaged(self) -> dict[str, AnabranchError]:
         """What cannot be read, by subject."""
