@@ -18,6 +18,10 @@ NODES_BUCKET = "ana_nodes"
 PLACEMENTS_BUCKET = "ana_placements"
 CLUSTER_BUCKET = "ana_cluster"
 """Holds the key `constants`: shard, bucket and container counts, written once."""
+HEADS_KEY = "heads"
+"""In that bucket: up to where controllers have read each shard, told now and then."""
+METADATA_BUCKETS = (NODES_BUCKET, PLACEMENTS_BUCKET, CLUSTER_BUCKET)
+"""The buckets whose objects belong to a backup of the metadata."""
 
 
 def token(name: str) -> str:

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 
 from anabranch.common.errors.conflict import (
     AttributeMismatch,
+    ClusterNotEmpty,
     DirectoryInUse,
     EventGap,
     GateClosed,
@@ -45,6 +46,7 @@ from anabranch.common.errors.conflict import (
     WrongExpectedSequence,
 )
 from anabranch.common.errors.corrupt import (
+    CorruptBackup,
     CorruptBlock,
     CorruptChunk,
     CorruptEvent,
@@ -88,6 +90,7 @@ from anabranch.common.errors.invalid import (
     UnsupportedProtocol,
 )
 from anabranch.common.errors.not_found import (
+    BackupNotFound,
     BinaryNotFound,
     LogNotHere,
     NodeNotFound,
@@ -119,16 +122,19 @@ __all__ = [
     "ERRORS_BY_CODE",
     "AnabranchError",
     "AttributeMismatch",
+    "BackupNotFound",
     "BadPacket",
     "BinaryNotFound",
     "BodyTooLarge",
     "BodyTooSlow",
     "BufferFull",
     "Busy",
+    "ClusterNotEmpty",
     "CodecMissing",
     "Conflict",
     "ConnectionLost",
     "Corrupt",
+    "CorruptBackup",
     "CorruptBlock",
     "CorruptChunk",
     "CorruptEvent",

@@ -125,6 +125,13 @@ class ObjectExists(Conflict):
     code = "object-exists"
 
 
+class ClusterNotEmpty(Conflict):
+    """Metadata is restored only where there is none."""
+
+    code = "cluster-not-empty"
+    default_remedy = "start NATS on an empty directory, and restore before any controller starts"
+
+
 class DirectoryInUse(Conflict):
     code = "directory-in-use"
     default_remedy = "stop the process that uses it, or choose another directory"
