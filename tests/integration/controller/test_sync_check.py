@@ -1,18 +1,17 @@
 """A controller starts only on a NATS server that syncs every write, unless it is told to."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from anabranch.common.errors import MetadataNotSynced
-from anabranch.common.runtime.service import Lifetime
+from anabranch.common.errors import AnabranchError, MetadataNotSynced
 from anabranch.controller.settings import Settings
 from anabranch.controller.wiring import run_controller
-from kit.controller_caller import until
+from kit import controller_caller
 from kit.infra import LOOPBACK
 from kit.infra.embedded import EmbeddedServer, find_program
 from kit.infra.settings import free_port, nats_config, nats_serves
@@ -43,23 +42,8 @@ def server(directory: Path, sync_interval: str) -> Iterator[EmbeddedServer]:
         started.kill()
 
 
-async def refusal_of(settings: Settings) -> MetadataNotSynced | None:
-    """Run until it is ready; what kept it from it, if anything."""
-    lifetime = Lifetime()
-
-    async def stop_when_ready() -> None:
-        await until(lambda: lifetime.ready)
-        lifetime.request_stop()
-
-    async with asyncio.TaskGroup() as group:
-        waiting = group.create_task(stop_when_ready())
-        try:
-            await run_controller(settings, lifetime)
-        except MetadataNotSynced as error:
-            return error
-        finally:
-            waiting.cancel()
-    return None
+async def refusal_of(settings: Settings) -> AnabranchError | None:
+    return await controller_caller.refusal_of(partial(run_controller, settings))
 
 
 def settings_for(
@@ -82,7 +66,7 @@ async def test_a_server_that_syncs_later_is_refused_unless_that_is_wanted(
     with server(tmp_path, sync_interval) as nats:
         refusal = await refusal_of(settings_for(nats))
 
-        assert refusal is not None
+        assert isinstance(refusal, MetadataNotSynced)
         assert "before it is on the disk" in refusal.message
         assert await refusal_of(settings_for(nats, "unchecked")) is None
 
@@ -94,5 +78,5 @@ async def test_the_state_of_another_server_does_not_count(tmp_path: Path) -> Non
         settings = settings_for(unsafe, monitor_url=other.monitor_url)
         refusal = await refusal_of(settings)
 
-    assert refusal is not None
+    assert isinstance(refusal, MetadataNotSynced)
     assert "another server" in refusal.message

@@ -27,6 +27,9 @@ class Settings(ServiceSettings):
     """The tier 2 of the segment stores, to be told what the streams are; empty: it is not."""
     tier2_options: ObjectOptions = ObjectOptions()
     """For tier 2 in an object store, as the segment stores have them."""
+    accept_rewound: bool = False
+    """Start although a shard has lost messages that controllers had read: what is missing is known
+    to be lost for good. To be unset again."""
     trim_after_s: float = Field(default=24 * 3600.0, ge=60.0)
     """Age of an aggregate's snapshot from which on what the last but one has made superfluous is
     deleted; also how long a controller may lag without missing a message."""

@@ -26,6 +26,7 @@ from anabranch.controller.adapters.nats_monitor import jetstream_status
 from anabranch.controller.adapters.query_server import QueryServer
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.cluster.constants import settle_constants
+from anabranch.controller.cluster.heads import HeadWatch
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.cluster.rates import Rates
@@ -68,6 +69,7 @@ class Controller:
     placements: Placements
     exporter: StreamExporter | None
     trimmer: EventTrimmer
+    heads: HeadWatch
     load: LoadReportListener
     queries: QueryServer
     commands: NatsBroker
@@ -83,7 +85,8 @@ class Controller:
 async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
     """Run until asked to stop.
 
-    Raises Unavailable (no NATS), MetadataNotSynced, InvalidSetting (other constants).
+    Raises Unavailable (no NATS), MetadataNotSynced, StreamRewound, InvalidSetting (other
+    constants).
     """
     clock, ids, rng = SystemClock(), SystemIds(), system_rng()
     telemetry = lifetime.telemetry
@@ -100,6 +103,7 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
         await settle_constants(constants, settings.container_count)
         controller = build(settings, client, clock, ids, rng, observer=observer)
         _watch(controller, observer.metrics)
+        await controller.heads.check(accept=settings.accept_rewound)
         await _serve(controller, lifetime)
     finally:
         await client.close()
@@ -173,12 +177,12 @@ def build(
         stream_runner=Runner(_stream_workflow(streams, context, observer), clock, rng),
         placements=placements,
         exporter=_exporter(settings, mirror, clock, ids, rng),
-        trimmer=EventTrimmer(
-            mirror.aggregates,
-            store.purge,
-            lambda _: True,
-            clock=clock,
-            trim_after_s=settings.trim_after_s,
+        trimmer=_trimmer(settings, store, mirror, clock),
+        heads=HeadWatch(
+            JetStreamObjectStore(client, clock, subjects.CLUSTER_BUCKET),
+            store.last_sequence,
+            mirror.reached,
+            clock,
         ),
         load=LoadReportListener(client, reports.learn, observer.metrics),
         queries=QueryServer(client, QUERIES, partial(answer_query, query_desk)),
@@ -207,6 +211,19 @@ def _exporter(
         settings.container_count,
         clock=clock,
         rng=rng,
+    )
+
+
+def _trimmer(
+    settings: Settings, store: JetStreamEventStore, mirror: Mirror, clock: Clock
+) -> EventTrimmer:
+    """All aggregates are trimmed by every controller: a purge names what it deletes."""
+    return EventTrimmer(
+        mirror.aggregates,
+        store.purge,
+        lambda _: True,
+        clock=clock,
+        trim_after_s=settings.trim_after_s,
     )
 
 
@@ -265,6 +282,7 @@ async def _serve(controller: Controller, lifetime: Lifetime) -> None:
         lifetime.set_ready("mirror", True)
         tasks.append(group.create_task(controller.load.serve()))
         tasks.append(group.create_task(controller.trimmer.serve()))
+        tasks.append(group.create_task(controller.heads.serve()))
         tasks.append(group.create_task(controller.queries.serve()))
         tasks.append(group.create_task(_announce(controller)))
         tasks.append(group.create_task(_sweep(controller, lifetime)))

@@ -239,6 +239,10 @@ class Mirror:
         found = self._streams.loaded.values()
         return [loaded.subject for loaded in found if stream_next_step(loaded.state) is not None]
 
+    def reached(self) -> tuple[int, ...]:
+        """By shard, the sequence of the last message that was folded."""
+        return tuple(self._reached)
+
     def aggregates(self) -> list[Loaded[Scope] | Loaded[Stream]]:
         """All scopes and streams that can be read, deleted ones included."""
         return [*self._scopes.readable(), *self._streams.readable()]

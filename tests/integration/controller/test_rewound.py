@@ -1,0 +1,43 @@
+"""A controller does not go on over a shard that has lost messages."""
+
+from functools import partial
+
+from nats.aio.client import Client
+
+from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore
+from anabranch.common.contracts import subjects
+from anabranch.common.contracts.cluster import ShardHeads
+from anabranch.common.contracts.commands import CreateScope
+from anabranch.common.errors import StreamRewound
+from anabranch.common.model.hashing import SHARD_COUNT
+from anabranch.common.model.names import ScopeName
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.controller.settings import Settings
+from anabranch.controller.wiring import run_controller
+from kit.controller_caller import Caller, StartController, refusal_of
+from kit.infra import NatsServer
+
+
+async def test_a_controller_refuses_a_shard_that_ends_too_early_unless_that_is_accepted(
+    nats_server: NatsServer, client: Client, controller: StartController, caller: Caller
+) -> None:
+    async with controller():
+        await caller.perform(CreateScope(command_id="c", scope="s"))
+    shard = subjects.shard_of_subject(subjects.scope_events(ScopeName("s")))
+    heads = [0] * SHARD_COUNT
+    heads[shard] = 2  # one more than there is
+    record = JetStreamObjectStore(client, SystemClock(), subjects.CLUSTER_BUCKET)
+    await record.create(subjects.HEADS_KEY, ShardHeads(heads=tuple(heads)).to_bytes())
+
+    refused = await refusal_of(partial(run_controller, settings_for(nats_server, accept=False)))
+    accepted = await refusal_of(partial(run_controller, settings_for(nats_server, accept=True)))
+
+    assert isinstance(refused, StreamRewound)
+    assert refused.fields == {"shard": shard, "read": 2, "newest": 1}
+    assert accepted is None
+    async with controller():
+        pass
+
+
+def settings_for(server: NatsServer, *, accept: bool) -> Settings:
+    return Settings(nats_url=server.url, nats_monitor_url=server.monitor_url, accept_rewound=accept)
