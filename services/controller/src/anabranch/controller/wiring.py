@@ -178,12 +178,7 @@ def build(
         placements=placements,
         exporter=_exporter(settings, mirror, clock, ids, rng),
         trimmer=_trimmer(settings, store, mirror, clock),
-        heads=HeadWatch(
-            JetStreamObjectStore(client, clock, subjects.CLUSTER_BUCKET),
-            store.last_sequence,
-            mirror.reached,
-            clock,
-        ),
+        heads=_head_watch(client, store, mirror, clock),
         load=LoadReportListener(client, reports.learn, observer.metrics),
         queries=QueryServer(client, QUERIES, partial(answer_query, query_desk)),
         commands=command_broker(settings.nats_url, partial(handle_command, command_desk)),
@@ -212,6 +207,13 @@ def _exporter(
         clock=clock,
         rng=rng,
     )
+
+
+def _head_watch(
+    client: Client, store: JetStreamEventStore, mirror: Mirror, clock: Clock
+) -> HeadWatch:
+    record = JetStreamObjectStore(client, clock, subjects.CLUSTER_BUCKET)
+    return HeadWatch(record, store.last_sequence, mirror.reached, clock)
 
 
 def _trimmer(
