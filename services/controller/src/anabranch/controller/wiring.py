@@ -15,6 +15,7 @@ from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, cr
 from anabranch.common.adapters.nats_connection import connect_nats, server_id
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import Unavailable
+from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import IdSource, Rng, SystemIds, system_rng
@@ -143,7 +144,8 @@ def build(
         lambda subject: _wake(controller, subject), lambda subject: _tell(controller, subject)
     )
     mirror = Mirror(store, scopes, streams, listener)
-    context = WorkContext(NatsSegmentStores(client, settings.container_count), scopes, mirror)
+    stores = NatsSegmentStores(client, settings.container_count)
+    context = WorkContext(stores, scopes, mirror, Gates(store, ids))
     placements = Placements(
         JetStreamObjectStore(client, clock, subjects.NODES_BUCKET),
         JetStreamObjectStore(client, clock, subjects.PLACEMENTS_BUCKET),

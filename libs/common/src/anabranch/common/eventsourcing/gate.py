@@ -244,6 +244,21 @@ class Gates:
                 continue
         raise _busy(member)
 
+    async def forgo(self, member: str) -> Membership:
+        """End a membership that never began; one that has begun stays. Returns the record.
+
+        Afterwards nobody can join by it any more who did not before. Raises Busy.
+        """
+        for _ in range(ATTEMPTS_MAX):
+            record = await self.membership(member)
+            if record.sequence:
+                return record
+            try:
+                await self._write(member, 0, 1, MemberLeft())
+            except WrongExpectedSequence:
+                continue
+        raise _busy(member)
+
     async def membership(self, member: str) -> Membership:
         """The record at its head. Raises CorruptEvent."""
         record = Membership()
