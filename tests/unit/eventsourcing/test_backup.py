@@ -6,6 +6,7 @@ import pytest
 
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.contracts import subjects
+from anabranch.common.contracts.cluster import placement_from_bytes, placement_to_bytes
 from anabranch.common.errors import (
     BackupNotFound,
     ClusterNotEmpty,
@@ -24,6 +25,7 @@ from anabranch.common.eventsourcing.backup import (
 )
 from anabranch.common.eventsourcing.memory import InMemoryEventStore, InMemoryObjectStore
 from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage, StoredObject
+from anabranch.common.model.cluster import Placement
 
 GOLDEN = Path(__file__).parent / "golden"
 NAME = "0000000000005-aa"
@@ -54,6 +56,8 @@ async def filled() -> Metadata:
         await made.events.append(MEMBER, 0, message(1), gate=Gate(GATE, 0))
     await made.buckets[subjects.NODES_BUCKET].create("n1", b"\x00node")
     await made.buckets[subjects.CLUSTER_BUCKET].create("constants", b"{}")
+    placed = placement_to_bytes(Placement(0, ("n1",), container_epoch=7, log_id="l"))
+    await made.buckets[subjects.PLACEMENTS_BUCKET].create("0", placed)
     await made.buckets[subjects.CLUSTER_BUCKET].create(subjects.HEADS_KEY, b"[9]")
     return made
 
@@ -65,7 +69,7 @@ async def test_a_restored_cluster_reads_as_the_one_that_was_backed_up() -> None:
     report = await restore(target, storage, await newest_backup(storage))
 
     assert report == written
-    assert (report.message_count, report.subject_count, report.object_count) == (7, 3, 2)
+    assert (report.message_count, report.subject_count, report.object_count) == (7, 3, 3)
     for subject in (A, B):
         before, after = await source.events.load(subject), await target.events.load(subject)
         assert [(m.revision, m.kind, m.append_id, m.body) for m in before] == [
@@ -77,6 +81,18 @@ async def test_a_restored_cluster_reads_as_the_one_that_was_backed_up() -> None:
     assert [(o.key, o.value) for o in nodes] == [("n1", b"\x00node")]
     cluster = await target.buckets[subjects.CLUSTER_BUCKET].list()
     assert [o.key for o in cluster] == ["constants"]
+
+
+async def test_restored_containers_are_opened_above_all_that_was_taken_since() -> None:
+    storage, target = MemoryChunkStorage(), empty()
+    await back_up(await filled(), storage, NAME, 5)
+    await restore(target, storage, NAME)
+
+    stored = await target.buckets[subjects.PLACEMENTS_BUCKET].get("0")
+
+    assert stored is not None
+    found = placement_from_bytes(stored.value)
+    assert found == Placement(0, ("n1",), container_epoch=1_000_007, log_id="l")
 
 
 async def test_a_backup_of_what_was_restored_holds_the_same_messages() -> None:

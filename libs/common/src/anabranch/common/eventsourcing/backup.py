@@ -9,6 +9,9 @@ A restore appends the messages in their order to shards that are empty. They get
 the sequences of snapshots that headers name are mapped. Then it reads everything again and
 compares. One that was interrupted leaves a cluster that is not empty: it is begun again on an empty
 one. The highest sequences that controllers have seen are not restored, because they start anew.
+
+Containers may have been opened since the backup, and tier 2 refuses whoever comes with the
+container epoch of then. So the restored placements have epochs far above any taken since.
 """
 
 from collections import defaultdict
@@ -16,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.common.contracts import subjects
+from anabranch.common.contracts.cluster import placement_from_bytes, placement_to_bytes
 from anabranch.common.errors import (
     BackupNotFound,
     ClusterNotEmpty,
@@ -34,6 +38,8 @@ from anabranch.common.eventsourcing.ports import (
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.storage.ports import ChunkStorage
 
+RESTORED_EPOCHS = 1_000_000
+"""More often than that no container was opened since a backup; names in tier 2 have ten digits."""
 NOT_KEPT = frozenset({subjects.HEADS_KEY})
 """Keys that belong to the servers and not to the cluster."""
 
@@ -164,9 +170,18 @@ async def restore(metadata: Metadata, storage: ChunkStorage, name: str) -> Repor
         raise CorruptBackup("the backup lacks messages", name=name, found=message_count)
     for bucket, objects in metadata.buckets.items():
         for key, value in await _objects(storage, name, index, bucket):
-            await objects.create(key, value)
+            await objects.create(key, _as_restored(bucket, key, value))
             object_count += 1
     return Report(name, message_count, index.subject_count, object_count)
+
+
+def _as_restored(bucket: str, key: str, value: bytes) -> bytes:
+    """The object as it is stored in the restored cluster. Raises Corrupt, FormatTooNew."""
+    if bucket != subjects.PLACEMENTS_BUCKET or not key.isdigit():
+        return value
+    placement = placement_from_bytes(value)
+    epoch = placement.container_epoch + RESTORED_EPOCHS
+    return placement_to_bytes(replace(placement, container_epoch=epoch))
 
 
 async def require_empty(metadata: Metadata) -> None:
