@@ -145,6 +145,18 @@ async def test_a_shard_that_lost_messages_stops_its_follower(client: Client) -> 
             pass
 
 
+async def test_a_shard_that_is_gone_stops_its_follower_too(nats_server: NatsServer) -> None:
+    bare = await connect_nats(nats_server.url, "bare")
+    store = JetStreamEventStore(bare, SystemClock())
+
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(StreamRewound):
+            async for _ in store.follow(SHARD, 7):
+                pass
+    assert await store.last_sequence(SHARD) == 0
+    await bare.close()
+
+
 async def test_a_watcher_learns_what_changed_while_the_server_was_away(
     nats_server: NatsServer, client: Client
 ) -> None:

@@ -241,9 +241,12 @@ class JetStreamEventStore:
             yield _marked(message)
 
     def _reader(self, shard: int) -> StreamReader:
-        stream = subjects.event_stream(shard)
         return StreamReader(
-            self._client, self._clock, stream, subjects.event_stream_subjects(shard)
+            self._client,
+            self._clock,
+            subjects.event_stream(shard),
+            subjects.event_stream_subjects(shard),
+            missing_is_empty=True,
         )
 
     def _subject_reader(self, subject: str) -> StreamReader:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import nats.errors
+import nats.js.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -57,19 +58,37 @@ class _ConsumerLost(Exception):
 
 
 class StreamReader:
-    """Reads one stream, or one subject filter of it."""
+    """Reads one stream, or one subject filter of it.
 
-    def __init__(self, client: Client, clock: Clock, stream: str, subject_filter: str) -> None:
+    `missing_is_empty`: a stream that is not there ends at 0, so that who has read from it learns
+    that it was lost; else it is waited for.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        stream: str,
+        subject_filter: str,
+        *,
+        missing_is_empty: bool = False,
+    ) -> None:
         self._client = client
         self._js = client.jetstream()
         self._clock = clock
         self._stream = stream
         self._filter = subject_filter
+        self._missing_is_empty = missing_is_empty
 
     async def last_sequence(self) -> int:
         """The sequence of the stream's newest message, asked of its leader; 0 if none."""
         with as_unavailable("describe the stream", stream=self._stream):
-            info = await self._js.stream_info(self._stream)
+            try:
+                info = await self._js.stream_info(self._stream)
+            except nats.js.errors.NotFoundError:
+                if self._missing_is_empty:
+                    return 0
+                raise
         return int(info.state.last_seq)
 
     async def follow(self, after_sequence: int) -> AsyncIterator[StreamMessage]:
