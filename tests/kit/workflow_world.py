@@ -22,6 +22,7 @@ from anabranch.common.contracts.commands import (
 from anabranch.common.contracts.subjects import scope_events, stream_events
 from anabranch.common.errors import Conflict, NotFound
 from anabranch.common.eventsourcing.chunks import HistoryChunks
+from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef, segment_id, stream_ref
@@ -117,6 +118,7 @@ class World:
             self.listing,
             histories=Histories(self.chunks),
             commands=self.queue,
+            gates=Gates(self.store, SeededIds(4)),
         )
 
     def workflow(

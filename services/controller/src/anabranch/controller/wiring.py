@@ -15,11 +15,12 @@ from nats.aio.client import Client
 from anabranch.common.adapters.chunk_transient import shared_location, transient_chunk_storage
 from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
-from anabranch.common.adapters.nats_connection import close_nats, connect_nats
+from anabranch.common.adapters.nats_connection import close_nats, connect_nats, server_id
 from anabranch.common.adapters.redis_leases import RedisLeases
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.chunks import HistoryChunks
+from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.model.cluster import ControllerRecord
 from anabranch.common.model.hashing import SHARD_COUNT
@@ -30,6 +31,7 @@ from anabranch.common.workflow.runner import Runner, Workflow
 from anabranch.controller.adapters.command_queue import CommandQueue
 from anabranch.controller.adapters.command_sender import NatsCommandSender
 from anabranch.controller.adapters.load_reports import LoadReportListener
+from anabranch.controller.adapters.nats_monitor import jetstream_status
 from anabranch.controller.adapters.parked_commands import (
     JetStreamParkedCommands,
     create_parked_stream,
@@ -40,11 +42,13 @@ from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.cluster.balancer import Balancer
 from anabranch.controller.cluster.buckets import LEASE_S, Buckets, Neighbourhood
 from anabranch.controller.cluster.constants import settle_constants
+from anabranch.controller.cluster.heads import HeadWatch
 from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.cluster.rates import Rates
+from anabranch.controller.domain.durability import check_synced
 from anabranch.controller.domain.liveness import Kind
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
@@ -57,6 +61,7 @@ from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.queries import QUERIES, QueryDesk, answer_query
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.periodic.export_streams import StreamExporter
+from anabranch.controller.periodic.trim_events import EventTrimmer
 from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.load_reports import LoadReports
 from anabranch.controller.projections.mirror import Mirror
@@ -112,6 +117,8 @@ class Controller:
     stream_runner: Runner[Stream, StreamEvent, StreamStep]
     cluster: Cluster
     exporter: StreamExporter | None
+    trimmer: EventTrimmer
+    heads: HeadWatch
     load: LoadReportListener
     queries: QueryServer
     commands: CommandQueue
@@ -135,7 +142,11 @@ class Controller:
 
 
 async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
-    """Run until asked to stop. Raises Unavailable (no NATS), InvalidSetting (other constants)."""
+    """Run until asked to stop.
+
+    Raises Unavailable (no NATS), MetadataNotSynced, StreamRewound, InvalidSetting (other
+    constants).
+    """
     clock, ids, rng = SystemClock(), SystemIds(), system_rng()
     telemetry = lifetime.telemetry
     observer = Observer(ControllerMetrics(telemetry.metrics, clock), telemetry.tracer)
@@ -143,6 +154,7 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
         shared_location(settings.tier2_url)  # wrong for ever if it is wrong now
     client = await connect_nats(settings.nats_url, "controller")
     try:
+        await _require_durable_metadata(settings, client, clock)
         await create_streams(client)
         await create_parked_stream(client)
         for bucket in BUCKETS:
@@ -151,10 +163,19 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
         await settle_constants(constants, settings.container_count)
         controller = build(settings, client, clock, ids, rng, observer=observer)
         _watch(controller, observer.metrics)
+        await controller.heads.check(accept=settings.accept_rewound)
         await _serve(controller, lifetime)
         await controller.cluster.members.leave()
     finally:
         await close_nats(client)
+
+
+async def _require_durable_metadata(settings: Settings, client: Client, clock: Clock) -> None:
+    if settings.nats_sync == "unchecked":
+        _log.warning("nobody checks whether the NATS server keeps what it acknowledges")
+        return
+    status = await jetstream_status(settings.nats_monitor_url, clock)
+    check_synced(status, await server_id(client))
 
 
 def _watch(controller: Controller, metrics: ControllerMetrics) -> None:
@@ -214,8 +235,14 @@ def build(
     cluster = _cluster(settings, client, clock, ids)
     buckets = _buckets(settings, cluster.members, clock, rng)
     histories = Histories(HistoryChunks(store, ids))
-    stores = NatsSegmentStores(client, settings.container_count)
-    context = WorkContext(stores, scopes, mirror, histories, NatsCommandSender(client))
+    context = WorkContext(
+        NatsSegmentStores(client, settings.container_count),
+        scopes,
+        mirror,
+        histories,
+        NatsCommandSender(client),
+        Gates(store, ids),
+    )
     placements = cluster.placements
     placed = JetStreamObjectStore(client, clock, subjects.PLACEMENTS_BUCKET)
     changes = PlacementChanges(placed, placements, settings.container_count, clock)
@@ -249,6 +276,8 @@ def build(
         ),
         cluster=cluster,
         exporter=_exporter(settings, mirror, clock, ids, rng),
+        trimmer=_trimmer(settings, store, mirror, clock),
+        heads=_head_watch(client, store, mirror, clock),
         load=LoadReportListener(client, reports.learn, observer.metrics),
         queries=_query_server(client, query_desk, cluster.members.me),
         commands=CommandQueue(
@@ -337,6 +366,26 @@ def _exporter(
     )
 
 
+def _head_watch(
+    client: Client, store: JetStreamEventStore, mirror: Mirror, clock: Clock
+) -> HeadWatch:
+    record = JetStreamObjectStore(client, clock, subjects.CLUSTER_BUCKET)
+    return HeadWatch(record, store.last_sequence, mirror.reached, clock)
+
+
+def _trimmer(
+    settings: Settings, store: JetStreamEventStore, mirror: Mirror, clock: Clock
+) -> EventTrimmer:
+    """All aggregates are trimmed by every controller: a purge names what it deletes."""
+    return EventTrimmer(
+        mirror.aggregates,
+        store.purge,
+        lambda _: True,
+        clock=clock,
+        trim_after_s=settings.trim_after_s,
+    )
+
+
 def _scope_workflow(
     scopes: Repository[Scope, ScopeEvent], context: WorkContext, observer: Observer
 ) -> Workflow[Scope, ScopeEvent, ScopeStep]:
@@ -403,6 +452,8 @@ async def _serve(controller: Controller, lifetime: Lifetime) -> None:
         controller.listener.go_live()
         lifetime.set_ready("mirror", True)
         tasks.append(group.create_task(controller.load.serve()))
+        tasks.append(group.create_task(controller.trimmer.serve()))
+        tasks.append(group.create_task(controller.heads.serve()))
         tasks.append(group.create_task(controller.queries.serve()))
         tasks.append(group.create_task(_announce(controller)))
         tasks.append(group.create_task(_sweep(controller, lifetime)))

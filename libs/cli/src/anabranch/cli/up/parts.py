@@ -73,6 +73,8 @@ class ClusterPlan:
     more_segstore_ports: tuple[int, ...] = ()
     """Of the segment stores beside the first one; all share its tier 2."""
     controller_count: int = 1
+    nats_monitor_port: int = 8222
+    """Where NATS tells its configuration, for the controller to check."""
     redis_program: Path | None = None
     """None: the controllers share their work without Redis."""
     redis_port: int = 0
@@ -92,6 +94,10 @@ class ClusterPlan:
     @property
     def nats_url(self) -> str:
         return f"nats://{LOOPBACK}:{self.nats_port}"
+
+    @property
+    def nats_monitor_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.nats_monitor_port}"
 
     @property
     def segstore_endpoint(self) -> str:
@@ -127,11 +133,12 @@ def numbered(name: str, count: int) -> tuple[str, ...]:
     return (name, *(f"{name}-{number}" for number in range(2, count + 1)))
 
 
-def nats_config(port: int, store: Path) -> str:
+def nats_config(port: int, monitor_port: int, store: Path) -> str:
     """The configuration of the embedded NATS server: loopback only, every write synced."""
     return "\n".join(
         [
             f"listen: {json.dumps(f'{LOOPBACK}:{port}')}",
+            f"http: {json.dumps(f'{LOOPBACK}:{monitor_port}')}",
             f"max_payload: {NATS_PAYLOAD_SIZE_MAX}",
             "jetstream {",
             f"  store_dir: {json.dumps(str(store))}",
@@ -144,7 +151,9 @@ def nats_config(port: int, store: Path) -> str:
 
 def _nats(plan: ClusterPlan) -> PartSpec:
     config = plan.directory.run_file("nats.conf")
-    write_whole(config, nats_config(plan.nats_port, plan.directory.folder("nats")))
+    write_whole(
+        config, nats_config(plan.nats_port, plan.nats_monitor_port, plan.directory.folder("nats"))
+    )
     return PartSpec(
         name="nats",
         command=(str(plan.nats_program), "--config", str(config)),
@@ -182,6 +191,7 @@ def _controller(plan: ClusterPlan, name: str) -> PartSpec:
         {
             "ANABRANCH_CONTROLLER_CONTROLLER_ID": name,
             "ANABRANCH_CONTROLLER_NATS_URL": plan.nats_url,
+            "ANABRANCH_CONTROLLER_NATS_MONITOR_URL": plan.nats_monitor_url,
             "ANABRANCH_CONTROLLER_REDIS_URL": plan.redis_url,
             "ANABRANCH_CONTROLLER_HEALTH_BIND": f"{LOOPBACK}:0",
             "ANABRANCH_CONTROLLER_CONTAINER_COUNT": str(plan.container_count),

@@ -2,11 +2,11 @@
 
 Wakes on: a scope in DELETING whose deletion is recursive, which is closed to new streams.
 
-Why in this order: the closing is stored before the look, and the look takes into account everything
-stored before it, so a stream that could still come to be is seen and deleted, and any other one's
-creation finds the scope closed and fails (see `create_stream`). The scope goes when nothing
-lives in it any more. A stream is another aggregate: it is not changed from here but told, by a
-command through the queue, and what became of that is seen in the stream. One command is posted for
+Why in this order: the scope's gate is closed before the look, so a stream that could still come to
+be is seen and deleted, and any other one's creation is refused at the gate (see `create_stream`).
+The scope goes when nothing lives in it any more. A stream is another aggregate: it is not changed
+from here but told, by a command through the queue, and what became of that is seen in the stream.
+One command is posted for
 what a stream needs now, a bounded number of them at a time; then the step rests.
 
 Why safe to repeat: a command's id follows from the deletion, the stream's life and what it is told,
@@ -17,13 +17,14 @@ leaves no trace, and the next look sees what is needed then.
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
 
+from anabranch.common.contracts.subjects import scope_gate
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import ScopeName, StreamRef
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.waiting import StillWaiting
 from anabranch.controller.domain.scope import emptying
 from anabranch.controller.domain.scope.state import Scope, ScopeDeleted, ScopeEvent, ScopeStep
-from anabranch.controller.workflows.context import WorkContext
+from anabranch.controller.workflows.context import WorkContext, remaining_streams
 
 POSTED_MAX = 256
 """Commands of one look; the streams beyond get theirs from the next ones."""
@@ -36,7 +37,8 @@ async def delete_streams(context: WorkContext, loaded: Loaded[Scope]) -> ScopeEv
     Raises StillWaiting while streams live.
     """
     scope = ScopeName(loaded.state.name)
-    names = await context.streams.live_streams(scope, loaded.state.incarnation)
+    await context.gates.close(scope_gate(scope, loaded.state.incarnation), loaded.revision)
+    names = await remaining_streams(context, scope, loaded.state.incarnation)
     if not names:
         return ScopeDeleted()
     workflow = loaded.state.pending[0]

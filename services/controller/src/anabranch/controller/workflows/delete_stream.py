@@ -1,12 +1,14 @@
-"""Deleting a stream: delete its segments, then leave the tombstone.
+"""Deleting a stream: delete its segments, leave the scope, then leave the tombstone.
 
 Wakes on: a stream in DELETING. It was sealed, or it was still being created.
 
 Why in this order: the tombstone frees the name. Every segment ever planned is deleted first
 (and leaves a tombstone in its container, even where it was never made), so that no request of
-this life that is still under way can meet the next one.
+this life that is still under way can meet the next one. The stream is a member of its scope until
+then, so no scope is deleted that has segments. The tombstone comes last: while the stream lives,
+somebody sees to it that the membership ends.
 
-Why safe to repeat: deleting an unknown or deleted segment is success.
+Why safe to repeat: deleting an unknown or deleted segment is success, and so is leaving twice.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,11 +18,17 @@ from anabranch.common.workflow.bounded import for_each
 from anabranch.controller.domain.stream import cuts
 from anabranch.controller.domain.stream.events import StreamDeleted, StreamEvent
 from anabranch.controller.domain.stream.state import Stream, StreamStep
-from anabranch.controller.workflows.context import SEGMENT_REQUESTS_MAX, WorkContext, stamp_of
+from anabranch.controller.workflows.context import (
+    SEGMENT_REQUESTS_MAX,
+    WorkContext,
+    membership_of,
+    stamp_of,
+)
 
 
 async def delete_segments(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Delete every segment that no truncation has deleted before, several at a time."""
+    """Delete every segment that no truncation has deleted before, several at a time; then end the
+    membership in the scope, which may never have begun."""
     stamp = stamp_of(loaded)
 
     async def delete(segment: str) -> None:
@@ -29,6 +37,7 @@ async def delete_segments(context: WorkContext, loaded: Loaded[Stream]) -> Strea
     stream = loaded.state
     remaining = cuts.from_head(await context.histories.of(stream), stream.head)
     await for_each(stream.names_of(remaining), SEGMENT_REQUESTS_MAX, delete)
+    await context.gates.leave(membership_of(stream))
     return StreamDeleted()
 
 
