@@ -50,6 +50,42 @@ class StreamListing(Protocol):
         ...
 
 
+class StepProgress(Protocol):
+    """A step under way, as the runner knows it. Times are of `Clock.now_ms`.
+
+    `attempts` counts how often it was begun in a row; `error` says why it failed last, `reason`
+    what it waits for; a step that runs for the first time has neither.
+    """
+
+    @property
+    def subject(self) -> str: ...
+
+    @property
+    def step(self) -> str: ...
+
+    @property
+    def since_ms(self) -> int: ...
+
+    @property
+    def attempts(self) -> int: ...
+
+    @property
+    def error(self) -> AnabranchError | None: ...
+
+    @property
+    def reason(self) -> str: ...
+
+
+class AskPeers(Protocol):
+    """Puts a query to every other live controller."""
+
+    async def __call__(
+        self, name: str, payload: bytes, timeout_s: float, /
+    ) -> Sequence[tuple[str, bytes]]:
+        """(controller id, encoded answer) of all who answered in time."""
+        ...
+
+
 class TryAgain(Exception):
     """The command could not be decided now; it must be delivered again."""
 

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import nats.errors
 import structlog
@@ -14,7 +15,7 @@ from anabranch.common.adapters.jetstream_events import JetStreamEventStore, crea
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts import subjects
-from anabranch.common.errors import Unavailable
+from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import IdSource, Rng, SystemIds, system_rng
@@ -35,9 +36,11 @@ from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream, StreamStep
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
-from anabranch.controller.handlers.queries import QUERIES, QueryDesk, answer_query
+from anabranch.controller.handlers.desk import QueryDesk
+from anabranch.controller.handlers.queries import QUERIES, answer_query
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.periodic.export_streams import StreamExporter
+from anabranch.controller.ports import StepProgress
 from anabranch.controller.projections.load_reports import LoadReports
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
@@ -155,6 +158,8 @@ def build(
         rates.rate,
         placements.list_nodes,
         changes.perform,
+        segment_length=context.stores.segment_length,
+        progress=lambda: _progress(controller),
     )
     controller = Controller(
         client=client,
@@ -170,6 +175,21 @@ def build(
         commands=command_broker(settings.nats_url, partial(handle_command, command_desk)),
     )
     return controller
+
+
+def _progress(controller: Controller) -> list[StepProgress]:
+    """How the steps go that this controller performs, as far as they do not succeed at once."""
+    failing = (*controller.scope_runner.failures(), *controller.stream_runner.failures())
+    return [_Failing(f.subject, f.step, f.since_ms, f.attempts, f.error) for f in failing]
+
+
+class _Failing(NamedTuple):
+    subject: str
+    step: str
+    since_ms: int
+    attempts: int
+    error: AnabranchError | None
+    reason: str = ""
 
 
 def _exporter(

@@ -1,0 +1,143 @@
+"""Accepted commands by their ids, and as a list.
+
+What a running one is tried for is told by the controller that works on it; `list_work` asks all.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from anabranch.common.contracts import operation_queries as asked
+from anabranch.common.contracts import queries
+from anabranch.common.contracts.base import Contract, ErrorBody
+from anabranch.common.contracts.commands import OperationState
+from anabranch.common.contracts.subjects import scope_events, shard_of_subject, stream_events
+from anabranch.common.errors import OperationNotFound
+from anabranch.common.eventsourcing.repository import Loaded
+from anabranch.common.model.names import StreamRef, scope_name, stream_name
+from anabranch.controller.domain import operations
+from anabranch.controller.domain.operations import Operation
+from anabranch.controller.domain.scope.state import Scope
+from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.work import pending_work
+from anabranch.controller.handlers.desk import QueryDesk, Table
+from anabranch.controller.handlers.pages import page_of
+from anabranch.controller.ports import StepProgress
+
+Aggregate = Scope | Stream
+Progress = Mapping[str, StepProgress]
+"""By subject."""
+
+
+async def get_operation(desk: QueryDesk, query: queries.GetOperation) -> Contract:
+    """Where an accepted command stands. Raises OperationNotFound."""
+    subject = _subject(query)
+    found = _find(desk, query.operation, subject)
+    if found is None:
+        if subject is not None:
+            await desk.mirror.reach_head(shard_of_subject(subject))
+        else:
+            await desk.mirror.reach_heads()
+        found = _find(desk, query.operation, subject)
+    if found is None:
+        raise OperationNotFound(
+            "no such operation, or it ended long ago", operation=query.operation
+        )
+    return _told(*found, _progress(desk))
+
+
+async def list_operations(desk: QueryDesk, query: asked.ListOperations) -> Contract:
+    """What aggregates remember, sorted by id. A page's token is the last id given."""
+    if query.scope:
+        scope_name(query.scope)
+    progress = _progress(desk)
+    page, more = page_of(
+        (_told(state, operation, progress) for state, operation in _listed(desk, query)),
+        query.page_size,
+    )
+    token = page[-1].operation if more else ""
+    return asked.OperationList(operations=page, next_page_token=token)
+
+
+def _subject(query: queries.GetOperation) -> str | None:
+    """The aggregate that the query names, if it names one. Raises InvalidName."""
+    if not query.scope:
+        return None
+    scope = scope_name(query.scope)
+    if query.stream is None:
+        return scope_events(scope)
+    return stream_events(StreamRef(scope, stream_name(query.stream)))
+
+
+def _find(
+    desk: QueryDesk, operation: str, subject: str | None
+) -> tuple[Aggregate, Operation] | None:
+    """The operation, in that aggregate or (None) in the one that the index names."""
+    subject = subject or desk.mirror.operations.subject_of(operation)
+    loaded = None if subject is None else desk.mirror.aggregate(subject)
+    return None if loaded is None else _remembered(loaded, operation)
+
+
+def _remembered(
+    loaded: Loaded[Scope] | Loaded[Stream], operation: str
+) -> tuple[Aggregate, Operation] | None:
+    found = operations.find(loaded.state.operations, operation)
+    return None if found is None else (loaded.state, found)
+
+
+def _listed(desk: QueryDesk, query: asked.ListOperations) -> Iterator[tuple[Aggregate, Operation]]:
+    for operation, subject in desk.mirror.operations.following(query.page_token):
+        found = _find(desk, operation, subject)
+        if found is None:
+            continue  # what it is of cannot be read
+        if query.scope and _place(found[0])[0] != query.scope:
+            continue
+        if query.state in ("all", found[1].state.value):
+            yield found
+
+
+def _place(state: Aggregate) -> tuple[str, str | None]:
+    if isinstance(state, Scope):
+        return state.name, None
+    assert state.ref is not None
+    return state.ref.scope, state.ref.stream
+
+
+def _progress(desk: QueryDesk) -> Progress:
+    return {step.subject: step for step in desk.progress()}
+
+
+def _told(state: Aggregate, operation: Operation, progress: Progress) -> queries.OperationFound:
+    scope, stream = _place(state)
+    found = queries.OperationFound(
+        operation=operation.operation,
+        state=operation.state.value,
+        error=operation.error,
+        kind=operation.kind,
+        scope=scope,
+        stream=stream,
+        since_ms=operation.since_ms,
+    )
+    work = pending_work(state) if operation.state is OperationState.RUNNING else None
+    if work is None or operation.operation not in work.commands:
+        return found  # it ended, or waits for what is done before it
+    subject = _subject_of(state)
+    tried = progress.get(subject)
+    return found.model_copy(
+        update={
+            "step": work.step,
+            "attempts": tried.attempts if tried is not None else 0,
+            "last_error": ErrorBody.of(tried.error) if tried and tried.error else None,
+        }
+    )
+
+
+def _subject_of(state: Aggregate) -> str:
+    if isinstance(state, Scope):
+        return scope_events(scope_name(state.name))
+    assert state.ref is not None
+    return stream_events(state.ref)
+
+
+QUERIES: Table = {
+    "operation": (queries.GetOperation, get_operation),
+    "list_operations": (asked.ListOperations, list_operations),
+}
