@@ -8,7 +8,7 @@ from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.controller.domain.stream.state import Stream
-from anabranch.controller.handlers.kept_answers import ENTRY_SIZE_BYTES, KeptAnswers
+from anabranch.controller.handlers.kept_answers import ENTRY_SIZE_BYTES, Kept, KeptAnswers
 from anabranch.controller.projections.heads import SharedHeads
 
 
@@ -102,9 +102,9 @@ def state(subject: str) -> Loaded[Stream]:
 def test_answers_are_kept_up_to_a_size_and_the_least_asked_for_goes() -> None:
     kept = KeptAnswers(size_bytes_max=3 * (ENTRY_SIZE_BYTES + 11))
     for name in (b"a", b"b", b"c"):
-        kept.keep("describe", name, state("s"), b"0123456789")
+        kept.keep("describe", name, Kept(state("s"), b"0123456789", at_head=False))
     assert kept.find("describe", b"a") is not None
-    kept.keep("describe", b"d", state("s"), b"0123456789")
+    kept.keep("describe", b"d", Kept(state("s"), b"0123456789", at_head=False))
 
     found = [name for name in (b"a", b"b", b"c", b"d") if kept.find("describe", name)]
     assert found == [b"a", b"c", b"d"]
@@ -114,9 +114,9 @@ def test_answers_are_kept_up_to_a_size_and_the_least_asked_for_goes() -> None:
 def test_a_newer_answer_takes_the_place_of_the_older_one() -> None:
     kept = KeptAnswers()
     newer = state("s")
-    kept.keep("describe", b"a", state("s"), b"0123456789")
-    kept.keep("describe", b"a", newer, b"01")
-    assert kept.find("describe", b"a") == (newer, b"01")
+    kept.keep("describe", b"a", Kept(state("s"), b"0123456789", at_head=False))
+    kept.keep("describe", b"a", Kept(newer, b"01", at_head=False))
+    assert kept.find("describe", b"a") == Kept(newer, b"01", at_head=False)
     assert kept.find("other", b"a") is None
     assert kept.size_bytes == ENTRY_SIZE_BYTES + 3
 
@@ -124,6 +124,6 @@ def test_a_newer_answer_takes_the_place_of_the_older_one() -> None:
 @pytest.mark.parametrize("size", [1, ENTRY_SIZE_BYTES])
 def test_an_answer_that_does_not_fit_is_not_kept(size: int) -> None:
     kept = KeptAnswers(size_bytes_max=size)
-    kept.keep("describe", b"a", state("s"), b"0123456789")
+    kept.keep("describe", b"a", Kept(state("s"), b"0123456789", at_head=False))
     assert kept.find("describe", b"a") is None
     assert kept.size_bytes == 0

@@ -282,6 +282,21 @@ async def test_an_answer_is_not_given_again_once_the_stream_is_gone(world: Query
     assert await world.refusal("describe_stream") == "stream-not-found"
 
 
+async def test_an_answer_about_the_head_is_given_again_only_at_the_head(
+    world: QueryWorld,
+) -> None:
+    await world.create()
+    await world.folded()
+    world.is_behind = True
+    opened = await world.raw("successors", segment_id=A)
+    read = world.store.heads_read
+    assert await world.raw("successors", segment_id=A) is opened
+    assert world.store.heads_read == read + 1
+
+    await world.scale([A], 0, 0.5, 1)
+    assert await followed(world, A) == ("followed", {B: (A,), C: (A,)})
+
+
 async def test_many_negative_questions_share_one_reading_of_the_head(world: QueryWorld) -> None:
     await world.folded()
     world.is_behind = True

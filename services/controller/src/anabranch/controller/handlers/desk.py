@@ -97,26 +97,26 @@ class QueryDesk:
     kept: KeptAnswers = field(default_factory=KeptAnswers)
 
 
-class Sure(NamedTuple):
-    """An answer that follows from this state of a stream alone: good while it is present."""
+class Follows(NamedTuple):
+    """An answer that follows from this state of a stream alone: good while it is present.
+
+    `at_head`: it may be given only once the mirror has reached the head.
+    """
 
     answer: Contract
     state: Loaded[Stream]
+    at_head: bool
 
 
-Answered = Contract | Sure
-
-
+Answered = Contract | Follows
+Handler = Callable[[QueryDesk, Q], Awaitable[Answered]]
 Table = Mapping[str, tuple[type[queries.Query], Callable[[QueryDesk, Any], Awaitable[Answered]]]]
 """Query name → (what is asked, who answers)."""
 
 
 def answer_of(answered: Answered) -> Contract:
     """The answer itself."""
-    return answered.answer if isinstance(answered, Sure) else answered
-
-
-Handler = Callable[[QueryDesk, Q], Awaitable[Answered]]
+    return answered.answer if isinstance(answered, Follows) else answered
 
 
 async def found_scope(desk: QueryDesk, name: ScopeName) -> Scope:
@@ -154,10 +154,11 @@ def from_state(answer: Callable[[Loaded[Stream], Q], A]) -> Handler[Q]:
         seen = active_stream(desk, query)
         if seen is not None:
             try:
-                return Sure(answer(seen, query), seen)
+                return Follows(answer(seen, query), seen, at_head=False)
             except (NotFound, Invalid):
                 pass  # a negative answer
-        return answer(await stream_at_head(desk, query), query)
+        head = await stream_at_head(desk, query)
+        return Follows(answer(head, query), head, at_head=True)
 
     return handle
 
@@ -181,8 +182,9 @@ def from_history(
                 pass  # a negative answer
             else:
                 if is_sure(found):
-                    return Sure(found, seen)
+                    return Follows(found, seen, at_head=False)
         head = await stream_at_head(desk, query)
-        return answer(head.state, await desk.history(head.state), query)
+        found = answer(head.state, await desk.history(head.state), query)
+        return Follows(found, head, at_head=True)
 
     return handle

@@ -17,9 +17,15 @@ ENTRY_SIZE_BYTES = 512
 """What an entry takes beside its bytes."""
 
 
-class _Kept(NamedTuple):
+class Kept(NamedTuple):
+    """An encoded answer and the state that it follows from, which may be a former one.
+
+    `at_head`: it may be given only once the mirror has reached the head.
+    """
+
     state: Loaded[Stream]
     answer: bytes
+    at_head: bool
 
 
 class KeptAnswers:
@@ -27,25 +33,25 @@ class KeptAnswers:
 
     def __init__(self, size_bytes_max: int = SIZE_BYTES_MAX) -> None:
         self._size_bytes_max = size_bytes_max
-        self._kept: OrderedDict[tuple[str, bytes], _Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, bytes], Kept] = OrderedDict()
         self.size_bytes = 0
 
-    def find(self, name: str, body: bytes) -> tuple[Loaded[Stream], bytes] | None:
-        """The answer, and the state that it follows from, which may be a former one."""
+    def find(self, name: str, body: bytes) -> Kept | None:
+        """The answer that was kept last for this query."""
         found = self._kept.get((name, body))
         if found is not None:
             self._kept.move_to_end((name, body))
         return found
 
-    def keep(self, name: str, body: bytes, state: Loaded[Stream], answer: bytes) -> None:
+    def keep(self, name: str, body: bytes, kept: Kept) -> None:
         """Keep an answer in the place of an earlier one to the same query."""
         self._drop(self._kept.pop((name, body), None), body)
-        self._kept[name, body] = _Kept(state, answer)
-        self.size_bytes += len(body) + len(answer) + ENTRY_SIZE_BYTES
+        self._kept[name, body] = kept
+        self.size_bytes += len(body) + len(kept.answer) + ENTRY_SIZE_BYTES
         while self.size_bytes > self._size_bytes_max:
             (_, oldest), dropped = self._kept.popitem(last=False)
             self._drop(dropped, oldest)
 
-    def _drop(self, kept: _Kept | None, body: bytes) -> None:
+    def _drop(self, kept: Kept | None, body: bytes) -> None:
         if kept is not None:
             self.size_bytes -= len(body) + len(kept.answer) + ENTRY_SIZE_BYTES

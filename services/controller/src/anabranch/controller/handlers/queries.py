@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from anabranch.common.contracts import queries
 from anabranch.common.contracts.base import Contract, ErrorBody
+from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import AnabranchError, InvalidRequest
 from anabranch.common.runtime.tracing import continued
 from anabranch.controller.handlers import (
@@ -19,7 +20,8 @@ from anabranch.controller.handlers import (
     stream_queries,
     work_queries,
 )
-from anabranch.controller.handlers.desk import QueryDesk, Sure, Table, answer_of
+from anabranch.controller.handlers.desk import Follows, QueryDesk, Table, answer_of
+from anabranch.controller.handlers.kept_answers import Kept
 
 ANSWERED = "answered"
 
@@ -74,17 +76,26 @@ async def answer_query(desk: QueryDesk, name: str, body: bytes, trace_parent: st
 
 async def _answer(desk: QueryDesk, name: str, body: bytes) -> tuple[str, bytes]:
     """The outcome as it is counted, and the encoded answer."""
-    kept = desk.kept.find(name, body)
-    if kept is not None and desk.mirror.is_present(kept[0]):
-        return ANSWERED, kept[1]
     try:
-        return ANSWERED, await _made(desk, name, body)
+        return ANSWERED, await _given_again(desk, name, body) or await _made(desk, name, body)
     except AnabranchError as error:
         return _failed(error)
     except Exception:  # noqa: BLE001
         # The edge: a defect in answering one query must not end the service for all.
         _log.exception("a query could not be answered because of a defect", query=name)
         return _failed(AnabranchError("the controller could not answer because of a defect"))
+
+
+async def _given_again(desk: QueryDesk, name: str, body: bytes) -> bytes | None:
+    """The answer that was given before, if it is still true."""
+    kept = desk.kept.find(name, body)
+    if kept is None or not desk.mirror.is_present(kept.state):
+        return None
+    if kept.at_head:
+        await desk.mirror.reach_head(shard_of_subject(kept.state.subject))
+        if not desk.mirror.is_present(kept.state):
+            return None
+    return kept.answer
 
 
 async def _made(desk: QueryDesk, name: str, body: bytes) -> bytes:
@@ -102,8 +113,8 @@ async def _made(desk: QueryDesk, name: str, body: bytes) -> bytes:
             size=len(encoded),
             limit=queries.ANSWER_SIZE_BYTES_MAX,
         )
-    if isinstance(found, Sure):
-        desk.kept.keep(name, body, found.state, encoded)
+    if isinstance(found, Follows):
+        desk.kept.keep(name, body, Kept(found.state, encoded, found.at_head))
     return encoded
 
 
