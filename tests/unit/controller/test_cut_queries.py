@@ -136,6 +136,8 @@ async def test_a_time_leads_to_the_epoch_that_was_current(
         ([(B, 20), (C, 30)], 2000, [(B, 20), (C, 30)]),
         ([(B, 20), (C, 30)], 3000, [(D, 0), (E, 0), (C, 30)]),
         ([(D, 1), (E, 2), (C, 30)], 2000, [(D, 1), (E, 2), (C, 30)]),
+        # B is not read to its end, so its successor says nothing.
+        ([(B, 5), (C, 0), (D, -1)], 2000, [(B, 5), (C, 0)]),
         # A reader that finished B's lower half and has begun E: B is read, for all its keys.
         ([(C, 30), (D, -1), (E, 2)], 2000, [(D, -1), (E, 2), (C, 30)]),
     ],

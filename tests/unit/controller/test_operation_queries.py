@@ -92,6 +92,7 @@ async def test_a_running_operation_says_what_is_done_and_what_is_in_the_way(
     await world.create()
     world.now_ms = 2000
     await world.scale([A], 0, 0.5, 1, steps=1, command_id="scale")
+    world.now_ms = 3000
     await world.seal(steps=0, command_id="seal")
     subject = stream_events(stream_ref("s/x"))
     world.replace_desk(progress=lambda: [Step(subject, "seal_predecessors", 3, DOWN)])
@@ -101,6 +102,10 @@ async def test_a_running_operation_says_what_is_done_and_what_is_in_the_way(
     assert (found.since_ms, found.attempts) == (2000, 3)
     assert found.last_error is not None
     assert (found.last_error.code, found.last_error.remedy) == ("unavailable", "start it")
+    world.now_ms = 4000
+    await world.seal(steps=0, command_id="joined")
+    joined = await operation(world, "joined")
+    assert (joined.kind, joined.since_ms) == ("seal", 3000)
     waits = await operation(world, "seal")
     assert (waits.state, waits.kind, waits.step, waits.last_error) == ("running", "seal", "", None)
 
@@ -213,12 +218,9 @@ async def test_one_controller_gathers_what_all_of_them_work_on(world: QueryWorld
     for name in ("a", "b", "c"):
         await world.create(f"s/{name}", steps=1)
     mine = Step(stream_events(stream_ref("s/a")), "create_segments", 1, DOWN)
+    theirs = {"scope": "s", "kind": "create", "step": "create_segments", "bucket": 0, "attempts": 4}
     other = asked.WorkList(
-        work=(
-            asked.Work(
-                scope="s", stream="c", kind="create", step="create_segments", bucket=0, attempts=4
-            ),
-        )
+        work=tuple(asked.Work.model_validate({**theirs, "stream": name}) for name in "ac")
     )
     asked_for: list[tuple[str, bytes]] = []
 

@@ -76,8 +76,14 @@ async def test_a_reading_that_fails_fails_for_all_who_shared_it_and_for_nobody_e
         await turn()
         heads.readings[0].set_exception(Unavailable("no leader"))
         await turn()
-        heads.readings[1].set_result(9)
-    assert (first.result(), [task.result() for task in late]) == ("unavailable", [9, 9, 9])
+        heads.readings[1].set_exception(Unavailable("no leader"))
+        await turn()
+        assert len(heads.readings) == 2, "nobody tries again by itself"
+        last = group.create_task(ask())
+        await turn()
+        heads.readings[2].set_result(9)
+    assert (first.result(), last.result()) == ("unavailable", 9)
+    assert [task.result() for task in late] == ["unavailable"] * 3
 
 
 async def test_one_who_gives_up_reading_leaves_it_to_those_who_wait() -> None:

@@ -297,6 +297,20 @@ async def test_an_answer_about_the_head_is_given_again_only_at_the_head(
     assert await followed(world, A) == ("followed", {B: (A,), C: (A,)})
 
 
+async def test_an_answer_about_the_head_is_made_anew_when_the_head_says_so(
+    world: QueryWorld,
+) -> None:
+    await world.create()
+    await world.seal()
+    sealed = await world.ask("describe_stream", queries.StreamDescription)
+    world.is_behind = True
+    await world.perform(commands.DeleteStream(command_id="d", scope="s", stream="x"), steps=0)
+
+    # Nothing of the deletion was folded yet.
+    deleting = await world.ask("describe_stream", queries.StreamDescription)
+    assert (sealed.state, deleting.state) == (StreamState.SEALED, StreamState.DELETING)
+
+
 async def test_many_negative_questions_share_one_reading_of_the_head(world: QueryWorld) -> None:
     await world.folded()
     world.is_behind = True

@@ -37,7 +37,7 @@ from anabranch.controller.domain.stream.state import Stream, StreamStep
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.desk import QueryDesk
-from anabranch.controller.handlers.queries import QUERIES, answer_query
+from anabranch.controller.handlers.queries import QUERIES, SLOW, answer_query
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.periodic.export_streams import StreamExporter
 from anabranch.controller.ports import StepProgress
@@ -171,7 +171,7 @@ def build(
         placements=placements,
         exporter=_exporter(settings, mirror, clock, ids, rng),
         load=LoadReportListener(client, reports.learn, observer.metrics),
-        queries=QueryServer(client, QUERIES, partial(answer_query, query_desk)),
+        queries=QueryServer(client, QUERIES, partial(answer_query, query_desk), SLOW),
         commands=command_broker(settings.nats_url, partial(handle_command, command_desk)),
     )
     return controller

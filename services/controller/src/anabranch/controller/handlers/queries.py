@@ -63,6 +63,9 @@ QUERIES: Table = {
 }
 """Query name → (what is asked, who answers)."""
 
+SLOW = ("tail_cut", "list_work", "move_container", "abandon_tail", "enable_container")
+"""Those that ask or change something elsewhere before they are answered."""
+
 
 async def answer_query(desk: QueryDesk, name: str, body: bytes, trace_parent: str = "") -> bytes:
     """The encoded answer to the query `name`; errors become `QueryFailed`."""

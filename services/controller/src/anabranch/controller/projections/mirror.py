@@ -26,6 +26,7 @@ from anabranch.common.eventsourcing.ports import EventMessage, EventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
+from anabranch.common.workflow.bounded import for_each
 from anabranch.controller.domain.operations import Operation, finished_between
 from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
@@ -182,9 +183,8 @@ class Mirror:
         await self.at_least(ReadToken(shard=shard, sequence=head))
 
     async def reach_heads(self) -> None:
-        """`reach_head` of every shard."""
-        for shard in range(SHARD_COUNT):
-            await self.reach_head(shard)
+        """`reach_head` of every shard, side by side."""
+        await for_each(range(SHARD_COUNT), SHARD_COUNT, self.reach_head)
 
     # --- looking ------------------------------------------------------------------------------
 
