@@ -7,7 +7,12 @@ import pytest
 
 from anabranch.common.contracts import commands, queries
 from anabranch.common.contracts import stream_queries as asked
+from anabranch.common.contracts.subjects import stream_events
+from anabranch.common.model.names import stream_ref
 from anabranch.common.model.stream import ScalingPolicy, StreamConfig, StreamState
+from anabranch.controller.domain.stream.events import StreamHistoryArchived
+from anabranch.controller.domain.stream.history import History
+from anabranch.controller.domain.stream.state import Stream
 from kit.query_world import ALL, QueryWorld, query_world, sid
 
 A, B, C = sid(0, 0), sid(1, 1), sid(1, 2)
@@ -327,3 +332,28 @@ async def test_many_negative_questions_share_one_reading_of_the_head(world: Quer
     assert {first.result(), *(task.result() for task in late)} == {"stream-not-found"}
     # One for the first, one for all that came while it was read, and the scope's shard alike.
     assert world.store.heads_read <= 4
+
+
+async def test_epochs_that_the_state_no_longer_holds_are_answered_from_the_history(
+    world: QueryWorld,
+) -> None:
+    await scaled_thrice(world)
+    subject = stream_events(stream_ref("s/x"))
+    loaded = await world.streams.load(subject)
+    whole = History(loaded.state.epochs)
+    await world.streams.append(loaded, [StreamHistoryArchived(chunk=0, through_epoch=2)])
+
+    async def of(stream: Stream) -> History:
+        assert [e.stream_epoch for e in stream.epochs] == [2, 3]
+        return whole
+
+    world.replace_desk(history=of)
+    assert await followed(world, A) == ("followed", {B: (A,), C: (A,)})
+    epochs = await world.ask("list_epochs", asked.EpochList)
+    assert [e.stream_epoch for e in epochs.epochs] == [3, 2, 1, 0]
+    first = await world.ask("describe_segment", asked.SegmentDescription, segment_id=A)
+    assert (first.state, first.size) == ("sealed", 100)
+    head = await world.ask("head_cut", asked.CutFound)
+    assert [s.segment_id for s in head.segments] == [A]
+    described = await world.ask("describe_stream", queries.StreamDescription)
+    assert (described.stream_epoch, described.last_scaled_ms) == (3, 4000)
