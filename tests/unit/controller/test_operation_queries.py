@@ -11,6 +11,7 @@ from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.model.hashing import shard_of
 from anabranch.common.model.names import scope_name, stream_ref
 from anabranch.controller.domain.operations import OPERATION_COUNT_MAX, Operation
+from anabranch.controller.handlers import operation_queries
 from anabranch.controller.projections.operation_index import OperationIndex
 from kit.query_world import QueryWorld, query_world, sid
 
@@ -138,6 +139,38 @@ async def test_operations_are_listed_by_state_and_scope_in_pages(world: QueryWor
     assert first.next_page_token == "a"
     failed = await operation(world, "d")
     assert (failed.kind, failed.stream, failed.error is not None) == ("delete", None, True)
+
+
+async def test_a_page_ends_where_too_many_were_looked_at(
+    world: QueryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c", "d", "e"):
+        await world.create(f"s/{name}", command_id=name, steps=0 if name == "e" else 100)
+    monkeypatch.setattr(operation_queries, "LOOKED_AT_MAX", 2)
+    found: list[list[str]] = []
+    token = ""
+    for _ in range(4):
+        page = await world.ask(
+            "list_operations", asked.OperationList, state="running", page_token=token
+        )
+        found.append([o.operation for o in page.operations])
+        token = page.next_page_token
+        if not token:
+            break
+    # The scope's creation is the sixth; nothing follows the last one that was looked at.
+    assert found == [[], [], ["e"], []]
+
+
+async def test_what_ends_leaves_the_list_of_what_runs(world: QueryWorld) -> None:
+    loaded = await world.create("s/a", command_id="a", steps=0)
+
+    async def running() -> list[str]:
+        page = await world.ask("list_operations", asked.OperationList, state="running")
+        return [o.operation for o in page.operations]
+
+    assert await running() == ["a"]
+    await world.work(loaded)
+    assert await running() == []
 
 
 async def test_what_an_aggregate_forgets_the_index_forgets(world: QueryWorld) -> None:

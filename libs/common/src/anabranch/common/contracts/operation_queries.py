@@ -22,7 +22,7 @@ class OperationList(Contract):
     ok: Literal[True] = True
     operations: tuple[OperationFound, ...]
     next_page_token: str = ""
-    """Empty on the last page."""
+    """Empty on the last page; others may be short, and even without operations."""
 
 
 class ListWork(PagedQuery):

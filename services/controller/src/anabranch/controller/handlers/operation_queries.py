@@ -4,12 +4,18 @@ What a running one is tried for is told by the controller that works on it; `lis
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from anabranch.common.contracts import operation_queries as asked
 from anabranch.common.contracts import queries
 from anabranch.common.contracts.base import Contract, ErrorBody
 from anabranch.common.contracts.commands import OperationState
-from anabranch.common.contracts.subjects import scope_events, shard_of_subject, stream_events
+from anabranch.common.contracts.subjects import (
+    scope_events,
+    shard_of_subject,
+    stream_events,
+    token,
+)
 from anabranch.common.errors import OperationNotFound
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import StreamRef, scope_name, stream_name
@@ -21,6 +27,9 @@ from anabranch.controller.domain.work import pending_work
 from anabranch.controller.handlers.desk import QueryDesk, Table
 from anabranch.controller.handlers.pages import page_of
 from anabranch.controller.ports import StepProgress
+
+LOOKED_AT_MAX = 20_000
+"""For one page, so that no query holds up the others: where few are wanted, pages are short."""
 
 Aggregate = Scope | Stream
 Progress = Mapping[str, StepProgress]
@@ -45,16 +54,24 @@ async def get_operation(desk: QueryDesk, query: queries.GetOperation) -> Contrac
 
 
 async def list_operations(desk: QueryDesk, query: asked.ListOperations) -> Contract:
-    """What aggregates remember, sorted by id. A page's token is the last id given."""
+    """What aggregates remember, sorted by id. A page's token is the last id given or looked at."""
     if query.scope:
         scope_name(query.scope)
     progress = _progress(desk)
+    looked = _Looked()
     page, more = page_of(
-        (_told(state, operation, progress) for state, operation in _listed(desk, query)),
+        (_told(state, operation, progress) for state, operation in _listed(desk, query, looked)),
         query.page_size,
     )
-    token = page[-1].operation if more else ""
-    return asked.OperationList(operations=page, next_page_token=token)
+    following = page[-1].operation if more else looked.stopped_at
+    return asked.OperationList(operations=page, next_page_token=following)
+
+
+@dataclass
+class _Looked:
+    """`stopped_at`: the last id that was looked at when there were too many; else empty."""
+
+    stopped_at: str = ""
 
 
 def _subject(query: queries.GetOperation) -> str | None:
@@ -83,15 +100,20 @@ def _remembered(
     return None if found is None else (loaded.state, found)
 
 
-def _listed(desk: QueryDesk, query: asked.ListOperations) -> Iterator[tuple[Aggregate, Operation]]:
-    for operation, subject in desk.mirror.operations.following(query.page_token):
-        found = _find(desk, operation, subject)
-        if found is None:
-            continue  # what it is of cannot be read
-        if query.scope and _place(found[0])[0] != query.scope:
-            continue
-        if query.state in ("all", found[1].state.value):
-            yield found
+def _listed(
+    desk: QueryDesk, query: asked.ListOperations, looked: _Looked
+) -> Iterator[tuple[Aggregate, Operation]]:
+    index = desk.mirror.operations
+    scope = token(query.scope)
+    for count, (operation, subject) in enumerate(index.following(query.page_token), 1):
+        is_of_scope = not scope or subject.split(".")[4] == scope
+        if is_of_scope and index.is_in(query.state, operation):
+            found = _find(desk, operation, subject)
+            if found is not None:  # what it is of can be read
+                yield found
+        if count == LOOKED_AT_MAX:
+            looked.stopped_at = operation
+            return
 
 
 def _place(state: Aggregate) -> tuple[str, str | None]:

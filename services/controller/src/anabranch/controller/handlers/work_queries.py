@@ -25,6 +25,7 @@ from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.work import pending_work
 from anabranch.controller.handlers.desk import QueryDesk, Table
 from anabranch.controller.handlers.pages import page_of
+from anabranch.controller.ports import StepProgress
 
 PEERS_DEADLINE_S = 1.0
 
@@ -48,28 +49,35 @@ async def list_work(desk: QueryDesk, query: ListWork) -> Contract:
 
 def _listed(desk: QueryDesk, query: ListWork) -> Iterator[Work]:
     progress = {step.subject: step for step in desk.progress()}
-    found: list[Work] = []
-    for subject in (*desk.mirror.scopes_with_work(), *desk.mirror.streams_with_work()):
+    for name, subject in sorted(_with_work(desk, query.scope)):
+        tried = progress.get(subject)
+        if name <= query.page_token or (query.only_here and tried is None):
+            continue
         loaded = desk.mirror.aggregate(subject)
         work = None if loaded is None else _work(loaded)
-        if work is None or (query.scope and work.scope != query.scope):
-            continue
-        tried = progress.get(subject)
-        if tried is not None:
-            work = work.model_copy(
-                update={
-                    "step": tried.step,
-                    "attempts": tried.attempts,
-                    "trying_since_ms": tried.since_ms,
-                    "last_error": ErrorBody.of(tried.error) if tried.error else None,
-                    "waits_for": tried.reason,
-                    "controller": desk.controller_id,
-                }
-            )
-        if tried is not None or not query.only_here:
-            found.append(work)
-    found.sort(key=_name)
-    return (work for work in found if _name(work) > query.page_token)
+        if work is not None:
+            yield work if tried is None else _tried(work, tried, desk.controller_id)
+
+
+def _with_work(desk: QueryDesk, scope: str) -> Iterator[tuple[str, str]]:
+    """Name and subject of everything that has a next step, or of that scope."""
+    for subject in (*desk.mirror.scopes_with_work(), *desk.mirror.streams_with_work()):
+        names = [part.replace("=", ".") for part in subject.split(".")[4:]]
+        if not scope or names[0] == scope:
+            yield "/".join(names), subject
+
+
+def _tried(work: Work, tried: StepProgress, controller_id: str) -> Work:
+    return work.model_copy(
+        update={
+            "step": tried.step,
+            "attempts": tried.attempts,
+            "trying_since_ms": tried.since_ms,
+            "last_error": ErrorBody.of(tried.error) if tried.error else None,
+            "waits_for": tried.reason,
+            "controller": controller_id,
+        }
+    )
 
 
 def _work(loaded: Loaded[Scope] | Loaded[Stream]) -> Work | None:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from anabranch.common.contracts import stream_queries as asked
 from anabranch.common.errors import InvalidCut, InvalidRequest
-from anabranch.common.model.names import SegmentId
+from anabranch.common.model.key_range import KeyRange
+from anabranch.common.model.names import SegmentId, epoch_of
 from anabranch.common.model.stream import SegmentOffset, StreamCut
 from anabranch.controller.domain.stream import cuts
 from anabranch.controller.domain.stream.answers import in_stream, ref_of, where
@@ -48,14 +49,10 @@ def cut_at_time(stream: Stream, history: History, time_ms: int) -> asked.CutFoun
     at = max(0, bisect.bisect_right(began, time_ms) - 1)
     stream_epoch = history.records[at].stream_epoch
     offsets = {place.segment_id: place.offset for place in stream.head}
-    starts = [history.lives[segment] for segment in offsets]
+    newer = [history.lives[s] for s in offsets if epoch_of(s) > stream_epoch]
     cut: dict[SegmentId, int] = {}
     for segment in history.segments_of(stream_epoch):
-        behind = [
-            s.segment_id
-            for s in starts
-            if s.created_epoch > stream_epoch and overlaps(s.keys, segment.keys)
-        ]
+        behind = [s.segment_id for s in newer if overlaps(s.keys, segment.keys)]
         if segment.segment_id in offsets or not behind:
             cut[segment.segment_id] = max(0, offsets.get(segment.segment_id, 0))
         else:
@@ -148,6 +145,16 @@ def _epoch_described(
         reference_epoch=record.reference_epoch,
         created_ms=record.created_ms,
         segment_count=segment_count,
-        splits=sum(sum(overlaps(keys, other) for other in new) > 1 for keys in old),
-        merges=sum(sum(overlaps(keys, other) for other in old) > 1 for keys in new),
+        splits=_over_several(old, new),
+        merges=_over_several(new, old),
+    )
+
+
+def _over_several(these: Iterable[KeyRange], others: Iterable[KeyRange]) -> int:
+    """How many of these have keys of more than one of the others, which are disjoint."""
+    in_order = sorted(others)
+    starts, ends = [keys.start for keys in in_order], [keys.end for keys in in_order]
+    return sum(
+        bisect.bisect_left(starts, keys.end) - bisect.bisect_right(ends, keys.start) > 1
+        for keys in these
     )

@@ -64,9 +64,7 @@ def segment_described(
     life = history.lives.get(segment)
     if life is None:
         life = _as_life(_new_segment(stream, planned(stream), segment))
-    is_deleted = life.sealed_epoch is not None and segment not in set(
-        cuts.from_head(history, stream.head)
-    )
+    is_deleted = cuts.frontier(history, stream.head).is_past(life)
     named = where(ref_of(stream), segment, life.keys)
     location = locate(named["name"])
     return asked.SegmentDescription(
