@@ -80,8 +80,11 @@ def test_routes_cover_all_keys_once_in_whatever_order_segments_are_found_sealed(
     }
     routes: tuple[Route, ...] = tuple(epochs[0])
     replaced: dict[str, list[Route]] = {}
+    gone: set[str] = set()
     while sealed := [route.segment for route in routes if route.segment in followers]:
         chosen = order.choice(sealed)
+        assert chosen not in gone, "a segment must not come back: its numbers would begin again"
+        gone.add(chosen)
         replaced[chosen] = followers[chosen]
         routes = rerouted(routes, replaced)
         assert (routes[0].start, routes[-1].end) == (0.0, 1.0)
