@@ -17,16 +17,33 @@ caller can do about it.
 """
 
 from anabranch.client.client import Client, Connecting, connect
+from anabranch.client.operations import Operation, Operations
 from anabranch.client.reader import Event, EventBatch, EventReader, Position
 from anabranch.client.settings import ReaderSettings, WriterSettings
+from anabranch.client.streams import Streams
 from anabranch.client.writer import EventWriter
+from anabranch.common.contracts.commands import OperationState
 from anabranch.common.contracts.queries import (
     ContainerDescription,
     NodeDescription,
+    OperationFound,
     ScopeDescription,
+    SegmentInStream,
+    SegmentList,
     SegmentRate,
     SegmentWithRate,
     StreamDescription,
+)
+from anabranch.common.contracts.stream_queries import (
+    CutChecked,
+    CutFound,
+    CutsCompared,
+    EpochDescription,
+    ScaleChecked,
+    ScalingEvent,
+    SegmentDescription,
+    SegmentRun,
+    SuccessorsFound,
 )
 from anabranch.common.errors import (
     AnabranchError,
@@ -36,18 +53,23 @@ from anabranch.common.errors import (
     ConnectionLost,
     Corrupt,
     CorruptBlock,
+    CutRefused,
     EventTooLarge,
     Fenced,
     FormatTooNew,
     Invalid,
+    InvalidCut,
     InvalidName,
+    InvalidRanges,
     InvalidRequest,
     InvalidSetting,
     NodeNotFound,
     NotFound,
+    OperationNotFound,
     OutcomeUnknown,
     Overloaded,
     Retry,
+    ScaleRefused,
     ScopeExists,
     ScopeNotEmpty,
     ScopeNotFound,
@@ -61,8 +83,16 @@ from anabranch.common.errors import (
     UnsupportedProtocol,
     WriterExpired,
 )
+from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import StreamRef
-from anabranch.common.model.stream import StreamState
+from anabranch.common.model.stream import (
+    RetentionPolicy,
+    RetentionType,
+    ScalingPolicy,
+    ScalingType,
+    StreamConfig,
+    StreamState,
+)
 
 __all__ = [
     "AnabranchError",
@@ -75,6 +105,11 @@ __all__ = [
     "ContainerDescription",
     "Corrupt",
     "CorruptBlock",
+    "CutChecked",
+    "CutFound",
+    "CutRefused",
+    "CutsCompared",
+    "EpochDescription",
     "Event",
     "EventBatch",
     "EventReader",
@@ -83,24 +118,44 @@ __all__ = [
     "Fenced",
     "FormatTooNew",
     "Invalid",
+    "InvalidCut",
     "InvalidName",
+    "InvalidRanges",
     "InvalidRequest",
     "InvalidSetting",
+    "KeyRange",
     "NodeDescription",
     "NodeNotFound",
     "NotFound",
+    "Operation",
+    "OperationFound",
+    "OperationNotFound",
+    "OperationState",
+    "Operations",
     "OutcomeUnknown",
     "Overloaded",
     "Position",
     "ReaderSettings",
+    "RetentionPolicy",
+    "RetentionType",
     "Retry",
+    "ScaleChecked",
+    "ScaleRefused",
+    "ScalingEvent",
+    "ScalingPolicy",
+    "ScalingType",
     "ScopeDescription",
     "ScopeExists",
     "ScopeNotEmpty",
     "ScopeNotFound",
+    "SegmentDescription",
+    "SegmentInStream",
+    "SegmentList",
     "SegmentNotFound",
     "SegmentRate",
+    "SegmentRun",
     "SegmentWithRate",
+    "StreamConfig",
     "StreamDescription",
     "StreamExists",
     "StreamNotFound",
@@ -108,6 +163,8 @@ __all__ = [
     "StreamRef",
     "StreamSealed",
     "StreamState",
+    "Streams",
+    "SuccessorsFound",
     "Unavailable",
     "Unknown",
     "UnsupportedProtocol",

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
 from anabranch.common.model.cluster import Abandonment
-from anabranch.common.model.stream import StreamState
+from anabranch.common.model.stream import StreamConfig, StreamState
 
 PAGE_SIZE_MAX = 1000
 
@@ -58,15 +58,22 @@ class ScopeDescription(Contract):
 
 
 class ListStreams(PagedQuery):
-    """→ StreamList of the scope's streams that are not half-created, sorted by name."""
+    """→ StreamList of the scope's streams that are not half-created, sorted by name.
+
+    `tag`: only those that carry it. `details`: with their descriptions.
+    """
 
     scope: str
+    tag: str | None = None
+    details: bool = False
 
 
 class StreamList(Contract):
     ok: Literal[True] = True
     streams: tuple[str, ...]
     next_page_token: str = ""
+    descriptions: "tuple[StreamDescription, ...] | None" = None
+    """In the order of `streams`, if details were asked for; None from an older controller."""
 
 
 class DescribeStream(Query):
@@ -86,6 +93,8 @@ class StreamDescription(Contract):
     segment_count: int
     stream_epoch: int
     created_ms: int
+    config: StreamConfig | None = None
+    """None from an older controller."""
 
 
 class CurrentSegments(Query):
@@ -242,10 +251,13 @@ class ContainerPlaced(Contract):
 
 
 class GetOperation(Query):
-    """→ OperationFound; OperationNotFound when no live aggregate remembers it."""
+    """→ OperationFound; OperationNotFound when no aggregate remembers it.
+
+    `scope` and `stream` say where to look; without them all are asked.
+    """
 
     operation: str
-    scope: str
+    scope: str = ""
     stream: str | None = None
 
 
@@ -254,6 +266,30 @@ class OperationFound(Contract):
     operation: str
     state: Literal["running", "succeeded", "failed"]
     error: ErrorBody | None = None
+    kind: str = ""
+    """Of the command, as `create_stream`; this and what follows are empty where unknown."""
+    scope: str = ""
+    stream: str | None = None
+    step: str = ""
+    """What is being done at the moment."""
+    since_ms: int | None = None
+    """Since when, in Unix time."""
+
+
+OperationFilter = Literal["running", "failed", "all"]
+
+
+class ListOperations(PagedQuery):
+    """→ OperationList, newest first; `scope`: only those about it and its streams."""
+
+    state: OperationFilter = "all"
+    scope: str | None = None
+
+
+class OperationList(Contract):
+    ok: Literal[True] = True
+    operations: tuple[OperationFound, ...]
+    next_page_token: str = ""
 
 
 class Question(NamedTuple):
@@ -273,6 +309,7 @@ QUERIES: Mapping[str, Question] = {
     "locate": Question(Locate, Located),
     "list_containers": Question(ListContainers, ContainerList),
     "operation": Question(GetOperation, OperationFound),
+    "list_operations": Question(ListOperations, OperationList),
     "list_nodes": Question(ListNodes, NodeList),
     "move_container": Question(MoveContainer, ContainerPlaced),
     "abandon_tail": Question(AbandonTail, ContainerPlaced),

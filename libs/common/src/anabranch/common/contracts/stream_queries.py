@@ -3,12 +3,13 @@
 A segment is named by its id. A *cut* is a tuple of `SegmentOffset`, sorted by segment id.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
 
 from anabranch.common.contracts.base import Contract
-from anabranch.common.contracts.queries import PagedQuery, Query, SegmentInStream
+from anabranch.common.contracts.queries import PagedQuery, Query, Question, SegmentInStream
 from anabranch.common.model.stream import (
     SEGMENT_COUNT_MAX,
     SegmentOffset,
@@ -217,3 +218,21 @@ class ScaleChecked(Contract):
     state: StreamState
     stream_epoch: int
     """The present one."""
+
+
+QUERIES: Mapping[str, Question] = {
+    "stream_config": Question(GetStreamConfig, StreamConfigFound),
+    "head_cut": Question(HeadCut, CutFound),
+    "tail_cut": Question(TailCut, CutFound),
+    "epoch_segments": Question(EpochSegments, CutFound),
+    "segments_at_time": Question(SegmentsAtTime, CutFound),
+    "successors": Question(Successors, SuccessorsFound),
+    "describe_segment": Question(DescribeSegment, SegmentDescription),
+    "check_cut": Question(CheckCut, CutChecked),
+    "compare_cuts": Question(CompareCuts, CutsCompared),
+    "segments_between": Question(SegmentsBetween, SegmentRunList),
+    "list_epochs": Question(ListEpochs, EpochList),
+    "scaling_events": Question(ScalingEvents, ScalingEventList),
+    "check_scale": Question(CheckScale, ScaleChecked),
+}
+"""By name."""
