@@ -17,6 +17,7 @@ from anabranch.gateway.http.parts import Parts
 from anabranch.gateway.settings import Settings
 from anabranch.gateway.wiring import build
 from kit.client_bench import Bench, bench
+from kit.fake_admin import AdminController
 
 EVENTS = "/v1/scopes/plant/streams/sensors/events"
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -44,7 +45,7 @@ async def gateway(
     telemetry = Telemetry(open_telemetry("gateway", NO_TARGET, "test").metrics, tracer)
     health = {"controller": PartHealth(True)}
     clock = SystemClock()
-    async with bench(segment_count, tracer) as b, asyncio.TaskGroup() as tasks:
+    async with bench(segment_count, tracer, AdminController) as b, asyncio.TaskGroup() as tasks:
         parts = build(
             settings or Settings(),
             b.client,

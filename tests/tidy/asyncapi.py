@@ -15,7 +15,7 @@ import msgspec
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from anabranch.common.contracts import subjects
+from anabranch.common.contracts import operation_queries, stream_queries, subjects
 from anabranch.common.contracts.commands import (
     Accepted,
     Command,
@@ -168,7 +168,8 @@ def _add_commands(found: _Document) -> None:
 
 
 def _add_queries(found: _Document) -> None:
-    for name, (query, answer) in QUERIES.items():
+    asked = {**QUERIES, **stream_queries.QUERIES, **operation_queries.QUERIES}
+    for name, (query, answer) in asked.items():
         found.request(f"query.{name}", subjects.query(name), query, (answer, QueryFailed))
 
 

@@ -186,7 +186,7 @@ class Client:
         """
         return await self.streams.segment_rates(stream, timeout_s=timeout_s)
 
-    def list_streams(self, scope: str, *, tag: str | None = None) -> AsyncIterator[str]:
+    def list_streams(self, scope: str, *, tag: str = "") -> AsyncIterator[str]:
         """The scope's stream names in order, fetched page by page. Raises ScopeNotFound."""
         return self.streams.list(scope, tag=tag)
 

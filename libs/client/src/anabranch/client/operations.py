@@ -7,18 +7,17 @@ where the caller gave none, waits as long as it was asked to, and returns the ha
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack
 
 from anabranch.client.control import QUERY_TIMEOUT_S, ControlPlane
 from anabranch.common.contracts.commands import CommandBase, OperationState
-from anabranch.common.contracts.queries import (
-    PAGE_SIZE_MAX,
-    GetOperation,
+from anabranch.common.contracts.operation_queries import (
     ListOperations,
-    OperationFilter,
-    OperationFound,
+    ListWork,
     OperationList,
+    WorkList,
 )
+from anabranch.common.contracts.queries import PAGE_SIZE_MAX, GetOperation, OperationFound
 from anabranch.common.errors import (
     AnabranchError,
     InvalidRequest,
@@ -31,6 +30,7 @@ from anabranch.common.runtime.clock import Clock
 COMMAND_TIMEOUT_S = 30.0
 POLL_FIRST_S = 0.05
 POLL_LONGEST_S = 1.0
+OperationFilter = Literal["running", "failed", "all"]
 _COMMAND_ID = re.compile(r"[A-Za-z0-9_\-]{1,64}")
 
 
@@ -97,42 +97,58 @@ class Operations:
         self, operation: Operation | str, *, timeout_s: float = COMMAND_TIMEOUT_S
     ) -> OperationFound:
         """Return when it succeeded. Raises the error that it failed with, OperationNotFound,
-        OutcomeUnknown (fields: operation) when time ran out before its end was seen.
+        Unavailable, OutcomeUnknown (fields: operation) when time ran out before its end.
+        """
+        found = await self.follow(operation, timeout_s=timeout_s)
+        if found.state == "failed":
+            raise failure_of(found)
+        if found.state == "running":
+            raise OutcomeUnknown(
+                "the operation did not end in time; it goes on",
+                remedy="wait for it again, or describe it",
+                operation=found.operation,
+            )
+        return found
+
+    async def follow(
+        self, operation: Operation | str, *, timeout_s: float = COMMAND_TIMEOUT_S
+    ) -> OperationFound:
+        """What became of it, as soon as it ended; what it does when time ran out.
+
+        Raises OperationNotFound, and Unavailable if nobody answered by then.
         """
         deadline_s = self._clock.monotonic() + timeout_s
         pause_s = POLL_FIRST_S
         while True:
-            found = await self._look(operation, deadline_s)
-            if found is not None and found.state == "succeeded":
-                return found
-            if found is not None and found.state == "failed":
-                raise failure_of(found)
             left_s = deadline_s - self._clock.monotonic()
-            if left_s <= 0:
-                raise OutcomeUnknown(
-                    "the operation did not end in time; it goes on",
-                    remedy="wait for it again, or describe it",
-                    operation=_id_of(operation),
-                )
-            await self._clock.sleep(min(pause_s, left_s))
+            found = await self._look(operation, left_s)
+            if found is not None and (found.state != "running" or left_s <= 0):
+                return found
+            await self._clock.sleep(min(pause_s, max(left_s, 0.0)))
             pause_s = min(pause_s * 2, POLL_LONGEST_S)
 
-    async def _look(self, operation: Operation | str, deadline_s: float) -> OperationFound | None:
-        """None if nobody answers at the moment, or one who was just sent does not show yet."""
-        left_s = max(deadline_s - self._clock.monotonic(), POLL_FIRST_S)
+    async def _look(self, operation: Operation | str, left_s: float) -> OperationFound | None:
+        """None if that may change in the time that is left."""
         try:
-            return await self.describe(operation, timeout_s=min(left_s, QUERY_TIMEOUT_S))
+            return await self.describe(
+                operation, timeout_s=min(max(left_s, POLL_FIRST_S), QUERY_TIMEOUT_S)
+            )
         except Retry:
-            return None
-        except OperationNotFound:
-            if isinstance(operation, str):
+            if left_s <= 0:
                 raise
-            return None  # it was accepted, so some controller's copy is a little behind
+        except OperationNotFound:
+            # Of one that was accepted some controller's copy is a little behind.
+            if isinstance(operation, str) or left_s <= 0:
+                raise
+        return None
 
     async def list(
-        self, state: OperationFilter = "all", *, scope: str | None = None
+        self, state: OperationFilter = "all", *, scope: str = ""
     ) -> AsyncIterator[OperationFound]:
-        """The operations that are remembered, newest first, fetched page by page."""
+        """The operations that are remembered, by id, fetched page by page.
+
+        `scope`: only those of the scope and its streams.
+        """
         token = ""
         while True:
             page = await self.page(state, scope=scope, page_token=token)
@@ -145,7 +161,7 @@ class Operations:
         self,
         state: OperationFilter = "all",
         *,
-        scope: str | None = None,
+        scope: str = "",
         page_token: str = "",
         page_size: int = PAGE_SIZE_MAX,
     ) -> OperationList:
@@ -154,6 +170,15 @@ class Operations:
         return await self._control.query(
             "list_operations", query, OperationList, timeout_s=QUERY_TIMEOUT_S
         )
+
+    async def work_page(
+        self, scope: str = "", *, page_token: str = "", page_size: int = PAGE_SIZE_MAX
+    ) -> WorkList:
+        """One page of the scopes and streams that something is to be done for, by name: what it
+        is, since when, and what it waits for or fails with. Raises Unavailable.
+        """
+        query = ListWork(scope=scope, page_token=page_token, page_size=page_size)
+        return await self._control.query("list_work", query, WorkList, timeout_s=QUERY_TIMEOUT_S)
 
 
 def failure_of(found: OperationFound) -> AnabranchError:

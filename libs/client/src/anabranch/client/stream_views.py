@@ -84,15 +84,13 @@ class StreamViews:
         query = GetStreamConfig(scope=ref.scope, stream=ref.stream)
         return (await self._ask(query, StreamConfigFound)).config
 
-    async def list(self, scope: str, *, tag: str | None = None) -> AsyncIterator[str]:
+    async def list(self, scope: str, *, tag: str = "") -> AsyncIterator[str]:
         """The scope's stream names in order, of those that carry the tag if one is given."""
         async for page in self._pages(scope, tag, details=False):
             for name in page.streams:
                 yield name
 
-    async def describe_all(
-        self, scope: str, *, tag: str | None = None
-    ) -> AsyncIterator[StreamDescription]:
+    async def describe_all(self, scope: str, *, tag: str = "") -> AsyncIterator[StreamDescription]:
         """The same with descriptions; a stream that goes meanwhile is left out."""
         async for page in self._pages(scope, tag, details=True):
             for description in page.descriptions or ():
@@ -104,7 +102,7 @@ class StreamViews:
         page_token: str = "",
         page_size: int = PAGE_SIZE_MAX,
         *,
-        tag: str | None = None,
+        tag: str = "",
         details: bool = False,
     ) -> StreamList:
         """One page of the scope's streams, from the start or from an earlier page's token."""
@@ -119,9 +117,7 @@ class StreamViews:
             "list_streams", query, StreamList, timeout_s=QUERY_TIMEOUT_S
         )
 
-    async def _pages(
-        self, scope: str, tag: str | None, *, details: bool
-    ) -> AsyncIterator[StreamList]:
+    async def _pages(self, scope: str, tag: str, *, details: bool) -> AsyncIterator[StreamList]:
         token = ""
         while True:
             page = await self.page(scope, token, tag=tag, details=details)
@@ -208,18 +204,38 @@ class StreamViews:
 
     async def segments_between(
         self, stream: str, start: Cut | None = None, end: Cut | None = None
-    ) -> tuple[SegmentRun, ...]:
-        """What lies between two cuts: from the head if there is no start, up to and with the
-        current segments if there is no end. Raises InvalidCut.
+    ) -> AsyncIterator[SegmentRun]:
+        """What lies between two cuts, by segment id, fetched page by page: from the head if there
+        is no start, up to and with the current segments if there is no end. Raises InvalidCut.
         """
+        token = ""
+        while True:
+            page = await self.segment_run_page(stream, start, end, page_token=token)
+            for run in page.segments:
+                yield run
+            if not (token := page.next_page_token):
+                return
+
+    async def segment_run_page(
+        self,
+        stream: str,
+        start: Cut | None = None,
+        end: Cut | None = None,
+        *,
+        page_token: str = "",
+        page_size: int = PAGE_SIZE_MAX,
+    ) -> SegmentRunList:
+        """One page of them, from the first or from an earlier page's token."""
         ref = stream_ref(stream)
         query = SegmentsBetween(
             scope=ref.scope,
             stream=ref.stream,
             start=stream_cut(ref, start or {}),
             end=stream_cut(ref, end or {}),
+            page_token=page_token,
+            page_size=page_size,
         )
-        return (await self._ask(query, SegmentRunList)).segments
+        return await self._ask(query, SegmentRunList)
 
     # --- history --------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ A request may demand `at_least`: the answering controller first catches up to th
 answer is either the model named in the request's docstring or a `QueryFailed`; both carry
 `ok`. Negative answers (not found, sealed) are given only after reading the subject's head.
 
-The names of the queries are in `QUERIES`.
+The names of the queries are in `QUERIES`; others are in `stream_queries` and `operation_queries`.
+An answer has at most `ANSWER_SIZE_BYTES_MAX`; pages end early where they would be larger.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from anabranch.common.model.cluster import Abandonment
 from anabranch.common.model.stream import StreamConfig, StreamState
 
 PAGE_SIZE_MAX = 1000
+ANSWER_SIZE_BYTES_MAX = 1_000_000
+"""What the NATS server's usual `max_payload` lets through."""
 
 
 class Query(Contract):
@@ -60,20 +63,12 @@ class ScopeDescription(Contract):
 class ListStreams(PagedQuery):
     """→ StreamList of the scope's streams that are not half-created, sorted by name.
 
-    `tag`: only those that carry it. `details`: with their descriptions.
+    `tag`: only those that carry it; empty: all. `details`: with their descriptions.
     """
 
     scope: str
-    tag: str | None = None
+    tag: str = ""
     details: bool = False
-
-
-class StreamList(Contract):
-    ok: Literal[True] = True
-    streams: tuple[str, ...]
-    next_page_token: str = ""
-    descriptions: "tuple[StreamDescription, ...] | None" = None
-    """In the order of `streams`, if details were asked for; None from an older controller."""
 
 
 class DescribeStream(Query):
@@ -83,7 +78,19 @@ class DescribeStream(Query):
     stream: str
 
 
+class PendingIntent(Contract):
+    """What a stream has accepted and not yet finished, since when, in Unix milliseconds (0: not
+    known). `step`: what is being done for it; empty: it waits for the ones before it."""
+
+    kind: str
+    since_ms: int = 0
+    step: str = ""
+
+
 class StreamDescription(Contract):
+    """`last_scaled_ms`: None if it never was. `has_head_cut`: it was truncated, so it begins where
+    `head_cut` says. `intents`: what it is doing first."""
+
     ok: Literal[True] = True
     scope: str
     stream: str
@@ -94,7 +101,20 @@ class StreamDescription(Contract):
     stream_epoch: int
     created_ms: int
     config: StreamConfig | None = None
-    """None from an older controller."""
+    """None where the controller is of an older release."""
+    reference_epoch: int | None = None
+    last_scaled_ms: int | None = None
+    has_head_cut: bool = False
+    intents: tuple[PendingIntent, ...] = ()
+
+
+class StreamList(Contract):
+    """`descriptions`: of the same streams in the same order, if they were asked for."""
+
+    ok: Literal[True] = True
+    streams: tuple[str, ...]
+    next_page_token: str = ""
+    descriptions: tuple[StreamDescription, ...] | None = None
 
 
 class CurrentSegments(Query):
@@ -253,7 +273,8 @@ class ContainerPlaced(Contract):
 class GetOperation(Query):
     """→ OperationFound; OperationNotFound when no aggregate remembers it.
 
-    `scope` and `stream` say where to look; without them all are asked.
+    `scope` and `stream` say where to look, which spares the controller from reading the heads of
+    all shards before it answers no; empty: anywhere.
     """
 
     operation: str
@@ -262,34 +283,23 @@ class GetOperation(Query):
 
 
 class OperationFound(Contract):
+    """`error`: what it failed with. `kind`: what is done for it (create, scale, truncate, update,
+    seal, delete); `since_ms`: since when, in Unix milliseconds; both empty where not remembered.
+    Of a running one, `step`: what is being done now, `attempts`: how often that did not succeed
+    (as the controller that works on it last told), and `last_error`: why; it is repeated."""
+
     ok: Literal[True] = True
     operation: str
     state: Literal["running", "succeeded", "failed"]
     error: ErrorBody | None = None
     kind: str = ""
-    """Of the command, as `create_stream`; this and what follows are empty where unknown."""
     scope: str = ""
     stream: str | None = None
+    """None: it is the scope's."""
+    since_ms: int = 0
     step: str = ""
-    """What is being done at the moment."""
-    since_ms: int | None = None
-    """Since when, in Unix time."""
-
-
-OperationFilter = Literal["running", "failed", "all"]
-
-
-class ListOperations(PagedQuery):
-    """→ OperationList, newest first; `scope`: only those about it and its streams."""
-
-    state: OperationFilter = "all"
-    scope: str | None = None
-
-
-class OperationList(Contract):
-    ok: Literal[True] = True
-    operations: tuple[OperationFound, ...]
-    next_page_token: str = ""
+    attempts: int = 0
+    last_error: ErrorBody | None = None
 
 
 class Question(NamedTuple):
@@ -309,7 +319,6 @@ QUERIES: Mapping[str, Question] = {
     "locate": Question(Locate, Located),
     "list_containers": Question(ListContainers, ContainerList),
     "operation": Question(GetOperation, OperationFound),
-    "list_operations": Question(ListOperations, OperationList),
     "list_nodes": Question(ListNodes, NodeList),
     "move_container": Question(MoveContainer, ContainerPlaced),
     "abandon_tail": Question(AbandonTail, ContainerPlaced),
