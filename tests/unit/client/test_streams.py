@@ -18,7 +18,7 @@ from anabranch.common.contracts.commands import (
     ScaleStream,
     TruncateStream,
 )
-from anabranch.common.contracts.queries import SegmentInStream, SegmentList
+from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.errors import (
     CutRefused,
     InvalidCut,
@@ -236,12 +236,11 @@ async def test_waiting_for_an_operation_outlives_a_controller_that_is_away_for_a
             await w.client.operations.wait(handle, timeout_s=0.01)
 
 
-def _present(bounds: list[float]) -> SegmentList:
-    segments = tuple(
+def _present(bounds: list[float]) -> list[SegmentInStream]:
+    return [
         SegmentInStream(segment_id=number, name=str(number), key_start=low, key_end=high)
         for number, (low, high) in enumerate(itertools.pairwise(bounds))
-    )
-    return SegmentList(incarnation=1, state=StreamState.ACTIVE, stream_epoch=0, segments=segments)
+    ]
 
 
 keys = st.floats(0, 1, exclude_min=True, exclude_max=True)
@@ -252,7 +251,7 @@ def test_a_split_covers_the_segment_exactly_or_is_refused(
     inner: set[float], parts: int, data: st.DataObject
 ) -> None:
     present = _present([0.0, *sorted(inner), 1.0])
-    segment = data.draw(st.sampled_from(present.segments))
+    segment = data.draw(st.sampled_from(present))
     try:
         seal, ranges = split(present, segment.segment_id, parts)
     except InvalidRequest:
@@ -268,12 +267,10 @@ def test_a_split_covers_the_segment_exactly_or_is_refused(
 @given(st.sets(keys, min_size=1, max_size=6), st.data())
 def test_neighbours_are_merged_whatever_their_order(inner: set[float], data: st.DataObject) -> None:
     present = _present([0.0, *sorted(inner), 1.0])
-    first = data.draw(st.integers(0, len(present.segments) - 2))
-    last = data.draw(st.integers(first + 1, len(present.segments) - 1))
+    first = data.draw(st.integers(0, len(present) - 2))
+    last = data.draw(st.integers(first + 1, len(present) - 1))
     chosen = data.draw(st.permutations(range(first, last + 1)))
-    whole = NewRange(
-        key_start=present.segments[first].key_start, key_end=present.segments[last].key_end
-    )
+    whole = NewRange(key_start=present[first].key_start, key_end=present[last].key_end)
     assert merge(present, chosen) == (tuple(range(first, last + 1)), (whole,))
 
 

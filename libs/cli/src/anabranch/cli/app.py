@@ -10,7 +10,10 @@ from cyclopts import Parameter
 
 from anabranch.cli import (
     container_commands,
+    operation_commands,
+    operation_list_commands,
     read_command,
+    reshape_commands,
     scope_commands,
     segstore_commands,
     stream_commands,
@@ -30,7 +33,10 @@ app = cyclopts.App(
 up.register(app)
 scope_commands.register(app)
 stream_commands.register(app)
+reshape_commands.register(stream_commands.streams)
 container_commands.register(app)
+operation_commands.register(app)
+operation_list_commands.register(operation_commands.operations)
 segstore_commands.register(app)
 tier2_commands.register(app)
 write_command.register(app)

@@ -6,6 +6,7 @@ Results go to stdout, everything else to stderr. Errors are one line: what happe
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TextIO
 
 from rich.console import Console
@@ -24,6 +25,11 @@ class Output:
     def done(self, text: str, record: Mapping[str, object]) -> None:
         """One result: `text` for people, `record` for programs."""
         self._line(json.dumps(record) if self.as_json else text)
+
+    def progress(self, text: str, record: Mapping[str, object]) -> None:
+        """How far something is that is waited for; goes to stderr."""
+        sys.stderr.write((json.dumps(record) if self.as_json else text) + "\n")
+        sys.stderr.flush()
 
     def names(self, field: str, names: Iterable[str]) -> None:
         """A list of names, one per line."""
@@ -64,6 +70,13 @@ class Output:
 
     def _line(self, text: str) -> None:
         self._stream.write(text + "\n")
+
+
+def moment(unix_ms: int | None) -> str:
+    """A time in UTC, to the second; a dash for none."""
+    if not unix_ms:
+        return "–"
+    return datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def counted(count: int, noun: str) -> str:

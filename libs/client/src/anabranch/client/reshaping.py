@@ -1,11 +1,14 @@
-"""Splits and merges of segments as a scale: what is sealed, and which ranges replace it. Pure."""
+"""Splits and merges of segments as a scale: what is sealed, and which ranges replace it. Pure.
+
+`present` are the current segments of the stream.
+"""
 
 import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from anabranch.common.contracts.commands import NewRange
-from anabranch.common.contracts.queries import SegmentInStream, SegmentList
+from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.errors import InvalidRanges, InvalidRequest, ScaleRefused
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX
 
@@ -17,7 +20,7 @@ class Reshaping(NamedTuple):
     new_ranges: tuple[NewRange, ...]
 
 
-def split(present: SegmentList, segment_id: int, parts: int) -> Reshaping:
+def split(present: Sequence[SegmentInStream], segment_id: int, parts: int) -> Reshaping:
     """The segment in so many parts of equal width; its ends stay exactly what they are.
 
     Raises ScaleRefused for a segment that is not current, InvalidRequest for what is no number
@@ -40,7 +43,7 @@ def split(present: SegmentList, segment_id: int, parts: int) -> Reshaping:
     return Reshaping((segment_id,), tuple(ranges))
 
 
-def merge(present: SegmentList, segment_ids: Sequence[int]) -> Reshaping:
+def merge(present: Sequence[SegmentInStream], segment_ids: Sequence[int]) -> Reshaping:
     """The segments as one; their order does not matter.
 
     Raises ScaleRefused for one that is not current, InvalidRanges for segments whose keys do not
@@ -61,8 +64,8 @@ def merge(present: SegmentList, segment_ids: Sequence[int]) -> Reshaping:
     return Reshaping(tuple(one.segment_id for one in sources), (whole,))
 
 
-def _current(present: SegmentList, segment_id: int) -> SegmentInStream:
-    for segment in present.segments:
+def _current(present: Sequence[SegmentInStream], segment_id: int) -> SegmentInStream:
+    for segment in present:
         if segment.segment_id == segment_id:
             return segment
     raise ScaleRefused("the segment is not one of the stream's current ones", segment=segment_id)

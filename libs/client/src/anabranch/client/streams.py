@@ -90,7 +90,7 @@ class Streams(StreamViews):
     ) -> Operation:
         """Split a current segment into so many of equal width. Raises as `scale` does."""
         present = await self.current_segments(stream)
-        reshaping = split(present, segment_id, parts)
+        reshaping = split(present.segments, segment_id, parts)
         return await self._reshape(stream, reshaping, present.incarnation, None, **how)
 
     async def merge_segments(
@@ -98,7 +98,7 @@ class Streams(StreamViews):
     ) -> Operation:
         """Make one of current segments that lie side by side. Raises as `scale` does."""
         present = await self.current_segments(stream)
-        reshaping = merge(present, segment_ids)
+        reshaping = merge(present.segments, segment_ids)
         return await self._reshape(stream, reshaping, present.incarnation, None, **how)
 
     async def _reshape(
