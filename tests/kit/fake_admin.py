@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from anabranch.common.contracts import commands as c
 from anabranch.common.contracts import membership as m
 from anabranch.common.contracts import operation_queries as oq
+from anabranch.common.contracts import parked as p
 from anabranch.common.contracts import queries as q
 from anabranch.common.contracts import stream_queries as sq
 from anabranch.common.contracts.base import Contract, ErrorBody
@@ -52,7 +53,13 @@ from kit.fake_course import (
     successors,
 )
 
-ASKED: dict[str, Question] = {**q.QUERIES, **sq.QUERIES, **oq.QUERIES, **m.QUERIES}
+ASKED: dict[str, Question] = {
+    **q.QUERIES,
+    **sq.QUERIES,
+    **oq.QUERIES,
+    **m.QUERIES,
+    **p.PARKED_QUERIES,
+}
 
 
 @dataclass
@@ -66,6 +73,7 @@ class AdminController(FakeController):
     failing: AnabranchError | None = None
     """What operations that are released fail with."""
     busy: bool = False
+    parked: list[p.ParkedDescription] = field(default_factory=list)
 
     # --- commands -------------------------------------------------------------------------
 
@@ -165,6 +173,14 @@ class AdminController(FakeController):
                 return self.describe(query.scope, query.stream)
             case oq.ListOperations():
                 return self._list_operations(query)
+            case oq.ListWork():
+                return self._list_work(query)
+            case p.ListParked():
+                return p.ParkedList(commands=tuple(self.parked))
+            case p.RedriveParked() | p.DropParked():
+                kept = [one for one in self.parked if one.command_id != query.command_id]
+                was_parked, self.parked = len(kept) < len(self.parked), kept
+                return p.ParkedChanged(command_id=query.command_id, was_parked=was_parked)
             case m.ListControllers():
                 return m.ControllerList(controllers=(_CONTROLLER,))
             case m.ShowCluster():
@@ -265,6 +281,27 @@ class AdminController(FakeController):
             operations=tuple(self._operation(q.GetOperation(operation=o)) for o in page),
             next_page_token=token,
         )
+
+    def _list_work(self, query: oq.ListWork) -> oq.WorkList:
+        """What is held up."""
+        found = [
+            oq.Work(
+                scope=command.scope,
+                stream=getattr(command, "stream", None),
+                kind=command.kind.partition("_")[0],
+                step="seal_segments",
+                since_ms=BEGAN_MS,
+                bucket=3,
+                operations=(name,),
+                attempts=2,
+                last_error=ErrorBody.of(Busy("a store is away")),
+                controller="c1",
+            )
+            for name, command in self.commanded.items()
+            if self.operations[name].state is c.OperationState.RUNNING
+            and query.scope in ("", command.scope)
+        ]
+        return oq.WorkList(work=tuple(found))
 
     def _operation(self, query: q.GetOperation) -> q.OperationFound:
         command = self.commanded.get(query.operation)

@@ -86,6 +86,6 @@ def _row(one: Fields) -> tuple[str, ...]:
         one.get("kind") or "–",
         one["state"],
         one.get("step") or "–",
-        moment(one.get("since_ms")),
+        moment(one["since_ms"]) if one["since_ms"] else "–",
         trouble.get("message", ""),
     )

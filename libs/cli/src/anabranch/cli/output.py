@@ -72,11 +72,9 @@ class Output:
         self._stream.write(text + "\n")
 
 
-def moment(unix_ms: int | None) -> str:
-    """A time in UTC, to the second; a dash for none."""
-    if not unix_ms:
-        return "–"
-    return datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+def moment(unix_ms: int) -> str:
+    """A time as people read it, in UTC, to the second."""
+    return datetime.fromtimestamp(unix_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def counted(count: int, noun: str) -> str:

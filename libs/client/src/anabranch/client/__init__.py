@@ -23,6 +23,12 @@ from anabranch.client.settings import ReaderSettings, WriterSettings
 from anabranch.client.streams import Streams
 from anabranch.client.writer import EventWriter
 from anabranch.common.contracts.commands import OperationState
+from anabranch.common.contracts.membership import (
+    ClusterOverview,
+    ControllerDescription,
+    LossesConfirmed,
+)
+from anabranch.common.contracts.parked import ParkedDescription
 from anabranch.common.contracts.queries import (
     ContainerDescription,
     NodeDescription,
@@ -99,10 +105,12 @@ __all__ = [
     "BufferFull",
     "Busy",
     "Client",
+    "ClusterOverview",
     "Conflict",
     "Connecting",
     "ConnectionLost",
     "ContainerDescription",
+    "ControllerDescription",
     "Corrupt",
     "CorruptBlock",
     "CutChecked",
@@ -124,6 +132,7 @@ __all__ = [
     "InvalidRequest",
     "InvalidSetting",
     "KeyRange",
+    "LossesConfirmed",
     "NodeDescription",
     "NodeNotFound",
     "NotFound",
@@ -134,6 +143,7 @@ __all__ = [
     "Operations",
     "OutcomeUnknown",
     "Overloaded",
+    "ParkedDescription",
     "Position",
     "ReaderSettings",
     "RetentionPolicy",

@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Scope
 
 from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.http import (
+    cluster,
     events,
     health,
     not_built,
@@ -16,6 +17,7 @@ from anabranch.gateway.http import (
     scopes,
     segments,
     streams,
+    work,
 )
 from anabranch.gateway.http.front import Front
 from anabranch.gateway.http.intake import Intake, IntakeLimits
@@ -44,7 +46,7 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
     others = [*health.routes(), *not_built.routes()]
     api.router.routes[:0] = events.routes()  # first, because they are asked most
     api.include_router(scopes.router)
-    for module in (streams, reshaping, segments, operations):
+    for module in (streams, reshaping, segments, operations, work, cluster):
         api.include_router(module.router)
     api.router.routes.extend(others)
     describe(api)
