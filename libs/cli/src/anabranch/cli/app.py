@@ -54,8 +54,8 @@ def perform(
     Parameters
     ----------
     http
-        Address of an HTTP gateway, e.g. http://127.0.0.1:8080: scope, stream, write and read go
-        through it and need no other port. ANABRANCH_HTTP says the same.
+        Address of an HTTP gateway, e.g. http://127.0.0.1:8080: scope, stream, operation, write and
+        read go through it and need no other port. ANABRANCH_HTTP says the same.
     """
     end = tokens.index("--") if "--" in tokens else len(tokens)
     handed_on = () if http is None else ("--http", http)

@@ -109,12 +109,14 @@ class StreamDescription(Contract):
 
 
 class StreamList(Contract):
-    """`descriptions`: of the same streams in the same order, if they were asked for."""
+    """`descriptions`: of the same streams in the same order, if they were asked for. Then streams
+    that lie within the page and whose domain events cannot be read are `unreadable` instead."""
 
     ok: Literal[True] = True
     streams: tuple[str, ...]
     next_page_token: str = ""
     descriptions: tuple[StreamDescription, ...] | None = None
+    unreadable: tuple[str, ...] = ()
 
 
 class CurrentSegments(Query):
