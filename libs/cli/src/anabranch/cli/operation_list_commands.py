@@ -12,7 +12,7 @@ from anabranch.cli.session import Connection, run_with_session
 from anabranch.cli.session_port import Session
 from anabranch.common.runtime.clock import SystemClock
 
-COLUMNS = ("operation", "of", "kind", "state", "step", "since", "trouble")
+COLUMNS = ("operation", "what", "state", "since", "trouble")
 _HERE = Connection()
 
 
@@ -39,7 +39,7 @@ def list_all(
 
     async def perform(session: Session, output: Output) -> None:
         found = [one async for one in session.admin.operations(state, scope)]
-        output.rows(COLUMNS, [_row(one) for one in found], found)
+        output.rows(COLUMNS, [_row(one) for one in found], found, whole="operation")
 
     run_with_session(connection, perform)
 
@@ -79,13 +79,12 @@ def describe(
 def _row(one: Fields) -> tuple[str, ...]:
     """What a person sees of the operation; same order as `COLUMNS`."""
     scope, stream = one.get("scope", ""), one.get("stream")
+    about = f"{scope}/{stream}" if stream else scope
     trouble = one.get("error") or one.get("last_error") or {}
     return (
         one["operation"],
-        f"{scope}/{stream}" if stream else scope,
-        one.get("kind") or "–",
-        one["state"],
-        one.get("step") or "–",
+        f"{one['kind']} {about}" if one["kind"] else about,
+        f"{one['state']}: {one['step']}" if one["step"] else one["state"],
         moment(one["since_ms"]) if one["since_ms"] else "–",
         trouble.get("message", ""),
     )

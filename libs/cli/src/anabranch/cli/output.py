@@ -56,13 +56,19 @@ class Output:
         columns: Sequence[str],
         rows: Iterable[Sequence[str]],
         records: Iterable[Mapping[str, object]],
+        *,
+        whole: str = "",
     ) -> None:
-        """Many things of a kind: a table for people, one record per line for programs."""
+        """Many things of a kind: a table for people, one record per line for programs.
+
+        `whole`: the column whose values are never divided, because they are copied.
+        """
         if self.as_json:
             for record in records:
                 self._line(json.dumps(record))
             return
-        table = Table(*(Column(name, overflow="fold") for name in columns))
+        shown = [Column(name, overflow="fold", no_wrap=name == whole) for name in columns]
+        table = Table(*shown)
         for row in rows:
             table.add_row(*row)
         # Brackets in a reason are its own, not rich's.

@@ -78,8 +78,10 @@ def described(config: StreamConfig) -> dict[str, object]:
     if scaling.type is not ScalingType.FIXED:
         told |= {"target_rate": scaling.target_rate, "scale_factor": scaling.scale_factor}
     if retention is not None:
-        told |= {"retention": retention.type.value, "retention_min": retention.minimum}
-        told |= {"retention_max": retention.maximum} if retention.maximum is not None else {}
+        kind, _, unit = retention.type.value.partition("_")
+        told |= {"retention": kind, f"retention_min_{unit}": retention.minimum}
+        if retention.maximum is not None:
+            told[f"retention_max_{unit}"] = retention.maximum
     return told | {
         "tags": list(config.tags),
         "timestamp_aggregation_timeout_ms": config.timestamp_aggregation_timeout_ms,
