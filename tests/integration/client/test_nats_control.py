@@ -1,5 +1,6 @@
 """Administration through a real NATS server, with a controller that loses replies."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -131,9 +132,10 @@ async def test_a_change_is_awaited_as_long_as_asked_and_its_end_looked_up_later(
         await client.create_stream("plant/sensors", segments=2)
         fake.held = {"scale_stream"}
         split = client.streams.split_segment
-        for how in ({"wait": False}, {"wait_s": 0.05}):
-            handle = await split("plant/sensors", 0, command_id="mine", **how)
-            assert (handle.operation_id, handle.state) == ("mine", OperationState.RUNNING)
+        async with asyncio.timeout(20):  # and not the half minute that all of it may take
+            for how in ({"wait": False}, {"wait_s": 0.05}):
+                handle = await split("plant/sensors", 0, command_id="mine", **how)
+                assert (handle.operation_id, handle.state) == ("mine", OperationState.RUNNING)
         with pytest.raises(OutcomeUnknown) as late:
             await split("plant/sensors", 0, command_id="mine", timeout_s=0.3)
         assert late.value.fields["operation"] == "mine"

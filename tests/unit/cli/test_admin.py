@@ -92,6 +92,26 @@ async def test_both_sessions_tell_the_same_of_streams_and_operations() -> None:
     assert all(by_client[:14])
 
 
+@pytest.mark.parametrize("kind", [ClientAdmin, HttpAdmin])
+async def test_a_change_is_waited_for_as_long_as_the_command_asks(
+    kind: type[ClientAdmin | HttpAdmin],
+) -> None:
+    waits: list[float | None] = []
+    async with gateway() as g, calls(g.transport) as opened:
+        execute = g.bench.control.execute
+
+        async def watched(command, *, timeout_s, wait_s=None):  # type: ignore[no-untyped-def]
+            waits.append(wait_s)
+            return await execute(command, timeout_s=timeout_s, wait_s=wait_s)
+
+        g.bench.control.execute = watched  # type: ignore[method-assign]
+        admin = ClientAdmin(g.bench.client) if kind is ClientAdmin else HttpAdmin(opened)
+        await admin.seal(STREAM, wait_s=0)
+        await admin.delete(STREAM, wait_s=1.5)
+
+    assert waits == [0, 1.5]
+
+
 @pytest.mark.parametrize("which", [0, 1])
 async def test_both_sessions_change_streams_and_scopes(which: int) -> None:
     config = StreamConfig(ScalingPolicy(ScalingType.BYTE_RATE, 5, 2, 1), tags=("a",))

@@ -142,8 +142,6 @@ async def test_a_stream_is_truncated_at_offsets_a_cut_or_a_readers_positions() -
         runs = [run async for run in streams.segments_between(STREAM, end=tail)]
         with pytest.raises(CutRefused):
             await streams.truncate(STREAM, {0: 0, 1: 0})
-        with pytest.raises(InvalidCut):
-            await streams.truncate(STREAM, {"other/stream/0.#epoch.0": (0, 0)})
         with pytest.raises(InvalidRequest):
             await streams.truncate(STREAM, {})
 
@@ -272,6 +270,17 @@ def test_neighbours_are_merged_whatever_their_order(inner: set[float], data: st.
     chosen = data.draw(st.permutations(range(first, last + 1)))
     whole = NewRange(key_start=present[first].key_start, key_end=present[last].key_end)
     assert merge(present, chosen) == (tuple(range(first, last + 1)), (whole,))
+
+
+def test_segments_that_do_not_lie_side_by_side_are_not_merged() -> None:
+    with pytest.raises(InvalidRanges) as refused:
+        merge(_present([0.0, 0.25, 0.5, 1.0]), [2, 0])
+    assert refused.value.fields == {"segment": 0, "other": 2}
+
+
+def test_positions_in_another_stream_are_no_cut_of_this_one() -> None:
+    with pytest.raises(InvalidCut):
+        stream_cut(stream_ref(STREAM), {"plant/other/0.#epoch.0": (0, 0)})
 
 
 def test_a_cut_is_sorted_by_segment() -> None:
