@@ -101,10 +101,14 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(segment_count: int = 1, tracer: Tracer | None = None) -> AsyncIterator[Bench]:
+async def bench(
+    segment_count: int = 1,
+    tracer: Tracer | None = None,
+    kind: type[FakeController] = FakeController,
+) -> AsyncIterator[Bench]:
     """An open client on a stream of `segment_count` segments."""
     async with FakeSegmentStore() as store:
-        controller = FakeController(store)
+        controller = kind(store)
         controller.scopes["plant"] = {"sensors": FakeStream(segment_count)}
         for name in controller.segment_names("plant", "sensors"):
             store.segments[name] = FakeSegment()

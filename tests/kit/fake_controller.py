@@ -35,6 +35,7 @@ from anabranch.common.errors import (
     AnabranchError,
     NodeNotFound,
     OperationNotFound,
+    OutcomeUnknown,
     ScopeExists,
     ScopeNotEmpty,
     ScopeNotFound,
@@ -352,10 +353,19 @@ class FakeControlPlane:
             raise q.QueryFailed.model_validate_json(data).error.to_error()
         return TypeAdapter(answer).validate_json(data)
 
-    async def execute(self, command: CommandBase, *, timeout_s: float) -> None:
+    async def execute(
+        self, command: CommandBase, *, timeout_s: float, wait_s: float | None = None
+    ) -> OperationState:
+        """The fake works at once; an operation that is held up is left to go on."""
         decided = self._controller.decide(COMMANDS.validate_python(command.model_dump()))
         if isinstance(decided, Rejected):
             raise decided.error.to_error()
+        status = self._controller.operations[command.command_id]
+        if status.error is not None:
+            raise status.error.to_error()
+        if status.state is OperationState.RUNNING and wait_s is None:
+            raise OutcomeUnknown("it did not end in time", operation=command.command_id)
+        return status.state
 
     async def close(self) -> None:
         return None

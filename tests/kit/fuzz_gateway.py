@@ -37,7 +37,8 @@ async def fuzz(examples: int, seed: int | None) -> int:
 async def _prepare(nats_url: str) -> None:
     """Something that exists, so that not every answer is 404."""
     async with connect(nats_url) as client:
-        await client.create_scope(SCOPE)
+        for scope in (SCOPE, DOOMED):
+            await client.create_scope(scope)
         for name in (STREAM, DOOMED):
             await client.create_stream(f"{SCOPE}/{name}", segments=2)
 

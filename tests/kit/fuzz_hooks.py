@@ -18,7 +18,13 @@ def map_path_parameters(context: Any, path_parameters: dict[str, Any]) -> dict[s
     if not path_parameters or len(str(path_parameters.get("scope", ""))) % 2:
         return path_parameters
     ends = context.operation.method.lower() in ("delete", "put")
-    existing = {"scope": SCOPE, "stream": DOOMED if ends else STREAM}
+    ends_scope = ends and "stream" not in path_parameters
+    existing = {
+        "scope": DOOMED if ends_scope else SCOPE,
+        "stream": DOOMED if ends else STREAM,
+        "segment": 0,
+        "part": "controller",
+    }
     return {name: existing.get(name, value) for name, value in path_parameters.items()}
 
 

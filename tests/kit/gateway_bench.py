@@ -17,6 +17,8 @@ from anabranch.gateway.http.parts import Parts
 from anabranch.gateway.settings import Settings
 from anabranch.gateway.wiring import build
 from kit.client_bench import Bench, bench
+from kit.fake_admin import AdminController
+from kit.fake_controller import FakeController
 
 EVENTS = "/v1/scopes/plant/streams/sensors/events"
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -39,12 +41,14 @@ async def gateway(
     settings: Settings | None = None,
     segment_count: int = 1,
     tracer: Tracer | None = None,
+    kind: type[FakeController] = AdminController,
 ) -> AsyncIterator[GatewayBench]:
-    """A gateway on the stream of `client_bench`."""
+    """A gateway on the stream of `client_bench`. `kind` FakeController: it can be scaled while it
+    is written and read, and of administration has only the rest."""
     telemetry = Telemetry(open_telemetry("gateway", NO_TARGET, "test").metrics, tracer)
     health = {"controller": PartHealth(True)}
     clock = SystemClock()
-    async with bench(segment_count, tracer) as b, asyncio.TaskGroup() as tasks:
+    async with bench(segment_count, tracer, kind) as b, asyncio.TaskGroup() as tasks:
         parts = build(
             settings or Settings(),
             b.client,

@@ -1,5 +1,6 @@
 """Administration through a real NATS server, with a controller that loses replies."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -8,6 +9,7 @@ import pytest
 from anabranch.client import connect, nats_control
 from anabranch.client.client import Client
 from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.contracts.commands import OperationState
 from anabranch.common.errors import (
     OutcomeUnknown,
     ScopeExists,
@@ -18,6 +20,7 @@ from anabranch.common.errors import (
     Unavailable,
 )
 from anabranch.common.model.stream import StreamState
+from kit.fake_admin import AdminController
 from kit.fake_controller import FakeController
 from kit.fake_segstore import FakeSegmentStore
 from kit.infra import NatsServer
@@ -31,12 +34,14 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def cluster(url: str) -> AsyncIterator[tuple[Client, NatsController]]:
+async def cluster(
+    url: str, kind: type[FakeController] = FakeController
+) -> AsyncIterator[tuple[Client, NatsController]]:
     async with FakeSegmentStore() as store:
         connection = await connect_nats(url, "fake controller")
         try:
             async with (
-                nats_controller(FakeController(store), connection) as controller,
+                nats_controller(kind(store), connection) as controller,
                 connect(url) as client,
             ):
                 yield client, controller
@@ -115,3 +120,34 @@ async def test_without_a_controller_commands_and_queries_are_unavailable(
 async def test_without_nats_connecting_is_refused_by_name() -> None:
     with pytest.raises(Unavailable):
         await connect("nats://127.0.0.1:9", timeout_s=0.05)
+
+
+async def test_a_change_is_awaited_as_long_as_asked_and_its_end_looked_up_later(
+    nats_url: str,
+) -> None:
+    async with cluster(nats_url, AdminController) as (client, served):
+        fake = served.controller
+        assert isinstance(fake, AdminController)
+        await client.create_scope("plant")
+        await client.create_stream("plant/sensors", segments=2)
+        fake.held = {"scale_stream"}
+        split = client.streams.split_segment
+        async with asyncio.timeout(20):  # and not the half minute that all of it may take
+            for how in ({"wait": False}, {"wait_s": 0.05}):
+                handle = await split("plant/sensors", 0, command_id="mine", **how)
+                assert (handle.operation_id, handle.state) == ("mine", OperationState.RUNNING)
+        with pytest.raises(OutcomeUnknown) as late:
+            await split("plant/sensors", 0, command_id="mine", timeout_s=0.3)
+        assert late.value.fields["operation"] == "mine"
+        fake.release()
+        assert (await client.operations.wait(handle)).state == "succeeded"
+        again = await split("plant/sensors", 1, command_id="mine", wait_s=5)
+        assert again.state is OperationState.SUCCEEDED
+        assert len((await client.streams.current_segments("plant/sensors")).segments) == 3
+
+
+async def test_a_command_that_nobody_answers_is_not_taken_for_accepted(nats_url: str) -> None:
+    async with cluster(nats_url, AdminController) as (client, served):
+        served.deaf = True
+        with pytest.raises(OutcomeUnknown):
+            await client.create_scope("plant", timeout_s=0.3, wait_s=0)

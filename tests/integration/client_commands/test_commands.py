@@ -97,10 +97,10 @@ async def test_a_stream_is_created_written_read_sealed_and_deleted(
         assert (await sh.run("scope", "create", "a")).out == "created scope a\n"
         created = await sh.run("stream", "create", "a/b", "--segments", "2", "--json")
         assert json.loads(created.out) == {"created": "a/b", "segments": 2}
-        shown = await sh.run("stream", "segments", "a/b", "--json")
+        shown = await sh.run("stream", "segments", "a/b", "--rates", "--json")
         rates = [json.loads(line)["rate"] for line in shown.out.splitlines()]
         assert [rate and rate["events_per_s"] for rate in rates] == [12.5, None]
-        assert "unknown" in (await sh.run("stream", "segments", "a/b")).out
+        assert "unknown" in (await sh.run("stream", "segments", "a/b", "--rates")).out
         written = await sh.run(
             *("write", "a/b", str(tmp_path / "flights.csv"), "--format", "csv"),
             *("--key-field", "tail", "--compress", "zstd", "--json"),

@@ -46,7 +46,7 @@ async def create(http: httpx.AsyncClient) -> None:
     elsewhere = await http.post("/v1/scopes/none/streams", json=body)
     assert problem(elsewhere, 404) == "scope-not-found"
     by_rate = {**body, "scalingPolicy": {"type": "BY_RATE_IN_EVENTS_PER_SEC"}}
-    assert problem(await http.post(STREAMS, json=by_rate), 501) == "not-built"
+    assert problem(await http.post(STREAMS, json=by_rate), 400) == "invalid-request"
     listed = (await http.get(STREAMS)).json()["streams"]
     assert [stream["streamName"] for stream in listed] == ["log"]
     assert (await http.get(SCOPES)).json()["scopes"] == [{"scopeName": "web"}]
@@ -108,7 +108,7 @@ async def refused_requests(http: httpx.AsyncClient) -> None:
     assert problem(await http.post(EVENTS, content=bytes(LARGE), headers=BINARY), 413)
     assert problem(await http.post(EVENTS, content=b"x", headers={"content-type": "a/b"}), 415)
     assert problem(await http.put(f"{stream}/state", json={"streamState": "OPEN"}), 400)
-    assert problem(await http.put(stream, json={}), 501) == "not-built"
+    assert problem(await http.put(stream, json={}), 400) == "invalid-request"
     assert problem(await http.patch(stream), 405) == "method-not-allowed"
 
 

@@ -173,9 +173,7 @@ def test_several_errors_at_once_are_lines_and_never_a_traceback(
     assert len(capsys.readouterr().err.splitlines()) == 2
 
 
-@pytest.mark.parametrize(
-    "words", [["segstore", "flush"], ["container", "list"], ["stream", "segments", "a/b"]]
-)
+@pytest.mark.parametrize("words", [["segstore", "flush"], ["container", "list"]])
 def test_what_the_gateway_does_not_serve_is_refused_by_name(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,24 +3,32 @@
 import re
 
 import anabranch.client
-from anabranch.client import Client, EventReader, EventWriter
+from anabranch.client import Client, EventReader, EventWriter, Operations, Streams, connect
+from anabranch.client.stream_views import StreamViews
 from anabranch.common.errors import ERRORS_BY_CODE
 
 PUBLIC = frozenset(
     {
         "AnabranchError", "BufferFull", "Busy", "Client", "ClusterOverview", "Conflict",
         "Connecting", "ConnectionLost", "ContainerDescription", "ControllerDescription",
-        "Corrupt", "CorruptBlock", "Event", "EventBatch", "EventReader", "EventTooLarge",
-        "EventWriter", "Fenced", "FormatTooNew", "Invalid", "InvalidName", "InvalidRequest",
-        "InvalidSetting", "LossesConfirmed", "NodeDescription", "NodeNotFound", "NotFound",
-        "OperationNotFound", "OutcomeUnknown", "Overloaded", "ParkedDescription", "Position",
-        "ReaderSettings", "Retry", "ScopeDescription",
-        "ScopeExists", "ScopeNotEmpty", "ScopeNotFound", "SegmentNotFound", "SegmentRate",
-        "SegmentWithRate", "StreamDescription", "StreamExists", "StreamNotFound",
-        "StreamNotSealed", "StreamRef", "StreamSealed", "StreamState", "Unavailable", "Unknown",
+        "Corrupt", "CorruptBlock", "CutChecked", "CutFound", "CutRefused", "CutsCompared",
+        "EpochDescription", "Event", "EventBatch", "EventReader", "EventTooLarge",
+        "EventWriter", "Fenced", "FormatTooNew", "Invalid", "InvalidCut", "InvalidName",
+        "InvalidRanges", "InvalidRequest", "InvalidSetting", "KeyRange", "LossesConfirmed",
+        "NodeDescription", "NodeNotFound", "NotFound", "Operation", "OperationFound",
+        "OperationNotFound", "OperationState", "Operations", "OutcomeUnknown", "Overloaded",
+        "ParkedDescription", "Position", "ReaderSettings", "RetentionPolicy", "RetentionType",
+        "Retry", "ScaleChecked", "ScaleRefused", "ScalingEvent", "ScalingPolicy", "ScalingType",
+        "ScopeDescription", "ScopeExists", "ScopeNotEmpty", "ScopeNotFound",
+        "SegmentDescription", "SegmentInStream", "SegmentList", "SegmentNotFound",
+        "SegmentRate", "SegmentRun", "SegmentWithRate", "StreamConfig", "StreamDescription",
+        "StreamExists", "StreamNotFound", "StreamNotSealed", "StreamRef", "StreamSealed",
+        "StreamState", "Streams", "SuccessorsFound", "Unavailable", "Unknown",
         "UnsupportedProtocol", "WriterExpired", "WriterSettings", "connect",
     }
 )  # fmt: skip
+
+OWNERS = (Client, EventWriter, EventReader, Operations, Streams, StreamViews, connect)
 
 
 def test_the_public_names_are_these() -> None:
@@ -32,7 +40,7 @@ def test_every_error_that_a_public_method_names_can_be_imported_beside_it() -> N
     errors = {kind.__name__ for kind in ERRORS_BY_CODE.values()}
     named = {
         word
-        for owner in (Client, EventWriter, EventReader, anabranch.client.connect)
+        for owner in OWNERS
         for member in (owner, *vars(owner).values())
         for word in re.findall(r"[A-Z]\w+", getattr(member, "__doc__", None) or "")
     }

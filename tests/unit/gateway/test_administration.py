@@ -1,7 +1,5 @@
 """Scopes, streams, health and the interface's description over HTTP, without a cluster."""
 
-import pytest
-
 from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.health import PartHealth
 from anabranch.gateway.http.not_built import NOT_BUILT
@@ -62,24 +60,6 @@ async def test_lists_come_in_pages_and_foreign_tokens_are_refused() -> None:
     assert scopes == {"scopes": [{"scopeName": "plant"}], "next_page_token": ""}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"scalingPolicy": {"type": "BY_RATE_IN_EVENTS_PER_SEC", "targetRate": 5}},
-        {"retentionPolicy": {"type": "LIMITED_DAYS", "value": 3}},
-        {"streamTags": ["t"]},
-        {"rolloverSizeBytes": 1024},
-    ],
-)
-async def test_what_is_not_built_is_refused_and_creates_nothing(change: dict[str, object]) -> None:
-    async with gateway() as g:
-        body = {"streamName": "new", "scalingPolicy": FIXED, **change}
-        refused = await g.http.post(STREAMS, json=body)
-        assert "new" not in g.bench.controller.scopes["plant"]
-
-    assert problem(refused, 501) == "not-built"
-
-
 async def test_pravegas_other_routes_say_that_they_are_not_built() -> None:
     async with gateway() as g:
         for path, methods, _ in NOT_BUILT:
@@ -120,6 +100,36 @@ async def test_health_tells_which_part_is_not_ready() -> None:
         {"ready": False},
         {"alive": True},
     )
+
+
+async def test_every_part_of_the_health_tree_can_be_asked_by_name() -> None:
+    async with gateway() as g:
+        g.health["http"] = PartHealth(False, "starting")
+        get = g.http.get
+        tree = (await get("/v1/health")).json()
+        part = (await get("/v1/health/http")).json()
+        aspects = {
+            f"{aspect}/{name}": (await get(f"/v1/health/{aspect}/{name}")).json()
+            for aspect in ("status", "readiness", "liveness", "details")
+            for name in ("gateway", "controller", "http")
+        }
+        details = (await get("/v1/health/details")).json()
+        whole = (await get("/v1/health/gateway")).json()
+        unknown = [await get(f"/v1/health/{path}none") for path in ("", "status/", "details/")]
+        metrics = (await get("/metrics")).text
+
+    assert tree == whole
+    assert tree["children"]["http"] == part
+    assert (part["name"], part["status"]) == ("http", "STARTING")
+    assert aspects["status/gateway"] == aspects["status/http"] == {"status": "STARTING"}
+    assert aspects["readiness/controller"] == {"ready": True}
+    assert aspects["liveness/http"] == {"alive": True}
+    assert aspects["details/http"] == {"details": {"reason": "starting"}}
+    assert aspects["details/gateway"] == details
+    assert details == {"details": {"controller": "ready", "http": "starting"}}
+    assert {problem(answer, 404) for answer in unknown} == {"not-found"}
+    assert 'route="/v1/health",' in metrics
+    assert 'route="/v1/health/details/{part}",' in metrics
 
 
 async def test_requests_and_events_are_counted_by_route_and_not_by_name() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kit.client_bench import Bench
+from kit.fake_controller import FakeController
 from kit.gateway_bench import BINARY, EVENTS, NDJSON, gateway
 from kit.scaling import chain, merge, shift, split
 
@@ -19,7 +20,7 @@ async def test_pages_over_several_epochs_neither_lose_nor_repeat(
     segments: int, stages: Stages, size: int
 ) -> None:
     written: list[str] = []
-    async with gateway(segment_count=segments) as g:
+    async with gateway(segment_count=segments, kind=FakeController) as g:
 
         async def write() -> None:
             lines = [json.dumps({"k": n % 5, "n": len(written) + n}) for n in range(7)]
@@ -58,7 +59,7 @@ async def test_what_a_page_gives_back_of_a_later_epoch_comes_with_the_next(
     before: int, after: int
 ) -> None:
     """The event that is not JSON lies `after` JSON events of the second epoch."""
-    async with gateway() as g:
+    async with gateway(kind=FakeController) as g:
         for number in range(before):
             await g.http.post(EVENTS, json=number, headers={"Routing-Key": "k"})
         for _ in split(g.bench):
@@ -85,7 +86,7 @@ async def test_what_a_page_gives_back_of_a_later_epoch_comes_with_the_next(
 
 
 async def test_an_old_position_token_goes_on_in_the_segments_of_today() -> None:
-    async with gateway(segment_count=2) as g:
+    async with gateway(segment_count=2, kind=FakeController) as g:
         for number in range(4):
             await g.http.post(EVENTS, json=number, headers={"Routing-Key": "k"})
         old = await g.http.get(EVENTS, params={"max_events": 2})

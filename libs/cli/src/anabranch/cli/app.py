@@ -13,7 +13,9 @@ from anabranch.cli import (
     container_commands,
     controller_commands,
     operation_commands,
+    operation_list_commands,
     read_command,
+    reshape_commands,
     scope_commands,
     segstore_commands,
     stream_commands,
@@ -33,10 +35,12 @@ app = cyclopts.App(
 up.register(app)
 scope_commands.register(app)
 stream_commands.register(app)
+reshape_commands.register(stream_commands.streams)
 container_commands.register(app)
 cluster_commands.register(app)
 controller_commands.register(app)
 operation_commands.register(app)
+operation_list_commands.register(operation_commands.operations)
 segstore_commands.register(app)
 tier2_commands.register(app)
 write_command.register(app)
@@ -54,8 +58,8 @@ def perform(
     Parameters
     ----------
     http
-        Address of an HTTP gateway, e.g. http://127.0.0.1:8080: scope, stream, write and read go
-        through it and need no other port. ANABRANCH_HTTP says the same.
+        Address of an HTTP gateway, e.g. http://127.0.0.1:8080: scope, stream, operation, write and
+        read go through it and need no other port. ANABRANCH_HTTP says the same.
     """
     end = tokens.index("--") if "--" in tokens else len(tokens)
     handed_on = () if http is None else ("--http", http)

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Literal
 
+from anabranch.cli.client_admin import ClientAdmin
 from anabranch.cli.records import Record
 from anabranch.cli.session_port import HEAD, TAIL, Compression, EventBatch, ReadRequest
 from anabranch.client import Client, EventWriter, WriterSettings
@@ -16,11 +17,12 @@ class ClientSession:
     def __init__(self, client: Client) -> None:
         self._client = client
 
+    @property
+    def admin(self) -> ClientAdmin:
+        return ClientAdmin(self._client)
+
     async def create_scope(self, scope: str) -> None:
         await self._client.create_scope(scope)
-
-    async def delete_scope(self, scope: str) -> None:
-        await self._client.delete_scope(scope)
 
     def list_scopes(self) -> AsyncIterator[str]:
         return self._client.list_scopes()
@@ -28,18 +30,6 @@ class ClientSession:
     async def describe_scope(self, scope: str) -> Mapping[str, object]:
         found = await self._client.describe_scope(scope)
         return found.model_dump(mode="json", exclude={"ok"})
-
-    async def create_stream(self, stream: str, *, segments: int) -> None:
-        await self._client.create_stream(stream, segments=segments)
-
-    async def delete_stream(self, stream: str) -> None:
-        await self._client.delete_stream(stream)
-
-    async def seal_stream(self, stream: str) -> None:
-        await self._client.seal_stream(stream)
-
-    def list_streams(self, scope: str) -> AsyncIterator[str]:
-        return self._client.list_streams(scope)
 
     async def describe_stream(self, stream: str) -> Mapping[str, object]:
         found = await self._client.describe_stream(stream)

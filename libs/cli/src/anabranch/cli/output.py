@@ -26,6 +26,11 @@ class Output:
         """One result: `text` for people, `record` for programs."""
         self._line(json.dumps(record) if self.as_json else text)
 
+    def progress(self, text: str, record: Mapping[str, object]) -> None:
+        """How far something is that is waited for; goes to stderr."""
+        sys.stderr.write((json.dumps(record) if self.as_json else text) + "\n")
+        sys.stderr.flush()
+
     def names(self, field: str, names: Iterable[str]) -> None:
         """A list of names, one per line."""
         for name in names:
@@ -51,13 +56,19 @@ class Output:
         columns: Sequence[str],
         rows: Iterable[Sequence[str]],
         records: Iterable[Mapping[str, object]],
+        *,
+        whole: str = "",
     ) -> None:
-        """Many things of a kind: a table for people, one record per line for programs."""
+        """Many things of a kind: a table for people, one record per line for programs.
+
+        `whole`: the column whose values are never divided, because they are copied.
+        """
         if self.as_json:
             for record in records:
                 self._line(json.dumps(record))
             return
-        table = Table(*(Column(name, overflow="fold") for name in columns))
+        shown = [Column(name, overflow="fold", no_wrap=name == whole) for name in columns]
+        table = Table(*shown)
         for row in rows:
             table.add_row(*row)
         # Brackets in a reason are its own, not rich's.

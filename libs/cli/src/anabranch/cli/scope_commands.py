@@ -1,13 +1,21 @@
 """The commands `anabranch scope …`."""
 
-import cyclopts
+from typing import Annotated
 
+import cyclopts
+from cyclopts import Parameter
+
+from anabranch.cli.admin_port import Admin
+from anabranch.cli.awaiting import Patience
 from anabranch.cli.output import Output
+from anabranch.cli.reshape_commands import change
 from anabranch.cli.session import Connection, run_with_session
 from anabranch.cli.session_port import Session
+from anabranch.client import Operation
 
 scopes = cyclopts.App(name="scope", help="Create, list and delete scopes.")
 _HERE = Connection()
+_PATIENT = Patience()
 
 
 def register(app: cyclopts.App) -> None:
@@ -27,14 +35,47 @@ def create(scope: str, /, *, connection: Connection = _HERE) -> None:
 
 
 @scopes.command
-def delete(scope: str, /, *, connection: Connection = _HERE) -> None:
-    """Delete a scope that has no streams."""
+def delete(
+    scope: str,
+    /,
+    *,
+    recursive: Annotated[bool, Parameter(negative="")] = False,
+    yes: Annotated[bool, Parameter(negative="")] = False,
+    patience: Patience = _PATIENT,
+    connection: Connection = _HERE,
+) -> int:
+    """Delete a scope that has no streams, or with --recursive, with all its streams.
 
+    Parameters
+    ----------
+    recursive
+        Seal and delete its streams first, with everything in them, for good.
+    yes
+        Do that. Without it, what would be lost is listed, and nothing is done.
+    """
+    if recursive and not yes:
+        return _would_be_lost(scope, connection)
+
+    async def start(admin: Admin, wait_s: float) -> Operation:
+        return await admin.delete_scope(scope, recursive=recursive, wait_s=wait_s)
+
+    done = f"deleted scope {scope}"
+    change(start, connection, patience, done=done, record={"deleted": scope})
+    return 0
+
+
+def _would_be_lost(scope: str, connection: Connection) -> int:
     async def perform(session: Session, output: Output) -> None:
-        await session.delete_scope(scope)
-        output.done(f"deleted scope {scope}", {"deleted": scope})
+        found = session.admin.list_streams(scope, tag="")
+        names = [f"{scope}/{name}" async for name in found]
+        what = ", ".join(names) if names else "no streams"
+        output.done(
+            f"scope {scope} has {what}; to delete it with everything in it, repeat with --yes",
+            {"done": False, "scope": scope, "streams": names},
+        )
 
     run_with_session(connection, perform)
+    return 1
 
 
 @scopes.command(name="list")

@@ -1,14 +1,21 @@
-"""The commands `anabranch stream …`."""
+"""The commands that show streams: `anabranch stream list`, `describe`, `segments` and others."""
+
+from collections.abc import Sequence
 
 import cyclopts
 
-from anabranch.cli.output import Output, counted
-from anabranch.cli.session import Connection, run_with_client, run_with_session
+from anabranch.cli import amounts
+from anabranch.cli.admin_port import Fields
+from anabranch.cli.output import Output, moment
+from anabranch.cli.session import Connection, run_with_session
 from anabranch.cli.session_port import Session
-from anabranch.client import Client, SegmentWithRate
+from anabranch.cli.stream_options import described
+from anabranch.common.errors import InvalidRequest
 
-streams = cyclopts.App(name="stream", help="Create, list, seal and delete streams.")
-COLUMNS = ("segment", "keys", "events/s", "bytes/s", "over")
+streams = cyclopts.App(name="stream", help="Create, change, inspect, seal and delete streams.")
+SEGMENT_COLUMNS = ("id", "segment", "keys")
+RATE_COLUMNS = ("events/s", "bytes/s", "over")
+EPOCH_COLUMNS = ("epoch", "begun", "segments", "splits", "merges")
 _HERE = Connection()
 
 
@@ -17,55 +24,19 @@ def register(app: cyclopts.App) -> None:
     app.command(streams)
 
 
-@streams.command
-def create(stream: str, /, *, segments: int = 1, connection: Connection = _HERE) -> None:
-    """Create a stream, named scope/stream.
+@streams.command(name="list")
+def list_all(scope: str, /, *, tag: str = "", connection: Connection = _HERE) -> None:
+    """List a scope's streams by name.
 
     Parameters
     ----------
-    segments
-        How many segments share the keys.
+    tag
+        Only those that carry it.
     """
 
     async def perform(session: Session, output: Output) -> None:
-        await session.create_stream(stream, segments=segments)
-        output.done(
-            f"created stream {stream} with {counted(segments, 'segment')}",
-            {"created": stream, "segments": segments},
-        )
-
-    run_with_session(connection, perform)
-
-
-@streams.command
-def delete(stream: str, /, *, connection: Connection = _HERE) -> None:
-    """Delete a sealed stream and everything in it."""
-
-    async def perform(session: Session, output: Output) -> None:
-        await session.delete_stream(stream)
-        output.done(f"deleted stream {stream}", {"deleted": stream})
-
-    run_with_session(connection, perform)
-
-
-@streams.command
-def seal(stream: str, /, *, connection: Connection = _HERE) -> None:
-    """Make a stream read-only for ever."""
-
-    async def perform(session: Session, output: Output) -> None:
-        await session.seal_stream(stream)
-        output.done(f"sealed stream {stream}", {"sealed": stream})
-
-    run_with_session(connection, perform)
-
-
-@streams.command(name="list")
-def list_all(scope: str, /, *, connection: Connection = _HERE) -> None:
-    """List a scope's streams by name."""
-
-    async def perform(session: Session, output: Output) -> None:
-        names = [f"{scope}/{name}" async for name in session.list_streams(scope)]
-        output.names("stream", names)
+        found = session.admin.list_streams(scope, tag=tag)
+        output.names("stream", [f"{scope}/{name}" async for name in found])
 
     run_with_session(connection, perform)
 
@@ -82,29 +53,140 @@ def describe(stream: str, /, *, connection: Connection = _HERE) -> None:
 
 
 @streams.command
-def segments(stream: str, /, *, connection: Connection = _HERE) -> None:
-    """List a stream's segments: their share of the keys, and how fast each is written.
+def config(stream: str, /, *, connection: Connection = _HERE) -> None:
+    """Show how a stream is configured: scaling, retention, tags."""
 
-    A rate is the mean of up to the last minute, and unknown until the controller has heard of two
-    whole periods of the segment's store.
+    async def perform(session: Session, output: Output) -> None:
+        found = await session.admin.config(stream)
+        output.details(f"stream {stream}", described(found))
+
+    run_with_session(connection, perform)
+
+
+@streams.command
+def segments(
+    stream: str,
+    /,
+    *,
+    epoch: int | None = None,
+    at: str = "",
+    rates: bool = False,
+    connection: Connection = _HERE,
+) -> None:
+    """List a stream's segments and their share of the keys.
+
+    Parameters
+    ----------
+    epoch
+        Those of a stream epoch.
+    at
+        Those that were current at a time, as 2024-05-01T12:00:00.
+    rates
+        Of the current ones: how fast each is written. A rate is the mean of up to the last minute,
+        and unknown until the controller has heard of two whole periods of the segment's store.
     """
-
-    async def perform(client: Client, output: Output) -> None:
-        found = await client.segment_rates(stream)
-        output.rows(
-            COLUMNS,
-            [_row(one) for one in found],
-            [one.model_dump(mode="json") for one in found],
+    if (epoch is not None) + bool(at) + rates > 1:
+        raise InvalidRequest(
+            "--epoch, --at and --rates contradict each other", remedy="give one of them"
         )
+    time_ms = amounts.moment_ms(at) if at else None
 
-    run_with_client(connection, perform)
+    async def perform(session: Session, output: Output) -> None:
+        found = await session.admin.segments(stream, epoch=epoch, time_ms=time_ms, rates=rates)
+        if not rates:
+            output.rows(SEGMENT_COLUMNS, [_row(one) for one in found], found)
+            return
+        rows = [(*_row(one), *_rate(one)) for one in found]
+        told = [{**one, "rate": one.get("rate")} for one in found]
+        output.rows((*SEGMENT_COLUMNS, *RATE_COLUMNS), rows, told)
+
+    run_with_session(connection, perform)
 
 
-def _row(one: SegmentWithRate) -> tuple[str, ...]:
-    """What a person sees of the segment; same order as `COLUMNS`."""
-    keys = f"{one.key_start:.6g} – {one.key_end:.6g}"
-    rate = one.rate
+@streams.command
+def segment(stream: str, segment: str, /, *, connection: Connection = _HERE) -> None:
+    """Show one segment of a stream, present or past, and what follows it.
+
+    Parameters
+    ----------
+    segment
+        Its id, or its name as 2.#epoch.1.
+    """
+    number = amounts.segment(segment)
+
+    async def perform(session: Session, output: Output) -> None:
+        found = await session.admin.segment(stream, number)
+        following = await session.admin.successors(stream, number)
+        if output.as_json:
+            output.done("", {**found, **following})
+            return
+        output.details(f"segment {found['name']}", {**found, "then": following["status"]})
+        if following["successors"]:
+            output.rows((*SEGMENT_COLUMNS, "after"), _after(following["successors"]), ())
+
+    run_with_session(connection, perform)
+
+
+@streams.command
+def epochs(stream: str, /, *, connection: Connection = _HERE) -> None:
+    """List the epochs of a stream, newest first: when it was scaled, and how."""
+
+    async def perform(session: Session, output: Output) -> None:
+        found = [one async for one in session.admin.epochs(stream)]
+        rows = [
+            (
+                str(one["stream_epoch"]), moment(one["created_ms"]), str(one["segment_count"]),
+                str(one["splits"]), str(one["merges"]),
+            )
+            for one in found
+        ]  # fmt: skip
+        output.rows(EPOCH_COLUMNS, rows, found)
+
+    run_with_session(connection, perform)
+
+
+@streams.command
+def cut(
+    stream: str, /, *, head: bool = False, tail: bool = False, connection: Connection = _HERE
+) -> None:
+    """Show a cut of a stream, to keep or to truncate at.
+
+    Parameters
+    ----------
+    head
+        Where it begins.
+    tail
+        Where it ends now.
+    """
+    if head == tail:
+        raise InvalidRequest("a stream has two cuts to show", remedy="give --head or --tail")
+
+    async def perform(session: Session, output: Output) -> None:
+        found = await session.admin.cut(stream, "head" if head else "tail")
+        offsets = {str(one["segment_id"]): one["offset"] for one in found["segments"]}
+        if output.as_json:
+            output.done("", {"stream": stream, "stream_cut": offsets, **found})
+            return
+        rows = [(*_row(one), str(one["offset"])) for one in found["segments"]]
+        output.rows((*SEGMENT_COLUMNS, "offset"), rows, ())
+
+    run_with_session(connection, perform)
+
+
+def _row(one: Fields) -> tuple[str, ...]:
+    """What a person sees of a segment; same order as `SEGMENT_COLUMNS`."""
+    name = one["name"].rpartition("/")[2]
+    return str(one["segment_id"]), name, f"{one['key_start']:.6g} – {one['key_end']:.6g}"
+
+
+def _rate(one: Fields) -> tuple[str, ...]:
+    """Same order as `RATE_COLUMNS`."""
+    rate = one.get("rate")
     if rate is None:
-        return (one.name, keys, "unknown", "unknown", "–")
-    over = f"{rate.over_ms / 1000:.3g} s"
-    return (one.name, keys, f"{rate.events_per_s:.6g}", f"{rate.bytes_per_s:.6g}", over)
+        return ("unknown", "unknown", "–")
+    over = f"{rate['over_ms'] / 1000:.3g} s"
+    return f"{rate['events_per_s']:.6g}", f"{rate['bytes_per_s']:.6g}", over
+
+
+def _after(successors: Sequence[Fields]) -> list[tuple[str, ...]]:
+    return [(*_row(one), ", ".join(map(str, one["predecessors"]))) for one in successors]

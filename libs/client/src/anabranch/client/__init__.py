@@ -18,9 +18,12 @@ caller can do about it.
 
 from anabranch.client.client import Client, Connecting, connect
 from anabranch.client.frontier import Position
+from anabranch.client.operations import Operation, Operations
 from anabranch.client.reader import Event, EventBatch, EventReader
 from anabranch.client.settings import ReaderSettings, WriterSettings
+from anabranch.client.streams import Streams
 from anabranch.client.writer import EventWriter
+from anabranch.common.contracts.commands import OperationState
 from anabranch.common.contracts.membership import (
     ClusterOverview,
     ControllerDescription,
@@ -30,10 +33,24 @@ from anabranch.common.contracts.parked import ParkedDescription
 from anabranch.common.contracts.queries import (
     ContainerDescription,
     NodeDescription,
+    OperationFound,
     ScopeDescription,
+    SegmentInStream,
+    SegmentList,
     SegmentRate,
     SegmentWithRate,
     StreamDescription,
+)
+from anabranch.common.contracts.stream_queries import (
+    CutChecked,
+    CutFound,
+    CutsCompared,
+    EpochDescription,
+    ScaleChecked,
+    ScalingEvent,
+    SegmentDescription,
+    SegmentRun,
+    SuccessorsFound,
 )
 from anabranch.common.errors import (
     AnabranchError,
@@ -43,11 +60,14 @@ from anabranch.common.errors import (
     ConnectionLost,
     Corrupt,
     CorruptBlock,
+    CutRefused,
     EventTooLarge,
     Fenced,
     FormatTooNew,
     Invalid,
+    InvalidCut,
     InvalidName,
+    InvalidRanges,
     InvalidRequest,
     InvalidSetting,
     NodeNotFound,
@@ -56,6 +76,7 @@ from anabranch.common.errors import (
     OutcomeUnknown,
     Overloaded,
     Retry,
+    ScaleRefused,
     ScopeExists,
     ScopeNotEmpty,
     ScopeNotFound,
@@ -69,8 +90,16 @@ from anabranch.common.errors import (
     UnsupportedProtocol,
     WriterExpired,
 )
+from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import StreamRef
-from anabranch.common.model.stream import StreamState
+from anabranch.common.model.stream import (
+    RetentionPolicy,
+    RetentionType,
+    ScalingPolicy,
+    ScalingType,
+    StreamConfig,
+    StreamState,
+)
 
 __all__ = [
     "AnabranchError",
@@ -85,6 +114,11 @@ __all__ = [
     "ControllerDescription",
     "Corrupt",
     "CorruptBlock",
+    "CutChecked",
+    "CutFound",
+    "CutRefused",
+    "CutsCompared",
+    "EpochDescription",
     "Event",
     "EventBatch",
     "EventReader",
@@ -93,27 +127,46 @@ __all__ = [
     "Fenced",
     "FormatTooNew",
     "Invalid",
+    "InvalidCut",
     "InvalidName",
+    "InvalidRanges",
     "InvalidRequest",
     "InvalidSetting",
+    "KeyRange",
     "LossesConfirmed",
     "NodeDescription",
     "NodeNotFound",
     "NotFound",
+    "Operation",
+    "OperationFound",
     "OperationNotFound",
+    "OperationState",
+    "Operations",
     "OutcomeUnknown",
     "Overloaded",
     "ParkedDescription",
     "Position",
     "ReaderSettings",
+    "RetentionPolicy",
+    "RetentionType",
     "Retry",
+    "ScaleChecked",
+    "ScaleRefused",
+    "ScalingEvent",
+    "ScalingPolicy",
+    "ScalingType",
     "ScopeDescription",
     "ScopeExists",
     "ScopeNotEmpty",
     "ScopeNotFound",
+    "SegmentDescription",
+    "SegmentInStream",
+    "SegmentList",
     "SegmentNotFound",
     "SegmentRate",
+    "SegmentRun",
     "SegmentWithRate",
+    "StreamConfig",
     "StreamDescription",
     "StreamExists",
     "StreamNotFound",
@@ -121,6 +174,8 @@ __all__ = [
     "StreamRef",
     "StreamSealed",
     "StreamState",
+    "Streams",
+    "SuccessorsFound",
     "Unavailable",
     "Unknown",
     "UnsupportedProtocol",

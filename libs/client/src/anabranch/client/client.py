@@ -9,7 +9,7 @@ after which OutcomeUnknown names the operation.
 import asyncio
 from collections.abc import AsyncIterator, Generator
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from opentelemetry.trace import Tracer
 
@@ -18,34 +18,25 @@ from anabranch.client.cluster import ClusterMembers
 from anabranch.client.containers import Containers
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
 from anabranch.client.nats_control import NatsControlPlane
+from anabranch.client.operations import Operation, Operations, Sending, send
 from anabranch.client.parked import Parked
 from anabranch.client.ranges import SegmentRanges
 from anabranch.client.reader import EventReader
 from anabranch.client.runtime import Runtime
 from anabranch.client.settings import ConnectionSettings, ReaderSettings, WriterSettings
+from anabranch.client.streams import Streams
 from anabranch.client.tier2_flush import FLUSH_TIMEOUT_S, TierTwoFlush, list_containers
 from anabranch.client.tracing import tracer_of_program
 from anabranch.client.writer import EventWriter
 from anabranch.common.adapters.nats_connection import connect_nats
-from anabranch.common.contracts.commands import (
-    CommandBase,
-    CreateScope,
-    CreateStream,
-    DeleteScope,
-    DeleteStream,
-    SealStream,
-)
+from anabranch.common.contracts.commands import CreateScope, DeleteScope
 from anabranch.common.contracts.queries import (
     PAGE_SIZE_MAX,
     ContainerDescription,
     DescribeScope,
-    DescribeStream,
     ListScopes,
-    ListStreams,
     ScopeDescription,
     ScopeList,
-    SegmentRateList,
-    SegmentRates,
     SegmentWithRate,
     StreamDescription,
     StreamList,
@@ -56,7 +47,6 @@ from anabranch.common.model.stream import fixed
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import IdSource, Rng, SystemIds, system_rng
 
-COMMAND_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
 
 
@@ -118,16 +108,25 @@ class Client:
 
     # --- scopes ---------------------------------------------------------------------------
 
-    async def create_scope(self, scope: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
+    async def create_scope(self, scope: str, **how: Unpack[Sending]) -> Operation:
         """Raises InvalidName, ScopeExists."""
-        await self._execute(
-            CreateScope(command_id=self._new_id(), scope=scope_name(scope)), timeout_s
+        name = scope_name(scope)
+        return await send(
+            self._control, lambda command_id: CreateScope(command_id=command_id, scope=name), **how
         )
 
-    async def delete_scope(self, scope: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
-        """Raises ScopeNotFound, ScopeNotEmpty."""
-        await self._execute(
-            DeleteScope(command_id=self._new_id(), scope=scope_name(scope)), timeout_s
+    async def delete_scope(
+        self, scope: str, *, recursive: bool = False, **how: Unpack[Sending]
+    ) -> Operation:
+        """Delete the scope; `recursive`: with all its streams and everything in them, for good.
+
+        Raises ScopeNotFound, ScopeNotEmpty.
+        """
+        name = scope_name(scope)
+        return await send(
+            self._control,
+            lambda command_id: DeleteScope(command_id=command_id, scope=name, recursive=recursive),
+            **how,
         )
 
     async def describe_scope(
@@ -156,29 +155,30 @@ class Client:
 
     # --- streams --------------------------------------------------------------------------
 
+    @property
+    def streams(self) -> Streams:
+        """All that can be done with streams; what follows here are the commonest of it."""
+        return Streams(self._control)
+
+    @property
+    def operations(self) -> Operations:
+        """What became of commands."""
+        return Operations(self._control, self._clock)
+
     async def create_stream(
-        self, stream: str, *, segments: int = 1, timeout_s: float = COMMAND_TIMEOUT_S
-    ) -> None:
-        """Raises InvalidName, InvalidRequest, ScopeNotFound, StreamExists."""
-        config = fixed(segments)
-        ref = stream_ref(stream)
-        command = CreateStream(
-            command_id=self._new_id(),
-            scope=ref.scope,
-            stream=ref.stream,
-            config=config,
-        )
-        await self._execute(command, timeout_s)
+        self, stream: str, *, segments: int = 1, **how: Unpack[Sending]
+    ) -> Operation:
+        """Create a stream with so many segments for as long as nobody scales it.
+
+        Raises InvalidName, InvalidRequest, ScopeNotFound, StreamExists.
+        """
+        return await self.streams.create(stream, fixed(segments), **how)
 
     async def describe_stream(
         self, stream: str, *, timeout_s: float = QUERY_TIMEOUT_S
     ) -> StreamDescription:
         """Raises StreamNotFound."""
-        ref = stream_ref(stream)
-        query = DescribeStream(scope=ref.scope, stream=ref.stream)
-        return await self._control.query(
-            "describe_stream", query, StreamDescription, timeout_s=timeout_s
-        )
+        return await self.streams.describe(stream, timeout_s=timeout_s)
 
     async def segment_rates(
         self, stream: str, *, timeout_s: float = QUERY_TIMEOUT_S
@@ -187,49 +187,25 @@ class Client:
 
         A rate that is None is not known, which is not the same as idle. Raises StreamNotFound.
         """
-        ref = stream_ref(stream)
-        query = SegmentRates(scope=ref.scope, stream=ref.stream)
-        found = await self._control.query(
-            "segment_rates", query, SegmentRateList, timeout_s=timeout_s
-        )
-        return found.segments
+        return await self.streams.segment_rates(stream, timeout_s=timeout_s)
 
-    async def list_streams(self, scope: str) -> AsyncIterator[str]:
+    def list_streams(self, scope: str, *, tag: str = "") -> AsyncIterator[str]:
         """The scope's stream names in order, fetched page by page. Raises ScopeNotFound."""
-        token = ""
-        while True:
-            page = await self.stream_page(scope, token)
-            for stream in page.streams:
-                yield stream
-            if not (token := page.next_page_token):
-                return
+        return self.streams.list(scope, tag=tag)
 
     async def stream_page(
         self, scope: str, page_token: str = "", page_size: int = PAGE_SIZE_MAX
     ) -> StreamList:
         """One page of the scope's stream names. Raises ScopeNotFound."""
-        query = ListStreams(scope=scope_name(scope), page_token=page_token, page_size=page_size)
-        return await self._control.query(
-            "list_streams", query, StreamList, timeout_s=QUERY_TIMEOUT_S
-        )
+        return await self.streams.page(scope, page_token, page_size)
 
-    async def seal_stream(self, stream: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
+    async def seal_stream(self, stream: str, **how: Unpack[Sending]) -> Operation:
         """Make the stream read-only for ever. Raises StreamNotFound."""
-        ref = stream_ref(stream)
-        command = SealStream(command_id=self._new_id(), scope=ref.scope, stream=ref.stream)
-        await self._execute(command, timeout_s)
+        return await self.streams.seal(stream, **how)
 
-    async def delete_stream(self, stream: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
+    async def delete_stream(self, stream: str, **how: Unpack[Sending]) -> Operation:
         """Delete a sealed stream. Raises StreamNotFound, StreamNotSealed."""
-        ref = stream_ref(stream)
-        command = DeleteStream(command_id=self._new_id(), scope=ref.scope, stream=ref.stream)
-        await self._execute(command, timeout_s)
-
-    def _new_id(self) -> str:
-        return self._control.new_command_id()
-
-    async def _execute(self, command: CommandBase, timeout_s: float) -> None:
-        await self._control.execute(command, timeout_s=timeout_s)
+        return await self.streams.delete(stream, **how)
 
     # --- containers -----------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from anabranch.client.connection import SegmentStoreConnection, open_connection
 from anabranch.client.settings import ConnectionSettings
 from anabranch.common.contracts.base import Contract
-from anabranch.common.contracts.commands import CommandBase
+from anabranch.common.contracts.commands import CommandBase, OperationState
 from anabranch.common.contracts.queries import (
     CurrentSegments,
     Locate,
@@ -42,11 +42,15 @@ class ControlPlane(Protocol):
         """Ask → the answer. Raises the error answered; Unavailable when nobody answers."""
         ...
 
-    async def execute(self, command: CommandBase, *, timeout_s: float) -> None:
-        """Send the command and wait for the end of its work.
+    async def execute(
+        self, command: CommandBase, *, timeout_s: float, wait_s: float | None = None
+    ) -> OperationState:
+        """Send the command and wait for the end of its work → SUCCEEDED.
 
-        Raises the rejection or failure answered, Unavailable when the command reached nobody,
-        OutcomeUnknown (fields: operation) when time ran out after it may have been accepted.
+        With `wait_s`, `timeout_s` bounds the way to its acceptance alone; its end is waited for
+        that long, and RUNNING says that it goes on. Raises the rejection or failure answered,
+        Unavailable when the command reached nobody, OutcomeUnknown (fields: operation) when time
+        ran out after it may have been accepted.
         """
         ...
 

@@ -129,7 +129,7 @@ class NatsControlPlane:
 
     def _token_for(self, query: Query) -> ReadToken | None:
         scope, stream = getattr(query, "scope", None), getattr(query, "stream", None)
-        if scope is None or not hasattr(query, "stream"):
+        if not scope or not hasattr(query, "stream"):
             return self._newest_token
         return self._tokens.get(shard_of(f"{scope}/{stream}" if stream else scope))
 
@@ -143,13 +143,17 @@ class NatsControlPlane:
 
     # --- commands -------------------------------------------------------------------------
 
-    async def execute(self, command: CommandBase, *, timeout_s: float) -> None:
+    async def execute(
+        self, command: CommandBase, *, timeout_s: float, wait_s: float | None = None
+    ) -> OperationState:
         """See `ControlPlane`."""
         with asking(self._tracer, f"client command {_kind_of(command)}"):
-            await self._execute(command, timeout_s)
+            return await self._execute(command, timeout_s, wait_s)
 
-    async def _execute(self, command: CommandBase, timeout_s: float) -> None:
-        delivered = False
+    async def _execute(
+        self, command: CommandBase, timeout_s: float, wait_s: float | None
+    ) -> OperationState:
+        delivered = accepted = False
         inbox = self._connection.new_inbox()
         command = command.model_copy(
             update={
@@ -164,19 +168,25 @@ class NatsControlPlane:
 
         subscriptions: list[Subscription] = []
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(timeout_s) as time_left:
                 answers = await self._subscribe(inbox)
                 subscriptions.append(answers)
                 notices = await self._subscribe(subjects.operation_notice(command.command_id))
                 subscriptions.append(notices)
-                accepted = await self._publish_until_answered(command, answers, published)
-                if accepted is not None:
-                    await self._until_done(command, accepted, notices)
+                answer = await self._publish_until_answered(command, answers, published)
+                accepted = True
+                if wait_s is not None:
+                    time_left.reschedule(asyncio.get_running_loop().time() + wait_s)
+                if answer is not None:
+                    await self._until_done(command, answer, notices)
         except TimeoutError:
+            if accepted and wait_s is not None:
+                return OperationState.RUNNING
             raise _time_ran_out(command, delivered) from None
         finally:
             for subscription in subscriptions:
                 await self._unsubscribe(subscription)
+        return OperationState.SUCCEEDED
 
     async def _subscribe(self, subject: str) -> Subscription:
         try:
@@ -288,7 +298,7 @@ def _time_ran_out(command: CommandBase, delivered: bool) -> AnabranchError:
         return Unavailable("no cluster took the command", remedy=START_HINT)
     return OutcomeUnknown(
         "the command did not end in time; it may still be carried out",
-        remedy="describe the scope or stream to see, before repeating",
+        remedy="ask what became of the operation before repeating, or repeat its command id",
         operation=command.command_id,
     )
 

@@ -22,6 +22,7 @@ from anabranch.gateway.events.writers import OpenWriters
 from anabranch.gateway.http.app import build_app
 from anabranch.gateway.http.metrics import GatewayMetrics
 from anabranch.gateway.http.parts import Parts
+from anabranch.gateway.http.used_keys import UsedKeys
 from anabranch.gateway.settings import Settings
 
 PROBE_PAUSE_S = 2.0
@@ -110,6 +111,7 @@ def build(
         writers=writers,
         appends=Appends(writers, clock, tasks, limits),
         reads=reads,
+        keys=UsedKeys(clock, settings.answers_max, settings.answer_age_s_max),
         metrics=GatewayMetrics(telemetry.metrics, lambda: len(writers)),
         tracer=telemetry.tracer,
         health=health,

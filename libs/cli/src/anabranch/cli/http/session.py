@@ -11,17 +11,17 @@ from typing import TypeVar
 
 import msgspec
 
+from anabranch.cli.http.admin import HttpAdmin
 from anabranch.cli.http.bodies import BINARY, NDJSON, Batch, Form, events_in, form_of
-from anabranch.cli.http.calls import Answer, Call, GatewayCalls
+from anabranch.cli.http.calls import Call, GatewayCalls
+from anabranch.cli.http.paths import SCOPES, decoded, scope_path, stream_path
 from anabranch.cli.records import Record
 from anabranch.cli.session_port import Compression, EventBatch, ReadRequest
 from anabranch.client import Event
-from anabranch.common.errors import InvalidRequest, NotBuilt, UnsupportedProtocol
-from anabranch.common.model.names import StreamRef, scope_name, stream_ref
-from anabranch.common.model.stream import fixed
+from anabranch.common.errors import InvalidRequest, NotBuilt
+from anabranch.common.model.names import scope_name, stream_ref
 from anabranch.common.runtime.ids import IdSource
 
-SCOPES = "/v1/scopes"
 PAGE_EVENTS_MAX = 5_000
 WAIT_S = 20
 
@@ -37,21 +37,13 @@ class _Scopes(msgspec.Struct, frozen=True):
     next_page_token: str
 
 
-class _Scaling(msgspec.Struct, frozen=True):
-    minSegments: int  # noqa: N815
-
-
 class _Stream(msgspec.Struct, frozen=True):
     scopeName: str  # noqa: N815
     streamName: str  # noqa: N815
-    scalingPolicy: _Scaling  # noqa: N815
     streamState: str  # noqa: N815
+    segmentCount: int  # noqa: N815
+    streamEpoch: int  # noqa: N815
     createdMs: int  # noqa: N815
-
-
-class _Streams(msgspec.Struct, frozen=True):
-    streams: list[_Stream]
-    next_page_token: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +63,15 @@ class HttpSession:
         self._calls = calls
         self._ids = ids
 
+    @property
+    def admin(self) -> HttpAdmin:
+        return HttpAdmin(self._calls)
+
     # --- scopes ---------------------------------------------------------------------------
 
     async def create_scope(self, scope: str) -> None:
         body = {"scopeName": scope_name(scope)}
         await self._calls.once(Call("POST", SCOPES, json=body))
-
-    async def delete_scope(self, scope: str) -> None:
-        await self._calls.once(Call("DELETE", _scope_path(scope)))
 
     async def list_scopes(self) -> AsyncIterator[str]:
         token: str | None = ""
@@ -89,47 +82,26 @@ class HttpSession:
             token = page.next_page_token or None
 
     async def describe_scope(self, scope: str) -> Mapping[str, object]:
-        answer = await self._calls.once(Call("GET", _scope_path(scope)))
-        return {"scope": _decoded(answer, _Scope).scopeName}
+        answer = await self._calls.once(Call("GET", scope_path(scope)))
+        return {"scope": decoded(answer, _Scope).scopeName}
 
     # --- streams --------------------------------------------------------------------------
 
-    async def create_stream(self, stream: str, *, segments: int) -> None:
-        ref = stream_ref(stream)
-        count = fixed(segments).scaling.min_segments
-        policy = {"type": "FIXED_NUM_SEGMENTS", "minSegments": count}
-        body = {"streamName": ref.stream, "scalingPolicy": policy}
-        await self._calls.once(Call("POST", f"{_scope_path(ref.scope)}/streams", json=body))
-
-    async def delete_stream(self, stream: str) -> None:
-        await self._calls.once(Call("DELETE", _stream_path(stream_ref(stream))))
-
-    async def seal_stream(self, stream: str) -> None:
-        path = f"{_stream_path(stream_ref(stream))}/state"
-        await self._calls.once(Call("PUT", path, json={"streamState": "SEALED"}))
-
-    async def list_streams(self, scope: str) -> AsyncIterator[str]:
-        token: str | None = ""
-        while token is not None:
-            page = await self._page(f"{_scope_path(scope)}/streams", token, _Streams)
-            for stream in page.streams:
-                yield stream.streamName
-            token = page.next_page_token or None
-
     async def describe_stream(self, stream: str) -> Mapping[str, object]:
-        answer = await self._calls.once(Call("GET", _stream_path(stream_ref(stream))))
-        found = _decoded(answer, _Stream)
+        answer = await self._calls.once(Call("GET", stream_path(stream_ref(stream))))
+        found = decoded(answer, _Stream)
         return {
             "scope": found.scopeName,
             "stream": found.streamName,
             "state": found.streamState.lower(),
-            "segment_count": found.scalingPolicy.minSegments,
+            "segment_count": found.segmentCount,
+            "stream_epoch": found.streamEpoch,
             "created_ms": found.createdMs,
         }
 
     async def _page(self, path: str, token: str, kind: type[T]) -> T:
         query = {"page_token": token} if token else {}
-        return _decoded(await self._calls.once(Call("GET", path, query)), kind)
+        return decoded(await self._calls.once(Call("GET", path, query)), kind)
 
     # --- events ---------------------------------------------------------------------------
 
@@ -144,7 +116,7 @@ class HttpSession:
             )
         ref = stream_ref(stream)
         await self.describe_stream(stream)  # refuse before the input is read
-        sink = HttpSink(self._calls, self._ids, f"{_stream_path(ref)}/events", key_field)
+        sink = HttpSink(self._calls, self._ids, f"{stream_path(ref)}/events", key_field)
         yield sink
         await sink.flush()
 
@@ -152,7 +124,7 @@ class HttpSession:
         """See `Session`; one page of the gateway is kept at a time."""
         if request.details:
             raise _no_details()
-        path = f"{_stream_path(stream_ref(stream))}/events"
+        path = f"{stream_path(stream_ref(stream))}/events"
         position, left = request.start, request.count
         while left is None or left > 0:
             wanted = PAGE_EVENTS_MAX if left is None else min(left, PAGE_EVENTS_MAX)
@@ -203,23 +175,6 @@ class HttpSink:
         await self._calls.repeated(
             Call("POST", self._path, batch.form.query(), headers, content=batch.body())
         )
-
-
-def _scope_path(scope: str) -> str:
-    return f"{SCOPES}/{scope_name(scope)}"
-
-
-def _stream_path(ref: StreamRef) -> str:
-    return f"{_scope_path(ref.scope)}/streams/{ref.stream}"
-
-
-def _decoded(answer: Answer, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(answer.body, type=kind)
-    except msgspec.DecodeError as error:
-        raise UnsupportedProtocol(
-            "the gateway's answer is not what it should be", cause=str(error)
-        ) from error
 
 
 def _no_details() -> NotBuilt:

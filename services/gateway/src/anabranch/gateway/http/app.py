@@ -7,7 +7,18 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
 from anabranch.common.runtime.clock import Clock
-from anabranch.gateway.http import events, health, not_built, scopes, streams
+from anabranch.gateway.http import (
+    cluster,
+    events,
+    health,
+    not_built,
+    operations,
+    reshaping,
+    scopes,
+    segments,
+    streams,
+    work,
+)
 from anabranch.gateway.http.front import Front
 from anabranch.gateway.http.intake import Intake, IntakeLimits
 from anabranch.gateway.http.openapi import describe
@@ -35,7 +46,8 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
     others = [*health.routes(), *not_built.routes()]
     api.router.routes[:0] = events.routes()  # first, because they are asked most
     api.include_router(scopes.router)
-    api.include_router(streams.router)
+    for module in (streams, reshaping, segments, operations, work, cluster):
+        api.include_router(module.router)
     api.router.routes.extend(others)
     describe(api)
     route_of = RouteTemplates([*events.routes(), *others]).template_of
@@ -63,11 +75,16 @@ class RouteTemplates:
     """Names requests by their route, so that counts do not grow with the names in paths."""
 
     def __init__(self, plain: Sequence[Route]) -> None:
-        self._by_endpoint: dict[object, str] = {route.endpoint: route.path for route in plain}
+        self._plain = {route.path for route in plain if "{" not in route.path}
+        self._by_endpoint: dict[object, str] = {
+            route.endpoint: route.path for route in plain if "{" in route.path
+        }
 
     def template_of(self, scope: Scope) -> str:
         """The template of a request that was routed; FastAPI leaves its own routes in the scope."""
         path = getattr(scope.get("route"), "path", None)
         if isinstance(path, str):
             return path
+        if scope["path"] in self._plain:
+            return str(scope["path"])
         return self._by_endpoint.get(scope.get("endpoint"), "other")

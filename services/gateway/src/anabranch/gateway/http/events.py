@@ -24,8 +24,8 @@ from anabranch.gateway.events.bodies import (
     parse_events,
 )
 from anabranch.gateway.events.reads import ReadEvents, ReadRequest
+from anabranch.gateway.http.answers import stream_at
 from anabranch.gateway.http.parts import Parts, parts_of
-from anabranch.gateway.http.streams import stream_at
 
 PATH = "/v1/scopes/{scope}/streams/{stream}/events"
 EVENTS_COUNT_DEFAULT = 1000

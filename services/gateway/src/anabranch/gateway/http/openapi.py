@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from anabranch.gateway.events.bodies import BINARY, JSON, NDJSON
-from anabranch.gateway.http import events
+from anabranch.gateway.http import events, health
 from anabranch.gateway.http.not_built import NOT_BUILT
 from anabranch.gateway.http.problem import PROBLEM
 
@@ -32,10 +32,6 @@ _PROBLEM: Document = {
     "description": "A problem document (RFC 9457)",
     "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
-_PROBES = (
-    "/ping", "/healthz", "/readyz", "/metrics", "/v1/health", "/v1/health/status",
-    "/v1/health/readiness", "/v1/health/liveness",
-)  # fmt: skip
 
 
 def describe(api: FastAPI) -> None:
@@ -60,7 +56,7 @@ def _completed(document: Document) -> Document:
         schemas.pop(name, None)
     paths = document["paths"]
     paths[events.PATH] = {"post": _post_events(), "get": _get_events()}
-    for path in _PROBES:
+    for path in [route.path for route in health.routes()]:
         paths[path] = {"get": {"tags": ["health"], "responses": {"200": {"description": "OK"}}}}
     for path, methods, reason in NOT_BUILT:
         for method in methods:

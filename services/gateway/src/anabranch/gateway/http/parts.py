@@ -13,6 +13,7 @@ from anabranch.gateway.events.appends import Appends
 from anabranch.gateway.events.reads import Reads
 from anabranch.gateway.events.writers import OpenWriters
 from anabranch.gateway.http.metrics import GatewayMetrics
+from anabranch.gateway.http.used_keys import UsedKeys
 from anabranch.gateway.settings import Settings
 
 
@@ -25,6 +26,7 @@ class Parts:
     writers: OpenWriters
     appends: Appends
     reads: Reads
+    keys: UsedKeys
     metrics: GatewayMetrics
     tracer: Tracer | None
     health: Callable[[], Mapping[str, PartHealth]]

@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from anabranch.common.errors import (
     AnabranchError,
+    Busy,
     Conflict,
     Corrupt,
     Fenced,
@@ -37,6 +38,9 @@ RETRY_AFTER_S = 1
 STATUS_BY_CODE: Mapping[str, int] = {
     "scope-not-empty": 412,
     "stream-not-sealed": 412,
+    "scale-refused": 412,
+    "cut-refused": 412,
+    "busy": 409,
     "event-too-large": 413,
     "body-too-large": 413,
     "body-too-slow": 408,
@@ -84,7 +88,8 @@ def problem_of(error: AnabranchError, instance: str) -> Response:
     }
     if trace_id := current_trace_id():
         document["trace_id"] = trace_id
-    headers = {"retry-after": str(RETRY_AFTER_S)} if status == 503 else None
+    comes_later = status == 503 or isinstance(error, Busy)
+    headers = {"retry-after": str(RETRY_AFTER_S)} if comes_later else None
     return Response(msgspec.json.encode(document), status, headers, PROBLEM)
 
 

@@ -1,0 +1,81 @@
+"""Waiting for the end of a change, and telling people meanwhile what it is doing."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from anabranch.cli.admin_port import Admin, Fields
+from anabranch.cli.output import Output
+from anabranch.client import Operation, OperationState
+from anabranch.common.contracts.base import ErrorBody
+from anabranch.common.errors import OutcomeUnknown
+from anabranch.common.runtime.clock import Clock
+
+LOOK_S = 2.0
+"""How long one look at an operation waits for its end."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Patience:
+    """Options of every command that changes something."""
+
+    wait: Annotated[bool, Parameter(negative="--no-wait")] = True
+    "Return when it is done; --no-wait: as soon as it is accepted."
+    timeout: float = 600.0
+    "Seconds to wait; the change goes on after them."
+
+
+async def carried_out(
+    start: Callable[[float], Awaitable[Operation]],
+    admin: Admin,
+    output: Output,
+    patience: Patience,
+    clock: Clock,
+) -> Operation:
+    """Start a change, given how long to wait for its end → its operation, ended if `wait`.
+
+    Raises what the change fails with; OutcomeUnknown after the timeout, with its operation.
+    """
+    deadline_s = clock.monotonic() + patience.timeout
+    operation = await start(min(LOOK_S, patience.timeout) if patience.wait else 0.0)
+    if operation.state is OperationState.SUCCEEDED or not patience.wait:
+        return operation
+    await ended(operation.operation_id, admin, output, clock, deadline_s)
+    return Operation(operation.operation_id, OperationState.SUCCEEDED)
+
+
+async def ended(
+    operation: str, admin: Admin, output: Output, clock: Clock, deadline_s: float
+) -> Fields:
+    """Wait for an operation, and tell each of its steps. Raises as `carried_out` does."""
+    told: object = None
+    while True:
+        left_s = deadline_s - clock.monotonic()
+        found = await admin.operation(operation, wait_s=max(min(LOOK_S, left_s), 0.0))
+        if found["state"] == "succeeded":
+            return found
+        if found["state"] == "failed":
+            raise ErrorBody.model_validate(found["error"]).to_error()
+        if left_s <= 0:
+            raise OutcomeUnknown(
+                "it did not end in time; it goes on",
+                remedy=f"`anabranch operation describe {operation}` shows where it stands",
+                operation=operation,
+            )
+        news = (found.get("step"), found.get("attempts"))
+        if news != told:
+            told = news
+            output.progress(_progress(found, clock.now_ms()), found)
+
+
+def _progress(found: Fields, now_ms: int) -> str:
+    what = f"{found.get('kind') or 'working'}: {found.get('step') or 'waiting for its turn'}"
+    since_ms = found.get("since_ms")
+    text = f"{what}, for {(now_ms - since_ms) / 1000:.0f} s" if since_ms else what
+    failure = found.get("last_error")
+    if failure:
+        text += f"; tried {found['attempts']} times: {failure['message']}"
+    return text

@@ -1,0 +1,94 @@
+"""What commands ask about streams and operations, asked of the Python client."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from anabranch.cli.admin_port import CutName, Fields, OperationFilter
+from anabranch.client import Client, KeyRange, Operation, StreamConfig
+from anabranch.common.contracts.base import Contract
+
+
+class ClientAdmin:
+    """An `Admin` on an open client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._streams = client.streams
+
+    async def delete_scope(self, scope: str, *, recursive: bool, wait_s: float) -> Operation:
+        return await self._client.delete_scope(scope, recursive=recursive, wait_s=wait_s)
+
+    async def create(self, stream: str, config: StreamConfig, *, wait_s: float) -> Operation:
+        return await self._streams.create(stream, config, wait_s=wait_s)
+
+    async def update(self, stream: str, config: StreamConfig, *, wait_s: float) -> Operation:
+        return await self._streams.update(stream, config, wait_s=wait_s)
+
+    async def scale(
+        self,
+        stream: str,
+        seal: Sequence[int],
+        new_ranges: Sequence[KeyRange],
+        *,
+        expected_epoch: int | None,
+        wait_s: float,
+    ) -> Operation:
+        return await self._streams.scale(
+            stream, seal, new_ranges, expected_epoch=expected_epoch, wait_s=wait_s
+        )
+
+    async def truncate(self, stream: str, cut: Mapping[int, int], *, wait_s: float) -> Operation:
+        return await self._streams.truncate(stream, cut, wait_s=wait_s)
+
+    async def seal(self, stream: str, *, wait_s: float) -> Operation:
+        return await self._streams.seal(stream, wait_s=wait_s)
+
+    async def delete(self, stream: str, *, wait_s: float) -> Operation:
+        return await self._streams.delete(stream, wait_s=wait_s)
+
+    def list_streams(self, scope: str, *, tag: str) -> AsyncIterator[str]:
+        return self._streams.list(scope, tag=tag)
+
+    async def config(self, stream: str) -> StreamConfig:
+        return await self._streams.config(stream)
+
+    async def segments(
+        self, stream: str, *, epoch: int | None, time_ms: int | None, rates: bool
+    ) -> list[Fields]:
+        if rates:
+            return [_fields(one) for one in await self._streams.segment_rates(stream)]
+        if epoch is not None:
+            past = await self._streams.epoch_segments(stream, epoch)
+        elif time_ms is not None:
+            past = await self._streams.segments_at_time(stream, time_ms)
+        else:
+            found = await self._streams.current_segments(stream)
+            return [_fields(one) for one in found.segments]
+        return [_fields(one, "offset") for one in past.segments]
+
+    async def segment(self, stream: str, segment_id: int) -> Fields:
+        return _fields(await self._streams.describe_segment(stream, segment_id))
+
+    async def successors(self, stream: str, segment_id: int) -> Fields:
+        return _fields(await self._streams.successors(stream, segment_id), "incarnation")
+
+    async def cut(self, stream: str, name: CutName) -> Fields:
+        ask = self._streams.head_cut if name == "head" else self._streams.tail_cut
+        return _fields(await ask(stream), "incarnation")
+
+    async def epochs(self, stream: str) -> AsyncIterator[Fields]:
+        async for epoch in self._streams.epochs(stream):
+            yield _fields(epoch)
+
+    async def operation(self, operation: str, *, wait_s: float) -> Fields:
+        operations = self._client.operations
+        if not wait_s:
+            return _fields(await operations.describe(operation))
+        return _fields(await operations.follow(operation, timeout_s=wait_s))
+
+    async def operations(self, state: OperationFilter, scope: str) -> AsyncIterator[Fields]:
+        async for operation in self._client.operations.list(state, scope=scope):
+            yield _fields(operation)
+
+
+def _fields(told: Contract, *left_out: str) -> Fields:
+    return told.model_dump(mode="json", exclude={"ok", *left_out}, exclude_none=True)

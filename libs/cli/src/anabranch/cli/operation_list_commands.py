@@ -1,0 +1,90 @@
+"""The commands `anabranch operation list` and `describe`."""
+
+from typing import Annotated
+
+import cyclopts
+from cyclopts import Parameter
+
+from anabranch.cli.admin_port import Fields, OperationFilter
+from anabranch.cli.awaiting import ended
+from anabranch.cli.output import Output, moment
+from anabranch.cli.session import Connection, run_with_session
+from anabranch.cli.session_port import Session
+from anabranch.common.runtime.clock import SystemClock
+
+COLUMNS = ("operation", "what", "state", "since", "trouble")
+_HERE = Connection()
+
+
+def register(group: cyclopts.App) -> None:
+    """Add the commands to the group `operation`."""
+    group.command(list_all, name="list")
+    group.command(describe)
+
+
+def list_all(
+    *, state: OperationFilter = "all", scope: str = "", connection: Connection = _HERE
+) -> None:
+    """List operations: what was commanded, and what became of it.
+
+    Every scope and stream remembers its last 256, also when it is deleted.
+
+    Parameters
+    ----------
+    state
+        Only those that are running, or that failed.
+    scope
+        Only those of this scope and its streams.
+    """
+
+    async def perform(session: Session, output: Output) -> None:
+        found = [one async for one in session.admin.operations(state, scope)]
+        output.rows(COLUMNS, [_row(one) for one in found], found, whole="operation")
+
+    run_with_session(connection, perform)
+
+
+def describe(
+    operation: str,
+    /,
+    *,
+    wait: Annotated[bool, Parameter(negative="")] = False,
+    timeout: float = 600.0,
+    connection: Connection = _HERE,
+) -> None:
+    """Show an operation: what it is doing, since when, or what it ended with.
+
+    Parameters
+    ----------
+    operation
+        Its id, as the command or an error told it.
+    wait
+        Return when it is done, and fail as it fails.
+    timeout
+        Seconds to wait.
+    """
+
+    async def perform(session: Session, output: Output) -> None:
+        if wait:
+            clock = SystemClock()
+            deadline_s = clock.monotonic() + timeout
+            found = await ended(operation, session.admin, output, clock, deadline_s)
+        else:
+            found = await session.admin.operation(operation, wait_s=0.0)
+        output.details(f"operation {operation}", found)
+
+    run_with_session(connection, perform)
+
+
+def _row(one: Fields) -> tuple[str, ...]:
+    """What a person sees of the operation; same order as `COLUMNS`."""
+    scope, stream = one.get("scope", ""), one.get("stream")
+    about = f"{scope}/{stream}" if stream else scope
+    trouble = one.get("error") or one.get("last_error") or {}
+    return (
+        one["operation"],
+        f"{one['kind']} {about}" if one["kind"] else about,
+        f"{one['state']}: {one['step']}" if one["step"] else one["state"],
+        moment(one["since_ms"]) if one["since_ms"] else "–",
+        trouble.get("message", ""),
+    )

@@ -1,0 +1,71 @@
+"""Splits and merges of segments as a scale: what is sealed, and which ranges replace it. Pure.
+
+`present` are the current segments of the stream.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from anabranch.common.contracts.commands import NewRange
+from anabranch.common.contracts.queries import SegmentInStream
+from anabranch.common.errors import InvalidRanges, InvalidRequest, ScaleRefused
+from anabranch.common.model.stream import SEGMENT_COUNT_MAX
+
+
+class Reshaping(NamedTuple):
+    """Ids of segments, and the ranges that cover exactly their keys."""
+
+    seal: tuple[int, ...]
+    new_ranges: tuple[NewRange, ...]
+
+
+def split(present: Sequence[SegmentInStream], segment_id: int, parts: int) -> Reshaping:
+    """The segment in so many parts of equal width; its ends stay exactly what they are.
+
+    Raises ScaleRefused for a segment that is not current, InvalidRequest for what is no number
+    of parts, or too many for the width.
+    """
+    if not 2 <= parts <= SEGMENT_COUNT_MAX:
+        raise InvalidRequest(
+            "a segment is split into two parts or more",
+            remedy=f"ask for 2 to {SEGMENT_COUNT_MAX} parts",
+            parts=parts,
+        )
+    segment = _current(present, segment_id)
+    start, width = segment.key_start, segment.key_end - segment.key_start
+    bounds = [start + width * index / parts for index in range(parts)] + [segment.key_end]
+    ranges = [NewRange(key_start=bounds[i], key_end=bounds[i + 1]) for i in range(parts)]
+    if any(keys.key_start >= keys.key_end for keys in ranges):
+        raise InvalidRequest(
+            "the segment has too few keys for so many parts", segment=segment_id, parts=parts
+        )
+    return Reshaping((segment_id,), tuple(ranges))
+
+
+def merge(present: Sequence[SegmentInStream], segment_ids: Sequence[int]) -> Reshaping:
+    """The segments as one; their order does not matter.
+
+    Raises ScaleRefused for one that is not current, InvalidRanges for segments whose keys do not
+    lie side by side, InvalidRequest for fewer than two.
+    """
+    if len(set(segment_ids)) != len(segment_ids) or len(segment_ids) < 2:
+        raise InvalidRequest("a merge takes two different segments or more")
+    sources = sorted((_current(present, one) for one in segment_ids), key=lambda s: s.key_start)
+    for left, right in itertools.pairwise(sources):
+        if left.key_end != right.key_start:
+            raise InvalidRanges(
+                "the segments do not lie side by side",
+                remedy="merge segments of which one begins where the other ends",
+                segment=left.segment_id,
+                other=right.segment_id,
+            )
+    whole = NewRange(key_start=sources[0].key_start, key_end=sources[-1].key_end)
+    return Reshaping(tuple(one.segment_id for one in sources), (whole,))
+
+
+def _current(present: Sequence[SegmentInStream], segment_id: int) -> SegmentInStream:
+    for segment in present:
+        if segment.segment_id == segment_id:
+            return segment
+    raise ScaleRefused("the segment is not one of the stream's current ones", segment=segment_id)

@@ -1,0 +1,54 @@
+"""What bodies and answers of the administration have in common: their form, and their numbers.
+
+Names are in camel case over HTTP, as Pravega's are. Answers are made of the contracts' messages
+by the names of their fields; bodies may say nothing that is not asked for.
+"""
+
+from typing import Annotated, ClassVar
+
+from fastapi import Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from anabranch.common.model.names import StreamRef, scope_name, stream_name
+from anabranch.common.model.stream import SEGMENT_COUNT_MAX
+
+PAGE_SIZE = 100
+PAGE_SIZE_MAX = 1000
+INT63 = (1 << 63) - 1
+
+NextPageToken = Annotated[str, Field(alias="next_page_token")]
+"""Empty on the last page."""
+PageToken = Annotated[str, Query(description="next_page_token of the last answer")]
+PageSize = Annotated[int, Query(ge=1, le=PAGE_SIZE_MAX)]
+SegmentPath = Annotated[int, Path(ge=0, le=INT63, description="a segment's id")]
+TimeMs = Annotated[int, Query(ge=0, le=INT63, description="Unix time in milliseconds")]
+EpochNumber = Annotated[int, Query(ge=0, le=INT63, description="a stream epoch")]
+
+Offset = Annotated[int, Field(ge=-1, le=INT63)]
+StreamCutBody = Annotated[
+    dict[Annotated[int, Field(ge=0, le=INT63)], Offset],
+    Field(min_length=1, max_length=SEGMENT_COUNT_MAX, examples=[{"0": 0}]),
+]
+"""Segment id → byte offset."""
+
+
+class HttpBody(BaseModel):
+    """Bodies that callers send: what they do not name, they may not say."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel
+    )
+
+
+class Told(BaseModel):
+    """An answer; `model_validate` takes a message that has fields of the same names."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True, alias_generator=to_camel, from_attributes=True, validate_by_name=True
+    )
+
+
+def stream_at(scope: str, stream: str) -> StreamRef:
+    """The stream that a path names. Raises InvalidName."""
+    return StreamRef(scope_name(scope), stream_name(stream))
