@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 
+from anabranch.common.errors import StreamRewound
 from kit.control_callers import REFS, Caller
 from kit.control_world import CONTAINER_COUNT, PAUSED, SimController, World
 from kit.rng import seeded
@@ -53,6 +54,43 @@ async def _live_through(seed: int) -> Mapping[str, int]:
         for controller in list(world.controllers):
             controller.kill()
     world.judge()
+    return world.counts
+
+
+def rewound_control(seed: int) -> Mapping[str, int]:
+    """As `random_control` to its end; then the event store forgets last messages while it restarts.
+
+    Every controller that has folded one of them must end by name.
+    """
+    with simulated_readers():
+        return run_virtual(_be_rewound(seed))
+
+
+async def _be_rewound(seed: int) -> Mapping[str, int]:
+    rng = seeded(seed)
+    world = World(rng, VirtualClock(asyncio.get_running_loop()))
+    async with asyncio.TaskGroup() as group:
+        for _ in range(rng.randrange(1, 4)):
+            world.new_controller(group)
+        await Caller(world, "c", REFS, 0.3).live(8)
+        assert await world.wait_until(world.is_at_rest, REST_S), _unrest(world)
+        seen = list(world.controllers)
+        used = [shard for shard, log in enumerate(world.server.logs) if log]
+        world.expected_failures = (StreamRewound,)
+        world.server.on_stored.clear()  # what follows is another history
+        world.server.stop()
+        world.server.lose_last(rng.choice(used), rng.randrange(1, 4))
+        await world.clock.sleep(rng.random() * 5)
+        world.server.start()
+        await world.clock.sleep(10)
+        fresh = world.new_controller(group)
+        rested = await world.wait_until(lambda: fresh.is_caught_up, REST_S)
+        for controller in list(world.controllers):
+            controller.kill()
+    assert rested, "a controller that knew nothing of what was lost does not start"
+    assert not world.wrong, world.wrong
+    silent = [one.number for one in seen if not isinstance(one.failure, StreamRewound)]
+    assert not silent, f"controllers {silent} went on with what the event store has lost"
     return world.counts
 
 

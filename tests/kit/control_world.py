@@ -131,7 +131,7 @@ class SimController:
                     group.create_task(self._pull())
         except BaseExceptionGroup as failures:
             self.link.cut()
-            self.failure = failures.exceptions[0]
+            self.failure = _first(failures)
             self.world.on_failure(self, self.failure)
 
     async def _catch_up(self) -> None:
@@ -336,6 +336,12 @@ class World:
             family = mirror._scopes if subject.split(".")[3] == "scope" else mirror._streams
             if family.loaded.get(subject) != loaded:
                 self.wrong.append(f"{who} is wrong about {subject}")
+
+
+def _first(failure: BaseException) -> BaseException:
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure
 
 
 def _has_work(state: Scope | Stream) -> bool:
