@@ -62,7 +62,7 @@ class Caller:
             self._write()
             draw = self._rng.random()
             if draw < 0.15:
-                await self._look()
+                await self.look(self._rng.choice(self._refs))
             elif draw < 0.22 and self._sent:
                 await self.send(self._rng.choice(self._sent))
             elif draw < 0.4 and self._world.sent:
@@ -73,12 +73,15 @@ class Caller:
                 await self.send(self._choose())
 
     async def _volley(self) -> None:
-        """Several things at once."""
+        """Several things at once, of which two may be the same wish."""
         chosen = [self._choose() for _ in range(2)]
-        if self._rng.random() < 0.4:
+        if self._rng.random() < 0.3:
             ref = self._rng.choice(self._refs)
             chosen = [self._create(ref), commands.DeleteScope(**self._scoped(ref))]
-            self._rng.shuffle(chosen)
+            if self._rng.random() < 0.5:
+                await self.send(chosen.pop(0))
+                await self.look(ref)
+        chosen.append(self._of_ones_own(self._rng.choice(chosen)))
         async with asyncio.TaskGroup() as group:
             for command in chosen:
                 group.create_task(self._send_soon(command))
@@ -133,7 +136,9 @@ class Caller:
     def _same_wish(self) -> Command:
         """What somebody asked for lately, in a command of one's own."""
         lately = list(self._world.sent.values())[-6:]
-        wished = self._rng.choice(lately)
+        return self._of_ones_own(self._rng.choice(lately))
+
+    def _of_ones_own(self, wished: Command) -> Command:
         return wished.model_copy(update={"command_id": self._new_id(), "deadline_ms": 0})
 
     def _create(self, ref: StreamRef) -> Command:
@@ -217,13 +222,12 @@ class Caller:
             if names:
                 self._world.segments.write(self._rng.choice(names), self._rng.randrange(1, 50))
 
-    async def _look(self) -> None:
+    async def look(self, ref: StreamRef) -> None:
         """Ask some controller for a stream; a "no" must have been true."""
         ready = [one for one in self._world.controllers if one.is_caught_up]
         if not ready:
             return
         desk = self._rng.choice(ready).query_desk
-        ref = self._rng.choice(self._refs)
         subject = stream_events(ref)
         query = queries.DescribeStream(scope=ref.scope, stream=ref.stream)
         before = self._world.truth.get(subject)

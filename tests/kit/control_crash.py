@@ -14,10 +14,11 @@ from typing import Any, Literal, TypeVar
 
 from anabranch.common.contracts import commands
 from anabranch.common.contracts.commands import Command, NewRange
+from anabranch.common.contracts.subjects import stream_events
 from anabranch.common.model.names import StreamRef, segment_id, stream_ref
 from anabranch.common.model.stream import SegmentOffset, fixed
 from kit.control_callers import Caller
-from kit.control_world import SimController, World
+from kit.control_world import CONTAINER_COUNT, SimController, World, first_of
 from kit.rng import seeded
 from kit.simbus import simulated_readers
 from kit.simlink import Blow
@@ -97,7 +98,9 @@ PLOTS: Mapping[str, Plot] = {
     "delete scope": Plot((_scope(),), (_close(),), (_scope(8), _create(8))),
     "delete scope with a stream": Plot((_scope(), _create()), (_close(),), (_seal(8), _delete(8))),
     "create in a closing scope": Plot((_scope(),), (_close(), _create()), (_scope(8), _create(8))),
-    "several at once": Plot((_scope(), _create(), _SCALE), (_TRUNCATE, _UPDATE, _seal()), ()),
+    "several at once": Plot(
+        (_scope(), _create(), _SCALE), (_TRUNCATE, _UPDATE, _seal(1), _seal(2))
+    ),
 }
 
 
@@ -143,6 +146,10 @@ class Told:
             rested = self.world.is_at_rest
             await self._until(lambda: second not in self.world.controllers or rested())
             self.world.new_controller(self._group)
+
+    async def ask(self, command: Command) -> None:
+        """Ask for one thing more; its answer is enough."""
+        await self._caller.send(command)
 
     async def follow(self) -> None:
         """Ask for what follows, one after another."""
@@ -230,6 +237,89 @@ def stood_still(plot: Plot, call: int, when: When) -> None:
     _run(tell)
 
 
+def overtaken(work: Command, by: Command, call: int, when: When) -> None:
+    """A controller stands still at its request `call` of a command's work in an open scope; another
+    one decides and does `by`, and then the first one goes on."""
+
+    async def tell() -> None:
+        async with asyncio.TaskGroup() as group:
+            told = Told(Plot((_scope(),), (work,)), group)
+            first = await told.begin()
+            first.link.blow = Blow(told.begun_at + call, when, first.link.pause)
+
+            async def overtake() -> None:
+                await told.world.wait_until(lambda: first.link.is_paused, REST_S)
+                told.world.new_controller(group)
+                await told.ask(by)
+                await told.world.clock.sleep(3)
+                first.link.resume()
+
+            async with asyncio.TaskGroup() as both:
+                both.create_task(overtake())
+                both.create_task(told.work())
+            await told.end()
+
+    _run(tell)
+
+
+def lagging(seed: int) -> None:
+    """A stream is made and its scope is to be deleted, while mirrors are seconds behind."""
+
+    async def tell() -> None:
+        async with asyncio.TaskGroup() as group:
+            world = World(seeded(seed), VirtualClock(asyncio.get_running_loop()))
+            for _ in range(2):
+                world.new_controller(group).client.lag_s = 6.0
+            caller = Caller(world, "caller", (REF,), 1.0)
+            for command in (_scope(), _create(), _close()):
+                await caller.send(command)
+            stream = stream_events(REF)
+            await world.wait_until(lambda: bool(world.stream(stream).segments), REST_S)
+            while not world.is_at_rest():
+                await caller.look(REF)
+                await world.clock.sleep(0.2)
+            await caller.look(REF)
+            await world.clock.sleep(10)
+            world.judge()
+            for controller in list(world.controllers):
+                controller.kill()
+
+    _run(tell)
+
+
+def queued_up(asked: Sequence[Command], away: Sequence[int] = range(CONTAINER_COUNT)) -> None:
+    """All is asked for while containers are away, so that little ends before all is decided."""
+
+    async def tell() -> None:
+        async with asyncio.TaskGroup() as group:
+            told = Told(Plot((_scope(), _create()), asked), group)
+            await told.begin()
+            told.world.segments.down.update(away)
+            for command in asked:
+                await told.ask(command)
+            told.world.segments.down.clear()
+            await told.end()
+
+    _run(tell)
+
+
+CREATE, CLOSE = _create(), _close()
+TRUNCATE_FIRST = _TRUNCATE.model_copy(
+    update={"cut": tuple(SegmentOffset(segment_id(0, number), 10) for number in range(4))}
+)
+WISHES: Sequence[Command] = (_SCALE, TRUNCATE_FIRST, _seal(1), _seal(2))
+SAME_SCALES: Sequence[Command] = (_SCALE, _SCALE.model_copy(update={"command_id": "same"}))
+OTHER_SCALES: Sequence[Command] = (
+    _SCALE,
+    _SCALE.model_copy(
+        update={"command_id": "other", "new_ranges": (NewRange(key_start=0, key_end=0.5),)}
+    ),
+)
+
+
 def _run(tell: Callable[[], Coroutine[None, None, T]]) -> T:
-    with simulated_readers():
-        return run_virtual(tell())
+    try:
+        with simulated_readers():
+            return run_virtual(tell())
+    except BaseExceptionGroup as failures:
+        raise first_of(failures) from failures

@@ -131,7 +131,7 @@ class SimController:
                     group.create_task(self._pull())
         except BaseExceptionGroup as failures:
             self.link.cut()
-            self.failure = _first(failures)
+            self.failure = first_of(failures)
             self.world.on_failure(self, self.failure)
 
     async def _catch_up(self) -> None:
@@ -338,7 +338,8 @@ class World:
                 self.wrong.append(f"{who} is wrong about {subject}")
 
 
-def _first(failure: BaseException) -> BaseException:
+def first_of(failure: BaseException) -> BaseException:
+    """What failed first in a group of failures, however deep."""
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
     return failure
