@@ -14,7 +14,7 @@ from anabranch.controller.settings import Settings
 from anabranch.controller.wiring import LEASE_PREFIX, run_controller
 from kit.controller_caller import until
 
-SECONDS_MAX = 20.0
+SECONDS_MAX = 30.0
 
 
 class Fleet:
