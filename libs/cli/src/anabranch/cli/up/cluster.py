@@ -1,4 +1,4 @@
-"""An embedded cluster for as long as an `async with` lasts: NATS, controller, store, gateway.
+"""An embedded cluster for as long as an `async with` lasts: NATS, Redis, and the services.
 
     async with embedded_cluster(UpSettings(data_dir=Path("out/anabranch"))) as cluster:
         await cluster.wait_ready()
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.cli.up import plan
-from anabranch.cli.up.binaries import find_nats_server
+from anabranch.cli.up.binaries import find_nats_server, find_redis_server
 from anabranch.cli.up.directory import DataDirectory, Endpoints, claim
 from anabranch.cli.up.parts import SEGSTORE, ClusterPlan, PartSpec, cluster_parts
 from anabranch.cli.up.ports import choose_port
@@ -51,6 +51,8 @@ class UpSettings:
     """Where the services send traces and metrics; empty: nowhere."""
     store_count: int = 1
     """Segment stores; those beyond the first take any free port."""
+    redis: bool = True
+    """Whether Redis is started if its program is found; without it work is shared all the same."""
 
     @property
     def ephemeral(self) -> bool:
@@ -68,6 +70,8 @@ class EmbeddedCluster:
         self._watch = watch
         self._ready = asyncio.Event()
         self._supervisor: Supervisor | None = None
+        self.redis_url = ""
+        """Where Redis is; empty if there is none."""
 
     @property
     def endpoints(self) -> dict[str, str | list[str]]:
@@ -130,6 +134,7 @@ async def embedded_cluster(
         drawn = await _plan(settings, directory, system_rng())
         endpoints = Endpoints(drawn.nats_url, drawn.segstore_endpoints, drawn.gateway_url)
         cluster = EmbeddedCluster(directory, endpoints, watch)
+        cluster.redis_url = drawn.redis_url
         supervisor = Supervisor(parts(drawn), SystemClock(), cluster.changed)
         cluster.supervise(supervisor)
         try:
@@ -183,6 +188,8 @@ async def _plan(settings: UpSettings, directory: DataDirectory, rng: Rng) -> Clu
     for _ in range(settings.store_count - 1):
         more.append(choose_port(0, rng, taken=frozenset({*taken, gateway_port, *more})))
     return ClusterPlan(
+        redis_program=await find_redis_server() if settings.redis else None,
+        redis_port=choose_port(0, rng, taken=frozenset({*taken, gateway_port, *more})),
         more_segstore_ports=tuple(more),
         directory=directory,
         nats_program=await find_nats_server(),

@@ -32,6 +32,7 @@ def up(
     container_count: int = 4,
     otlp_endpoint: str = "",
     stores: int = 1,
+    redis: bool = True,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Start a cluster on this machine and keep it running until Ctrl-C.
@@ -57,6 +58,8 @@ def up(
         Where the services send traces and metrics (OTLP over HTTP), as http://host:4318.
     stores
         Segment stores, which share tier 2; containers move between them.
+    redis
+        Start Redis too, if its program is found; without it controllers share work by rendezvous.
     json
         Show progress as JSON lines.
     """
@@ -75,6 +78,7 @@ def up(
         container_count=container_count,
         otlp_endpoint=otlp_endpoint,
         store_count=stores,
+        redis=redis,
     )
     asyncio.run(_run(settings, json))
 
@@ -86,6 +90,13 @@ async def _run(settings: UpSettings, as_json: bool) -> None:
         loop.add_signal_handler(number, stop.set)
     with Progress(Console(), as_json) as progress:
         async with embedded_cluster(settings, watch=progress.changed) as cluster:
+            if not cluster.redis_url:
+                progress.remark("redis", _why_without_redis(settings))
             progress.will_serve(cluster.endpoints, str(cluster.data_dir / "endpoints.json"))
             await stop.wait()
         progress.stopped()
+
+
+def _why_without_redis(settings: UpSettings) -> str:
+    why = "no redis-server found" if settings.redis else "left out as asked"
+    return f"{why}: buckets by rendezvous"

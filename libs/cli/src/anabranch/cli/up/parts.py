@@ -16,11 +16,20 @@ from anabranch.common.runtime.health import PORT_FILE_VARIABLE
 
 NATS_PAYLOAD_SIZE_MAX = 1024 * 1024
 SEGSTORE = "segstore"
+REDIS = "redis"
+REDIS_MEMORY_SIZE_MAX = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class NatsProbe:
     """Ready when the port greets like a NATS server."""
+
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class RedisProbe:
+    """Ready when the port answers a PING as a Redis server does."""
 
     port: int
 
@@ -39,7 +48,7 @@ class PartSpec:
     name: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
-    probe: NatsProbe | HealthProbe
+    probe: NatsProbe | RedisProbe | HealthProbe
     log_file: Path
     needs: tuple[str, ...] = ()
     irreplaceable: bool = False
@@ -62,6 +71,14 @@ class ClusterPlan:
     otlp_endpoint: str = ""
     more_segstore_ports: tuple[int, ...] = ()
     """Of the segment stores beside the first one; all share its tier 2."""
+    redis_program: Path | None = None
+    """None: the controllers share their work without Redis."""
+    redis_port: int = 0
+
+    @property
+    def redis_url(self) -> str:
+        """Empty without Redis."""
+        return f"redis://{LOOPBACK}:{self.redis_port}" if self.redis_program else ""
 
     @property
     def tier2_url(self) -> str:
@@ -89,13 +106,17 @@ class ClusterPlan:
 
 
 def cluster_parts(plan: ClusterPlan) -> tuple[PartSpec, ...]:
-    """The parts in start order: nats, controller, segstores, gateway. They stop in reverse."""
+    """The parts in start order: nats, redis, controller, segstores, gateway.
+
+    They stop in reverse. Redis is there only if the plan has it, and nobody waits for it.
+    """
     names = (SEGSTORE, *(f"{SEGSTORE}-{n + 2}" for n in range(len(plan.more_segstore_ports))))
     stores = [
         _segstore(plan, name, endpoint)
         for name, endpoint in zip(names, plan.segstore_endpoints, strict=True)
     ]
-    return (_nats(plan), _controller(plan), *stores, _gateway(plan))
+    redis = [] if plan.redis_program is None else [_redis(plan, plan.redis_program)]
+    return (_nats(plan), *redis, _controller(plan), *stores, _gateway(plan))
 
 
 def nats_config(port: int, store: Path) -> str:
@@ -125,12 +146,34 @@ def _nats(plan: ClusterPlan) -> PartSpec:
     )
 
 
+def _redis(plan: ClusterPlan, program: Path) -> PartSpec:
+    """Loopback only; it keeps nothing, because whatever it knows may be lost at any time."""
+    options = {
+        "bind": LOOPBACK,
+        "port": str(plan.redis_port),
+        "dir": str(plan.directory.root / "run"),
+        "save": "",
+        "appendonly": "no",
+        "maxmemory": str(REDIS_MEMORY_SIZE_MAX),
+        "maxmemory-policy": "noeviction",
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    return PartSpec(
+        name=REDIS,
+        command=(str(program), *words),
+        environment={},
+        probe=RedisProbe(plan.redis_port),
+        log_file=plan.directory.log_file(REDIS),
+    )
+
+
 def _controller(plan: ClusterPlan) -> PartSpec:
     return _service(
         plan,
         "controller",
         {
             "ANABRANCH_CONTROLLER_NATS_URL": plan.nats_url,
+            "ANABRANCH_CONTROLLER_REDIS_URL": plan.redis_url,
             "ANABRANCH_CONTROLLER_HEALTH_BIND": f"{LOOPBACK}:0",
             "ANABRANCH_CONTROLLER_CONTAINER_COUNT": str(plan.container_count),
             # Nobody else can read what the store has in its memory, so nobody is told of streams.

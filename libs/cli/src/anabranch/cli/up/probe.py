@@ -4,20 +4,22 @@ import asyncio
 import json
 from typing import assert_never
 
-from anabranch.cli.up.parts import HealthProbe, NatsProbe
+from anabranch.cli.up.parts import HealthProbe, NatsProbe, RedisProbe
 from anabranch.cli.up.ports import LOOPBACK
 
 PROBE_SECONDS_MAX = 0.5
 REPLY_SIZE_MAX = 64 * 1024
 
 
-async def ask(probe: NatsProbe | HealthProbe) -> tuple[bool, str]:
+async def ask(probe: NatsProbe | RedisProbe | HealthProbe) -> tuple[bool, str]:
     """(ready, why not)."""
     try:
         async with asyncio.timeout(PROBE_SECONDS_MAX):
             match probe:
                 case NatsProbe():
                     return await _ask_nats(probe.port)
+                case RedisProbe():
+                    return await _ask_redis(probe.port)
                 case HealthProbe():
                     return await _ask_health(probe)
             assert_never(probe)
@@ -51,6 +53,16 @@ async def _ask_nats(port: int) -> tuple[bool, str]:
     finally:
         writer.close()
     return greeting == b"INFO ", "answers, but not as a NATS server"
+
+
+async def _ask_redis(port: int) -> tuple[bool, str]:
+    reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    try:
+        writer.write(b"PING\r\n")
+        answer = await reader.readline()
+    finally:
+        writer.close()
+    return answer == b"+PONG\r\n", "answers, but not as a Redis server that is ready"
 
 
 async def _ask_health(probe: HealthProbe) -> tuple[bool, str]:

@@ -88,6 +88,10 @@ class Progress:
             f"ready: {endpoints['nats']} (endpoints in {endpoints_file}); Ctrl-C stops",
         )
 
+    def remark(self, part: str, text: str) -> None:
+        """Something about a part that runs otherwise than usual, or not at all."""
+        self._say({"event": "remark", "part": part, "reason": text}, f"{part}: {text}")
+
     def stopped(self) -> None:
         self._say({"event": "stopped"}, "stopped")
 

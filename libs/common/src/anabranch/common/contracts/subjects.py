@@ -13,6 +13,8 @@ EVENT_SUBJECT_PREFIX = "ana.evt"
 COMMAND_STREAM = "ANA_COMMANDS"
 COMMAND_SUBJECTS = "ana.cmd.>"
 NOTICE_SUBJECTS = "ana.note.>"
+PARKED_STREAM = "ANA_PARKED"
+PARKED_SUBJECTS = "ana.parked.>"
 
 NODES_BUCKET = "ana_nodes"
 PLACEMENTS_BUCKET = "ana_placements"
@@ -75,6 +77,16 @@ def command_filter(bucket: int) -> str:
 def command_consumer(bucket: int) -> str:
     """The durable consumer of a bucket's commands."""
     return f"bucket-{bucket:02d}"
+
+
+def parked_command(bucket: int, command_id: str) -> str:
+    """Where a command is put that cannot be handled."""
+    return f"ana.parked.{bucket}.{command_id}"
+
+
+def parked_filter(command_id: str) -> str:
+    """Wherever the command may have been put."""
+    return f"ana.parked.*.{command_id}"
 
 
 def query(name: str) -> str:

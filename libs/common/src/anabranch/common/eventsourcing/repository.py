@@ -2,13 +2,22 @@
 
 The append is conditional on the sequence that was loaded, so of two decisions on one state
 only one is stored; the other is made again on the new state, a bounded number of times.
+
+A decision is tried first on the state that somebody keeps in memory, if somebody does. Only its
+append shows that this was the head: a refusal, or a decision that changes nothing, is believed
+only of a state that was loaded.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from anabranch.common.errors import Busy, CorruptEvent, WrongExpectedSequence
+from anabranch.common.errors import (
+    AnabranchError,
+    Busy,
+    CorruptEvent,
+    WrongExpectedSequence,
+)
 from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.eventsourcing.message import KIND_EVENTS, KIND_SNAPSHOT
 from anabranch.common.eventsourcing.ports import EventMessage, EventStore, NewMessage
@@ -32,12 +41,22 @@ class Loaded(Generic[S]):
 
 
 class Repository(Generic[S, E]):
-    """The aggregates of one kind."""
+    """The aggregates of one kind.
 
-    def __init__(self, store: EventStore, aggregate: Aggregate[S, E], ids: IdSource) -> None:
+    `cached(subject)` is the aggregate as somebody saw it last, at any time; None if nobody did.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        aggregate: Aggregate[S, E],
+        ids: IdSource,
+        cached: Callable[[str], Loaded[S] | None] = lambda _subject: None,
+    ) -> None:
         self._store = store
         self.aggregate = aggregate
         self._ids = ids
+        self._cached = cached
 
     async def load(self, subject: str) -> Loaded[S]:
         """The aggregate at its head. Raises CorruptEvent, FormatTooNew, Unavailable."""
@@ -94,10 +113,13 @@ class Repository(Generic[S, E]):
     async def transact(self, subject: str, decide: Callable[[Loaded[S]], Sequence[E]]) -> Loaded[S]:
         """Decide on the head and append, again on a newer head if somebody was faster.
 
-        What `decide` returns is stored at revision `loaded.revision + 1`.
+        What `decide` returns is stored at revision `loaded.revision + 1`. It may be called on a
+        state from before the head, whose outcome then does not count.
 
         Raises what `decide` and `append` raise; Busy when others were faster every time.
         """
+        if (decided := await self._transact_cached(subject, decide)) is not None:
+            return decided
         for _ in range(DECISION_ATTEMPTS_MAX):
             loaded = await self.load(subject)
             try:
@@ -109,3 +131,21 @@ class Repository(Generic[S, E]):
             subject=subject,
             attempts=DECISION_ATTEMPTS_MAX,
         )
+
+    async def _transact_cached(
+        self, subject: str, decide: Callable[[Loaded[S]], Sequence[E]]
+    ) -> Loaded[S] | None:
+        """What was decided and appended on the cached state; None if that settles nothing."""
+        cached = self._cached(subject)
+        if cached is None:
+            return None
+        try:
+            events = decide(cached)
+        except AnabranchError:
+            return None
+        if not events:
+            return None
+        try:
+            return await self.append(cached, events)
+        except WrongExpectedSequence:
+            return None

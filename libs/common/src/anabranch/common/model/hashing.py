@@ -49,3 +49,11 @@ def _jump_hash(state: int, bucket_count: int) -> int:
 def shard_of(name: str) -> int:
     """The event-store shard (and bucket) of an aggregate named `scope` or `scope/stream`."""
     return mmh3.hash(name, 0, signed=False) % SHARD_COUNT
+
+
+def rendezvous_weight(candidate: str, what: str) -> int:
+    """How strongly `candidate` is drawn to `what`; whoever is drawn most is its owner.
+
+    No stored data depends on it.
+    """
+    return mmh3.hash(f"{what}/{candidate}", 0, signed=False)

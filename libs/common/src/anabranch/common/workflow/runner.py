@@ -1,9 +1,20 @@
 """The runner: while an aggregate has a next step, perform it and append its event.
 
-Owns: which aggregates are being worked on, and what failed when. What must be done is never
+Owns: which aggregates are being worked on, and how far they are. What must be done is never
 stored here; it is computed from the aggregate's state at its head, so a crash is a reload and
 a missed or repeated wake-up loses and doubles nothing. One aggregate is worked on by at most
-one task; a failed step is tried again after a pause that grows and is drawn at random.
+one task; a failed step is tried again after a pause that grows and is drawn at random, one that
+still waits for something within a second or when it is woken.
+
+         woken                      at rest, or not ours any more
+    ─────────────▶ queued ──▶ worked on ──────────────────────────▶ forgotten
+                     ▲          │    │
+                     │   failed │    │ still waiting
+                     │          ▼    ▼
+                     └────── pausing, resting (a wake-up ends only the latter)
+
+Only aggregates that `owns` says are worked on. `let_go` is called when its answer changes: what is
+queued or rests is forgotten, a step that runs ends, and no further one begins.
 """
 
 import asyncio
@@ -18,11 +29,16 @@ from anabranch.common.errors import AnabranchError, WrongExpectedSequence
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import Rng
+from anabranch.common.workflow.progress import ProgressBoard, StepProgress
+from anabranch.common.workflow.waiting import StillWaiting
 
 CONCURRENT_MAX = 16
 LOST_RACES_MAX = 8
 PAUSE_S_MIN = 0.1
 PAUSE_S_MAX = 30.0
+REST_S_MAX = 1.0
+LOAD = "load"
+"""In the place of a step, for reading what the next step is."""
 
 S = TypeVar("S")
 E = TypeVar("E")
@@ -45,17 +61,6 @@ class Workflow(Generic[S, E, K]):
     steps: Mapping[K, Callable[[Loaded[S]], Awaitable[E]]]
 
 
-@dataclass(frozen=True, slots=True)
-class StepFailure:
-    """A step that does not succeed at the moment. Times are of `Clock.now_ms`."""
-
-    subject: str
-    step: str
-    since_ms: int
-    attempts: int
-    error: AnabranchError
-
-
 class StepFailed(Exception):
     """Carries which step raised `error`."""
 
@@ -65,30 +70,38 @@ class StepFailed(Exception):
         self.error = error
 
 
-async def run_to_rest(workflow: Workflow[S, E, K], subject: str) -> Loaded[S]:
+async def run_to_rest(
+    workflow: Workflow[S, E, K],
+    subject: str,
+    *,
+    begin: Callable[[str], None] = lambda _step: None,
+    goes_on: Callable[[], bool] = lambda: True,
+) -> Loaded[S]:
     """Perform steps until nothing is left to do; returns the aggregate at rest.
 
-    A lost race means that another runner appended: reload and go on. Raises StepFailed.
+    `begin` hears of every step before it is performed; none is when `goes_on` says no, and the
+    aggregate is returned as it is then. A lost race means that another runner appended: reload
+    and go on. Raises StepFailed, and StillWaiting of the step begun last.
     """
     lost_races = 0
-    step: str = "load"
+    step: str = LOAD
     try:
-        while True:
-            step = "load"
-            loaded = await workflow.repository.load(subject)
-            found = workflow.next_step(loaded.state)
-            if found is None:
-                return loaded
+        loaded = await workflow.repository.load(subject)
+        while (found := workflow.next_step(loaded.state)) is not None and goes_on():
             step = found
+            begin(step)
             event = await workflow.steps[found](loaded)
             try:
-                await workflow.repository.append(loaded, [event])
+                loaded = await workflow.repository.append(loaded, [event])
             except WrongExpectedSequence:
                 lost_races += 1
                 if lost_races > LOST_RACES_MAX:
                     raise
+                step = LOAD
+                loaded = await workflow.repository.load(subject)
     except AnabranchError as error:
         raise StepFailed(step, error) from error
+    return loaded
 
 
 def pause_s(attempts: int, draw: float) -> float:
@@ -98,17 +111,25 @@ def pause_s(attempts: int, draw: float) -> float:
 
 
 class Runner(Generic[S, E, K]):
-    """Works on the aggregates that it is woken for."""
+    """Works on the aggregates that it is woken for and that `owns` says are its own."""
 
-    def __init__(self, workflow: Workflow[S, E, K], clock: Clock, rng: Rng) -> None:
+    def __init__(
+        self,
+        workflow: Workflow[S, E, K],
+        clock: Clock,
+        rng: Rng,
+        owns: Callable[[str], bool] = lambda _subject: True,
+    ) -> None:
         self._workflow = workflow
         self._clock = clock
         self._rng = rng
-        self._waiting: deque[str] = deque()
-        self._known: set[str] = set()
+        self._owns = owns
+        self._queue: deque[str] = deque()
+        self._queued: set[str] = set()
         self._running: set[str] = set()
         self._again: set[str] = set()
-        self._failures: dict[str, StepFailure] = {}
+        self._rests: dict[str, asyncio.Task[None]] = {}
+        self._board = ProgressBoard(clock)
         self._work_came = asyncio.Event()
 
     def wake(self, subject: str) -> None:
@@ -116,26 +137,41 @@ class Runner(Generic[S, E, K]):
 
         What waits is bounded by the number of aggregates, since each waits at most once.
         """
+        if not self._owns(subject):
+            return
+        self._end_rest(subject)
         if subject in self._running:
             self._again.add(subject)
-        elif subject not in self._known:
-            self._known.add(subject)
-            self._waiting.append(subject)
+        elif subject not in self._queued:
+            self._queued.add(subject)
+            self._queue.append(subject)
             self._work_came.set()
+
+    def let_go(self) -> None:
+        """Forget what is not owned any more; what is being performed comes to its end."""
+        for subject in [one for one in (*self._queue, *self._rests) if not self._owns(one)]:
+            self._end_rest(subject)
+            self._board.end(subject)
+        self._queue = deque(subject for subject in self._queue if self._owns(subject))
+        self._queued = set(self._queue)
 
     @property
     def active_count(self) -> int:
-        """Aggregates that wait for work, are worked on, or pause after a failure."""
-        return len(self._known | self._running)
+        """Aggregates that are queued, worked on, pause after a failure or rest."""
+        return len(self._queued | self._running | self._rests.keys())
 
     @property
     def failing_count(self) -> int:
         """Aggregates whose next step fails at the moment."""
-        return len(self._failures)
+        return len(self.failures())
 
-    def failures(self) -> list[StepFailure]:
+    def progress(self) -> list[StepProgress]:
+        """The steps under way, failing and waiting ones included, longest first."""
+        return [found for found in self._board.all() if self._owns(found.subject)]
+
+    def failures(self) -> list[StepProgress]:
         """The steps that fail at the moment, longest first."""
-        return sorted(self._failures.values(), key=lambda failure: failure.since_ms)
+        return [found for found in self.progress() if found.error is not None]
 
     async def serve(self) -> None:
         """Work until cancelled."""
@@ -145,41 +181,40 @@ class Runner(Generic[S, E, K]):
 
     async def _work(self, group: asyncio.TaskGroup) -> None:
         while True:
-            while not self._waiting:
+            while not self._queue:
                 self._work_came.clear()
                 await self._work_came.wait()
-            subject = self._waiting.popleft()
-            self._known.discard(subject)
+            subject = self._queue.popleft()
+            self._queued.discard(subject)
             self._running.add(subject)
-            pause = await self._attempt(subject)
-            if pause:
+            self._again.discard(subject)
+            try:
+                await self._perform(subject)
+            except StepFailed as failed:
                 # Stays in `_running`: nothing else may pick it up before the pause is over.
+                pause = self._note_failure(subject, failed)
                 group.create_task(self._resume_after(subject, pause))
+            except StillWaiting as waiting:
+                self._rest(subject, waiting, group)
             else:
                 self._release(subject, again=subject in self._again)
 
-    async def _attempt(self, subject: str) -> float:
-        """Run to rest; returns the pause in seconds before it must be tried again, or 0."""
-        self._again.discard(subject)
-        try:
-            await run_to_rest(self._workflow, subject)
-        except StepFailed as failed:
-            return self._note_failure(subject, failed)
-        if self._failures.pop(subject, None) is not None:
+    async def _perform(self, subject: str) -> None:
+        """Run to rest, or to where it stopped to be ours. Raises StepFailed, StillWaiting."""
+        await run_to_rest(
+            self._workflow,
+            subject,
+            begin=lambda step: self._board.begin(subject, step),
+            goes_on=lambda: self._owns(subject),
+        )
+        ended = self._board.end(subject)
+        if ended is not None and ended.error is not None and self._owns(subject):
             _log.info("a workflow that failed goes on", subject=subject)
-        return 0.0
 
     def _note_failure(self, subject: str, failed: StepFailed) -> float:
-        before = self._failures.get(subject)
-        same = before is not None and before.step == failed.step
-        failure = StepFailure(
-            subject=subject,
-            step=failed.step,
-            since_ms=before.since_ms if before is not None and same else self._clock.now_ms(),
-            attempts=before.attempts + 1 if before is not None and same else 1,
-            error=failed.error,
-        )
-        self._failures[subject] = failure
+        if failed.step == LOAD:
+            self._board.begin(subject, LOAD)
+        failure = self._board.fail(subject, failed.error)
         if failure.attempts == 1:
             _log.warning(
                 "a workflow step failed and will be repeated",
@@ -194,8 +229,29 @@ class Runner(Generic[S, E, K]):
         await self._clock.sleep(pause)
         self._release(subject, again=True)
 
+    def _rest(self, subject: str, waiting: StillWaiting, group: asyncio.TaskGroup) -> None:
+        """Until a wake-up, or for a while; a wake-up that came meanwhile counts."""
+        self._board.wait(subject, waiting.reason)
+        again = subject in self._again
+        self._release(subject, again=again)
+        if not again and self._owns(subject):
+            pause = REST_S_MAX * (0.5 + self._rng.random() / 2)
+            self._rests[subject] = group.create_task(self._wake_after(subject, pause))
+
+    async def _wake_after(self, subject: str, pause: float) -> None:
+        await self._clock.sleep(pause)
+        self._rests.pop(subject, None)
+        self.wake(subject)
+
+    def _end_rest(self, subject: str) -> None:
+        rest = self._rests.pop(subject, None)
+        if rest is not None:
+            rest.cancel()
+
     def _release(self, subject: str, *, again: bool) -> None:
         self._running.discard(subject)
         self._again.discard(subject)
-        if again:
+        if not self._owns(subject):
+            self._board.end(subject)
+        elif again:
             self.wake(subject)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from anabranch.common.contracts import queries
 from anabranch.common.contracts.base import Contract, ErrorBody
+from anabranch.common.contracts.parked import DropParked, ListParked, RedriveParked
 from anabranch.common.errors import (
     AnabranchError,
     InvalidRequest,
@@ -34,6 +35,8 @@ from anabranch.controller.domain import operations
 from anabranch.controller.domain.operations import Operation, Operations
 from anabranch.controller.domain.scope.state import Scope
 from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.handlers import parked
+from anabranch.controller.ports import ParkedCommands
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.workflows.observed import Observer
 
@@ -68,6 +71,7 @@ class QueryDesk:
     change_placement: Callable[
         [queries.PlacementChange], Awaitable[queries.ContainerDescription]
     ] = _not_here
+    parked: ParkedCommands | None = None
 
 
 async def list_scopes(desk: QueryDesk, query: queries.ListScopes) -> Contract:
@@ -186,6 +190,15 @@ async def get_operation(desk: QueryDesk, query: queries.GetOperation) -> Contrac
     )
 
 
+def _of_parked(answer: Callable[[ParkedCommands, Any], Awaitable[Contract]]) -> Any:
+    async def ask(desk: QueryDesk, query: queries.Query) -> Contract:
+        if desk.parked is None:
+            raise InvalidRequest("this controller knows no parked commands")
+        return await answer(desk.parked, query)
+
+    return ask
+
+
 QUERIES: Mapping[str, tuple[type[queries.Query], Callable[[QueryDesk, Any], Awaitable[Contract]]]]
 QUERIES = {
     "list_scopes": (queries.ListScopes, list_scopes),
@@ -201,6 +214,9 @@ QUERIES = {
     "move_container": (queries.MoveContainer, change_placement),
     "abandon_tail": (queries.AbandonTail, change_placement),
     "enable_container": (queries.EnableContainer, change_placement),
+    "list_parked": (ListParked, _of_parked(parked.list_parked)),
+    "redrive_parked": (RedriveParked, _of_parked(parked.redrive_parked)),
+    "drop_parked": (DropParked, _of_parked(parked.drop_parked)),
 }
 """Query name → (what is asked, who answers)."""
 

@@ -183,6 +183,14 @@ class Mirror:
         """The stream as folded so far. Raises Corrupt for one that cannot be read."""
         return self._streams.get(stream_events(ref))
 
+    def known_scope(self, subject: str) -> Loaded[Scope] | None:
+        """What was folded of the scope with this subject; None if nothing, or it is damaged."""
+        return _known(self._scopes, subject)
+
+    def known_stream(self, subject: str) -> Loaded[Stream] | None:
+        """What was folded of the stream with this subject; None if nothing, or it is damaged."""
+        return _known(self._streams, subject)
+
     async def scope_at_head(self, scope: ScopeName) -> Loaded[Scope] | None:
         """The scope with everything stored by now. Raises Corrupt, Unavailable."""
         await self.reach_head(shard_of_subject(scope_events(scope)))
@@ -235,6 +243,10 @@ class Mirror:
     def damaged(self) -> dict[str, AnabranchError]:
         """What cannot be read, by subject."""
         return self._scopes.damaged | self._streams.damaged
+
+
+def _known(family: _Family[S], subject: str) -> Loaded[S] | None:
+    return None if subject in family.damaged else family.loaded.get(subject)
 
 
 def _fold_into(

@@ -15,6 +15,7 @@ from opentelemetry.trace import Tracer
 from anabranch.common.errors import AnabranchError
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.runtime.tracing import continued
+from anabranch.common.workflow.waiting import StillWaiting
 from anabranch.controller.metrics import ControllerMetrics, uncounted
 
 REMEMBERED_MAX = 1024
@@ -64,6 +65,9 @@ def observed(
                 event = await perform(loaded)
             except AnabranchError:
                 steps[step, "failed"] += 1
+                raise
+            except StillWaiting:
+                steps[step, "waiting"] += 1
                 raise
         steps[step, "done"] += 1
         return event

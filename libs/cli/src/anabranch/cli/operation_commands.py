@@ -1,0 +1,97 @@
+"""The commands `anabranch operation …` about commands that could not be handled.
+
+Other modules add to the group `operations`.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+import cyclopts
+
+from anabranch.cli.output import Output
+from anabranch.cli.session import Connection, run_with_client
+from anabranch.client import Client, OperationNotFound, ParkedDescription
+
+operations = cyclopts.App(
+    name="operation", help="See what was asked of the cluster, and what of it could not be done."
+)
+COLUMNS = ("command", "about", "since", "tries", "error")
+ERROR_LENGTH_MAX = 200
+_HERE = Connection()
+
+
+def register(app: cyclopts.App) -> None:
+    """Add the group to an application."""
+    app.command(operations)
+
+
+@operations.command
+def parked(*, connection: Connection = _HERE) -> None:
+    """List the commands that were put aside because handling them failed again and again."""
+
+    async def perform(client: Client, output: Output) -> None:
+        found = [one async for one in client.parked.list()]
+        output.rows(
+            COLUMNS,
+            [_row(one) for one in found],
+            [one.model_dump(mode="json") for one in found],
+        )
+
+    run_with_client(connection, perform)
+
+
+@operations.command
+def redrive(command: str, /, *, connection: Connection = _HERE) -> None:
+    """Have a parked command handled again, under its own id.
+
+    Parameters
+    ----------
+    command
+        Its id, as `anabranch operation parked` shows it.
+    """
+
+    async def perform(client: Client) -> bool:
+        return await client.parked.redrive(command)
+
+    _change(command, "redriven", perform, connection)
+
+
+@operations.command
+def drop(command: str, /, *, connection: Connection = _HERE) -> None:
+    """Give a parked command up: it will never be handled.
+
+    Parameters
+    ----------
+    command
+        Its id, as `anabranch operation parked` shows it.
+    """
+
+    async def perform(client: Client) -> bool:
+        return await client.parked.drop(command)
+
+    _change(command, "dropped", perform, connection)
+
+
+def _change(
+    command: str,
+    done: str,
+    change: Callable[[Client], Awaitable[bool]],
+    connection: Connection,
+) -> None:
+    async def perform(client: Client, output: Output) -> None:
+        if not await change(client):
+            raise OperationNotFound(
+                "no command of this id is parked",
+                remedy="`anabranch operation parked` lists them",
+                command=command,
+            )
+        output.done(f"{done} {command}", {"command_id": command, "done": done})
+
+    run_with_client(connection, perform)
+
+
+def _row(one: ParkedDescription) -> tuple[str, ...]:
+    """What a person sees of it; same order as `COLUMNS`."""
+    since = datetime.fromtimestamp(one.first_ms / 1000, UTC).isoformat(timespec="seconds")
+    about = one.subject.split(".", 3)[-1]
+    return (one.command_id, about, since, str(one.attempts), one.error[:ERROR_LENGTH_MAX])

@@ -1,0 +1,206 @@
+"""`Leases` in Redis: one hash per number, decided by scripts under the server's own clock.
+
+A hash holds {owner, expires (Unix ms of the server), token}. All keys begin with one prefix and
+share a hash tag, so that one script may touch them all, also in a cluster. The scripts use
+commands of Redis 6.2 and believe nothing: a key of another type, fields that are no numbers, and
+a lease that would last longer than the lease time (the server's clock was set back, or somebody
+else wrote it) all count as ended, and the next `take` overwrites them.
+
+A connection is used by one call at a time. A call that does not come to its end, because its
+deadline or its caller's cancellation came first, drops the connection: the late reply would
+otherwise be read as the answer to the next call.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NoReturn
+
+from redis.asyncio import Connection
+from redis.asyncio.connection import parse_url
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from anabranch.common.errors import InvalidSetting, Unavailable
+from anabranch.common.leases.ports import Lease
+
+CALL_S_MAX = 1.0
+PROTOCOL = 3
+_REMEDY = "check that Redis runs and is reachable; until then buckets are shared without it"
+
+_HELD = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local lease_ms = tonumber(ARGV[1])
+local function held(key)
+  local found = redis.pcall('HMGET', key, 'owner', 'expires', 'token')
+  if found.err then
+    return nil, 0, true
+  end
+  local expires, token = tonumber(found[2]), tonumber(found[3])
+  if not (token and token >= 0 and token < 2^53) then
+    token = 0
+  end
+  if found[1] and expires and expires > now and expires <= now + lease_ms then
+    return found[1], token, false
+  end
+  return nil, token, false, found[1]
+end
+"""
+_READ = (
+    _HELD
+    + """
+local answer = {}
+for index, key in ipairs(KEYS) do
+  local owner, token = held(key)
+  answer[index] = {owner or '', string.format('%.0f', token)}
+end
+return answer
+"""
+)
+_TAKE = (
+    _HELD
+    + """
+local answer = {}
+for index, key in ipairs(KEYS) do
+  local owner, token, is_damaged, last = held(key)
+  if is_damaged then
+    redis.call('DEL', key)
+  end
+  if not owner then
+    if last ~= ARGV[2] then
+      token = token + 1
+    end
+    owner = ARGV[2]
+  end
+  if owner == ARGV[2] then
+    local numeral = string.format('%.0f', token)
+    redis.call('HSET', key, 'owner', owner, 'token', numeral,
+      'expires', string.format('%.0f', now + lease_ms))
+    answer[index] = {owner, numeral}
+  else
+    answer[index] = {'', '0'}
+  end
+end
+return answer
+"""
+)
+_RELEASE = (
+    _HELD
+    + """
+for _, key in ipairs(KEYS) do
+  if held(key) == ARGV[2] then
+    redis.call('HSET', key, 'expires', '0')
+  end
+end
+return {}
+"""
+)
+
+
+class RedisLeases:
+    """Leases on the numbers 0 … `count` - 1 under `prefix`; nothing is sent before the first call.
+
+    `lease_s`: how long a lease lasts, the same for all who share the prefix. Raises
+    InvalidSetting for a URL that names no Redis.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        prefix: str,
+        count: int,
+        lease_s: float,
+        *,
+        protocol: int = PROTOCOL,
+        call_s_max: float = CALL_S_MAX,
+    ) -> None:
+        try:
+            self._target: dict[str, Any] = dict(parse_url(url))
+        except ValueError as error:
+            raise InvalidSetting(
+                "not the URL of a Redis server", remedy="write it as redis://host:6379"
+            ) from error
+        self._kind = self._target.pop("connection_class", Connection)
+        self._prefix = prefix
+        self._numbers = range(count)
+        self._lease_ms = int(lease_s * 1000)
+        self._protocol = protocol
+        self._call_s_max = call_s_max
+        self._idle: Connection | None = None
+
+    async def read(self) -> Mapping[int, Lease]:
+        """See `Leases.read`."""
+        return dict(_leases(self._numbers, await self._call(_READ, self._numbers)))
+
+    async def take(self, numbers: Collection[int], owner: str) -> Mapping[int, Lease]:
+        """See `Leases.take`."""
+        return dict(_leases(numbers, await self._call(_TAKE, numbers, owner))) if numbers else {}
+
+    async def release(self, numbers: Collection[int], owner: str) -> None:
+        """See `Leases.release`."""
+        if numbers:
+            await self._call(_RELEASE, numbers, owner)
+
+    async def close(self) -> None:
+        """See `Leases.close`."""
+        connection, self._idle = self._idle, None
+        if connection is not None:
+            await connection.disconnect(nowait=True)
+
+    def key(self, number: int) -> str:
+        """Where the lease is kept."""
+        return f"{self._prefix}:{{leases}}:{number:02d}"
+
+    async def _call(self, script: str, numbers: Collection[int], *arguments: str) -> object:
+        """The script's answer. Raises Unavailable."""
+        keys = [self.key(number) for number in numbers]
+        connection, self._idle = self._idle or self._fresh(), None
+        try:
+            async with asyncio.timeout(self._call_s_max):
+                await connection.connect()  # type: ignore[no-untyped-call]
+                await connection.send_command(
+                    "EVAL", script, len(keys), *keys, str(self._lease_ms), *arguments
+                )
+                answer = await connection.read_response()
+        except (RedisError, OSError, TimeoutError) as error:
+            await connection.disconnect(nowait=True)
+            _refuse(error)
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        await self._keep(connection)
+        return answer
+
+    def _fresh(self) -> Connection:
+        connection: Connection = self._kind(
+            **self._target,
+            protocol=self._protocol,
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=None,
+        )
+        return connection
+
+    async def _keep(self, connection: Connection) -> None:
+        """For the next call; a second one, of a call at the same time, is not needed."""
+        if self._idle is None:
+            self._idle = connection
+        else:
+            await connection.disconnect(nowait=True)
+
+
+def _leases(numbers: Collection[int], answer: object) -> Iterator[tuple[int, Lease]]:
+    """The leases in an answer of one {owner, token} per number. Raises Unavailable."""
+    try:
+        assert isinstance(answer, list)
+        for number, (owner, token) in zip(numbers, answer, strict=True):
+            if owner:
+                yield number, Lease(owner.decode(errors="replace"), int(token))
+    except (AssertionError, AttributeError, TypeError, ValueError) as error:
+        raise Unavailable("what Redis answers is no lease", remedy=_REMEDY) from error
+
+
+def _refuse(error: Exception) -> NoReturn:
+    raise Unavailable(
+        "Redis does not answer", remedy=_REMEDY, cause=str(error) or repr(error)
+    ) from error

@@ -1,0 +1,238 @@
+"""The command queue and the notices, carried by FastStream.
+
+One durable pull consumer per bucket, one command at a time in each (`max_ack_pending=1` keeps the
+order also across redeliveries and changes of owner), delivered as often as it takes. Only buckets
+that are owned are pulled from; a bucket that is lost is pulled from no more, and the command in
+hand comes to its end.
+
+    pulled ── handled ───────────────────────▶ acknowledged
+      │ ▲        │ TryAgain: a second later
+      │ └────────┤ defect: later and later
+      │          └ the tenth defect ─▶ parked ▶ acknowledged
+      └─ the bucket was lost meanwhile: given back for its owner
+
+A command is acknowledged when its decision is durable and answered. Defects are counted in memory,
+per bucket and command: a new owner counts anew.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+
+import nats.errors
+import structlog
+from faststream.nats import JStream, NatsBroker, NatsMessage, PullSub
+from faststream.nats.subscriber.usecases import PullStreamSubscriber
+from nats.js.api import ConsumerConfig
+
+from anabranch.common.adapters.nats_connection import (
+    PENDING_SIZE_BYTES_MAX,
+    RECONNECT_WAIT_S,
+    keeping_cancellation,
+)
+from anabranch.common.contracts.subjects import (
+    COMMAND_STREAM,
+    command_consumer,
+    command_filter,
+)
+from anabranch.common.errors import AnabranchError, Unavailable
+from anabranch.common.model.hashing import SHARD_COUNT
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.tracing import trace_parent_in
+from anabranch.controller.domain.parking import (
+    PARK_AT_COUNT,
+    Defects,
+    ParkedCommand,
+    command_id_in,
+    headers_to_keep,
+    pause_s,
+)
+from anabranch.controller.ports import TryAgain
+
+ACK_WAIT_S = 30.0
+"""Longer than deciding one command can take: every call in it has a shorter deadline."""
+PULL_EXPIRES_S = 2.0
+"""Also how long a bucket may stand still after a connection broke unseen."""
+TRY_AGAIN_S = 1.0
+GRACE_S = 10.0
+
+Handle = Callable[[bytes, str], Awaitable[None]]
+"""Handles a body with its trace parent; raises TryAgain."""
+Park = Callable[[ParkedCommand], Awaitable[None]]
+"""Puts a command aside, durably. Raises Unavailable."""
+
+_log = structlog.get_logger(__name__)
+
+
+class CommandQueue:
+    """The commands of the buckets that `own` names, and the connection for notices."""
+
+    def __init__(
+        self, url: str, handle: Handle, park: Park, clock: Clock, *, pause_ratio: float = 1.0
+    ) -> None:
+        """`pause_ratio` shortens the pauses after defects, for tests."""
+        self._handle = handle
+        self._park = park
+        self._clock = clock
+        self._pause_ratio = pause_ratio
+        self._broker = NatsBroker(
+            url,
+            name="controller-commands",
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type]
+            pending_size=PENDING_SIZE_BYTES_MAX,
+            graceful_timeout=GRACE_S,
+            apply_types=False,
+            logger=None,
+        )
+        self._subscribers = [self._subscriber(bucket) for bucket in range(SHARD_COUNT)]
+        self._owned = [asyncio.Event() for _ in range(SHARD_COUNT)]
+        self._defects: dict[int, Defects] = {}
+        self._in_hand: set[int] = set()
+        self._empty_handed = asyncio.Event()
+        self.parked_count = 0
+        """Commands parked since the start."""
+
+    async def start(self) -> None:
+        """Connect. Raises Unavailable."""
+        try:
+            await self._broker.start()
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            raise Unavailable("the command queue cannot be read", cause=repr(error)) from error
+
+    def own(self, buckets: Collection[int]) -> None:
+        """Pull from these buckets from now on, and from no others."""
+        for bucket, owned in enumerate(self._owned):
+            if bucket in buckets:
+                owned.set()
+            else:
+                owned.clear()
+
+    async def serve(self) -> None:
+        """Pull and handle until cancelled; `start` comes before."""
+        async with asyncio.TaskGroup() as group:
+            for bucket in range(SHARD_COUNT):
+                group.create_task(self._pull(bucket))
+
+    async def stop(self) -> None:
+        """Let the commands in hand come to their ends, within the grace, and disconnect."""
+        self.own(())
+        try:
+            async with asyncio.timeout(GRACE_S):
+                while self._in_hand:
+                    self._empty_handed.clear()
+                    await self._empty_handed.wait()
+        except TimeoutError:
+            _log.warning(
+                "commands in hand are left to be delivered again", count=len(self._in_hand)
+            )
+        await self._broker.stop()
+
+    async def publish(self, body: bytes, subject: str) -> None:
+        """Send a notice; whoever misses it asks instead."""
+        try:
+            await self._broker.publish(body, subject)
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            _log.warning("a notice was not sent", error=repr(error))
+
+    def _subscriber(self, bucket: int) -> PullStreamSubscriber:
+        found = self._broker.subscriber(
+            command_filter(bucket),
+            durable=command_consumer(bucket),
+            stream=JStream(COMMAND_STREAM, declare=False),
+            pull_sub=PullSub(batch_size=1, timeout=PULL_EXPIRES_S),
+            config=ConsumerConfig(ack_wait=ACK_WAIT_S, max_deliver=-1, max_ack_pending=1),
+            no_reply=True,
+        )
+        assert isinstance(found, PullStreamSubscriber)
+        return found
+
+    async def _pull(self, bucket: int) -> None:
+        while True:
+            await self._owned[bucket].wait()
+            message = await self._next(bucket)
+            if message is None:
+                continue
+            if not self._owned[bucket].is_set():
+                await _settle(message.nack())
+                continue
+            self._in_hand.add(bucket)
+            try:
+                await self._perform(bucket, message)
+            finally:
+                self._in_hand.discard(bucket)
+                self._empty_handed.set()
+
+    async def _next(self, bucket: int) -> NatsMessage | None:
+        """The bucket's next command; None if there was none for a while."""
+        subscriber = self._subscribers[bucket]
+        try:
+            with keeping_cancellation():
+                return await subscriber.get_one(timeout=PULL_EXPIRES_S)
+        except TimeoutError:
+            return None
+        except (nats.errors.Error, OSError) as error:
+            # The consumer or its stream is away: begin with a new subscription after a pause.
+            _log.info("a bucket's commands cannot be pulled", bucket=bucket, error=repr(error))
+            await self._clock.sleep(TRY_AGAIN_S)
+            await _settle(subscriber.stop())
+            return None
+
+    async def _perform(self, bucket: int, message: NatsMessage) -> None:
+        assert isinstance(message.body, bytes)
+        try:
+            await self._handle(message.body, trace_parent_in(message.headers))
+        except TryAgain as refusal:
+            _log.warning("a command will be tried again", cause=str(refusal.cause))
+            await _settle(message.nack(delay=TRY_AGAIN_S))
+            return
+        except Exception as defect:  # noqa: BLE001
+            # The edge: a defect in handling one command must not end the service for all.
+            _log.exception("a command could not be handled because of a defect", bucket=bucket)
+            if not await self._set_aside(bucket, message, defect):
+                return
+        self._defects.pop(bucket, None)
+        await _settle(message.ack())
+
+    async def _set_aside(self, bucket: int, message: NatsMessage, defect: Exception) -> bool:
+        """Park a command that failed too often, else give it back; whether it was parked."""
+        raw = message.raw_message
+        sequence = raw.metadata.sequence.stream
+        defects = Defects.after(self._defects.get(bucket), sequence, self._clock.now_ms())
+        self._defects[bucket] = defects
+        if defects.count >= PARK_AT_COUNT:
+            parked = ParkedCommand(
+                command_id=command_id_in(raw.data, sequence),
+                bucket=bucket,
+                subject=raw.subject,
+                body=raw.data,
+                headers=headers_to_keep(raw.headers or {}),
+                error=repr(defect),
+                attempts=defects.count,
+                first_ms=defects.first_ms,
+                last_ms=defects.last_ms,
+            )
+            try:
+                await self._park(parked)
+            except AnabranchError as error:
+                _log.warning("a command cannot be parked now", bucket=bucket, cause=str(error))
+            else:
+                self.parked_count += 1
+                _log.error(
+                    "a command was parked: handling it fails again and again",
+                    command_id=parked.command_id,
+                    subject=parked.subject,
+                    error=parked.error,
+                    remedy="`anabranch operation parked` shows it; redrive or drop it",
+                )
+                return True
+        await _settle(message.nack(delay=pause_s(defects.count) * self._pause_ratio))
+        return False
+
+
+async def _settle(answer: Awaitable[None]) -> None:
+    """Tell the server what became of a message; untold, it is delivered again, and recognised."""
+    try:
+        with keeping_cancellation():
+            await answer
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        _log.warning("the command queue did not hear what became of a command", error=repr(error))

@@ -1,0 +1,123 @@
+"""Commands whose handling fails because of a defect: how often they are tried, what is put aside.
+
+A refusal is an answer and `TryAgain` is the stores' fault; a defect is ours, and trying again
+will hardly help. So after a few tries over half a minute the command is *parked*, with all that
+is needed to publish it again, and its bucket goes on.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+PARK_AT_COUNT = 10
+PAUSE_S_MIN = 0.1
+PAUSE_S_MAX = 5.0
+ERROR_LENGTH_MAX = 1000
+ABOUT_HEADER = "Anabranch-Parked"
+"""Beside the command's own headers: what is known of the parking, as JSON."""
+SCHEMA_NUMBER = 1
+_COMMAND_ID = re.compile(r"[A-Za-z0-9_\-]{1,64}")
+_SERVERS_OWN = "nats-"
+"""Headers with this prefix steer the server: kept, they would steer it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedCommand:
+    """A command that was put aside. Times are Unix ms; `headers` are those it came with, less
+    those that steer the server; `error` is the last one."""
+
+    command_id: str
+    bucket: int
+    subject: str
+    body: bytes
+    headers: Mapping[str, str]
+    error: str
+    attempts: int
+    first_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Defects:
+    """The defects in a row of one command, known by its sequence number in the queue."""
+
+    sequence: int
+    count: int
+    first_ms: int
+    last_ms: int
+
+    @classmethod
+    def after(cls, before: Self | None, sequence: int, now_ms: int) -> Self:
+        """With one more defect of the command; those of another one do not count."""
+        if before is None or before.sequence != sequence:
+            return cls(sequence, 1, now_ms, now_ms)
+        return cls(sequence, before.count + 1, before.first_ms, now_ms)
+
+
+def pause_s(count: int) -> float:
+    """Before the next try after `count` defects in a row; about 20 s until the last."""
+    return float(min(PAUSE_S_MAX, PAUSE_S_MIN * 2.0 ** min(count - 1, 16)))
+
+
+def command_id_in(body: bytes, sequence: int) -> str:
+    """The id that the command says it has; one made of its sequence number if it says none."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    said = found.get("command_id") if isinstance(found, dict) else None
+    if isinstance(said, str) and _COMMAND_ID.fullmatch(said):
+        return said
+    return f"unnamed-{sequence}"
+
+
+def headers_to_keep(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers that go with the command when it is published again."""
+    return {
+        name: value for name, value in headers.items() if not name.lower().startswith(_SERVERS_OWN)
+    }
+
+
+def parked_headers(command: ParkedCommand) -> dict[str, str]:
+    """The headers under which a parked command is kept; its body is kept as it is."""
+    about = {
+        "schema_number": SCHEMA_NUMBER,
+        "subject": command.subject,
+        "error": command.error[:ERROR_LENGTH_MAX],
+        "attempts": command.attempts,
+        "first_ms": command.first_ms,
+        "last_ms": command.last_ms,
+    }
+    return {**command.headers, ABOUT_HEADER: json.dumps(about)}
+
+
+def parked_command(
+    bucket: int, command_id: str, headers: Mapping[str, str], body: bytes
+) -> ParkedCommand:
+    """What `parked_headers` told; what is missing there, or damaged, is empty or 0."""
+    about = _about(headers.get(ABOUT_HEADER, ""))
+    return ParkedCommand(
+        command_id=command_id,
+        bucket=bucket,
+        subject=str(about.get("subject", "")),
+        body=body,
+        headers={name: value for name, value in headers.items() if name != ABOUT_HEADER},
+        error=str(about.get("error", "")),
+        attempts=_number(about.get("attempts")),
+        first_ms=_number(about.get("first_ms")),
+        last_ms=_number(about.get("last_ms")),
+    )
+
+
+def _about(text: str) -> Mapping[str, object]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _number(found: object) -> int:
+    return found if isinstance(found, int) else 0
