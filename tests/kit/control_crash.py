@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 from anabranch.common.contracts import commands
 from anabranch.common.contracts.commands import Command, NewRange
 from anabranch.common.contracts.subjects import stream_events
+from anabranch.common.model.hashing import SHARD_COUNT, shard_of
 from anabranch.common.model.names import StreamRef, segment_id, stream_ref
 from anabranch.common.model.stream import SegmentOffset, fixed
 from kit.control_callers import Caller
@@ -263,13 +264,16 @@ def overtaken(work: Command, by: Command, call: int, when: When) -> None:
 
 
 def lagging(seed: int) -> None:
-    """A stream is made and its scope is to be deleted, while mirrors are seconds behind."""
+    """A stream is made, and its scope is to be deleted by a controller that is seconds behind."""
 
     async def tell() -> None:
         async with asyncio.TaskGroup() as group:
             world = World(seeded(seed), VirtualClock(asyncio.get_running_loop()))
-            for _ in range(2):
-                world.new_controller(group).client.lag_s = 6.0
+            of_scope = frozenset({shard_of(REF.scope)})
+            behind, other = world.new_controller(group), world.new_controller(group)
+            behind.client.lag_s = 6.0
+            behind.own(of_scope)
+            other.own(frozenset(range(SHARD_COUNT)) - of_scope)
             caller = Caller(world, "caller", (REF,), 1.0)
             for command in (_scope(), _create(), _close()):
                 await caller.send(command)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 
 from anabranch.common.errors import StreamRewound
+from anabranch.common.model.hashing import SHARD_COUNT
 from kit.control_callers import REFS, Caller
 from kit.control_world import CONTAINER_COUNT, PAUSED, SimController, World
 from kit.rng import seeded
@@ -21,6 +22,7 @@ from kit.virtual_time import VirtualClock, run_virtual
 
 REST_S = 240.0
 """All that was accepted ends so soon after the last fault: a few deliveries and pauses."""
+MOVED = "times that buckets changed their owners"
 CONTAINERS_AWAY = "containers away"
 
 
@@ -109,7 +111,13 @@ class Trouble:
         self._lag_s = self._rng.choice((0.0, 0.05, 3.0))
         self._blows = [
             blow
-            for blow in (self._kill, self._pause, self._restart_store, self._stop_containers)
+            for blow in (
+                self._kill,
+                self._pause,
+                self._restart_store,
+                self._stop_containers,
+                self._move_buckets,
+            )
             if self._rng.random() < 0.6
         ]
         self._callers: list[Caller] = []
@@ -140,6 +148,7 @@ class Trouble:
         for controller in world.controllers:
             controller.link.weather, controller.client.lag_s = CLEAR, 0.0
             controller.link.blow = None
+            controller.own(frozenset(range(SHARD_COUNT)))
             controller.link.resume()
         self._weather, self._lag_s = CLEAR, 0.0
         if not world.controllers:
@@ -197,6 +206,14 @@ class Trouble:
         server.stop()
         await self._world.clock.sleep(self._rng.random() * self._rng.choice((2, 6, 40)))
         server.start()
+
+    async def _move_buckets(self) -> None:
+        """Who owns what is drawn anew; some buckets have several owners, some none for a while."""
+        for controller in self._world.controllers:
+            share = self._rng.choice((0.3, 0.7, 1.0))
+            owned = (one for one in range(SHARD_COUNT) if self._rng.random() < share)
+            controller.own(frozenset(owned))
+        self._world.counts[MOVED] += 1
 
     async def _stop_containers(self) -> None:
         away = set(self._rng.sample(range(CONTAINER_COUNT), self._rng.randrange(1, 5)))

@@ -31,7 +31,7 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.workflow.runner import Runner
 from anabranch.controller import wiring
-from anabranch.controller.adapters.command_broker import DEFECT_PAUSE_S, TRY_AGAIN_S
+from anabranch.controller.adapters.command_queue import TRY_AGAIN_S
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.domain.scope.state import SCOPE, Scope
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
@@ -81,6 +81,8 @@ class SimController:
         self.number = number
         self.failure: BaseException | None = None
         self.is_caught_up = False
+        self.owned = frozenset(range(SHARD_COUNT))
+        """Its buckets. By default every controller believes to own all."""
         self.link = Link(world.rng, world.counts)
         self.link.on_resume = world.server.queue.announce
         self.client = SimClient(world.server, self.link, world.rng)
@@ -89,19 +91,17 @@ class SimController:
         client, clock, observer = cast(Client, self.client), world.clock, world.observer
         self.store = sim_event_store(self.client, clock)
         ids = SeededIds(world.rng.getrandbits(64))
-        scopes = Repository(self.store, SCOPE, ids)
-        streams = Repository(self.store, STREAM, ids)
+        scopes = Repository(self.store, SCOPE, ids, self._known_scope)
+        streams = Repository(self.store, STREAM, ids, self._known_stream)
         self.listener = FoldListener(self._wake)
         self.mirror = Mirror(self.store, scopes, streams, self.listener)
         context = WorkContext(NatsSegmentStores(client, CONTAINER_COUNT), scopes, self.mirror)
         self.desk = CommandDesk(scopes, streams, clock, self._reply, observer)
         self.query_desk = QueryDesk(self.mirror, lambda _: (), tuple, observer)
-        self.scope_runner = Runner(
-            wiring._scope_workflow(scopes, context, observer), clock, world.rng
-        )
-        self.stream_runner = Runner(
-            wiring._stream_workflow(streams, context, observer), clock, world.rng
-        )
+        scope_work = wiring._scope_workflow(scopes, context, observer)
+        stream_work = wiring._stream_workflow(streams, context, observer)
+        self.scope_runner = Runner(scope_work, clock, world.rng, self._owns)
+        self.stream_runner = Runner(stream_work, clock, world.rng, self._owns)
 
     @property
     def is_alive(self) -> bool:
@@ -110,6 +110,13 @@ class SimController:
     def start(self, group: asyncio.TaskGroup) -> None:
         """Run in the group until killed."""
         self._task = group.create_task(self._live())
+
+    def own(self, buckets: frozenset[int]) -> None:
+        """From now on it works on these, as when leases were given and lost."""
+        self.owned = buckets
+        self.scope_runner.let_go()
+        self.stream_runner.let_go()
+        self._wake_all()
 
     def kill(self) -> None:
         """End it wherever it is; nothing more leaves it."""
@@ -144,11 +151,23 @@ class SimController:
 
     async def _sweep(self) -> None:
         while True:
-            for subject in self.mirror.scopes_with_work():
-                self.scope_runner.wake(subject)
-            for subject in self.mirror.streams_with_work():
-                self.stream_runner.wake(subject)
+            self._wake_all()
             await self.world.clock.sleep(wiring.SWEEP_S)
+
+    def _wake_all(self) -> None:
+        for subject in self.mirror.scopes_with_work():
+            self.scope_runner.wake(subject)
+        for subject in self.mirror.streams_with_work():
+            self.stream_runner.wake(subject)
+
+    def _known_scope(self, subject: str) -> Loaded[Scope] | None:
+        return self.mirror.known_scope(subject)
+
+    def _known_stream(self, subject: str) -> Loaded[Stream] | None:
+        return self.mirror.known_stream(subject)
+
+    def _owns(self, subject: str) -> bool:
+        return shard_of_subject(subject) in self.owned
 
     def _wake(self, subject: str) -> None:
         scope = subject.split(".")[3] == "scope"
@@ -172,7 +191,7 @@ class SimController:
             self.link.post(partial(queue.nak, queued, delivery, TRY_AGAIN_S))
         except AssertionError as defect:
             self.world.wrong.append(f"a decision broke an invariant: {defect!r}")
-            self.link.post(partial(queue.nak, queued, delivery, DEFECT_PAUSE_S))
+            self.link.post(partial(queue.nak, queued, delivery, TRY_AGAIN_S))
         else:
             handled.is_accepted = command_id in accepted
             self.world.handled.append(handled)

@@ -68,7 +68,7 @@ def removals() -> Iterator[Try]:
 
 FOUND_BY: dict[str, Callable[[], Iterator[Try]]] = {
     "no scope look": races,
-    "scope deleted from memory": races,
+    "scope deleted from memory": laggards,
     "negative without looking": laggards,
     "joined across kinds": queues,
     "seal overtakes": queues,
