@@ -12,7 +12,7 @@ DEPLOYED = Path(__file__).resolve().parents[2] / "deploy" / "nats.conf"
 
 def test_both_configurations_are_accepted_and_sync_every_write(tmp_path: Path) -> None:
     written = tmp_path / "nats.conf"
-    written.write_text(nats_config(21000, tmp_path / 'a "quoted" directory'))
+    written.write_text(nats_config(21000, 21001, tmp_path / 'a "quoted" directory'))
     program = asyncio.run(find_nats_server())
 
     for config in (DEPLOYED, written):

@@ -2,7 +2,7 @@
 
 Each seed draws how many controllers and callers there are, how bad the network is, how far mirrors
 lag, and which blows fall: controllers are killed at any await, or stand still and go on when others
-have replaced them; the event store restarts; containers are away. Then everything is healed, and
+have replaced them; the event store restarts; containers are away; snapshots are frequent. Then everything is healed, and
 all that was accepted must end within a bounded time; when the last late request has come, the
 referee looks at what is there.
 """
@@ -10,8 +10,10 @@ referee looks at what is there.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
+from unittest.mock import patch
 
 from anabranch.common.errors import StreamRewound
+from anabranch.common.eventsourcing import repository
 from anabranch.common.model.hashing import SHARD_COUNT
 from kit.control_callers import REFS, Caller
 from kit.control_world import CONTAINER_COUNT, PAUSED, SimController, World
@@ -28,7 +30,8 @@ CONTAINERS_AWAY = "containers away"
 
 def random_control(seed: int) -> Mapping[str, int]:
     """One world of this seed; what it counted. Raises AssertionError when a promise is broken."""
-    with simulated_readers():
+    often = seeded(seed).choice((3, 10, 64))
+    with simulated_readers(), patch.object(repository, "SNAPSHOT_EVERY", often):
         return run_virtual(_live_through(seed))
 
 

@@ -23,6 +23,7 @@ from anabranch.common.contracts.commands import (
 )
 from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import Corrupt, Unavailable
+from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.message import KIND_EVENTS, decode_message
 from anabranch.common.eventsourcing.repository import Loaded, Repository
@@ -95,7 +96,8 @@ class SimController:
         streams = Repository(self.store, STREAM, ids, self._known_stream)
         self.listener = FoldListener(self._wake)
         self.mirror = Mirror(self.store, scopes, streams, self.listener)
-        context = WorkContext(NatsSegmentStores(client, CONTAINER_COUNT), scopes, self.mirror)
+        stores, gates = NatsSegmentStores(client, CONTAINER_COUNT), Gates(self.store, ids)
+        context = WorkContext(stores, scopes, self.mirror, gates)
         self.desk = CommandDesk(scopes, streams, clock, self._reply, observer)
         self.query_desk = QueryDesk(self.mirror, lambda _: (), tuple, observer)
         scope_work = wiring._scope_workflow(scopes, context, observer)

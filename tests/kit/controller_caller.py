@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from itertools import count
 from typing import Protocol, TypeVar
@@ -11,6 +11,7 @@ from nats.aio.client import Client
 
 from anabranch.common.contracts import commands, queries, subjects
 from anabranch.common.contracts.base import Contract
+from anabranch.common.errors import AnabranchError
 from anabranch.common.model.hashing import shard_of
 from anabranch.common.runtime.service import Lifetime
 
@@ -93,3 +94,22 @@ class Caller:
         if not json.loads(reply.data)["ok"]:
             raise queries.QueryFailed.model_validate_json(reply.data).error.to_error()
         return kind.model_validate_json(reply.data)
+
+
+async def refusal_of(run: Callable[[Lifetime], Awaitable[None]]) -> AnabranchError | None:
+    """Run a controller until it is ready, then stop it; what kept it from it, if anything."""
+    lifetime = Lifetime()
+
+    async def stop_when_ready() -> None:
+        await until(lambda: lifetime.ready)
+        lifetime.request_stop()
+
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(stop_when_ready())
+        try:
+            await run(lifetime)
+        except AnabranchError as error:
+            return error
+        finally:
+            waiting.cancel()
+    return None

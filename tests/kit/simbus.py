@@ -276,7 +276,15 @@ class SimJetStream:
 class SimReader:
     """A `StreamReader` on a simulated connection."""
 
-    def __init__(self, client: SimClient, clock: Clock, stream: str, pattern: str) -> None:
+    def __init__(
+        self,
+        client: SimClient,
+        clock: Clock,
+        stream: str,
+        pattern: str,
+        *,
+        missing_is_empty: bool = False,
+    ) -> None:
         self._client = client
         self._server = client.server
         self._clock = clock

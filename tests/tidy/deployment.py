@@ -20,7 +20,7 @@ UID_MIN = 10_000
 _VARIABLE = re.compile(r"^ANABRANCH_([A-Z0-9]+)_")
 _DURATION = re.compile(r"^(?:(\d+)m)?(?:(\d+)s)?$")
 _PATH = re.compile(r"(?<![\w/.-])(?:\./)?((?:libs|services|deploy|tests|docs)/[\w./${}*-]+)")
-_REACHED_BY_OTHERS = ("nats_url", "bind")
+_REACHED_BY_OTHERS = ("nats_url", "nats_monitor_url", "bind")
 """Settings that work on the loopback address everywhere but in a container."""
 
 Compose = Mapping[str, Any]

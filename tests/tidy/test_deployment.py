@@ -43,6 +43,7 @@ def test_the_dockerfile_fits_the_project() -> None:
         ("segstore", "ANABRANCH_SEGSTORE_FLUSH_BITES", "1", "names no setting"),
         ("segstore", "ANABRANCH_SEGSTORE_DATA_DIR", None, "is required and missing"),
         ("controller", "ANABRANCH_CONTROLLER_NATS_URL", None, "reaches nobody outside"),
+        ("controller", "ANABRANCH_CONTROLLER_NATS_MONITOR_URL", None, "reaches nobody outside"),
         ("gateway", "ANABRANCH_GATEWAY_BIND", None, "reaches nobody outside"),
         ("gateway", "ANABRANCH_SEGSTORE_BIND", "0.0.0.0:1", "belongs to another service"),
         ("nats", "ANABRANCH_SEGSTORE_BIND", "0.0.0.0:1", "belongs to another service"),

@@ -13,7 +13,7 @@ from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import CorruptEvent, WrongExpectedSequence
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
-from anabranch.common.eventsourcing.ports import EventStore, NewMessage
+from anabranch.common.eventsourcing.ports import EventStore, Gate, NewMessage
 from anabranch.common.runtime.clock import SystemClock
 from kit.rng import seeded
 from kit.simbus import SimClient, SimServer, sim_event_store, simulated_readers
@@ -213,3 +213,159 @@ async def test_a_follower_reads_more_than_one_batch(store: EventStore, subject: 
                 break
 
     assert revisions == list(range(1, 301))
+
+
+@pytest.mark.parametrize("count", [8, 9, 10, 11, 300])
+async def test_long_and_short_subjects_are_loaded_alike(
+    store: EventStore, subject: str, count: int
+) -> None:
+    at = 0
+    for revision in range(1, count + 1):
+        at = await store.append(subject, at, message(revision))
+        await store.append(f"{subject}x{revision}", 0, message(1))
+
+    loaded = await store.load(subject)
+
+    assert [m.revision for m in loaded] == list(range(1, count + 1))
+    later = await store.load(subject, loaded[2].sequence)
+    assert [m.revision for m in later] == list(range(4, count + 1))
+
+
+async def test_a_scan_gives_what_is_there_of_all_subjects_that_begin_alike(
+    store: EventStore, subject: str
+) -> None:
+    inside, outside = f"{subject}.1.a", f"{subject}2.1.a"
+    first = await store.append(inside, 0, message(1, "one"))
+    await store.append(outside, 0, message(1, "other"))
+    await store.append(f"{subject}.1.b", 0, message(1, "two"))
+    last = await store.append(inside, first, message(2, "three"))
+    shard = shard_of_subject(subject)
+
+    async def scanned(pattern: str, after: int = 0) -> list[str]:
+        return [m.append_id async for m in store.scan(shard, pattern, after)]
+
+    assert await scanned(f"{subject}.1.>") == ["one", "two", "three"]
+    assert await scanned(f"{subject}.1.>", first) == ["two", "three"]
+    assert await scanned(f"{subject}.1.>", last) == []
+    assert await scanned(inside) == ["one", "three"]
+    assert await scanned(f"{subject}.2.>") == []
+
+
+async def test_a_scan_does_not_ask_for_complete_subjects(store: EventStore, subject: str) -> None:
+    at = await store.append(subject, 0, message(1))
+    await store.append(subject, at, message(1))
+
+    found = [m.revision async for m in store.scan(shard_of_subject(subject), subject)]
+
+    assert found == [1, 1]
+
+
+async def test_purging_deletes_below_a_sequence_and_on_one_subject_only(
+    store: EventStore, subject: str
+) -> None:
+    other = subject + "x"
+    first = await store.append(subject, 0, message(1))
+    await store.append(other, 0, message(1, "theirs"))
+    snapshot = await store.append(subject, first, message(2, kind="snapshot"))
+    last = await store.append(subject, snapshot, message(3, snapshot=snapshot))
+
+    await store.purge(subject, snapshot)
+    await store.purge(subject, snapshot)
+
+    found = [m.sequence async for m in store.scan(shard_of_subject(subject), subject)]
+    assert found == [snapshot, last]
+    assert [m.sequence for m in await store.load(subject)] == [snapshot, last]
+    assert [m.append_id for m in await store.load(other)] == ["theirs"]
+
+
+async def test_a_subject_that_was_purged_goes_on_where_it_was(
+    store: EventStore, subject: str
+) -> None:
+    first = await store.append(subject, 0, message(1))
+    snapshot = await store.append(subject, first, message(2, kind="snapshot"))
+    await store.purge(subject, snapshot)
+
+    with pytest.raises(WrongExpectedSequence):
+        await store.append(subject, 0, message(1, "b"))
+    await store.append(subject, snapshot, message(3, snapshot=snapshot))
+
+
+async def test_a_follower_that_lags_behind_a_purge_sees_the_snapshot_next(
+    store: EventStore, subject: str
+) -> None:
+    shard = shard_of_subject(subject)
+    at = first = await store.append(subject, 0, message(1))
+    for revision in (2, 3):
+        at = await store.append(subject, at, message(revision))
+    snapshot = await store.append(subject, at, message(4, kind="snapshot"))
+    await store.append(subject, snapshot, message(5, snapshot=snapshot))
+    await store.purge(subject, snapshot)
+    seen = []
+
+    async with asyncio.timeout(DEADLINE_S):
+        async for followed in store.follow(shard, first):
+            seen.append((followed.revision, followed.kind))
+            if followed.revision == 5:
+                break
+
+    assert seen == [(4, "snapshot"), (5, "events")]
+
+
+async def test_a_snapshot_may_follow_a_gap(store: EventStore, subject: str) -> None:
+    first = await store.append(subject, 0, message(1))
+    second = await store.append(subject, first, message(2))
+    snapshot = await store.append(subject, second, message(7, kind="snapshot"))
+
+    assert [m.revision for m in await store.load(subject, first)] == [2, 7]
+    assert [m.sequence for m in await store.load(subject)] == [snapshot]
+
+
+async def test_a_child_is_stored_while_its_gate_is_where_it_was_read(
+    store: EventStore, subject: str
+) -> None:
+    gate, child = subject + "gate", subject + "child"
+    sequence = await store.append(child + "1", 0, message(1), gate=Gate(gate, 0))
+    at = await store.append(gate, 0, message(1))
+    again = await store.append(child + "2", 0, message(1), gate=Gate(gate, at))
+
+    assert [m.sequence for m in await store.load(child + "1")] == [sequence]
+    assert [m.sequence for m in await store.load(child + "2")] == [again]
+
+
+@pytest.mark.parametrize("known", [0, 4711])
+async def test_a_child_whose_gate_has_moved_is_refused_and_not_stored(
+    store: EventStore, subject: str, known: int
+) -> None:
+    gate, child = subject + "gate", subject + "child"
+    await store.append(gate, 0, message(1))
+
+    with pytest.raises(WrongExpectedSequence) as refusal:
+        await store.append(child, 0, message(1), gate=Gate(gate, known))
+
+    assert refusal.value.fields["subject"] == gate
+    assert await store.load(child) == []
+
+
+async def test_of_a_child_and_a_closing_at_once_one_knows_of_the_other(
+    store: EventStore, subject: str
+) -> None:
+    for attempt in range(20):
+        gate, child = f"{subject}gate{attempt}", f"{subject}child{attempt}"
+        refused: list[str] = []
+
+        async def join(child: str, gate: str, refused: list[str]) -> None:
+            try:
+                await store.append(child, 0, message(1), gate=Gate(gate, 0))
+            except WrongExpectedSequence:
+                refused.append(child)
+
+        async def close(child: str, gate: str, seen: list[bool]) -> None:
+            await store.append(gate, 0, message(1))
+            seen.append(bool(await store.load(child)))
+
+        seen: list[bool] = []
+        async with asyncio.TaskGroup() as group:
+            group.create_task(join(child, gate, refused))
+            group.create_task(close(child, gate, seen))
+
+        assert seen == [not refused]

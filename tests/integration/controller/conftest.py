@@ -36,7 +36,10 @@ def controller(nats_server: NatsServer) -> StartController:
     async def run(container_count: int = 4, tier2_url: str = "") -> AsyncIterator[Lifetime]:
         lifetime = Lifetime()
         settings = Settings(
-            nats_url=nats_server.url, container_count=container_count, tier2_url=tier2_url
+            nats_url=nats_server.url,
+            nats_monitor_url=nats_server.monitor_url,
+            container_count=container_count,
+            tier2_url=tier2_url,
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(run_controller(settings, lifetime))

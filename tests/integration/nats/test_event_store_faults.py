@@ -1,10 +1,11 @@
 """The JetStream event store while its server pauses, dies and returns."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from nats.aio.client import Client
+from nats.js.api import RawStreamMsg
 
 from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
@@ -17,7 +18,7 @@ from anabranch.common.errors import (
     Unavailable,
     WrongExpectedSequence,
 )
-from anabranch.common.eventsourcing.ports import NewMessage
+from anabranch.common.eventsourcing.ports import Gate, NewMessage
 from anabranch.common.runtime.clock import SystemClock
 from kit.infra import NatsServer
 
@@ -144,6 +145,18 @@ async def test_a_shard_that_lost_messages_stops_its_follower(client: Client) -> 
             pass
 
 
+async def test_a_shard_that_is_gone_stops_its_follower_too(nats_server: NatsServer) -> None:
+    bare = await connect_nats(nats_server.url, "bare")
+    store = JetStreamEventStore(bare, SystemClock())
+
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(StreamRewound):
+            async for _ in store.follow(SHARD, 7):
+                pass
+    assert await store.last_sequence(SHARD) == 0
+    await bare.close()
+
+
 async def test_a_watcher_learns_what_changed_while_the_server_was_away(
     nats_server: NatsServer, client: Client
 ) -> None:
@@ -168,3 +181,86 @@ async def test_a_watcher_learns_what_changed_while_the_server_was_away(
                 break
 
     assert seen == [("a", b"1"), ("b", b"2"), ("a", b"")]
+
+
+GATE = "ana.evt.3.gate.s.1"
+CHILD = "ana.evt.3.member.s.1.x.1"
+
+
+async def test_a_child_whose_answer_came_too_late_is_found_on_its_own_subject(
+    nats_server: NatsServer, client: Client
+) -> None:
+    store = JetStreamEventStore(client, SystemClock(), append_deadline_s=0.3)
+    gate = await store.append(GATE, 0, message(1, "gate"))
+    nats_server.pause()
+    asyncio.get_running_loop().call_later(0.6, nats_server.resume)
+
+    sequence = await store.append(CHILD, 0, message(1, "mine"), gate=Gate(GATE, gate))
+
+    assert [(m.sequence, m.append_id) for m in await store.load(CHILD)] == [(sequence, "mine")]
+
+
+async def test_a_child_that_got_lost_is_refused_once_its_gate_has_moved(
+    nats_server: NatsServer, client: Client
+) -> None:
+    store = JetStreamEventStore(client, SystemClock(), append_deadline_s=0.3)
+    gate = await store.append(GATE, 0, message(1, "open"))
+    nats_server.pause()
+
+    async def lose_what_is_on_its_way_and_close() -> None:
+        nats_server.kill()
+        nats_server.start()
+        other = await connect_nats(nats_server.url, "other")
+        await JetStreamEventStore(other, SystemClock()).append(GATE, gate, message(2, "closed"))
+        await other.close()
+
+    async with asyncio.TaskGroup() as group:
+        attempt = group.create_task(
+            _refusal_of(store.append(CHILD, 0, message(1, "mine"), gate=Gate(GATE, gate)))
+        )
+        group.create_task(_after(0.6, lose_what_is_on_its_way_and_close))
+
+    assert attempt.result().fields["subject"] == GATE
+    assert await store.load(CHILD) == []
+
+
+async def _refusal_of(appending: Awaitable[int]) -> WrongExpectedSequence:
+    with pytest.raises(WrongExpectedSequence) as refusal:
+        await appending
+    return refusal.value
+
+
+async def _after(seconds: float, perform: Callable[[], Awaitable[None]]) -> None:
+    await SystemClock().sleep(seconds)
+    await perform()
+
+
+async def test_a_child_that_arrives_between_two_looks_and_before_the_closing_is_found(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = JetStreamEventStore(client, SystemClock())
+    gate = await real.append(GATE, 0, message(1, "open"))
+
+    class Slow(JetStreamEventStore):
+        """Its own append arrives after its first look, and the closing right behind it."""
+
+        looked = False
+
+        async def _first_from(self, subject: str, sequence: int) -> RawStreamMsg | None:
+            found = await super()._first_from(subject, sequence)
+            if not self.looked:
+                self.looked = True
+                await real.append(CHILD, 0, message(1, "mine"), gate=Gate(GATE, gate))
+                await real.append(GATE, gate, message(2, "closed"))
+            return found
+
+    slow = Slow(client, SystemClock())
+
+    async def lost(*_: object, **__: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(slow._js, "publish", lost)
+
+    sequence = await slow.append(CHILD, 0, message(1, "mine"), gate=Gate(GATE, gate))
+
+    assert [m.sequence for m in await real.load(CHILD)] == [sequence]

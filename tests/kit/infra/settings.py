@@ -20,7 +20,7 @@ def nats_config(*, listen: str, http: str, store_dir: str) -> str:
     """deploy/nats.conf with these addresses and this directory in place of its own."""
     text = DEPLOYED.read_text()
     for deployed, wanted in (
-        ('"0.0.0.0:4222"', listen), ('"127.0.0.1:8222"', http), ('"/data"', store_dir),
+        ('"0.0.0.0:4222"', listen), ('"0.0.0.0:8222"', http), ('"/data"', store_dir),
     ):  # fmt: skip
         assert text.count(deployed) == 1, f"deploy/nats.conf no longer says {deployed}"
         text = text.replace(deployed, json.dumps(wanted))

@@ -15,7 +15,7 @@ from anabranch.common.contracts.commands import (
 )
 from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
-from anabranch.common.eventsourcing.ports import EventMessage, NewMessage
+from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage
 from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
@@ -48,8 +48,15 @@ class FlakyStore(InMemoryEventStore):
             raise Unavailable("the event store does not answer")
         return await super().load(subject, after_sequence)
 
-    async def append(self, subject: str, expected_sequence: int, message: NewMessage) -> int:
-        sequence = await super().append(subject, expected_sequence, message)
+    async def append(
+        self,
+        subject: str,
+        expected_sequence: int,
+        message: NewMessage,
+        *,
+        gate: Gate | None = None,
+    ) -> int:
+        sequence = await super().append(subject, expected_sequence, message, gate=gate)
         if self.forgetful:
             raise Unavailable("the answer was lost")
         return sequence

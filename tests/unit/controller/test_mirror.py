@@ -178,6 +178,43 @@ async def test_damage_stops_one_aggregate_and_not_its_neighbours(world: World) -
         await world.mirror.live_streams(ScopeName("s"), 1)
 
 
+async def test_a_later_snapshot_heals_a_damaged_aggregate(world: World) -> None:
+    await world.scope("s")
+    await world.stream("s/x", *ACTIVE)
+    subject = stream_events(stream_ref("s/x"))
+    healthy = await world.streams.load(subject)
+    world.store.damage(shard_of("s/x"), healthy.sequence, b"[]")
+    await world.mirror.reach_heads()
+    query = queries.DescribeStream(scope="s", stream="x")
+    assert await world.refusal("describe_stream", query) == "corrupt-event"
+
+    await world.streams.snapshot(healthy)
+    await world.mirror.reach_heads()
+
+    answer = await world.ask("describe_stream", query, queries.StreamDescription)
+    assert isinstance(answer, queries.StreamDescription)
+    assert (answer.state, answer.revision) == ("active", 4)
+    assert world.mirror.damaged() == {}
+
+
+async def test_a_mirror_that_lags_behind_a_purge_goes_on_from_the_snapshot(world: World) -> None:
+    await world.scope("s")
+    await world.stream("s/x", StreamJoinedScope())
+    subject = stream_events(stream_ref("s/x"))
+    await world.mirror.reach_heads()
+
+    # All of this happens before the mirror's task runs again.
+    created = await world.streams.append(await world.streams.load(subject), [StreamCreated()])
+    snapshot = await world.streams.snapshot(created)
+    await world.streams.append(snapshot, [StreamSealing(command_id="seal", revision=5)])
+    await world.store.purge(subject, snapshot.sequence)
+
+    query = queries.DescribeStream(scope="s", stream="x")
+    answer = await world.ask("describe_stream", query, queries.StreamDescription)
+    assert isinstance(answer, queries.StreamDescription)
+    assert (answer.state, answer.revision) == ("sealing", 5)
+
+
 async def test_a_newer_release_stops_the_aggregate_by_name(world: World) -> None:
     await world.scope("s")
     subject = stream_events(stream_ref("s/x"))

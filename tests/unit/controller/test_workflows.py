@@ -19,6 +19,7 @@ from anabranch.common.contracts.commands import (
 )
 from anabranch.common.contracts.subjects import scope_events, stream_events
 from anabranch.common.errors import StaleRequest, Unavailable
+from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef, segment_id, stream_ref
@@ -92,7 +93,8 @@ class World:
     def __post_init__(self) -> None:
         self.scopes = Repository(self.store, SCOPE, SeededIds(1))
         self.streams = Repository(self.store, STREAM, SeededIds(2))
-        self.context = WorkContext(self.segments, self.scopes, Listing(self.streams))
+        gates = Gates(self.store, SeededIds(3))
+        self.context = WorkContext(self.segments, self.scopes, Listing(self.streams), gates)
 
     def workflow(self) -> Workflow[Stream, StreamEvent, StreamStep]:
         steps = {step: partial(perform, self.context) for step, perform in STEPS.items()}

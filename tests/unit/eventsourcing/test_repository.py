@@ -5,14 +5,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pytest
+import structlog
 from pydantic import TypeAdapter
 
 from anabranch.common.contracts.base import Contract
-from anabranch.common.errors import Busy, CorruptEvent, FormatTooNew
+from anabranch.common.errors import (
+    AnabranchError,
+    Busy,
+    CorruptEvent,
+    FormatTooNew,
+    OutcomeUnknown,
+    Unavailable,
+    WrongExpectedSequence,
+)
+from anabranch.common.eventsourcing import repository
 from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
-from anabranch.common.eventsourcing.ports import NewMessage
-from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage
+from anabranch.common.eventsourcing.repository import SNAPSHOT_EVERY, Loaded, Repository
 from anabranch.common.runtime.ids import SeededIds
 
 SUBJECT = "ana.evt.1.scope.counter"
@@ -102,8 +112,15 @@ async def test_a_lost_race_is_decided_again_on_the_new_state(
             found = await store.load(subject, after_sequence)
             return found if seen else []
 
-        async def append(self, subject: str, expected_sequence: int, message: NewMessage) -> int:
-            return await store.append(subject, expected_sequence, message)
+        async def append(
+            self,
+            subject: str,
+            expected_sequence: int,
+            message: NewMessage,
+            *,
+            gate: Gate | None = None,
+        ) -> int:
+            return await store.append(subject, expected_sequence, message, gate=gate)
 
     def decide(loaded: Loaded[Counter]) -> Sequence[Added]:
         seen.append(loaded.state.total)
@@ -162,3 +179,109 @@ async def test_loading_starts_from_a_snapshot(
     assert after.state.total == 51
     assert (await store.load(SUBJECT))[-1].snapshot_sequence == at
     assert await counters.load(SUBJECT) == after
+
+
+async def test_the_state_is_appended_after_so_many_messages(
+    counters: Repository[Counter, Added], store: InMemoryEventStore
+) -> None:
+    for _ in range(2 * SNAPSHOT_EVERY):
+        after = await counters.transact(SUBJECT, lambda _: add(1))
+
+    scanned = [m async for m in store.scan(1, SUBJECT)]
+    snapshots = [m for m in scanned if m.kind == "snapshot"]
+    assert [m.revision for m in snapshots] == [SNAPSHOT_EVERY + 1, 2 * SNAPSHOT_EVERY + 2]
+    assert [m.body for m in snapshots] == [b'{"total":64}', b'{"total":128}']
+    assert snapshots[1].snapshot_sequence == snapshots[0].sequence
+    assert await store.load(SUBJECT) == [snapshots[1]]
+    loaded = await counters.load(SUBJECT)
+    assert loaded.state == after.state == Counter(128)
+    assert loaded.earlier_snapshot_sequence == snapshots[0].sequence
+
+
+class _Deaf(InMemoryEventStore):
+    """Takes no snapshots."""
+
+    def __init__(self, refusal: AnabranchError) -> None:
+        super().__init__()
+        self.refusal = refusal
+        self.refused = 0
+
+    async def append(
+        self,
+        subject: str,
+        expected_sequence: int,
+        message: NewMessage,
+        *,
+        gate: Gate | None = None,
+    ) -> int:
+        if message.kind == "snapshot":
+            self.refused += 1
+            raise self.refusal
+        return await super().append(subject, expected_sequence, message, gate=gate)
+
+
+@pytest.mark.parametrize(
+    "refusal", [WrongExpectedSequence("late"), OutcomeUnknown("?"), Unavailable("away")]
+)
+async def test_a_snapshot_that_cannot_be_stored_takes_nothing_from_the_decision(
+    refusal: AnabranchError,
+) -> None:
+    store = _Deaf(refusal)
+    counters = Repository(store, COUNTER, SeededIds(1))
+    for _ in range(SNAPSHOT_EVERY + 3):
+        await counters.transact(SUBJECT, lambda _: add(1))
+
+    assert store.refused == 4  # it is tried again with every decision that follows
+    assert (await counters.load(SUBJECT)).state == Counter(SNAPSHOT_EVERY + 3)
+
+
+async def test_a_snapshot_that_was_stored_after_all_is_found_by_the_next_decision() -> None:
+    class Forgetful(InMemoryEventStore):
+        async def append(
+            self,
+            subject: str,
+            expected_sequence: int,
+            message: NewMessage,
+            *,
+            gate: Gate | None = None,
+        ) -> int:
+            sequence = await super().append(subject, expected_sequence, message, gate=gate)
+            if message.kind == "snapshot":
+                raise OutcomeUnknown("the answer was lost")
+            return sequence
+
+    counters = Repository(Forgetful(), COUNTER, SeededIds(1))
+    for _ in range(SNAPSHOT_EVERY + 1):
+        after = await counters.transact(SUBJECT, lambda _: add(1))
+
+    assert after.state == Counter(SNAPSHOT_EVERY + 1)
+    assert after.snapshot_revision == SNAPSHOT_EVERY + 1
+
+
+async def test_a_state_that_is_too_large_is_never_cut_but_goes_without_a_snapshot(
+    store: InMemoryEventStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repository, "SNAPSHOT_SIZE_BYTES_MAX", 11)
+    counters = Repository(store, COUNTER, SeededIds(1))
+    structlog.reset_defaults()
+    with structlog.testing.capture_logs() as logged:
+        for _ in range(2 * SNAPSHOT_EVERY):
+            await counters.transact(SUBJECT, lambda _: add(1))
+
+    assert {m.kind async for m in store.scan(1, SUBJECT)} == {"events"}
+    assert [line["subject"] for line in logged] == [SUBJECT]
+    assert (await counters.load(SUBJECT)).state == Counter(2 * SNAPSHOT_EVERY)
+
+
+async def test_a_gap_is_healed_by_a_snapshot_alone(counters: Repository[Counter, Added]) -> None:
+    behind = Loaded(SUBJECT, Counter(1), sequence=1, revision=1)
+    events = EventMessage(SUBJECT, 9, 5, "a", "events", 1, 0, b"[]")
+    snapshot = EventMessage(SUBJECT, 9, 5, "a", "snapshot", 1, 4, b'{"total":5}')
+
+    with pytest.raises(CorruptEvent):
+        counters.fold(behind, events)
+    healed = counters.fold(behind, snapshot)
+
+    assert (healed.state, healed.revision, healed.snapshot_sequence) == (Counter(5), 5, 9)
+    with pytest.raises(CorruptEvent):
+        counters.fold(healed, snapshot)

@@ -138,6 +138,10 @@ def test_services_are_configured_by_their_environment_alone(tmp_path: Path) -> N
     assert gateway.environment["ANABRANCH_GATEWAY_BIND"] == "127.0.0.1:21002"
     assert controller.needs == segstore.needs == gateway.needs == (nats.name,)
     assert 'listen: "127.0.0.1:21000"' in config
+    monitor = "127.0.0.1:8222"
+    assert f'http: "{monitor}"' in config
+    told = controller.environment["ANABRANCH_CONTROLLER_NATS_MONITOR_URL"]
+    assert told == f"http://{monitor}"
     assert "sync_interval: always" in config
 
 

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from anabranch.cli import (
     container_commands,
+    controller_commands,
     operation_commands,
     read_command,
     scope_commands,
@@ -33,6 +34,7 @@ scope_commands.register(app)
 stream_commands.register(app)
 container_commands.register(app)
 operation_commands.register(app)
+controller_commands.register(app)
 segstore_commands.register(app)
 tier2_commands.register(app)
 write_command.register(app)

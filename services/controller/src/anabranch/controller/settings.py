@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from anabranch.common.runtime.settings import ServiceSettings
+from anabranch.common.runtime.settings import ServiceSettings, is_base_url
 from anabranch.common.storage.location import ObjectOptions
 
 CONTAINER_COUNT_MAX = 1024
@@ -19,11 +19,28 @@ class Settings(ServiceSettings):
     nats_url: str = "nats://127.0.0.1:4222"
     redis_url: str = ""
     """Where the leases of buckets are: redis://host:6379. Empty: shared by rendezvous."""
+    nats_monitor_url: str = "http://127.0.0.1:8222"
+    """The monitoring port of that server, which tells whether it syncs every write."""
+    nats_sync: Literal["checked", "unchecked"] = "checked"
+    """`unchecked`: start although the server may lose acknowledged metadata with its power."""
     container_count: int = Field(default=4, ge=1, le=CONTAINER_COUNT_MAX)
     """Written once at the cluster's first start; another number refuses to start."""
     tier2_url: str = ""
     """The tier 2 of the segment stores, to be told what the streams are; empty: it is not."""
     tier2_options: ObjectOptions = ObjectOptions()
     """For tier 2 in an object store, as the segment stores have them."""
+    accept_rewound: bool = False
+    """Start although a shard has lost messages that controllers had read: what is missing is known
+    to be lost for good. To be unset again."""
+    trim_after_s: float = Field(default=24 * 3600.0, ge=60.0)
+    """Age of an aggregate's snapshot from which on what the last but one has made superfluous is
+    deleted; also how long a controller may lag without missing a message."""
     health_bind: str = "127.0.0.1:0"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @field_validator("nats_monitor_url")
+    @classmethod
+    def _check_monitor_url(cls, url: str) -> str:
+        if not is_base_url(url) or not url.startswith("http:"):
+            raise ValueError("not a URL such as http://127.0.0.1:8222")
+        return url

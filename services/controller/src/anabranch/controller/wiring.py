@@ -11,10 +11,11 @@ from nats.aio.client import Client
 from anabranch.common.adapters.chunk_transient import shared_location, transient_chunk_storage
 from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
-from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.adapters.nats_connection import connect_nats, server_id
 from anabranch.common.adapters.redis_leases import RedisLeases
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import Unavailable
+from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.leases.ports import Leases
 from anabranch.common.model.hashing import SHARD_COUNT
@@ -24,6 +25,7 @@ from anabranch.common.runtime.service import Lifetime
 from anabranch.common.workflow.runner import Runner, Workflow
 from anabranch.controller.adapters.command_queue import CommandQueue
 from anabranch.controller.adapters.load_reports import LoadReportListener
+from anabranch.controller.adapters.nats_monitor import jetstream_status
 from anabranch.controller.adapters.parked_commands import (
     JetStreamParkedCommands,
     create_parked_stream,
@@ -32,9 +34,11 @@ from anabranch.controller.adapters.query_server import QueryServer
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.cluster.buckets import LEASE_S, Buckets, Neighbourhood
 from anabranch.controller.cluster.constants import settle_constants
+from anabranch.controller.cluster.heads import HeadWatch
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.cluster.rates import Rates
+from anabranch.controller.domain.durability import check_synced
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.events import StreamEvent
@@ -45,6 +49,7 @@ from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.queries import QUERIES, QueryDesk, answer_query
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.periodic.export_streams import StreamExporter
+from anabranch.controller.periodic.trim_events import EventTrimmer
 from anabranch.controller.projections.load_reports import LoadReports
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
@@ -80,6 +85,8 @@ class Controller:
     stream_runner: Runner[Stream, StreamEvent, StreamStep]
     placements: Placements
     exporter: StreamExporter | None
+    trimmer: EventTrimmer
+    heads: HeadWatch
     load: LoadReportListener
     queries: QueryServer
     commands: CommandQueue
@@ -105,9 +112,10 @@ class Controller:
 async def run_controller(
     settings: Settings, lifetime: Lifetime, neighbourhood: Neighbourhood | None = None
 ) -> None:
-    """Run until asked to stop. Raises Unavailable (no NATS), InvalidSetting (other constants).
+    """Run until asked to stop.
 
-    `neighbourhood`: who else there is; this controller alone if it is not given.
+    `neighbourhood`: who else there is; this controller alone if it is not given. Raises
+    Unavailable (no NATS), MetadataNotSynced, StreamRewound, InvalidSetting (other constants).
     """
     clock, ids, rng = SystemClock(), SystemIds(), system_rng()
     telemetry = lifetime.telemetry
@@ -116,6 +124,7 @@ async def run_controller(
         shared_location(settings.tier2_url)  # wrong for ever if it is wrong now
     client = await connect_nats(settings.nats_url, "controller")
     try:
+        await _require_durable_metadata(settings, client, clock)
         await create_streams(client)
         await create_parked_stream(client)
         for bucket in (subjects.NODES_BUCKET, subjects.PLACEMENTS_BUCKET, subjects.CLUSTER_BUCKET):
@@ -132,9 +141,18 @@ async def run_controller(
             buckets=Buckets(neighbourhood or _alone(ids), _leases(settings), clock=clock, rng=rng),
         )
         _watch(controller, observer.metrics)
+        await controller.heads.check(accept=settings.accept_rewound)
         await _serve(controller, lifetime)
     finally:
         await client.close()
+
+
+async def _require_durable_metadata(settings: Settings, client: Client, clock: Clock) -> None:
+    if settings.nats_sync == "unchecked":
+        _log.warning("nobody checks whether the NATS server keeps what it acknowledges")
+        return
+    status = await jetstream_status(settings.nats_monitor_url, clock)
+    check_synced(status, await server_id(client))
 
 
 def _watch(controller: Controller, metrics: ControllerMetrics) -> None:
@@ -177,7 +195,8 @@ def build(
         lambda subject: _wake(controller, subject), lambda subject: _tell(controller, subject)
     )
     mirror = Mirror(store, scopes, streams, listener)
-    context = WorkContext(NatsSegmentStores(client, settings.container_count), scopes, mirror)
+    stores = NatsSegmentStores(client, settings.container_count)
+    context = WorkContext(stores, scopes, mirror, Gates(store, ids))
     objects = partial(JetStreamObjectStore, client, clock)
     nodes, placed = objects(subjects.NODES_BUCKET), objects(subjects.PLACEMENTS_BUCKET)
     placements = Placements(nodes, placed, settings.container_count, clock)
@@ -205,6 +224,8 @@ def build(
         stream_runner=Runner(_stream_workflow(streams, context, observer), clock, rng, owns),
         placements=placements,
         exporter=_exporter(settings, mirror, clock, ids, rng),
+        trimmer=_trimmer(settings, store, mirror, clock),
+        heads=_head_watch(client, store, mirror, clock),
         load=LoadReportListener(client, reports.learn, observer.metrics),
         queries=QueryServer(client, QUERIES, partial(answer_query, query_desk)),
         commands=CommandQueue(
@@ -241,6 +262,26 @@ def _exporter(
         settings.container_count,
         clock=clock,
         rng=rng,
+    )
+
+
+def _head_watch(
+    client: Client, store: JetStreamEventStore, mirror: Mirror, clock: Clock
+) -> HeadWatch:
+    record = JetStreamObjectStore(client, clock, subjects.CLUSTER_BUCKET)
+    return HeadWatch(record, store.last_sequence, mirror.reached, clock)
+
+
+def _trimmer(
+    settings: Settings, store: JetStreamEventStore, mirror: Mirror, clock: Clock
+) -> EventTrimmer:
+    """All aggregates are trimmed by every controller: a purge names what it deletes."""
+    return EventTrimmer(
+        mirror.aggregates,
+        store.purge,
+        lambda _: True,
+        clock=clock,
+        trim_after_s=settings.trim_after_s,
     )
 
 
@@ -304,6 +345,8 @@ async def _serve(controller: Controller, lifetime: Lifetime) -> None:
         controller.listener.go_live()
         lifetime.set_ready("mirror", True)
         tasks.append(group.create_task(controller.load.serve()))
+        tasks.append(group.create_task(controller.trimmer.serve()))
+        tasks.append(group.create_task(controller.heads.serve()))
         tasks.append(group.create_task(controller.queries.serve()))
         tasks.append(group.create_task(_announce(controller)))
         tasks.append(group.create_task(_sweep(controller, lifetime)))

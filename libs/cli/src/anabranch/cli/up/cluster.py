@@ -185,8 +185,9 @@ async def _plan(settings: UpSettings, directory: DataDirectory, rng: Rng) -> Clu
     taken = frozenset({nats_port, segstore_port})
     gateway_port = choose_port(settings.gateway_port, rng, taken=taken)
     more: list[int] = []
-    for _ in range(settings.store_count - 1):
+    for _ in range(settings.store_count):
         more.append(choose_port(0, rng, taken=frozenset({*taken, gateway_port, *more})))
+    monitor_port = more.pop()
     return ClusterPlan(
         redis_program=await find_redis_server() if settings.redis else None,
         redis_port=choose_port(0, rng, taken=frozenset({*taken, gateway_port, *more})),
@@ -194,6 +195,7 @@ async def _plan(settings: UpSettings, directory: DataDirectory, rng: Rng) -> Clu
         directory=directory,
         nats_program=await find_nats_server(),
         nats_port=nats_port,
+        nats_monitor_port=monitor_port,
         segstore_port=segstore_port,
         gateway_port=gateway_port,
         container_count=settings.container_count,

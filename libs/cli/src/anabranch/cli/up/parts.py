@@ -74,6 +74,8 @@ class ClusterPlan:
     redis_program: Path | None = None
     """None: the controllers share their work without Redis."""
     redis_port: int = 0
+    nats_monitor_port: int = 8222
+    """Where NATS tells its configuration, for the controller to check."""
 
     @property
     def redis_url(self) -> str:
@@ -90,6 +92,10 @@ class ClusterPlan:
     @property
     def nats_url(self) -> str:
         return f"nats://{LOOPBACK}:{self.nats_port}"
+
+    @property
+    def nats_monitor_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.nats_monitor_port}"
 
     @property
     def segstore_endpoint(self) -> str:
@@ -119,11 +125,12 @@ def cluster_parts(plan: ClusterPlan) -> tuple[PartSpec, ...]:
     return (_nats(plan), *redis, _controller(plan), *stores, _gateway(plan))
 
 
-def nats_config(port: int, store: Path) -> str:
+def nats_config(port: int, monitor_port: int, store: Path) -> str:
     """The configuration of the embedded NATS server: loopback only, every write synced."""
     return "\n".join(
         [
             f"listen: {json.dumps(f'{LOOPBACK}:{port}')}",
+            f"http: {json.dumps(f'{LOOPBACK}:{monitor_port}')}",
             f"max_payload: {NATS_PAYLOAD_SIZE_MAX}",
             "jetstream {",
             f"  store_dir: {json.dumps(str(store))}",
@@ -136,7 +143,9 @@ def nats_config(port: int, store: Path) -> str:
 
 def _nats(plan: ClusterPlan) -> PartSpec:
     config = plan.directory.run_file("nats.conf")
-    write_whole(config, nats_config(plan.nats_port, plan.directory.folder("nats")))
+    write_whole(
+        config, nats_config(plan.nats_port, plan.nats_monitor_port, plan.directory.folder("nats"))
+    )
     return PartSpec(
         name="nats",
         command=(str(plan.nats_program), "--config", str(config)),
@@ -174,6 +183,7 @@ def _controller(plan: ClusterPlan) -> PartSpec:
         {
             "ANABRANCH_CONTROLLER_NATS_URL": plan.nats_url,
             "ANABRANCH_CONTROLLER_REDIS_URL": plan.redis_url,
+            "ANABRANCH_CONTROLLER_NATS_MONITOR_URL": plan.nats_monitor_url,
             "ANABRANCH_CONTROLLER_HEALTH_BIND": f"{LOOPBACK}:0",
             "ANABRANCH_CONTROLLER_CONTAINER_COUNT": str(plan.container_count),
             # Nobody else can read what the store has in its memory, so nobody is told of streams.

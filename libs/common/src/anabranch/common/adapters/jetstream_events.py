@@ -1,16 +1,20 @@
 """The `EventStore` on NATS JetStream: one file-backed stream per shard.
 
 An append is one message published with *expected last subject sequence*; the server checks and
-stores it in one step. A subject's messages are read one by one from the stream's leader, so a
-load sees everything that was acknowledged.
+stores it in one step. A subject's messages are read from the stream's leader, so a load sees
+everything that was acknowledged: a few are asked for one by one, more come through a consumer.
 
 An append whose answer is lost is never sent again. Because it was conditional, its fate is
 written in the first message that follows the expected one: mine (by append id), or another's,
 which makes mine impossible for ever. While nothing follows, it may still be on its way, and
 when the time for looking is up the answer is OutcomeUnknown.
+
+With a gate the same is true of the gate's subject, but mine is on its own: so the gate is looked
+at *first*, and if it has moved, what is not on my subject after that look will never be there.
 """
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 
 import nats.errors
 import nats.js.errors
@@ -18,27 +22,34 @@ from nats.aio.client import Client
 from nats.js.api import DiscardPolicy, RawStreamMsg, RetentionPolicy, StorageType, StreamConfig
 from nats.js.client import JetStreamContext
 
-from anabranch.common.adapters.jetstream_reader import StreamReader
+from anabranch.common.adapters.jetstream_reader import StreamMessage, StreamReader
 from anabranch.common.adapters.nats_connection import as_unavailable, keeping_cancellation
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import OutcomeUnknown, Unavailable, WrongExpectedSequence
 from anabranch.common.eventsourcing.message import (
+    HEADER_APPEND_ID,
     check_chain,
+    check_gate,
     decode_message,
     decode_or_mark_damaged,
     encode_headers,
     start_sequence,
 )
-from anabranch.common.eventsourcing.ports import EventMessage, NewMessage
+from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.clock import Clock
 
 APPEND_DEADLINE_S = 5.0
 RESOLVE_BUDGET_S = 10.0
 RESOLVE_PAUSE_S = 0.25
+RESOLVE_COUNT_MAX = 100
+"""Others' messages on a subject that are looked through for one's own."""
+ONE_BY_ONE_COUNT_MAX = 8
+"""Messages of a subject that are asked for one by one; more are cheaper through a consumer."""
 COMMANDS_COUNT_MAX = 100_000
 WRONG_LAST_SEQUENCE_CODES = frozenset({10071, 10164})
 EXPECTED_SEQUENCE_HEADER = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_SUBJECT_HEADER = "Nats-Expected-Last-Subject-Sequence-Subject"
 EXPECTED_STREAM_HEADER = "Nats-Expected-Stream"
 
 
@@ -97,11 +108,16 @@ class JetStreamEventStore:
         self._append_deadline_s = append_deadline_s
         self._resolve_budget_s = resolve_budget_s
 
-    async def append(self, subject: str, expected_sequence: int, message: NewMessage) -> int:
+    async def append(
+        self,
+        subject: str,
+        expected_sequence: int,
+        message: NewMessage,
+        *,
+        gate: Gate | None = None,
+    ) -> int:
         """See `EventStore.append`. Also raises Unavailable, when surely nothing was stored."""
-        headers = encode_headers(subject, message)
-        headers[EXPECTED_SEQUENCE_HEADER] = str(expected_sequence)
-        headers[EXPECTED_STREAM_HEADER] = _stream_of(subject)
+        headers = encode_headers(subject, message) | _condition(subject, expected_sequence, gate)
         refused = False
         try:
             with keeping_cancellation():
@@ -121,33 +137,45 @@ class JetStreamEventStore:
             refused = error.err_code in WRONG_LAST_SEQUENCE_CODES
         except (nats.errors.Error, OSError, TimeoutError):
             refused = False
-        return await self._resolve(subject, expected_sequence, message.append_id, refused=refused)
+        if gate is None:
+            gate = Gate(subject, expected_sequence)
+        return await self._resolve(subject, gate, message.append_id, refused=refused)
 
-    async def _resolve(
-        self, subject: str, expected_sequence: int, append_id: str, *, refused: bool
-    ) -> int:
-        """Find out what became of an append. Raises WrongExpectedSequence, OutcomeUnknown."""
+    async def _resolve(self, subject: str, gate: Gate, append_id: str, *, refused: bool) -> int:
+        """Find out what became of an append that depended on `gate`, be it its own subject.
+
+        Raises WrongExpectedSequence, OutcomeUnknown.
+        """
         deadline = self._clock.monotonic() + self._resolve_budget_s
         while True:
-            try:
-                following = await self._first_from(subject, expected_sequence + 1)
-            except Unavailable:
-                following, looked = None, False
-            else:
-                looked = True
-            if following is not None and _append_id(following) == append_id:
-                assert following.seq is not None
-                return following.seq
-            if following is not None or (looked and refused):
-                raise WrongExpectedSequence(
-                    "the subject has moved on",
-                    subject=subject,
-                    expected=expected_sequence,
-                    actual=following.seq if following is not None else None,
-                )
+            with suppress(Unavailable):  # then it is looked at again, until the time is up
+                following = await self._first_from(gate.subject, gate.sequence + 1)
+                mine = following
+                if gate.subject != subject:
+                    mine = await self._find(subject, gate.sequence + 1, append_id)
+                if mine is not None and _has_id(mine, append_id):
+                    assert mine.seq is not None
+                    return mine.seq
+                if following is not None or refused:
+                    raise WrongExpectedSequence(
+                        "the subject has moved on",
+                        subject=gate.subject,
+                        expected=gate.sequence,
+                        actual=following.seq if following is not None else None,
+                    )
             if self._clock.monotonic() >= deadline:
                 raise OutcomeUnknown("the append was not answered in time", subject=subject)
             await self._clock.sleep(RESOLVE_PAUSE_S)
+
+    async def _find(self, subject: str, from_sequence: int, append_id: str) -> RawStreamMsg | None:
+        """My message on a subject that others may append to. Raises Unavailable, OutcomeUnknown."""
+        for _ in range(RESOLVE_COUNT_MAX):
+            found = await self._first_from(subject, from_sequence)
+            if found is None or _has_id(found, append_id):
+                return found
+            assert found.seq is not None
+            from_sequence = found.seq + 1
+        raise OutcomeUnknown("too many messages follow on the subject", subject=subject)
 
     async def load(self, subject: str, after_sequence: int = 0) -> Sequence[EventMessage]:
         """See `EventStore.load`. Also raises Unavailable."""
@@ -157,17 +185,51 @@ class JetStreamEventStore:
         last = _decoded(raw)
         if last.sequence <= after_sequence:
             return []
-        at = after_sequence + 1 if after_sequence else start_sequence(last)
+        first = after_sequence + 1 if after_sequence else start_sequence(last)
+        found = [*await self._between(subject, first, last), last]
+        check_chain(found, from_start=after_sequence == 0)
+        return found
+
+    async def _between(
+        self, subject: str, first_sequence: int, last: EventMessage
+    ) -> list[EventMessage]:
+        """The subject's messages from a sequence on and before `last`."""
         found: list[EventMessage] = []
+        at = first_sequence
         while at < last.sequence:
             following = await self._first_from(subject, at)
             if following is None or (following.seq or 0) >= last.sequence:
                 break
             found.append(_decoded(following))
             at = found[-1].sequence + 1
-        found.append(last)
-        check_chain(found, from_start=after_sequence == 0)
+            if last.revision - found[-1].revision > ONE_BY_ONE_COUNT_MAX:
+                rest = self._subject_reader(subject).read(at, last.sequence - 1)
+                return found + [_verified(message) async for message in rest]
         return found
+
+    async def scan(
+        self, shard: int, pattern: str, after_sequence: int = 0
+    ) -> AsyncIterator[EventMessage]:
+        """See `EventStore.scan`."""
+        at = after_sequence + 1
+        if not pattern.endswith(">"):
+            # Most subjects are short, and a consumer costs as much as several messages.
+            for _ in range(ONE_BY_ONE_COUNT_MAX):
+                raw = await self._first_from(pattern, at)
+                if raw is None:
+                    return
+                message = _as_read(raw)
+                yield _marked(message)
+                at = message.sequence + 1
+        reader = StreamReader(self._client, self._clock, subjects.event_stream(shard), pattern)
+        async for message in reader.read(at, await reader.last_sequence()):
+            yield _marked(message)
+
+    async def purge(self, subject: str, below_sequence: int) -> None:
+        """See `EventStore.purge`. Also raises Unavailable."""
+        assert below_sequence > 0, "every purge names an upper sequence"
+        with as_unavailable("purge the subject", subject=subject, below=below_sequence):
+            await self._js.purge_stream(_stream_of(subject), seq=below_sequence, subject=subject)
 
     async def last_sequence(self, shard: int) -> int:
         """See `EventStore.last_sequence`. Also raises Unavailable."""
@@ -176,15 +238,19 @@ class JetStreamEventStore:
     async def follow(self, shard: int, after_sequence: int) -> AsyncIterator[EventMessage]:
         """See `EventStore.follow`. Raises StreamRewound when the shard lost messages."""
         async for message in self._reader(shard).follow(after_sequence):
-            yield decode_or_mark_damaged(
-                message.subject, message.sequence, message.headers, message.data
-            )
+            yield _marked(message)
 
     def _reader(self, shard: int) -> StreamReader:
-        stream = subjects.event_stream(shard)
         return StreamReader(
-            self._client, self._clock, stream, subjects.event_stream_subjects(shard)
+            self._client,
+            self._clock,
+            subjects.event_stream(shard),
+            subjects.event_stream_subjects(shard),
+            missing_is_empty=True,
         )
+
+    def _subject_reader(self, subject: str) -> StreamReader:
+        return StreamReader(self._client, self._clock, _stream_of(subject), subject)
 
     async def _last_of(self, subject: str) -> RawStreamMsg | None:
         with as_unavailable("read the subject's last message", subject=subject):
@@ -203,15 +269,44 @@ class JetStreamEventStore:
                 return None
 
 
+def _condition(subject: str, expected_sequence: int, gate: Gate | None) -> dict[str, str]:
+    condition = {EXPECTED_STREAM_HEADER: _stream_of(subject)}
+    if gate is None:
+        return {**condition, EXPECTED_SEQUENCE_HEADER: str(expected_sequence)}
+    check_gate(subject, expected_sequence, gate)
+    return {
+        **condition,
+        EXPECTED_SEQUENCE_HEADER: str(gate.sequence),
+        EXPECTED_SUBJECT_HEADER: gate.subject,
+    }
+
+
+def _has_id(raw: RawStreamMsg, append_id: str) -> bool:
+    return (raw.headers or {}).get(HEADER_APPEND_ID) == append_id
+
+
 def _stream_of(subject: str) -> str:
     return subjects.event_stream(subjects.shard_of_subject(subject))
 
 
-def _append_id(raw: RawStreamMsg) -> str:
-    return _decoded(raw).append_id
-
-
 def _decoded(raw: RawStreamMsg) -> EventMessage:
+    return _verified(_as_read(raw))
+
+
+def _as_read(raw: RawStreamMsg) -> StreamMessage:
     assert raw.subject is not None
     assert raw.seq is not None
-    return decode_message(raw.subject, raw.seq, raw.headers or {}, raw.data or b"")
+    stored_ms = int(raw.time.timestamp() * 1000) if raw.time is not None else 0
+    return StreamMessage(raw.subject, raw.seq, raw.headers or {}, raw.data or b"", 0, stored_ms)
+
+
+def _verified(message: StreamMessage) -> EventMessage:
+    return decode_message(
+        message.subject, message.sequence, message.headers, message.data, message.stored_ms
+    )
+
+
+def _marked(message: StreamMessage) -> EventMessage:
+    return decode_or_mark_damaged(
+        message.subject, message.sequence, message.headers, message.data, message.stored_ms
+    )

@@ -9,9 +9,11 @@ server ends it. So every message is handed on once and in order, whatever happen
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import nats.errors
+import nats.js.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -29,6 +31,8 @@ LISTEN_S = 1.0
 SILENCE_COUNT_MAX = 6
 """Waits of `LISTEN_S` without even a heartbeat before the consumer is given up."""
 CONSUMER_IDLE_S = 60.0
+READ_FAILURES_MAX = 5
+"""Consumers that a finite read may lose in a row."""
 RETRY_S_MIN = 0.1
 RETRY_S_MAX = 2.0
 _HEARTBEAT_STATUS = "100"
@@ -36,13 +40,17 @@ _HEARTBEAT_STATUS = "100"
 
 @dataclass(frozen=True, slots=True)
 class StreamMessage:
-    """A stored message. `remaining`: how many the consumer knew to follow when it was sent."""
+    """A stored message. `remaining`: how many the consumer knew to follow when it was sent.
+
+    `stored_ms`: when the server took it, by its clock.
+    """
 
     subject: str
     sequence: int
     headers: Mapping[str, str]
     data: bytes
     remaining: int
+    stored_ms: int = 0
 
 
 class _ConsumerLost(Exception):
@@ -50,19 +58,37 @@ class _ConsumerLost(Exception):
 
 
 class StreamReader:
-    """Reads one stream, or one subject filter of it."""
+    """Reads one stream, or one subject filter of it.
 
-    def __init__(self, client: Client, clock: Clock, stream: str, subject_filter: str) -> None:
+    `missing_is_empty`: a stream that is not there ends at 0, so that who has read from it learns
+    that it was lost; else it is waited for.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        stream: str,
+        subject_filter: str,
+        *,
+        missing_is_empty: bool = False,
+    ) -> None:
         self._client = client
         self._js = client.jetstream()
         self._clock = clock
         self._stream = stream
         self._filter = subject_filter
+        self._missing_is_empty = missing_is_empty
 
     async def last_sequence(self) -> int:
         """The sequence of the stream's newest message, asked of its leader; 0 if none."""
         with as_unavailable("describe the stream", stream=self._stream):
-            info = await self._js.stream_info(self._stream)
+            try:
+                info = await self._js.stream_info(self._stream)
+            except nats.js.errors.NotFoundError:
+                if self._missing_is_empty:
+                    return 0
+                raise
         return int(info.state.last_seq)
 
     async def follow(self, after_sequence: int) -> AsyncIterator[StreamMessage]:
@@ -78,6 +104,50 @@ class StreamReader:
             except (_ConsumerLost, Unavailable):
                 failures += 1
                 await self._clock.sleep(min(RETRY_S_MAX, RETRY_S_MIN * 2 ** min(failures, 8)))
+
+    async def read(self, first: int, last: int) -> AsyncIterator[StreamMessage]:
+        """Every message from sequence `first` to `last`, in order. Raises Unavailable."""
+        at, failures = first, 0
+        while at <= last:
+            present = self._present(at)
+            try:
+                async for message in present:
+                    if message.sequence > last:
+                        return
+                    at, failures = message.sequence + 1, 0
+                    yield message
+                return
+            except (_ConsumerLost, Unavailable) as error:
+                failures += 1
+                if failures > READ_FAILURES_MAX:
+                    raise Unavailable("reading was interrupted", stream=self._stream) from error
+                await self._clock.sleep(RETRY_S_MIN * 2**failures)
+            finally:
+                await present.aclose()
+
+    async def _present(self, first: int) -> AsyncGenerator[StreamMessage, None]:
+        """The messages from `first` on that are there now; the consumer goes with the end.
+
+        A read may be one of many in a second, and a server holds only so many consumers.
+        """
+        config = self._config(DeliverPolicy.BY_START_SEQUENCE, first)
+        with as_unavailable("open a consumer", stream=self._stream):
+            info = await self._js.add_consumer(self._stream, config)
+        messages = _Consumer(self._client, self._stream, info.name).messages()
+        try:
+            if info.num_pending:
+                async for message in messages:
+                    yield message
+                    if message.remaining == 0:
+                        return
+        finally:
+            await messages.aclose()
+            await self._drop(info.name)
+
+    async def _drop(self, consumer: str) -> None:
+        # One that stays is dropped by the server when nobody has used it for a while.
+        with suppress(nats.errors.Error, OSError, TimeoutError), keeping_cancellation():
+            await self._js.delete_consumer(self._stream, consumer)
 
     async def newest_per_subject(self) -> list[StreamMessage]:
         """The last message of every subject, as of one moment. Raises Unavailable."""
@@ -208,4 +278,5 @@ def _checked(received: Msg, numbered: int) -> StreamMessage:
         headers=received.headers or {},
         data=received.data,
         remaining=metadata.num_pending,
+        stored_ms=int(metadata.timestamp.timestamp() * 1000),
     )

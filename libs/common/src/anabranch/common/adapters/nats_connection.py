@@ -5,6 +5,7 @@ then refused. Every request made over it still needs a deadline of its own.
 """
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,6 +19,8 @@ CONNECT_DEADLINE_S = 10.0
 RECONNECT_WAIT_S = 0.25
 PENDING_SIZE_BYTES_MAX = 16 * 1024 * 1024
 PING_INTERVAL_S = 10
+ID_DEADLINE_S = 5.0
+_WHO_AM_I = "$SYS.REQ.USER.INFO"
 _REMEDY = "check that the NATS server runs with JetStream and is reachable, then try again"
 
 _log = structlog.get_logger(__name__)
@@ -53,6 +56,13 @@ async def connect_nats(url: str, name: str, *, deadline_s: float = CONNECT_DEADL
             raise Unavailable("no NATS server answers", remedy=_REMEDY, url=url) from error
         raise
     return client
+
+
+async def server_id(client: Client) -> str:
+    """The id of the server that the client is connected to. Raises Unavailable."""
+    with as_unavailable("tell its id"):
+        answer = await client.request(_WHO_AM_I, timeout=ID_DEADLINE_S)
+    return str(json.loads(answer.data)["server"]["id"])
 
 
 async def _report(error: Exception) -> None:

@@ -90,6 +90,12 @@ class ClusterConstants(_StoredObject):
     containers: int
 
 
+class ShardHeads(_StoredObject):
+    """By shard, the highest sequence that any controller has folded; under `HEADS_KEY`."""
+
+    heads: tuple[int, ...]
+
+
 def node_to_bytes(node: NodeRecord) -> bytes:
     """The record as stored."""
     return StoredNode(

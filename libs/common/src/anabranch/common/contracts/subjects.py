@@ -20,6 +20,10 @@ NODES_BUCKET = "ana_nodes"
 PLACEMENTS_BUCKET = "ana_placements"
 CLUSTER_BUCKET = "ana_cluster"
 """Holds the key `constants`: shard, bucket and container counts, written once."""
+HEADS_KEY = "heads"
+"""In that bucket: up to where controllers have read each shard, told now and then."""
+METADATA_BUCKETS = (NODES_BUCKET, PLACEMENTS_BUCKET, CLUSTER_BUCKET)
+"""The buckets whose objects belong to a backup of the metadata."""
 
 
 def token(name: str) -> str:
@@ -51,6 +55,23 @@ def scope_member(scope: ScopeName, incarnation: int, stream: str, stream_incarna
     """The membership record of one incarnation of a stream in one incarnation of a scope."""
     start = f"{EVENT_SUBJECT_PREFIX}.{shard_of(scope)}.member.{token(scope)}.{incarnation}"
     return f"{start}.{token(stream)}.{stream_incarnation}"
+
+
+def scope_members(scope: ScopeName, incarnation: int) -> str:
+    """All membership records in one incarnation of a scope."""
+    return f"{EVENT_SUBJECT_PREFIX}.{shard_of(scope)}.member.{token(scope)}.{incarnation}.>"
+
+
+def member_name(member: str) -> str:
+    """The name of the stream that a membership record is of."""
+    return member.split(".")[6].replace("=", ".")
+
+
+def stream_history(stream: StreamRef, incarnation: int, chunk: int) -> str:
+    """A history chunk of one incarnation of a stream; they are numbered from 0."""
+    shard = shard_of(str(stream))
+    start = f"{EVENT_SUBJECT_PREFIX}.{shard}.history.{token(stream.scope)}.{token(stream.stream)}"
+    return f"{start}.{incarnation}.{chunk}"
 
 
 def stream_events(stream: StreamRef) -> str:

@@ -115,6 +115,18 @@ class WrongExpectedSequence(Conflict):
     code = "wrong-expected-sequence"
 
 
+class GateClosed(Conflict):
+    """The parent takes no more children: it is being deleted or sealed."""
+
+    code = "gate-closed"
+
+
+class MembershipEnded(Conflict):
+    """The child has left its parent; a later life of it has a record of its own."""
+
+    code = "membership-ended"
+
+
 class RevisionConflict(Conflict):
     """An object's revision is not the expected one: fields {expected, actual}."""
 
@@ -125,6 +137,13 @@ class ObjectExists(Conflict):
     """A create-only name is taken (an object, a chunk, a manifest, a file)."""
 
     code = "object-exists"
+
+
+class ClusterNotEmpty(Conflict):
+    """Metadata is restored only where there is none."""
+
+    code = "cluster-not-empty"
+    default_remedy = "start NATS on an empty directory, and restore before any controller starts"
 
 
 class DirectoryInUse(Conflict):

@@ -29,6 +29,13 @@ class CorruptEvent(Corrupt):
     code = "corrupt-event"
 
 
+class CorruptBackup(Corrupt):
+    """A file of a metadata backup is damaged or missing."""
+
+    code = "corrupt-backup"
+    default_remedy = "restore from another backup; nothing else can be trusted of this one"
+
+
 class StreamRewound(Corrupt):
     """A stream's newest sequence is below what was already read: it was replaced or restored."""
 

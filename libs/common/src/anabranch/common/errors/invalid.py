@@ -37,6 +37,12 @@ class InvalidSetting(Invalid):
     default_remedy = "correct the setting and start again"
 
 
+class MetadataNotSynced(Invalid):
+    """The NATS server acknowledges what a loss of power can take back, or it cannot be asked."""
+
+    code = "metadata-not-synced"
+
+
 class EventTooLarge(Invalid):
     code = "event-too-large"
     default_remedy = "split the event; the limit is 8 MiB"

@@ -49,6 +49,13 @@ class LogNotHere(NotFound):
     default_remedy = "start the store whose data directory holds the log"
 
 
+class BackupNotFound(NotFound):
+    """There is no finished metadata backup."""
+
+    code = "backup-not-found"
+    default_remedy = "name the URL that the backup was written to"
+
+
 class TierTwoNotHere(NotFound):
     """Tier 2 lists nothing for a container that has a log."""
 

@@ -45,6 +45,10 @@ class Aggregate(Generic[S, E]):
         """The body of a message that holds `events`."""
         return self.events.dump_json(list(events))
 
+    def encode_state(self, state: S) -> bytes:
+        """The body of a snapshot."""
+        return self.states.dump_json(state)
+
     def fold(self, state: S, message: EventMessage) -> S:
         """The state after `message`. Raises FormatTooNew, CorruptEvent."""
         if message.kind == KIND_DAMAGED:

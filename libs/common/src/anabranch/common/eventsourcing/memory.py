@@ -5,18 +5,20 @@ nothing here waits except `follow` and `watch`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import ObjectExists, RevisionConflict, WrongExpectedSequence
 from anabranch.common.eventsourcing.message import (
     check_chain,
+    check_gate,
     decode_message,
     decode_or_mark_damaged,
     encode_headers,
     start_sequence,
 )
-from anabranch.common.eventsourcing.ports import EventMessage, NewMessage, StoredObject
+from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage, StoredObject
 
 
 class _Growth:
@@ -33,43 +35,86 @@ class _Growth:
         await self._changed.wait()
 
 
-class InMemoryEventStore:
-    """An `EventStore`; messages are kept encoded, so damage can be planted and is noticed."""
+class _Stored(NamedTuple):
+    subject: str
+    headers: dict[str, str]
+    body: bytes
+    stored_ms: int
 
-    def __init__(self) -> None:
-        self._shards: dict[int, list[tuple[str, dict[str, str], bytes]]] = {}
+
+class InMemoryEventStore:
+    """An `EventStore`; messages are kept encoded, so damage can be planted and is noticed.
+
+    `now_ms` dates what is stored. A purged message leaves its place empty.
+    """
+
+    def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
+        self._now_ms = now_ms
+        self._shards: dict[int, list[_Stored | None]] = {}
         self._last: dict[str, int] = {}
         self._growth = _Growth()
 
-    async def append(self, subject: str, expected_sequence: int, message: NewMessage) -> int:
+    async def append(
+        self,
+        subject: str,
+        expected_sequence: int,
+        message: NewMessage,
+        *,
+        gate: Gate | None = None,
+    ) -> int:
         """See `EventStore.append`."""
-        actual = self._last.get(subject, 0)
-        if actual != expected_sequence:
+        if gate is None:
+            gate = Gate(subject, expected_sequence)
+        else:
+            check_gate(subject, expected_sequence, gate)
+        log = self._shards.setdefault(shard_of_subject(subject), [])
+        actual = self._last.get(gate.subject, 0)
+        if actual != gate.sequence:
             raise WrongExpectedSequence(
                 "the subject has moved on",
-                subject=subject,
-                expected=expected_sequence,
+                subject=gate.subject,
+                expected=gate.sequence,
                 actual=actual,
             )
-        log = self._shards.setdefault(shard_of_subject(subject), [])
-        log.append((subject, encode_headers(subject, message), message.body))
+        headers = encode_headers(subject, message)
+        log.append(_Stored(subject, headers, message.body, self._now_ms()))
         self._last[subject] = len(log)
         self._growth.announce()
         return len(log)
 
     async def load(self, subject: str, after_sequence: int = 0) -> Sequence[EventMessage]:
         """See `EventStore.load`."""
-        log = self._shards.get(shard_of_subject(subject), [])
         stored = [
-            decode_message(subject, sequence, headers, body)
-            for sequence, (owner, headers, body) in enumerate(log, start=1)
-            if owner == subject and sequence > after_sequence
+            (sequence, one)
+            for sequence, one in _numbered(self._shards.get(shard_of_subject(subject), []))
+            if one.subject == subject and sequence > after_sequence
         ]
-        if stored and after_sequence == 0:
-            start = start_sequence(stored[-1])
-            stored = [message for message in stored if message.sequence >= start]
-        check_chain(stored, from_start=after_sequence == 0)
-        return stored
+        if not stored:
+            return []
+        first = after_sequence + 1
+        if after_sequence == 0:
+            first = start_sequence(_decoded(*stored[-1]))
+        found = [_decoded(sequence, one) for sequence, one in stored if sequence >= first]
+        check_chain(found, from_start=after_sequence == 0)
+        return found
+
+    async def scan(
+        self, shard: int, pattern: str, after_sequence: int = 0
+    ) -> AsyncIterator[EventMessage]:
+        """See `EventStore.scan`."""
+        for sequence, one in list(_numbered(self._shards.get(shard, []))):
+            if sequence > after_sequence and _matches(pattern, one.subject):
+                yield _marked(sequence, one)
+
+    async def purge(self, subject: str, below_sequence: int) -> None:
+        """See `EventStore.purge`."""
+        assert below_sequence > 0, "every purge names an upper sequence"
+        log = self._shards.get(shard_of_subject(subject), [])
+        for sequence, one in list(_numbered(log)):
+            if one.subject == subject and sequence < below_sequence:
+                log[sequence - 1] = None
+        if self._last.get(subject, 0) < below_sequence:
+            self._last.pop(subject, None)
 
     async def last_sequence(self, shard: int) -> int:
         """See `EventStore.last_sequence`."""
@@ -81,15 +126,35 @@ class InMemoryEventStore:
         at = after_sequence
         while True:
             while at < len(log):
-                subject, headers, body = log[at]
+                one = log[at]
                 at += 1
-                yield decode_or_mark_damaged(subject, at, headers, body)
+                if one is not None:
+                    yield _marked(at, one)
             await self._growth.wait()
 
     def damage(self, shard: int, sequence: int, body: bytes) -> None:
         """Replace a stored body without touching its checksum, as a failing disk would."""
-        subject, headers, _ = self._shards[shard][sequence - 1]
-        self._shards[shard][sequence - 1] = (subject, headers, body)
+        stored = self._shards[shard][sequence - 1]
+        assert stored is not None
+        self._shards[shard][sequence - 1] = stored._replace(body=body)
+
+
+def _numbered(log: Sequence[_Stored | None]) -> Iterator[tuple[int, _Stored]]:
+    return ((sequence, one) for sequence, one in enumerate(log, start=1) if one is not None)
+
+
+def _matches(pattern: str, subject: str) -> bool:
+    if pattern.endswith(".>"):
+        return subject.startswith(pattern[:-1]) and len(subject) >= len(pattern)
+    return subject == pattern
+
+
+def _decoded(sequence: int, one: _Stored) -> EventMessage:
+    return decode_message(one.subject, sequence, one.headers, one.body, one.stored_ms)
+
+
+def _marked(sequence: int, one: _Stored) -> EventMessage:
+    return decode_or_mark_damaged(one.subject, sequence, one.headers, one.body, one.stored_ms)
 
 
 class InMemoryObjectStore:

@@ -1,10 +1,11 @@
 """One domain-event message as it is stored: headers that describe it, and its body.
 
-The body is the encoded events of one decision (or one snapshot). The headers are::
+The body is the encoded events of one decision, one snapshot, or a chunk of history. The headers
+are::
 
     Ana-Revision    the aggregate's message count, from 1, never repeated
     Ana-Append-Id   identifies the attempt; how an unknown outcome is resolved
-    Ana-Kind        ``events`` or ``snapshot``
+    Ana-Kind        ``events``, ``snapshot`` or ``chunk``
     Ana-Schema      schema number of the body
     Ana-Snapshot    store sequence of the aggregate's last snapshot before this one, 0 = none
     Ana-Crc         CRC32C, 8 hexadecimal digits
@@ -19,11 +20,14 @@ from collections.abc import Mapping, Sequence
 
 from crc32c import crc32c
 
+from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import CorruptEvent
-from anabranch.common.eventsourcing.ports import EventMessage, NewMessage
+from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage
 
 KIND_EVENTS = "events"
 KIND_SNAPSHOT = "snapshot"
+KIND_CHUNK = "chunk"
+"""Immutable history: the only message of its subject, and no aggregate's."""
 KIND_DAMAGED = "damaged"
 """Never stored: what `follow` yields in place of a message whose checksum does not match, so
 that damage stops one aggregate and not its whole shard. The body says what is wrong."""
@@ -38,7 +42,7 @@ HEADER_CRC = "Ana-Crc"
 
 def encode_headers(subject: str, message: NewMessage) -> dict[str, str]:
     """The headers that accompany `message.body` on `subject`."""
-    assert message.kind in (KIND_EVENTS, KIND_SNAPSHOT)
+    assert message.kind in (KIND_EVENTS, KIND_SNAPSHOT, KIND_CHUNK)
     return {
         HEADER_REVISION: str(message.revision),
         HEADER_APPEND_ID: message.append_id,
@@ -50,7 +54,7 @@ def encode_headers(subject: str, message: NewMessage) -> dict[str, str]:
 
 
 def decode_message(
-    subject: str, sequence: int, headers: Mapping[str, str], body: bytes
+    subject: str, sequence: int, headers: Mapping[str, str], body: bytes, stored_ms: int = 0
 ) -> EventMessage:
     """The stored message, its checksum verified. Raises CorruptEvent."""
     try:
@@ -63,6 +67,7 @@ def decode_message(
             schema_number=int(headers[HEADER_SCHEMA]),
             snapshot_sequence=int(headers[HEADER_SNAPSHOT]),
             body=body,
+            stored_ms=stored_ms,
         )
         stored_crc = int(headers[HEADER_CRC], 16)
     except (KeyError, ValueError) as error:
@@ -77,11 +82,11 @@ def decode_message(
 
 
 def decode_or_mark_damaged(
-    subject: str, sequence: int, headers: Mapping[str, str], body: bytes
+    subject: str, sequence: int, headers: Mapping[str, str], body: bytes, stored_ms: int = 0
 ) -> EventMessage:
     """As `decode_message`, but damage comes back as a message of kind ``damaged``."""
     try:
-        return decode_message(subject, sequence, headers, body)
+        return decode_message(subject, sequence, headers, body, stored_ms)
     except CorruptEvent as error:
         return EventMessage(
             subject=subject,
@@ -92,7 +97,16 @@ def decode_or_mark_damaged(
             schema_number=0,
             snapshot_sequence=0,
             body=error.message.encode(),
+            stored_ms=stored_ms,
         )
+
+
+def check_gate(subject: str, expected_sequence: int, gate: Gate) -> None:
+    """Assert what an append that depends on a gate must keep to."""
+    same_shard = shard_of_subject(gate.subject) == shard_of_subject(subject)
+    assert same_shard, "a gate and what depends on it are in one shard"
+    assert gate.subject != subject, "a gate is another subject"
+    assert expected_sequence == 0, "what depends on a gate is a fresh subject's first message"
 
 
 def start_sequence(last: EventMessage) -> int:
@@ -103,7 +117,8 @@ def start_sequence(last: EventMessage) -> int:
 def check_chain(messages: Sequence[EventMessage], *, from_start: bool) -> None:
     """Check that `messages` (one subject, oldest first) are complete. Raises CorruptEvent.
 
-    `from_start`: they begin with the aggregate's first message or with a snapshot.
+    `from_start`: they begin with the aggregate's first message or with a snapshot. A snapshot
+    holds all that was before it, so it may follow a gap.
     """
     if from_start and messages:
         first = messages[0]
@@ -118,7 +133,8 @@ def check_chain(messages: Sequence[EventMessage], *, from_start: bool) -> None:
                     snapshot_sequence=named,
                 )
     for before, after in itertools.pairwise(messages):
-        if after.revision != before.revision + 1:
+        follows = after.revision == before.revision + 1
+        if not follows and not (after.kind == KIND_SNAPSHOT and after.revision > before.revision):
             raise _gap(after, expected=before.revision + 1)
 
 

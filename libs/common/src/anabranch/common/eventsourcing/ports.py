@@ -6,7 +6,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,8 @@ class EventMessage:
 
     `revision` counts the aggregate's messages from 1 and never repeats, not even after the
     deletion and re-creation of its name; `append_id` identifies the attempt; `snapshot_sequence`
-    is the store sequence of the last snapshot (0 = none); `body` is the encoded events.
+    is the store sequence of the last snapshot before it (0 = none); `body` is the encoded events,
+    or the state; `stored_ms` is when the store took it, by its own clock (0: not known).
     """
 
     subject: str
@@ -26,6 +27,7 @@ class EventMessage:
     schema_number: int
     snapshot_sequence: int
     body: bytes
+    stored_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +42,32 @@ class NewMessage:
     body: bytes
 
 
+class Gate(NamedTuple):
+    """A subject of the same shard, and its last sequence (0 = no message) as it was read."""
+
+    subject: str
+    sequence: int
+
+
 class EventStore(Protocol):
-    async def append(self, subject: str, expected_sequence: int, message: NewMessage) -> int:
+    async def append(
+        self,
+        subject: str,
+        expected_sequence: int,
+        message: NewMessage,
+        *,
+        gate: Gate | None = None,
+    ) -> int:
         """Append if the subject's last sequence is `expected_sequence` (0 = no message).
+
+        With a gate, the condition is the gate's *instead*: that its last sequence is still the
+        one given. The message's own subject is not looked at, so it must be fresh (0 expected):
+        of two who append to it at once, both succeed.
 
         Returns the new message's sequence once it is durable. An unknown outcome (a timeout,
         a conflict with one's own earlier try) is resolved by looking for `append_id`. Raises
-        WrongExpectedSequence, OutcomeUnknown (when it could not be resolved in time).
+        WrongExpectedSequence (its field `subject` is the one that has moved on),
+        OutcomeUnknown (when it could not be resolved in time).
         """
         ...
 
@@ -57,12 +78,30 @@ class EventStore(Protocol):
         """
         ...
 
+    def scan(
+        self, shard: int, pattern: str, after_sequence: int = 0
+    ) -> AsyncIterator[EventMessage]:
+        """What the shard holds by now on the subjects of `pattern`, oldest first.
+
+        `pattern`: one subject, or all that begin alike (``ana.evt.3.member.s.1.>``). A damaged
+        message comes as kind ``damaged``; whether a subject's messages are complete is not
+        checked. Reads from the leader. Raises Unavailable.
+        """
+        ...
+
+    async def purge(self, subject: str, below_sequence: int) -> None:
+        """Delete the subject's messages below a sequence, for ever. Idempotent."""
+        ...
+
     async def last_sequence(self, shard: int) -> int:
         """The sequence of the shard's newest message, read from the leader; 0 if none."""
         ...
 
     def follow(self, shard: int, after_sequence: int) -> AsyncIterator[EventMessage]:
-        """All messages of the shard in order, for ever; reconnects by itself."""
+        """All messages of the shard in order, for ever; reconnects by itself.
+
+        Damaged ones come as kind ``damaged``; purged ones are passed over in silence.
+        """
         ...
 
 

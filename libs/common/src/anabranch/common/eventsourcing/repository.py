@@ -6,24 +6,38 @@ only one is stored; the other is made again on the new state, a bounded number o
 A decision is tried first on the state that somebody keeps in memory, if somebody does. Only its
 append shows that this was the head: a refusal, or a decision that changes nothing, is believed
 only of a state that was loaded.
+
+Every `SNAPSHOT_EVERY` messages the state itself is appended, as an ordinary message that depends
+on nothing but that it comes next: whoever loads begins there, a reader that lags sees it in its
+place, and everything before the last but one may be purged. It is a courtesy. That it was not
+stored, because somebody decided meanwhile or the store did not answer, changes nothing.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
+
+import structlog
 
 from anabranch.common.errors import (
     AnabranchError,
     Busy,
     CorruptEvent,
+    Retry,
+    Unknown,
     WrongExpectedSequence,
 )
 from anabranch.common.eventsourcing.aggregate import Aggregate
-from anabranch.common.eventsourcing.message import KIND_EVENTS, KIND_SNAPSHOT
+from anabranch.common.eventsourcing.message import KIND_DAMAGED, KIND_EVENTS, KIND_SNAPSHOT
 from anabranch.common.eventsourcing.ports import EventMessage, EventStore, NewMessage
 from anabranch.common.runtime.ids import IdSource
 
 DECISION_ATTEMPTS_MAX = 8
+SNAPSHOT_EVERY = 64
+"""Messages of an aggregate from one snapshot to the next."""
+SNAPSHOT_SIZE_BYTES_MAX = 256 * 1024
+
+_log = structlog.get_logger(__name__)
 
 S = TypeVar("S")
 E = TypeVar("E")
@@ -31,13 +45,20 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[S]):
-    """An aggregate's state as of `sequence` (0: nothing stored yet) and `revision`."""
+    """An aggregate's state as of `sequence` (0: nothing stored yet) and `revision`.
+
+    Of its last snapshot (0: none): its sequence and revision, when it was stored (0 also if that
+    is not known), and the sequence of the snapshot before it.
+    """
 
     subject: str
     state: S
     sequence: int = 0
     revision: int = 0
     snapshot_sequence: int = 0
+    snapshot_revision: int = 0
+    snapshot_ms: int = field(default=0, compare=False)
+    earlier_snapshot_sequence: int = 0
 
 
 class Repository(Generic[S, E]):
@@ -57,6 +78,7 @@ class Repository(Generic[S, E]):
         self.aggregate = aggregate
         self._ids = ids
         self._cached = cached
+        self._oversized: set[str] = set()
 
     async def load(self, subject: str) -> Loaded[S]:
         """The aggregate at its head. Raises CorruptEvent, FormatTooNew, Unavailable."""
@@ -67,21 +89,25 @@ class Repository(Generic[S, E]):
 
     def fold(self, loaded: Loaded[S], message: EventMessage) -> Loaded[S]:
         """`loaded` after one more message. Raises CorruptEvent, FormatTooNew."""
-        is_snapshot = message.kind == KIND_SNAPSHOT
-        if message.kind == KIND_EVENTS and message.revision != loaded.revision + 1:
+        if message.kind == KIND_SNAPSHOT:
+            follows = message.revision > loaded.revision
+        else:
+            follows = message.revision == loaded.revision + 1 or message.kind == KIND_DAMAGED
+        if not follows:
             raise CorruptEvent(
                 "domain events are missing or out of order",
                 subject=loaded.subject,
                 revision=message.revision,
                 expected=loaded.revision + 1,
             )
-        return Loaded(
-            subject=loaded.subject,
+        after = replace(
+            loaded,
             state=self.aggregate.fold(loaded.state, message),
             sequence=message.sequence,
             revision=message.revision,
-            snapshot_sequence=message.sequence if is_snapshot else message.snapshot_sequence,
+            snapshot_sequence=message.snapshot_sequence,
         )
+        return _snapshotted(after, message.stored_ms) if message.kind == KIND_SNAPSHOT else after
 
     async def append(self, loaded: Loaded[S], events: Sequence[E]) -> Loaded[S]:
         """Check the invariants, then append one decision made on `loaded`.
@@ -93,22 +119,52 @@ class Repository(Generic[S, E]):
             return loaded
         after = self.aggregate.apply(loaded.state, events)
         self.aggregate.check(loaded.state, after)
+        body = self.aggregate.encode(events)
+        stored = await self._store_next(replace(loaded, state=after), KIND_EVENTS, body)
+        return await self._with_snapshot(stored)
+
+    async def snapshot(self, loaded: Loaded[S]) -> Loaded[S]:
+        """Append a snapshot of the state as it is. Raises as `append`."""
+        body = self.aggregate.encode_state(loaded.state)
+        return _snapshotted(await self._store_next(loaded, KIND_SNAPSHOT, body), 0)
+
+    async def _store_next(self, loaded: Loaded[S], kind: str, body: bytes) -> Loaded[S]:
         message = NewMessage(
             revision=loaded.revision + 1,
             append_id=self._ids.new_id(),
-            kind=KIND_EVENTS,
+            kind=kind,
             schema_number=self.aggregate.schema_number,
             snapshot_sequence=loaded.snapshot_sequence,
-            body=self.aggregate.encode(events),
+            body=body,
         )
         sequence = await self._store.append(loaded.subject, loaded.sequence, message)
-        return Loaded(
-            subject=loaded.subject,
-            state=after,
-            sequence=sequence,
-            revision=message.revision,
-            snapshot_sequence=loaded.snapshot_sequence,
-        )
+        return replace(loaded, sequence=sequence, revision=message.revision)
+
+    async def _with_snapshot(self, loaded: Loaded[S]) -> Loaded[S]:
+        """`loaded`, behind a snapshot if one is due and could be stored."""
+        since = loaded.revision - loaded.snapshot_revision
+        is_refused = loaded.subject in self._oversized and since % SNAPSHOT_EVERY != 0
+        if since < SNAPSHOT_EVERY or is_refused:
+            return loaded
+        size_bytes = len(self.aggregate.encode_state(loaded.state))
+        if size_bytes > SNAPSHOT_SIZE_BYTES_MAX:
+            self._note_oversized(loaded.subject, size_bytes)
+            return loaded
+        try:
+            return await self.snapshot(loaded)
+        except (WrongExpectedSequence, Retry, Unknown):
+            # The decision is stored. If the snapshot is too, the next append learns of it.
+            return loaded
+
+    def _note_oversized(self, subject: str, size_bytes: int) -> None:
+        if subject not in self._oversized:
+            self._oversized.add(subject)
+            _log.warning(
+                "an aggregate is too large for a snapshot, so all its messages are kept",
+                subject=subject,
+                size_bytes=size_bytes,
+                size_bytes_max=SNAPSHOT_SIZE_BYTES_MAX,
+            )
 
     async def transact(self, subject: str, decide: Callable[[Loaded[S]], Sequence[E]]) -> Loaded[S]:
         """Decide on the head and append, again on a newer head if somebody was faster.
@@ -149,3 +205,14 @@ class Repository(Generic[S, E]):
             return await self.append(cached, events)
         except WrongExpectedSequence:
             return None
+
+
+def _snapshotted(loaded: Loaded[S], stored_ms: int) -> Loaded[S]:
+    """`loaded`, whose last message is a snapshot; `snapshot_sequence` is still the one before."""
+    return replace(
+        loaded,
+        snapshot_sequence=loaded.sequence,
+        snapshot_revision=loaded.revision,
+        snapshot_ms=stored_ms,
+        earlier_snapshot_sequence=loaded.snapshot_sequence,
+    )

@@ -6,8 +6,11 @@ state" waits for a point: `at_least` for a token, `reach_heads` for everything s
 call. Answers that say "no" are given only after the latter for the subject's shard.
 
 An aggregate whose messages are damaged or too new is marked as such and answers with that
-error; the others go on. Names are kept sorted, so a page token is simply the last name given
-and pages stay right while names come and go.
+error; the others go on. Its next snapshot heals it, because that is all the state there is; so
+does the one behind messages that were purged under a mirror that lags.
+
+Names are kept sorted, so a page token is simply the last name given and pages stay right while
+names come and go.
 """
 
 import asyncio
@@ -24,6 +27,7 @@ from anabranch.common.contracts.subjects import (
     token,
 )
 from anabranch.common.errors import AnabranchError, Corrupt, Unavailable
+from anabranch.common.eventsourcing.message import KIND_SNAPSHOT
 from anabranch.common.eventsourcing.ports import EventMessage, EventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.hashing import SHARD_COUNT
@@ -63,6 +67,9 @@ class _Family(Generic[S]):
     def __init__(self) -> None:
         self.loaded: dict[str, Loaded[S]] = {}
         self.damaged: dict[str, AnabranchError] = {}
+
+    def readable(self) -> Iterator[Loaded[S]]:
+        return (one for subject, one in self.loaded.items() if subject not in self.damaged)
 
     def get(self, subject: str) -> Loaded[S] | None:
         if subject in self.damaged:
@@ -240,6 +247,14 @@ class Mirror:
         found = self._streams.loaded.values()
         return [loaded.subject for loaded in found if stream_next_step(loaded.state) is not None]
 
+    def reached(self) -> tuple[int, ...]:
+        """By shard, the sequence of the last message that was folded."""
+        return tuple(self._reached)
+
+    def aggregates(self) -> list[Loaded[Scope] | Loaded[Stream]]:
+        """All scopes and streams that can be read, deleted ones included."""
+        return [*self._scopes.readable(), *self._streams.readable()]
+
     def damaged(self) -> dict[str, AnabranchError]:
         """What cannot be read, by subject."""
         return self._scopes.damaged | self._streams.damaged
@@ -253,7 +268,7 @@ def _fold_into(
     family: _Family[S], repository: Repository[S, E], message: EventMessage
 ) -> tuple[S, S] | None:
     subject = message.subject
-    if subject in family.damaged:
+    if subject in family.damaged and message.kind != KIND_SNAPSHOT:
         return None
     before = family.loaded.get(subject, Loaded(subject, repository.aggregate.initial))
     try:
@@ -261,6 +276,7 @@ def _fold_into(
     except Corrupt as error:
         family.damaged[subject] = error
         return None
+    family.damaged.pop(subject, None)
     family.loaded[subject] = after
     return before.state, after.state
 

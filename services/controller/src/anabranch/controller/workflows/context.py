@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anabranch.common.contracts.subjects import scope_member
+from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.bounded import for_each
@@ -21,6 +23,15 @@ class WorkContext:
     stores: SegmentStores
     scopes: Repository[Scope, ScopeEvent]
     streams: StreamListing
+    gates: Gates
+
+
+def membership_of(stream: Stream) -> str:
+    """The subject of the stream's membership record in its scope."""
+    assert stream.ref is not None
+    return scope_member(
+        stream.ref.scope, stream.scope_incarnation, stream.ref.stream, stream.incarnation
+    )
 
 
 async def seal_all(context: WorkContext, names: Sequence[str], stamp: Stamp) -> tuple[int, ...]:

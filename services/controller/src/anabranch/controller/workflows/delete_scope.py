@@ -1,19 +1,22 @@
-"""Deleting a scope: look whether it is empty, then delete or reopen it.
+"""Deleting a scope: close its gate, look whether it is empty, then delete or reopen it.
 
 Wakes on: a scope in DELETING, which is closed to new streams.
 
-Why in this order: the closing is stored *before* the look, and the look takes into account
-everything stored before it in every shard. A creation whose intent was stored by then is seen
-and the scope is reopened; a creation whose intent is stored later reads the scope after that
-and finds it closed. Both may fail, but never do both succeed (see `create_stream`, which
-writes before it reads in the same way).
+Why in this order: closing the gate comes *before* the look at the membership records, in the same
+shard. A creation that recorded its stream before the closing is seen; one that has not will be
+refused at the gate (`create_stream`). Both may fail, but never do both succeed. A scope that stays
+leaves its gate closed: the next creation opens it, and no deletion that slept can close it then,
+because the gate knows the scope's revision. Streams older than the records are asked of the
+listing, which takes into account everything stored before the question, in every shard.
 
-Why safe to repeat: looking changes nothing, and the outcome is one conditional append.
+Why safe to repeat: closing twice under one revision is closing once, looking changes nothing, and
+the outcome is one conditional append.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 
 from anabranch.common.contracts.base import ErrorBody
+from anabranch.common.contracts.subjects import member_name, scope_gate, scope_members
 from anabranch.common.errors import ScopeNotEmpty
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import ScopeName
@@ -30,7 +33,11 @@ from anabranch.controller.workflows.context import WorkContext
 async def delete_if_empty(context: WorkContext, loaded: Loaded[Scope]) -> ScopeEvent:
     """Delete the scope if no stream of this incarnation lives, else reopen it."""
     scope = loaded.state
-    streams = await context.streams.live_streams(ScopeName(scope.name), scope.incarnation)
+    name = ScopeName(scope.name)
+    await context.gates.close(scope_gate(name, scope.incarnation), loaded.revision)
+    members = await context.gates.members(scope_members(name, scope.incarnation))
+    unrecorded = await context.streams.live_streams(name, scope.incarnation)
+    streams = sorted({*map(member_name, members), *unrecorded})
     if not streams:
         return ScopeDeleted()
     occupied = ScopeNotEmpty(

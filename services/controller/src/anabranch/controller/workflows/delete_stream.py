@@ -1,12 +1,14 @@
-"""Deleting a stream: delete its segments, then leave the tombstone.
+"""Deleting a stream: delete its segments, leave the scope, then leave the tombstone.
 
 Wakes on: a stream in DELETING.
 
 Why in this order: the tombstone frees the name. Every segment ever planned is deleted first
 (and leaves a tombstone in its container, even where it was never made), so that no request of
-this life that is still under way can meet the next one.
+this life that is still under way can meet the next one. The stream is a member of its scope until
+then, so no scope is deleted that has segments. The tombstone comes last: while the stream lives,
+somebody sees to it that the membership ends.
 
-Why safe to repeat: deleting an unknown or deleted segment is success.
+Why safe to repeat: deleting an unknown or deleted segment is success, and so is leaving twice.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,11 +19,16 @@ from anabranch.controller.domain.stream import cuts
 from anabranch.controller.domain.stream.events import StreamDeleted, StreamEvent
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream, StreamStep
-from anabranch.controller.workflows.context import SEGMENT_REQUESTS_MAX, WorkContext, stamp_of
+from anabranch.controller.workflows.context import (
+    SEGMENT_REQUESTS_MAX,
+    WorkContext,
+    membership_of,
+    stamp_of,
+)
 
 
 async def delete_segments(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Delete every segment that no truncation has deleted before, several at a time."""
+    """Delete every segment that no truncation has deleted, then end the membership in the scope."""
     stamp = stamp_of(loaded)
 
     async def delete(segment: str) -> None:
@@ -30,6 +37,7 @@ async def delete_segments(context: WorkContext, loaded: Loaded[Stream]) -> Strea
     stream = loaded.state
     remaining = cuts.from_head(History(stream.epochs), stream.head)
     await for_each(stream.names_of(remaining), SEGMENT_REQUESTS_MAX, delete)
+    await context.gates.leave(membership_of(loaded.state))
     return StreamDeleted()
 
 

@@ -1,0 +1,122 @@
+"""The commands `anabranch controller …`: care of the metadata that controllers keep in NATS.
+
+What a subject means only the controller knows, so its program does the work, as a process.
+"""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from json import loads
+from typing import Annotated
+
+import cyclopts
+from cyclopts import Parameter
+
+from anabranch.cli.output import Output
+from anabranch.cli.session import Connection, nats_url
+from anabranch.common.errors import AnabranchError, BinaryNotFound, InvalidRequest, from_body
+
+controllers = cyclopts.App(name="controller", help="Take care of the cluster's metadata.")
+PROGRAM_S_MAX = 3600.0
+_HERE = Connection()
+
+
+def register(app: cyclopts.App) -> None:
+    """Add the group to an application."""
+    app.command(controllers)
+
+
+@controllers.command
+def backup(url: str, /, *, connection: Connection = _HERE) -> int:
+    """Write all metadata to a directory or bucket, while the cluster runs.
+
+    Parameters
+    ----------
+    url
+        Where to: file:///absolute/directory or s3://bucket/prefix. Earlier backups stay.
+    """
+    return _perform(connection, ["backup", url])
+
+
+@controllers.command
+def restore(url: str, /, *, backup: str = "", connection: Connection = _HERE) -> int:
+    """Fill an empty NATS server with the metadata of a backup, before any controller starts.
+
+    Parameters
+    ----------
+    url
+        Where the backup was written to.
+    backup
+        Its name; if not given: the newest one that was finished.
+    """
+    return _perform(connection, ["restore", url, *(["--backup", backup] if backup else [])])
+
+
+@controllers.command
+def verify(*, connection: Connection = _HERE) -> int:
+    """Read all metadata as a controller would, and list what is damaged; changes nothing.
+
+    Ends with 1 if something is damaged and no later snapshot has healed it.
+    """
+    return _perform(connection, ["verify"])
+
+
+@controllers.command
+def repair(
+    subject: str,
+    /,
+    *,
+    from_backup: str = "",
+    yes: Annotated[bool, Parameter(negative="")] = False,
+    connection: Connection = _HERE,
+) -> int:
+    """Bring a damaged scope or stream back to the last state that can be trusted.
+
+    Says which state that is and which decisions would be given up. Ends with 1 as long as
+    something is to be done.
+
+    Parameters
+    ----------
+    subject
+        The subject, as `anabranch controller verify` lists it.
+    from_backup
+        URL of a backup whose messages stand in for those that cannot be read.
+    yes
+        Do it: append that state as a snapshot. Nothing is deleted.
+    """
+    chosen = [*(["--from-backup", from_backup] if from_backup else []), *(["--yes"] if yes else [])]
+    return _perform(connection, ["repair", subject, *chosen])
+
+
+def _perform(connection: Connection, arguments: list[str]) -> int:
+    """Run the controller's program and print its lines; its exit status. Raises what it refuses."""
+    if connection.http:
+        raise InvalidRequest(
+            "the HTTP gateway does not serve this command",
+            remedy="name the cluster by --nats or --data-dir; --http '' puts ANABRANCH_HTTP off",
+            http=connection.http,
+        )
+    program = [sys.executable, "-m", "anabranch.controller.metadata"]
+    command = [*program, "--nats", nats_url(connection), *arguments]
+    done = subprocess.run(
+        command, capture_output=True, timeout=PROGRAM_S_MAX, check=False, text=True
+    )
+    output = Output(connection.json)
+    for line in done.stdout.splitlines():
+        record: Mapping[str, object] = loads(line)
+        output.done(", ".join(f"{name} {value}" for name, value in record.items()), record)
+    if done.returncode and done.stderr:
+        raise _told_error(done.stderr)
+    return done.returncode
+
+
+def _told_error(stderr: str) -> AnabranchError:
+    """What the program told on its last line, as it would have been raised here."""
+    try:
+        return from_body(loads(stderr.splitlines()[-1])["error"])
+    except (ValueError, KeyError, TypeError):
+        return BinaryNotFound(
+            "the controller's program cannot be run",
+            remedy="pip install 'anabranch-cli[embedded]'",
+            cause=stderr.strip()[-200:],
+        )

@@ -1,0 +1,51 @@
+"""History chunks: what grows with age, in immutable messages on subjects of their own.
+
+A chunk is written once, before the event that says it exists, and never changed. Writing it again
+(after a crash, or by two controllers at once) is success if its bytes are the same; so whoever
+makes chunks makes the same bytes of the same history.
+"""
+
+from anabranch.common.errors import CorruptEvent, ObjectNotFound, WrongExpectedSequence
+from anabranch.common.eventsourcing.message import KIND_CHUNK
+from anabranch.common.eventsourcing.ports import EventStore, NewMessage
+from anabranch.common.runtime.ids import IdSource
+
+CHUNK_ENTRIES_MAX = 1000
+CHUNK_SIZE_BYTES_MAX = 512 * 1024
+"""Well below what a NATS message may have."""
+
+
+class HistoryChunks:
+    """Chunks in an event store. Subjects are those of `contracts.subjects`."""
+
+    def __init__(self, store: EventStore, ids: IdSource) -> None:
+        self._store = store
+        self._ids = ids
+
+    async def put(self, subject: str, body: bytes) -> None:
+        """Store it; idempotent. Raises CorruptEvent if the subject holds other bytes."""
+        assert len(body) <= CHUNK_SIZE_BYTES_MAX, "a history chunk is bounded"
+        message = NewMessage(
+            revision=1,
+            append_id=self._ids.new_id(),
+            kind=KIND_CHUNK,
+            schema_number=1,
+            snapshot_sequence=0,
+            body=body,
+        )
+        try:
+            await self._store.append(subject, 0, message)
+        except WrongExpectedSequence:
+            if await self.read(subject) != body:
+                raise CorruptEvent(
+                    "a history chunk is to hold other bytes than it holds", subject=subject
+                ) from None
+
+    async def read(self, subject: str) -> bytes:
+        """The chunk, its checksum verified. Raises ObjectNotFound, CorruptEvent."""
+        messages = await self._store.load(subject)
+        if not messages:
+            raise ObjectNotFound("no such history chunk", subject=subject)
+        if len(messages) != 1 or messages[0].kind != KIND_CHUNK:
+            raise CorruptEvent("a history chunk's subject holds something else", subject=subject)
+        return messages[0].body

@@ -1,0 +1,207 @@
+"""``python -m anabranch.controller.metadata WHAT …``: care of the metadata, as JSON lines.
+
+    backup URL                        write everything to a directory or bucket
+    restore URL [--backup NAME]       fill an empty cluster, before any controller starts
+    verify                            read every subject as a controller would
+    repair SUBJECT [--yes]            bring a damaged scope or stream back to its last good state
+           [--from-backup URL]
+
+Needs the NATS server alone (``--nats``). Ends with 1 if verify found damage that is not healed, or
+if a repair is to be done; with 0 if all is well or was done.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+
+from anabranch.common.adapters.chunk_transient import transient_chunk_storage
+from anabranch.common.adapters.chunk_url import open_chunk_storage_read_only
+from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
+from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
+from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.contracts import subjects
+from anabranch.common.errors import AnabranchError
+from anabranch.common.eventsourcing.backup import (
+    Metadata,
+    back_up,
+    backed_up_messages,
+    newest_backup,
+    restore,
+)
+from anabranch.common.eventsourcing.ports import EventMessage
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.ids import SystemIds
+from anabranch.common.runtime.logs import configure_logs
+from anabranch.controller.metadata_check import (
+    Finding,
+    RepairPlan,
+    aggregates,
+    perform_repair,
+    plan_repair,
+    verify,
+)
+
+CALL_S_MAX = 60.0
+CONNECT_S_MAX = 5.0
+
+Line = dict[str, object]
+
+
+async def lines_of_backup(metadata: Metadata, url: str) -> AsyncIterator[Line]:
+    """Back everything up under a new name."""
+    clock, ids = SystemClock(), SystemIds()
+    began_ms = clock.now_ms()
+    name = f"{began_ms:013d}-{ids.new_id()}"
+    async with transient_chunk_storage(url, clock, ids, limit_s=CALL_S_MAX) as storage:
+        report = await back_up(metadata, storage, name, began_ms)
+    yield {"backup": "done", **asdict(report)}
+
+
+async def lines_of_restore(metadata: Metadata, url: str, name: str) -> AsyncIterator[Line]:
+    """Restore the named backup, or the newest."""
+    storage = await open_chunk_storage_read_only(url, limit_s=CALL_S_MAX)
+    report = await restore(metadata, storage, name or await newest_backup(storage))
+    yield {"restore": "done", **asdict(report)}
+
+
+async def lines_of_verify(metadata: Metadata) -> AsyncIterator[Line]:
+    """Every finding, then the count; the last line says whether all is well."""
+    message_count = damaged_count = 0
+    async for found in verify(metadata.events, aggregates(metadata.events, SystemIds())):
+        if isinstance(found, Finding):
+            damaged_count += not found.healed
+            yield {
+                "subject": found.subject,
+                "state": "healed" if found.healed else "damaged",
+                "what": str(found.error),
+            }
+        else:
+            message_count += found
+    verdict = "all can be read" if not damaged_count else f"{damaged_count} damaged"
+    yield {"verify": verdict, "messages": message_count, "damaged": damaged_count}
+
+
+async def lines_of_repair(
+    metadata: Metadata, subject: str, backup_url: str, *, yes: bool
+) -> AsyncIterator[Line]:
+    """What the repair does or would do; the last line says what became of it."""
+    repositories = aggregates(metadata.events, SystemIds())
+    spare: list[EventMessage] = []
+    if backup_url and subject.count(".") > 3:
+        storage = await open_chunk_storage_read_only(backup_url, limit_s=CALL_S_MAX)
+        shard = subjects.shard_of_subject(subject)
+        messages = await backed_up_messages(storage, await newest_backup(storage), shard)
+        spare = [message for message in messages if message.subject == subject]
+    plan = await plan_repair(metadata.events, repositories, subject, spare)
+    if plan is None:
+        yield {"repair": "nothing to do", "subject": subject}
+        return
+    for line in _explained(plan):
+        yield line
+    if yes:
+        sequence = await perform_repair(repositories, plan)
+        yield {"repair": "done", "snapshot_sequence": sequence}
+    else:
+        yield {"repair": "nothing changed", "remedy": "repeat with --yes to do this"}
+
+
+def _explained(plan: RepairPlan) -> list[Line]:
+    trusted = plan.trusted
+    lines: list[Line] = [
+        {
+            "subject": trusted.subject,
+            "trusted_revision": trusted.revision,
+            "status": str(getattr(trusted.state, "status", "")),
+            "from_backup": plan.from_backup,
+            "given_up": len(plan.given_up),
+        }
+    ]
+    lines += [
+        {
+            "given_up_sequence": message.sequence,
+            "kind": message.kind,
+            "what": message.body.decode(errors="replace"),
+        }
+        for message in plan.given_up
+    ]
+    if plan.given_up:
+        lines.append(
+            {
+                "warning": "what these messages decided is forgotten, also where it was done: "
+                "segments may be sealed, made or deleted that the state does not know of"
+            }
+        )
+    return lines
+
+
+@asynccontextmanager
+async def opened(nats_url: str, *, create: bool) -> AsyncIterator[Metadata]:
+    """The metadata behind a NATS server. `create`: make streams and buckets where absent."""
+    client = await connect_nats(nats_url, "metadata", deadline_s=CONNECT_S_MAX)
+    try:
+        if create:
+            await create_streams(client)
+            for bucket in subjects.METADATA_BUCKETS:
+                await create_bucket(client, bucket)
+        clock = SystemClock()
+        yield Metadata(
+            JetStreamEventStore(client, clock),
+            {b: JetStreamObjectStore(client, clock, b) for b in subjects.METADATA_BUCKETS},
+        )
+    finally:
+        await client.close()
+
+
+def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m anabranch.controller.metadata")
+    parser.add_argument("--nats", required=True, help="URL of the cluster's NATS server")
+    what = parser.add_subparsers(dest="what", required=True)
+    what.add_parser("backup").add_argument("url")
+    restoring = what.add_parser("restore")
+    restoring.add_argument("url")
+    restoring.add_argument("--backup", default="")
+    what.add_parser("verify")
+    repairing = what.add_parser("repair")
+    repairing.add_argument("subject")
+    repairing.add_argument("--from-backup", default="")
+    repairing.add_argument("--yes", action="store_true")
+    return parser.parse_args(arguments)
+
+
+async def perform(options: argparse.Namespace) -> int:
+    """Do what was asked and print it; the exit status."""
+    last: Line = {}
+    async with opened(options.nats, create=options.what == "restore") as metadata:
+        match options.what:
+            case "backup":
+                lines = lines_of_backup(metadata, options.url)
+            case "restore":
+                lines = lines_of_restore(metadata, options.url, options.backup)
+            case "verify":
+                lines = lines_of_verify(metadata)
+            case _:
+                lines = lines_of_repair(
+                    metadata, options.subject, options.from_backup, yes=options.yes
+                )
+        async for last in lines:
+            sys.stdout.write(json.dumps(last) + "\n")
+    return 1 if last.get("damaged") or last.get("repair") == "nothing changed" else 0
+
+
+def main() -> int:
+    """The process's exit status."""
+    configure_logs("metadata", "error")
+    try:
+        return asyncio.run(perform(parsed()))
+    except AnabranchError as error:
+        sys.stderr.write(json.dumps({"error": error.to_body()}) + "\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

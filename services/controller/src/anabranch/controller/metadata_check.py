@@ -1,0 +1,233 @@
+"""Reading every subject of the event store, and mending one aggregate.
+
+`verify` folds every subject as a controller would and tells what it could not read. Damage that a
+later snapshot has healed is told too, but hurts nobody.
+
+`plan_repair` finds the last state of a damaged scope or stream that can be trusted, which is the
+one before the damage. Messages of a backup stand in for those that cannot be read, wherever it has
+them; if it has all of them, nothing is lost. `perform_repair` appends that state as a snapshot,
+under a revision that no message ever had, and changes nothing else.
+"""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anabranch.common.contracts.subjects import event_stream_subjects, shard_of_subject
+from anabranch.common.errors import (
+    AnabranchError,
+    Corrupt,
+    CorruptEvent,
+    FormatTooNew,
+    InvalidRequest,
+    ObjectNotFound,
+)
+from anabranch.common.eventsourcing.gate import Membership, gate_after, membership_after
+from anabranch.common.eventsourcing.message import KIND_CHUNK, KIND_DAMAGED, KIND_SNAPSHOT
+from anabranch.common.eventsourcing.ports import EventMessage, EventStore
+from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.model.hashing import SHARD_COUNT
+from anabranch.common.runtime.ids import IdSource
+from anabranch.controller.domain.scope.state import SCOPE
+from anabranch.controller.domain.stream.invariants import STREAM
+
+Aggregates = Mapping[str, Repository[Any, Any]]
+"""By the kind that subjects name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that cannot be read. `healed`: a later snapshot holds what it was about."""
+
+    subject: str
+    error: AnabranchError
+    healed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """What a repair would do.
+
+    `trusted` is the state that would be appended, and the revision up to which it holds; `present`
+    the same as it would have to follow what is stored; `given_up` the messages behind it.
+    """
+
+    trusted: Loaded[Any]
+    present: Loaded[Any]
+    given_up: Sequence[EventMessage]
+    from_backup: int
+    """Messages that only the backup has in a readable form."""
+
+
+def aggregates(store: EventStore, ids: IdSource) -> Aggregates:
+    """The repositories of what can be repaired."""
+    return {"scope": Repository(store, SCOPE, ids), "stream": Repository(store, STREAM, ids)}
+
+
+def kind_of(subject: str) -> str:
+    """What a subject is of: scope, stream, gate, member, history."""
+    return subject.split(".")[3]
+
+
+async def verify(store: EventStore, repositories: Aggregates) -> AsyncIterator[Finding | int]:
+    """What cannot be read, and after each shard how many messages it has. Raises Unavailable."""
+    for shard in range(SHARD_COUNT):
+        by_subject: defaultdict[str, list[EventMessage]] = defaultdict(list)
+        async for message in store.scan(shard, event_stream_subjects(shard)):
+            by_subject[message.subject].append(message)
+        for subject, messages in by_subject.items():
+            for finding in check_subject(subject, messages, repositories):
+                yield finding
+        yield sum(len(messages) for messages in by_subject.values())
+
+
+def check_subject(
+    subject: str, messages: Sequence[EventMessage], repositories: Aggregates
+) -> list[Finding]:
+    """What of one subject's messages, oldest first, cannot be read."""
+    kind = kind_of(subject)
+    if kind in repositories:
+        return _check_aggregate(messages, repositories[kind])
+    try:
+        _check_other(kind, messages)
+    except Corrupt as error:
+        return [Finding(subject, error, healed=False)]
+    return []
+
+
+def _check_aggregate(
+    messages: Sequence[EventMessage], repository: Repository[Any, Any]
+) -> list[Finding]:
+    found: list[Finding] = []
+    loaded = Loaded(messages[0].subject, repository.aggregate.initial)
+    is_broken = False
+    for message in messages:
+        if is_broken and message.kind != KIND_SNAPSHOT:
+            continue
+        try:
+            loaded, is_broken = repository.fold(loaded, message), False
+        except Corrupt as error:
+            found.append(Finding(message.subject, error, healed=False))
+            is_broken = True
+        else:
+            if message.kind == KIND_SNAPSHOT:
+                found = [replace(finding, healed=True) for finding in found]
+    return found
+
+
+def _check_other(kind: str, messages: Sequence[EventMessage]) -> None:
+    match kind:
+        case "gate":
+            gate_after(messages)
+        case "member":
+            record = Membership()
+            for message in messages:
+                record = membership_after(record, message)
+        case "history":
+            only = messages[0]
+            if len(messages) != 1 or only.kind != KIND_CHUNK:
+                raise Corrupt(
+                    only.body.decode() if only.kind == KIND_DAMAGED else "no history chunk",
+                    subject=only.subject,
+                    sequence=only.sequence,
+                )
+        case _:
+            raise Corrupt("a subject of an unknown kind", subject=messages[0].subject)
+
+
+async def plan_repair(
+    store: EventStore,
+    repositories: Aggregates,
+    subject: str,
+    backed_up: Iterable[EventMessage] = (),
+) -> RepairPlan | None:
+    """How to mend an aggregate; None if it can be read.
+
+    `backed_up`: the messages of the subject that a backup has. Raises InvalidRequest (nothing
+    that can be repaired), ObjectNotFound (no such subject), Unavailable.
+    """
+    repository = repositories.get(kind_of(subject)) if subject.count(".") > 3 else None
+    if repository is None:
+        raise InvalidRequest(
+            "only scopes and streams can be repaired",
+            remedy="name a subject that `anabranch controller verify` lists; for gates, members "
+            "and history restore a backup",
+            subject=subject,
+        )
+    messages = [message async for message in store.scan(shard_of_subject(subject), subject)]
+    if not messages:
+        raise ObjectNotFound("the subject has no messages", subject=subject)
+    findings = [one for one in _check_aggregate(messages, repository) if not one.healed]
+    if not findings:
+        return None
+    if isinstance(findings[0].error, FormatTooNew):
+        raise findings[0].error  # it is not damaged: a newer release reads it
+    return _plan(repository, messages, list(backed_up))
+
+
+def _plan(
+    repository: Repository[Any, Any],
+    messages: Sequence[EventMessage],
+    backed_up: Sequence[EventMessage],
+) -> RepairPlan:
+    numbered = list(_with_revisions(messages))
+    live = {m.revision: m for m in messages if m.kind != KIND_DAMAGED}
+    _require_same_history(live, backed_up)
+    spare = {m.revision: m for m in backed_up if m.revision not in live}
+    trusted = Loaded(messages[0].subject, repository.aggregate.initial)
+    used: set[int] = set()
+    for revision, message in sorted({**spare, **live}.items()):
+        try:
+            trusted = repository.fold(trusted, message)
+        except Corrupt:
+            if trusted.revision:
+                break
+            continue  # remains of what a snapshot further on holds
+        used.add(revision)
+    if not trusted.revision:
+        raise CorruptEvent(
+            "no message of the aggregate can be trusted",
+            remedy="repeat with --from-backup and the URL of a backup",
+            subject=messages[0].subject,
+        )
+    snapshots = [message.sequence for message in messages if message.kind == KIND_SNAPSHOT]
+    return RepairPlan(
+        trusted=trusted,
+        present=replace(
+            trusted,
+            sequence=messages[-1].sequence,
+            revision=max(numbered[-1][0], trusted.revision),
+            snapshot_sequence=max(snapshots, default=0),
+        ),
+        given_up=[message for revision, message in numbered if revision > trusted.revision],
+        from_backup=len(used & spare.keys()),
+    )
+
+
+def _with_revisions(messages: Sequence[EventMessage]) -> Iterator[tuple[int, EventMessage]]:
+    """Each message with its revision; a damaged one had at most the one after its neighbour's."""
+    highest = 0
+    for message in messages:
+        highest = highest + 1 if message.kind == KIND_DAMAGED else max(highest, message.revision)
+        yield highest, message
+
+
+def _require_same_history(
+    live: Mapping[int, EventMessage], backed_up: Sequence[EventMessage]
+) -> None:
+    for message in backed_up:
+        present = live.get(message.revision)
+        if present is not None and present.append_id != message.append_id:
+            raise InvalidRequest(
+                "the backup is of another history of the aggregate",
+                remedy="name a backup of this very cluster",
+                subject=message.subject,
+                revision=message.revision,
+            )
+
+
+async def perform_repair(repositories: Aggregates, plan: RepairPlan) -> int:
+    """Append the trusted state; returns the sequence. Raises WrongExpectedSequence."""
+    repository = repositories[kind_of(plan.present.subject)]
+    return (await repository.snapshot(plan.present)).sequence

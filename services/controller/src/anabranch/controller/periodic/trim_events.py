@@ -1,0 +1,93 @@
+"""Deletes domain events that two snapshots have made superfluous.
+
+Looks every ten minutes at what the mirror knows of each aggregate's snapshots. Once the last one
+is older than `trim_after_s`, everything below the last but one goes: a reader that has lagged for
+less than that time finds every message, one that has lagged longer finds a snapshot, and if the
+last snapshot is damaged, there is another one with all that followed it.
+
+All controllers may do this at once, and any of them may be wrong about what is newest: a purge
+names the sequence below which it deletes, so a late one deletes nothing that is needed. What
+cannot be read is left as it is, for the repair.
+
+Owns: up to where each aggregate was trimmed by this process, so that nothing is asked for twice.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+
+import structlog
+
+from anabranch.common.contracts.subjects import shard_of_subject
+from anabranch.common.errors import AnabranchError
+from anabranch.common.eventsourcing.repository import Loaded
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.workflow.bounded import for_each
+from anabranch.controller.domain.scope.state import Scope
+from anabranch.controller.domain.stream.state import Stream
+
+PERIOD_S = 600.0
+CONCURRENT_MAX = 4
+
+Known = Loaded[Scope] | Loaded[Stream]
+Aggregates = Callable[[], Iterable[Known]]
+Purge = Callable[[str, int], Awaitable[None]]
+"""See `EventStore.purge`."""
+
+_log = structlog.get_logger(__name__)
+
+
+def purgeable_below(loaded: Known, now_ms: int, trim_after_ms: int) -> int:
+    """The sequence below which the aggregate's messages may go; 0: none of them."""
+    if not loaded.snapshot_ms or now_ms - loaded.snapshot_ms < trim_after_ms:
+        return 0
+    return loaded.earlier_snapshot_sequence
+
+
+class EventTrimmer:
+    """See the module. `owns(shard)` says whose aggregates are this process's to trim."""
+
+    def __init__(
+        self,
+        aggregates: Aggregates,
+        purge: Purge,
+        owns: Callable[[int], bool],
+        *,
+        clock: Clock,
+        trim_after_s: float,
+    ) -> None:
+        self._aggregates = aggregates
+        self._purge = purge
+        self._owns = owns
+        self._clock = clock
+        self._trim_after_ms = int(trim_after_s * 1000)
+        self._trimmed: dict[str, int] = {}
+
+    async def serve(self) -> None:
+        """Trim until cancelled."""
+        while True:
+            try:
+                await self.trim()
+            except AnabranchError as error:
+                _log.warning(
+                    "domain events were not trimmed, trying again",
+                    error=str(error),
+                    remedy=error.remedy,
+                )
+            await self._clock.sleep(PERIOD_S)
+
+    async def trim(self) -> None:
+        """Delete what may go now. Raises what the store raises; then some of it is left."""
+        now_ms = self._clock.now_ms()
+        due: dict[str, int] = {}
+        for loaded in self._aggregates():
+            below = purgeable_below(loaded, now_ms, self._trim_after_ms)
+            is_new = below > self._trimmed.get(loaded.subject, 0)
+            if is_new and self._owns(shard_of_subject(loaded.subject)):
+                due[loaded.subject] = below
+
+        async def trim_one(subject: str) -> None:
+            await self._purge(subject, due[subject])
+            self._trimmed[subject] = due[subject]
+
+        await for_each(list(due), CONCURRENT_MAX, trim_one)
+        if due:
+            _log.info("domain events were trimmed", aggregates=len(due))

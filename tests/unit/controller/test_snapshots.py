@@ -1,0 +1,117 @@
+"""States go through snapshots unchanged, whatever life led to them."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.common.contracts.base import ErrorBody
+from anabranch.common.contracts.commands import (
+    CreateScope,
+    CreateStream,
+    DeleteScope,
+    DeleteStream,
+    SealStream,
+)
+from anabranch.common.errors import AnabranchError, ScopeNotEmpty, ScopeNotFound
+from anabranch.common.eventsourcing.aggregate import Aggregate
+from anabranch.controller.domain.scope import decide as scope_decide
+from anabranch.controller.domain.scope.state import (
+    SCOPE,
+    Scope,
+    ScopeDeleted,
+    ScopeEvent,
+    ScopeReopened,
+)
+from anabranch.controller.domain.scope.state import next_step as scope_next_step
+from anabranch.controller.domain.stream import decide as stream_decide
+from anabranch.controller.domain.stream.decide import Circumstances
+from anabranch.controller.domain.stream.events import (
+    StreamCreated,
+    StreamCreateFailed,
+    StreamDeleted,
+    StreamEvent,
+    StreamJoinedScope,
+    StreamSealed,
+)
+from anabranch.controller.domain.stream.history import History
+from anabranch.controller.domain.stream.invariants import STREAM
+from anabranch.controller.domain.stream.state import Stream, StreamStep, next_step
+
+S = TypeVar("S")
+E = TypeVar("E")
+
+LIVES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), max_size=30)
+"""(what happens next, a number that it needs)"""
+GONE = ErrorBody.of(ScopeNotFound("gone", scope="s.x", count=3, ratio=0.1, missing=None))
+FULL = ErrorBody.of(ScopeNotEmpty("full", scope="s.x", first=None))
+
+
+def survives(aggregate: Aggregate[S, E], state: S) -> None:
+    read = aggregate.states.validate_json(aggregate.encode_state(state))
+    assert read == state
+    assert repr(read) == repr(state)  # enums and tuples too, which compare equal to other types
+
+
+def live(
+    aggregate: Aggregate[S, E],
+    life: list[tuple[int, int]],
+    happen: Callable[[S, int, int], list[E]],
+) -> None:
+    state = aggregate.initial
+    survives(aggregate, state)
+    for what, number in life:
+        try:
+            events = happen(state, what, number)
+        except AnabranchError:
+            continue
+        state = aggregate.apply(state, events)
+        survives(aggregate, state)
+
+
+def scope_happens(scope: Scope, what: int, number: int) -> list[ScopeEvent]:
+    if what == 0 and scope_next_step(scope):
+        return [ScopeDeleted()]
+    if what == 1 and scope_next_step(scope):
+        return [ScopeReopened(error=FULL)]
+    command = CreateScope if what < 4 else DeleteScope
+    asked = command(command_id=f"c{number}", scope="s.x")
+    return list(scope_decide.decide(scope, asked, now_ms=number))
+
+
+def stream_happens(stream: Stream, what: int, number: int) -> list[StreamEvent]:
+    match next_step(stream) if what < 3 else None:
+        case StreamStep.JOIN_SCOPE:
+            return [StreamJoinedScope() if number else StreamCreateFailed(error=GONE)]
+        case StreamStep.CREATE_SEGMENTS:
+            return [StreamCreated()]
+        case StreamStep.SEAL_SEGMENTS:
+            return [StreamSealed(lengths=(number,) * len(stream.segments))]
+        case StreamStep.DELETE_SEGMENTS:
+            return [StreamDeleted()]
+    command_id = f"{what}-{number}"
+    command = (
+        CreateStream(command_id=command_id, scope="s", stream="x.y", segment_count=number + 1),
+        SealStream(command_id=command_id, scope="s", stream="x.y"),
+        DeleteStream(command_id=command_id, scope="s", stream="x.y"),
+    )[number % 3]
+    at = Circumstances(
+        revision=number,
+        open_scope_incarnation=1,
+        now_ms=number,
+        history=lambda: History(stream.epochs),
+    )
+    return list(stream_decide.decide(stream, command, at))
+
+
+@settings(max_examples=60, deadline=None)
+@given(LIVES)
+def test_a_scope_is_the_same_after_a_snapshot(life: list[tuple[int, int]]) -> None:
+    live(SCOPE, life, scope_happens)
+
+
+@settings(max_examples=60, deadline=None)
+@given(LIVES)
+def test_a_stream_is_the_same_after_a_snapshot(life: list[tuple[int, int]]) -> None:
+    live(STREAM, life, stream_happens)
