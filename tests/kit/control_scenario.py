@@ -2,9 +2,9 @@
 
 Each seed draws how many controllers and callers there are, how bad the network is, how far mirrors
 lag, and which blows fall: controllers are killed at any await, or stand still and go on when others
-have replaced them; the event store restarts; containers are away; snapshots are frequent. Then everything is healed, and
-all that was accepted must end within a bounded time; when the last late request has come, the
-referee looks at what is there.
+have replaced them; the event store restarts; containers are away; buckets change their owners;
+snapshots are frequent. Then everything is healed, and all that was accepted must end within a
+bounded time; when the last late request has come, the referee looks at what is there.
 """
 
 import asyncio

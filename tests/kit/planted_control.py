@@ -12,12 +12,15 @@ from unittest.mock import patch
 
 import nats.errors
 
+from anabranch.common.adapters import jetstream_events
 from anabranch.common.adapters.jetstream_events import (
     EXPECTED_SEQUENCE_HEADER,
     JetStreamEventStore,
 )
 from anabranch.common.contracts.commands import Command
 from anabranch.common.errors import AnabranchError, Conflict, Corrupt
+from anabranch.common.eventsourcing.gate import Gates
+from anabranch.common.eventsourcing.ports import Gate
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.runner import Runner
@@ -103,18 +106,39 @@ def no_scope_look() -> AbstractContextManager[object]:
     return _step(create_stream.STEPS, StreamStep.JOIN_SCOPE, join)
 
 
-def scope_deleted_from_memory() -> AbstractContextManager[object]:
-    """A scope's deletion looks for streams without catching up first."""
+@contextmanager
+def gate_left_open() -> Iterator[None]:
+    """A scope's deletion looks for members without closing the gate first."""
 
-    async def stay(_self: Mirror) -> None:
+    async def close(_self: Gates, _gate: str, _revision: int) -> None:
         return
 
-    async def listing(self: Mirror, scope: Any, incarnation: int) -> Sequence[Any]:
-        with patch.object(Mirror, "reach_heads", stay):
-            return await real(self, scope, incarnation)
+    async def nobody(*_given: Any) -> Sequence[Any]:
+        return ()
 
-    real = Mirror.live_streams
-    return patch.object(Mirror, "live_streams", listing)
+    with patch.object(Gates, "close", close), patch.object(Mirror, "live_streams", nobody):
+        yield
+
+
+@contextmanager
+def gate_not_asked() -> Iterator[None]:
+    """A membership record is stored whatever has become of the gate."""
+    real = jetstream_events._condition
+
+    def condition(subject: str, expected_sequence: int, gate: Gate | None) -> dict[str, str]:
+        named = real(subject, expected_sequence, gate)
+        if gate is not None:
+            del named[EXPECTED_SEQUENCE_HEADER]
+        return named
+
+    async def nobody(*_given: Any) -> Sequence[Any]:
+        return ()
+
+    with (
+        patch.object(jetstream_events, "_condition", condition),
+        patch.object(Mirror, "live_streams", nobody),
+    ):
+        yield
 
 
 def negative_without_looking() -> AbstractContextManager[object]:
@@ -320,7 +344,8 @@ CONTROL_BUGS: dict[str, Planted] = {
     "stamp of the moment": stamp_of_the_moment,
     "stamp not raised": stamp_not_raised,
     "no scope look": no_scope_look,
-    "scope deleted from memory": scope_deleted_from_memory,
+    "gate left open": gate_left_open,
+    "gate not asked": gate_not_asked,
     "negative without looking": negative_without_looking,
     "sent again": sent_again,
     "unknown means failed": unknown_means_failed,

@@ -68,7 +68,8 @@ def removals() -> Iterator[Try]:
 
 FOUND_BY: dict[str, Callable[[], Iterator[Try]]] = {
     "no scope look": races,
-    "scope deleted from memory": laggards,
+    "gate left open": races,
+    "gate not asked": races,
     "negative without looking": laggards,
     "joined across kinds": queues,
     "seal overtakes": queues,
