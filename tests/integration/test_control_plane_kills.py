@@ -91,7 +91,7 @@ async def test_a_hundred_scales_survive_the_death_of_a_controller_that_performs_
     nats_server: NatsServer, client: Client, stores: StoresOnNats, tmp_path: Path
 ) -> None:
     streams, caller = refs(STREAM_COUNT), StubbornCaller(client)
-    with controller_processes(3, nats_server.url, tmp_path) as processes:
+    with controller_processes(3, nats_server, tmp_path) as processes:
         async with asyncio.timeout(SECONDS_MAX):
             await all_ready(processes)
             await caller.perform(commands.CreateScope(command_id="scope", scope="s"))
@@ -124,7 +124,7 @@ async def test_an_event_store_that_is_killed_again_and_again_loses_nothing(
             await asyncio.to_thread(nats_server.kill)
             await asyncio.to_thread(nats_server.start)
 
-    with controller_processes(2, nats_server.url, tmp_path) as processes:
+    with controller_processes(2, nats_server, tmp_path) as processes:
         async with asyncio.timeout(SECONDS_MAX):
             await all_ready(processes)
             await caller.perform(commands.CreateScope(command_id="scope", scope="s"))

@@ -1,7 +1,7 @@
 """A client over a fake store and a fake controller, ready to write and read one stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -9,11 +9,16 @@ from opentelemetry.trace import Tracer
 
 from anabranch.client import Client, EventBatch, ReaderSettings, WriterSettings
 from anabranch.client.settings import ConnectionSettings
+from anabranch.common.contracts.queries import SegmentInStream
+from anabranch.common.model.key_range import even_ranges
+from anabranch.common.model.names import StreamRef, stream_ref
 from anabranch.common.model.stream import StreamState
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds, system_rng
-from kit.fake_controller import FakeController, FakeControlPlane, FakeStream
+from anabranch.common.wire.block import Block
+from kit.fake_controller import FakeController, FakeControlPlane
 from kit.fake_segstore import FakeSegment, FakeSegmentStore
+from kit.fake_streams import FakeStream
 
 STREAM = "plant/sensors"
 CONNECTION = ConnectionSettings(connect_timeout_s=1.0, request_timeout_s=2.0)
@@ -38,6 +43,45 @@ class Bench:
         """Seal the stream and all its segments."""
         self.store.seal()
         self.controller.scopes["plant"]["sensors"].state = StreamState.SEALED
+
+    @property
+    def stream(self) -> FakeStream:
+        return self.controller.scopes["plant"]["sensors"]
+
+    @property
+    def ref(self) -> StreamRef:
+        return stream_ref(STREAM)
+
+    def events_in(self, data: bytes) -> list[tuple[str | None, bytes]]:
+        """(key, payload) of the events in stored blocks."""
+        found: list[tuple[str | None, bytes]] = []
+        at = 0
+        while at < len(data):
+            block = Block(data, at)
+            stored, payloads = block.keys(), block.events()
+            keys = [None if key is None else key.decode() for key in stored]
+            found += zip(keys, payloads, strict=True)
+            at += block.header.size
+        return found
+
+    def every_segment(self) -> tuple[SegmentInStream, ...]:
+        """All that the stream ever had."""
+        return self.stream.described(self.ref, self.stream.lives.values())
+
+    def scaling(self, seal: Sequence[int], ranges: Sequence[tuple[float, float]]) -> Iterator[str]:
+        """Scale the stream, a stage at each step; `seal` counts the current segments by key."""
+        current = [life.segment_id for life in self.stream.current]
+        old = [current[index] for index in seal]
+        return self.stream.scale(self.ref, self.store, old, ranges)
+
+    def scale_to(self, count: int) -> Iterator[str]:
+        """Scale all of the stream to `count` even ranges, a stage at each step."""
+        ranges = [(keys.start, keys.end) for keys in even_ranges(count)]
+        return self.scaling(range(len(self.stream.current)), ranges)
+
+    def truncate(self, cut: Mapping[int, int]) -> None:
+        """Let the stream begin at the cut: segment id → offset."""
+        self.stream.truncate(self.ref, self.store, cut)
 
     async def stored(self) -> list[EventBatch]:
         """All batches up to the tail, read by the client itself."""

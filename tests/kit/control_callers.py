@@ -122,9 +122,12 @@ class Caller:
             if rng.random() < 0.8:
                 return commands.CreateScope(**self._scoped(ref))
         elif rng.random() < 0.1:
-            return commands.DeleteScope(**self._scoped(ref))
+            recursive = rng.random() < 0.4
+            return commands.DeleteScope(**self._scoped(ref), recursive=recursive)
         if not stream.is_live and rng.random() < 0.8:
             return self._create(ref)
+        if stream.status is StreamState.CREATING and rng.random() < 0.5:
+            return self._delete(ref, stream)
         usual: tuple[Callable[[StreamRef, Stream], Command], ...] = (
             self._scale, self._scale, self._scale, self._truncate, self._truncate, self._update,
             self._seal, self._seal, self._create_again,

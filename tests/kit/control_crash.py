@@ -98,6 +98,12 @@ PLOTS: Mapping[str, Plot] = {
     "create again": Plot((_scope(), _create(), _seal(), _delete()), (_create(1),), _AGAIN),
     "delete scope": Plot((_scope(),), (_close(),), (_scope(8), _create(8))),
     "delete scope with a stream": Plot((_scope(), _create()), (_close(),), (_seal(8), _delete(8))),
+    "delete scope with all in it": Plot(
+        (_scope(), _create(), _SCALE),
+        (_close().model_copy(update={"recursive": True}),),
+        (_scope(8), _create(8)),
+    ),
+    "delete while it is created": Plot((_scope(),), (_create(), _delete()), (_create(8),)),
     "create in a closing scope": Plot((_scope(),), (_close(), _create()), (_scope(8), _create(8))),
     "several at once": Plot(
         (_scope(), _create(), _SCALE), (_TRUNCATE, _UPDATE, _seal(1), _seal(2))

@@ -26,6 +26,7 @@ from anabranch.common.model.hashing import shard_of
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.health import PORT_FILE_VARIABLE
 from kit.controller_caller import Caller
+from kit.infra import NatsServer
 from kit.sim_segments import SimSegments
 
 TRY_S = 3.0
@@ -35,9 +36,14 @@ PAUSE_S = 0.05
 class ControllerProcess:
     """``python -m anabranch.controller`` on a NATS server."""
 
-    def __init__(self, name: str, nats_url: str, directory: Path, **more: str) -> None:
+    def __init__(self, name: str, nats: NatsServer, directory: Path, **more: str) -> None:
         self._port_file = directory / f"{name}.port"
-        settings = {"NATS_URL": nats_url, "HEALTH_BIND": "127.0.0.1:0", **more}
+        settings = {
+            "NATS_URL": nats.url,
+            "NATS_MONITOR_URL": nats.monitor_url,
+            "HEALTH_BIND": "127.0.0.1:0",
+            **more,
+        }
         environment = {f"ANABRANCH_CONTROLLER_{key}": value for key, value in settings.items()}
         with (directory / f"{name}.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -71,14 +77,14 @@ async def all_ready(processes: Sequence[ControllerProcess]) -> None:
 
 @contextmanager
 def controller_processes(
-    count: int, nats_url: str, directory: Path, **more: str
+    count: int, nats: NatsServer, directory: Path, **more: str
 ) -> Iterator[list[ControllerProcess]]:
     """So many controllers; none outlives the block."""
     started: list[ControllerProcess] = []
     try:
         for number in range(count):
             name = f"controller-{number}"
-            started += [ControllerProcess(name, nats_url, directory, **more)]
+            started += [ControllerProcess(name, nats, directory, **more)]
         yield started
     finally:
         for process in started:

@@ -46,7 +46,6 @@ class Work:
     ranges: tuple[Bounds, ...] = ()
     is_told: bool = False
     cut: Mapping[str, int] = field(default_factory=dict)
-    deleted: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -57,13 +56,18 @@ class Life:
     incarnation: int
     scope_incarnation: int
     current: list[str]
-    planned: dict[str, float]
-    """Every segment that was ever to be, and where its keys start."""
+    planned: dict[str, Bounds]
+    """Every segment that was ever to be, and its keys."""
     joined: bool = False
     status: str = CREATE
     sizes: dict[str, int] = field(default_factory=dict)
     starts: dict[str, int] = field(default_factory=dict)
+    epoch: int = 0
+    made_in: dict[str, int] = field(default_factory=dict)
+    sealed_in: dict[str, int] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
+    has_refused: bool = False
+    """A truncation failed, of which some part may have been done."""
     works: dict[str, Work] = field(default_factory=dict)
 
     @property
@@ -136,8 +140,7 @@ class Referee:
             case events.StreamTruncating():
                 self._accept(event.command_id)
                 cut = {_name(life, place.segment_id): place.offset for place in event.cut}
-                gone = tuple(_name(life, segment) for segment in event.deleted)
-                life.works[TRUNCATE] = Work([event.command_id], cut=cut, deleted=gone)
+                life.works[TRUNCATE] = Work([event.command_id], cut=cut)
             case events.StreamSealing():
                 self._begin(life, SEAL, event.command_id)
             case events.StreamDeleting():
@@ -157,10 +160,13 @@ class Referee:
         if lives:
             self._require(lives[-1].is_over, f"{ref} is created while it lives")
             self._require(event.incarnation == lives[-1].incarnation + 1, f"{ref}: incarnation")
-        starts = {segment_name(ref, SegmentId(s.segment_id)): s.key_start for s in event.segments}
-        names = list(starts)
+        keys = {
+            segment_name(ref, SegmentId(s.segment_id)): (s.key_start, s.key_end)
+            for s in event.segments
+        }
+        names = list(keys)
         self._require(not set(names) & set(self._owners), f"{ref}: segments are used again")
-        life = Life(ref, event.incarnation, event.scope_incarnation, names, starts)
+        life = Life(ref, event.incarnation, event.scope_incarnation, names, keys)
         lives.append(life)
         self._owners.update(dict.fromkeys(names, life))
         self._accept(event.command_id)
@@ -171,7 +177,7 @@ class Referee:
         created = tuple(_name(life, s.segment_id) for s in event.created)
         self._require(not set(created) & set(self._owners), f"{life.ref}: segments used again")
         self._owners.update(dict.fromkeys(created, life))
-        life.planned.update((_name(life, s.segment_id), s.key_start) for s in event.created)
+        life.planned.update(zip(created, _bounds(event.created), strict=True))
         sealed = tuple(_name(life, segment) for segment in event.sealed)
         self._require(set(sealed) <= set(life.current), f"{life.ref}: seals what is not current")
         life.works[SCALE] = Work(
@@ -184,6 +190,7 @@ class Referee:
         life.works[kind] = Work([command_id])
         if kind == DELETE:
             life.status = "deleting"
+            life.works.pop(CREATE, None)
 
     def _joined(self, life: Life, event: events.StreamIntentJoined) -> None:
         self._accept(event.command_id)
@@ -219,13 +226,19 @@ class Referee:
             case events.StreamScaled():
                 work = self._end(life, SCALE)
                 self._all_sealed(life, work.sealed, event.sizes)
+                life.epoch += 1
+                life.sealed_in.update(dict.fromkeys(work.sealed, life.epoch))
+                life.made_in.update(dict.fromkeys(work.created, life.epoch))
                 stay = [name for name in life.current if name not in work.sealed]
                 life.current = sorted([*stay, *work.created], key=life.planned.__getitem__)
             case events.StreamTruncated():
                 work = self._end(life, TRUNCATE)
-                life.gone.update(work.deleted)
+                self._all_deleted(life, _before(life, work.cut))
+                life.gone.update(_before(life, work.cut))
                 life.starts.update(work.cut)
-                self._all_deleted(life, work.deleted)
+            case events.StreamTruncateFailed():
+                self._end(life, TRUNCATE)
+                life.has_refused = True
             case events.StreamSealed():
                 self._end(life, SEAL)
                 self._all_sealed(life, life.current, event.lengths)
@@ -265,12 +278,12 @@ class Referee:
                 self._require(self._may_be_sealed(life, name, before), f"{name} is sealed too soon")
             case DeleteOperation():
                 truncation = life.works.get(TRUNCATE, Work([]))
-                due = DELETE in life.works or life.is_over or name in truncation.deleted
+                due = DELETE in life.works or life.is_over or name in _before(life, truncation.cut)
                 self._require(due or name in life.gone, f"{name} is deleted, and nobody asked")
             case TruncateOperation():
                 wanted = life.works.get(TRUNCATE, Work([])).cut.get(name)
                 past = life.starts.get(name, 0)
-                allowed = operation.offset in (wanted, past)
+                allowed = operation.offset in (wanted, past) or life.has_refused
                 self._require(allowed, f"{name} is truncated where nobody asked")
 
     def _may_be_sealed(self, life: Life, name: str, before: Known) -> bool:
@@ -326,7 +339,8 @@ class Referee:
             return
         sealed = life.status == "sealed" or name not in life.current
         self._require(known.sealed == sealed, f"{name}: sealed is {known.sealed}")
-        self._require(known.start == max(0, life.starts.get(name, 0)), f"{name}: {known.start}")
+        right = known.start == max(0, life.starts.get(name, 0)) or life.has_refused
+        self._require(right, f"{name} begins at {known.start}")
         if name in life.sizes:
             self._require(known.length == life.sizes[name], f"{name} grew after it was sealed")
 
@@ -363,6 +377,21 @@ class Referee:
 
 def _name(life: Life, segment: int) -> str:
     return segment_name(life.ref, SegmentId(segment))
+
+
+def _before(life: Life, cut: Mapping[str, int]) -> set[str]:
+    """The segments of which all keys have gone on to segments of the cut, or to later ones."""
+    found = set()
+    for name, sealed_in in life.sealed_in.items():
+        start, end = life.planned[name]
+        over = [
+            other
+            for other in cut
+            if life.planned[other][0] < end and start < life.planned[other][1]
+        ]
+        if over and all(life.made_in.get(other, 0) >= sealed_in for other in over):
+            found.add(name)
+    return found
 
 
 def _bounds(planned: Iterable[PlannedSegment]) -> tuple[Bounds, ...]:

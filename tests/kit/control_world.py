@@ -23,6 +23,7 @@ from anabranch.common.contracts.commands import (
 )
 from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import Corrupt, Unavailable
+from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.message import KIND_EVENTS, decode_message
@@ -33,6 +34,7 @@ from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.workflow.runner import Runner
 from anabranch.controller import wiring
 from anabranch.controller.adapters.command_queue import TRY_AGAIN_S
+from anabranch.controller.adapters.command_sender import NatsCommandSender
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.domain.scope.state import SCOPE, Scope
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
@@ -42,6 +44,7 @@ from anabranch.controller.domain.stream.state import next_step as stream_next_st
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.queries import QueryDesk
 from anabranch.controller.ports import TryAgain
+from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.workflows.context import WorkContext
@@ -96,9 +99,16 @@ class SimController:
         streams = Repository(self.store, STREAM, ids, self._known_stream)
         self.listener = FoldListener(self._wake)
         self.mirror = Mirror(self.store, scopes, streams, self.listener)
-        stores, gates = NatsSegmentStores(client, CONTAINER_COUNT), Gates(self.store, ids)
-        context = WorkContext(stores, scopes, self.mirror, gates)
-        self.desk = CommandDesk(scopes, streams, clock, self._reply, observer)
+        histories = Histories(HistoryChunks(self.store, ids))
+        context = WorkContext(
+            NatsSegmentStores(client, CONTAINER_COUNT),
+            scopes,
+            self.mirror,
+            histories,
+            NatsCommandSender(client),
+            Gates(self.store, ids),
+        )
+        self.desk = CommandDesk(scopes, streams, clock, self._reply, observer, histories=histories)
         self.query_desk = QueryDesk(self.mirror, lambda _: (), tuple, observer)
         scope_work = wiring._scope_workflow(scopes, context, observer)
         stream_work = wiring._stream_workflow(streams, context, observer)

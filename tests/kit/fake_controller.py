@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pydantic import TypeAdapter
 
 from anabranch.client.control import A
+from anabranch.common.contracts import membership as m
 from anabranch.common.contracts import queries as q
+from anabranch.common.contracts import stream_queries as sq
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
 from anabranch.common.contracts.commands import (
     COMMANDS,
@@ -25,7 +27,9 @@ from anabranch.common.contracts.commands import (
     OperationState,
     OperationStatus,
     Rejected,
+    ScaleStream,
     SealStream,
+    TruncateStream,
 )
 from anabranch.common.errors import (
     AnabranchError,
@@ -38,10 +42,10 @@ from anabranch.common.errors import (
     StreamNotFound,
     StreamNotSealed,
 )
-from anabranch.common.model.key_range import even_ranges
-from anabranch.common.model.names import StreamRef, segment_id, segment_name, stream_ref
+from anabranch.common.model.names import StreamRef, stream_ref
 from anabranch.common.model.stream import StreamState
 from kit.fake_segstore import FakeSegment, FakeSegmentStore
+from kit.fake_streams import FakeStream
 
 TOKEN = ReadToken(shard=0, sequence=1)
 NODES = ("fake", "other")
@@ -59,13 +63,15 @@ QUERIES: dict[str, type[q.Query]] = {
     "move_container": q.MoveContainer,
     "abandon_tail": q.AbandonTail,
     "enable_container": q.EnableContainer,
+    "head_cut": sq.HeadCut,
+    "successors": sq.Successors,
+    "epoch_segments": sq.EpochSegments,
+    "segments_between": sq.SegmentsBetween,
+    "unpin_container": q.UnpinContainer,
+    "list_controllers": m.ListControllers,
+    "cluster_overview": m.ShowCluster,
+    "confirm_losses": m.ConfirmLosses,
 }
-
-
-@dataclass
-class FakeStream:
-    segment_count: int
-    state: StreamState = StreamState.ACTIVE
 
 
 @dataclass
@@ -76,6 +82,7 @@ class FakeController:
     page_size: int = 2
     scopes: dict[str, dict[str, FakeStream]] = field(default_factory=dict)
     operations: dict[str, OperationStatus] = field(default_factory=dict)
+    hold: m.Hold | None = None
     away: bool = False
     """While set, `locate` finds no store."""
     container_count: int = 1
@@ -115,6 +122,8 @@ class FakeController:
                 stream.state = StreamState.SEALED
                 for segment in self._stored(command.scope, command.stream, stream):
                     segment.sealed = True
+            case ScaleStream() | TruncateStream():
+                self._reshape(command)
             case DeleteStream():
                 stream = self._stream(command.scope, command.stream)
                 if stream.state is not StreamState.SEALED:
@@ -130,11 +139,23 @@ class FakeController:
             for name in self.segment_names(command.scope, command.stream):
                 self.store.segments[name] = FakeSegment()
 
+    def _reshape(self, command: ScaleStream | TruncateStream) -> None:
+        stream, ref = self._stream(command.scope, command.stream), _ref(command)
+        if isinstance(command, ScaleStream):
+            ranges = [(new.key_start, new.key_end) for new in command.new_ranges]
+            for _ in stream.scale(ref, self.store, command.seal, ranges):
+                pass
+            return
+        cut = {int(at.segment_id): max(0, at.offset) for at in command.cut}
+        stream.truncate(ref, self.store, cut)
+
     # --- queries --------------------------------------------------------------------------
 
     def answer(self, name: str, data: bytes) -> Contract:
         """The answer to the query called `name`, a QueryFailed included."""
         query = QUERIES[name].model_validate_json(data)
+        if name in m.QUERIES:
+            return self._cluster(query)
         try:
             return self._answer(query)
         except AnabranchError as error:
@@ -155,13 +176,12 @@ class FakeController:
                 stream = self._stream(query.scope, query.stream)
                 return q.StreamDescription(
                     scope=query.scope, stream=query.stream, incarnation=1, revision=1,
-                    state=stream.state, segment_count=stream.segment_count, stream_epoch=0,
+                    state=stream.state, segment_count=len(stream.current),
+                    stream_epoch=stream.epoch,
                     created_ms=1_700_000_000_000,
                 )  # fmt: skip
-            case q.CurrentSegments():
-                return self._segments(query.scope, query.stream)
-            case q.SegmentRates():
-                return self._rates(query.scope, query.stream)
+            case q.CurrentSegments() | q.SegmentRates() | sq.StreamQuery():
+                return self._about_segments(query)
             case q.Locate():
                 return self._locate(query)
             case q.ListContainers():
@@ -171,9 +191,19 @@ class FakeController:
             case q.ListNodes():
                 nodes = [q.NodeDescription(node_id=n, host="127.0.0.1", port=1) for n in NODES]
                 return q.NodeList(nodes=tuple(nodes))
-            case q.MoveContainer() | q.AbandonTail() | q.EnableContainer():
+            case q.MoveContainer() | q.AbandonTail() | q.EnableContainer() | q.UnpinContainer():
                 return self._change(query)
         raise AssertionError(query)
+
+    def _about_segments(
+        self, query: q.CurrentSegments | q.SegmentRates | sq.StreamQuery
+    ) -> Contract:
+        match query:
+            case q.CurrentSegments():
+                return self._segments(query.scope, query.stream)
+            case q.SegmentRates():
+                return self._rates(query.scope, query.stream)
+        return self._stream(query.scope, query.stream).answer(_ref(query), query)
 
     def _page(self, names: list[str], query: q.PagedQuery) -> tuple[tuple[str, ...], str]:
         rest = [name for name in names if name > query.page_token]
@@ -182,18 +212,11 @@ class FakeController:
 
     def _segments(self, scope: str, name: str) -> q.SegmentList:
         stream = self._stream(scope, name)
-        names = self.segment_names(scope, name)
-        ranges = even_ranges(stream.segment_count)
         return q.SegmentList(
             incarnation=1,
             state=stream.state,
-            stream_epoch=0,
-            segments=tuple(
-                q.SegmentInStream(
-                    segment_id=number, name=segment, key_start=keys.start, key_end=keys.end
-                )
-                for number, (segment, keys) in enumerate(zip(names, ranges, strict=True))
-            ),
+            stream_epoch=stream.epoch,
+            segments=stream.listed(stream_ref(f"{scope}/{name}")),
         )
 
     def _rates(self, scope: str, name: str) -> q.SegmentRateList:
@@ -241,11 +264,37 @@ class FakeController:
     def _change(self, change: q.PlacementChange) -> q.ContainerPlaced:
         """Stores obey at once."""
         self.changes.append(change)
-        if not isinstance(change, q.EnableContainer):
+        if isinstance(change, q.MoveContainer | q.AbandonTail):
             if change.node_id not in NODES:
                 raise NodeNotFound("no such store", node=change.node_id)
             self.placed[change.container] = change.node_id
         return q.ContainerPlaced(container=self._containers().containers[change.container])
+
+    def _cluster(self, query: q.Query) -> Contract:
+        """Of two controllers the first leads; `hold` is as the test has set it."""
+        match query:
+            case m.ListControllers():
+                names = ("fake", "other")
+                return m.ControllerList(
+                    controllers=tuple(
+                        m.ControllerDescription(
+                            controller_id=name, session=f"session-{name}", live=name == "fake",
+                            since_ms=1_700_000_000_000, leader=name == "fake",
+                            term=3 if name == "fake" else 0, host="host", pid=7,
+                        )
+                        for name in names
+                    )
+                )  # fmt: skip
+            case m.ConfirmLosses():
+                lost, self.hold = self.hold, None
+                gone = (lost.controllers, lost.stores) if lost else ((), ())
+                return m.LossesConfirmed(controllers=gone[0], stores=gone[1])
+        return m.ClusterOverview(
+            answered_by="fake", leader="fake", term=3, hold=self.hold,
+            controllers=m.MemberCount(known=2, live=1), stores=m.MemberCount(known=2, live=2),
+            containers={"open": self.container_count},
+            buckets=(m.BucketOwner(bucket=0, owner="fake"), m.BucketOwner(bucket=1, owner="")),
+        )  # fmt: skip
 
     def _operation(self, query: q.GetOperation) -> q.OperationFound:
         status = self.operations.get(query.operation)
@@ -258,9 +307,9 @@ class FakeController:
     # --- state ----------------------------------------------------------------------------
 
     def segment_names(self, scope: str, stream: str) -> list[str]:
-        ref: StreamRef = stream_ref(f"{scope}/{stream}")
-        count = self.scopes[scope][stream].segment_count
-        return [segment_name(ref, segment_id(0, number)) for number in range(count)]
+        """Of the current segments, sorted by key."""
+        found = self.scopes[scope][stream].listed(stream_ref(f"{scope}/{stream}"))
+        return [segment.name for segment in found]
 
     def _scope(self, scope: str) -> dict[str, FakeStream]:
         if scope not in self.scopes:
@@ -277,6 +326,10 @@ class FakeController:
         if self.store is None:
             return []
         return [self.store.segments[segment] for segment in self.segment_names(scope, name)]
+
+
+def _ref(named: ScaleStream | TruncateStream | sq.StreamQuery) -> StreamRef:
+    return stream_ref(f"{named.scope}/{named.stream}")
 
 
 class FakeControlPlane:

@@ -18,9 +18,11 @@ from typing import Literal, cast
 from anabranch.common.errors import (
     AnabranchError,
     EventGap,
+    OutcomeUnknown,
     PartialDuplicate,
     SegmentNotFound,
     SegmentSealed,
+    SegmentTruncated,
     SessionEnded,
     WriterExpired,
     WrongHost,
@@ -70,6 +72,8 @@ class FakeSegment:
     last_numbers: dict[bytes, int] = field(default_factory=dict)
     sealed: bool = False
     event_count: int = 0
+    start: int = 0
+    """What lies before was truncated."""
 
     def append(self, writer_id: bytes, append: Append, payload: bytes) -> int:
         """→ the last event number; raises what a container raises."""
@@ -92,7 +96,9 @@ class FakeSegment:
         return end
 
     def read(self, offset: int, size_max: int) -> bytes:
-        """Whole appends from `offset`, at least one."""
+        """Whole appends from `offset`, at least one. Raises SegmentTruncated."""
+        if offset < self.start:
+            raise SegmentTruncated("the offset lies before the start", start=self.start)
         ends = [end for end in self.boundaries if end > offset]
         fitting = [end for end in ends if end - offset <= size_max] or ends[:1]
         return bytes(self.data[offset : fitting[-1]]) if fitting else b""
@@ -103,6 +109,7 @@ class FakeSegmentStore:
 
     def __init__(self, *segments: str) -> None:
         self.segments = {name: FakeSegment() for name in segments}
+        self.deleted: set[str] = set()
         self.fault: FaultRule = no_faults
         self.container_epoch = 1
         self.connections: set[FakeConnection] = set()
@@ -142,7 +149,13 @@ class FakeSegmentStore:
         self.container_epoch += 1
         await self.start()
 
+    def delete(self, name: str) -> None:
+        """Leaves a tombstone."""
+        del self.segments[name]
+        self.deleted.add(name)
+
     def seal(self, *names: str) -> None:
+        """Seal these segments, or all."""
         for name in names or tuple(self.segments):
             self.segments[name].sealed = True
 
@@ -227,6 +240,8 @@ class FakeConnection(asyncio.Protocol):
         return segment
 
     def _set_up(self, setup: SetupAppend) -> AppendSetup:
+        if setup.segment in self._store.deleted:
+            raise OutcomeUnknown("the segment was deleted; what was in flight may be stored")
         segment = self._segment(setup)
         writer = (setup.writer_id, setup.segment)
         self._store.sessions[writer] = (self, setup.session)
@@ -238,14 +253,16 @@ class FakeConnection(asyncio.Protocol):
         writer = self._sessions.get(append.session)
         if writer is None or self._store.sessions.get(writer) != (self, append.session):
             raise SessionEnded("the session is over", session=append.session)
-        segment = self._store.segments[writer[1]]
+        segment = self._store.segments.get(writer[1])
+        if segment is None:
+            raise SegmentNotFound("no such segment", segment=writer[1])
         last = segment.append(writer[0], append, payload)
         return Appended(session=append.session, last_event_number=last, length=len(segment.data))
 
     def _info(self, request: GetSegmentInfo) -> SegmentInfo:
         segment = self._segment(request)
         return SegmentInfo(
-            segment=request.segment, start=0, length=len(segment.data), tiered_length=0,
+            segment=request.segment, start=segment.start, length=len(segment.data), tiered_length=0,
             sealed=segment.sealed, event_count=segment.event_count, container=0,
             container_epoch=self._store.container_epoch,
         )  # fmt: skip
@@ -268,7 +285,13 @@ class FakeConnection(asyncio.Protocol):
             wait_ms=request.wait_ms - step_ms,
         )  # fmt: skip
         loop = asyncio.get_running_loop()
-        self._waiting.add(loop.call_later(step_ms / 1000, self._read, later, request_id))
+        self._waiting.add(loop.call_later(step_ms / 1000, self._read_again, later, request_id))
+
+    def _read_again(self, request: ReadSegment, request_id: int) -> None:
+        try:
+            self._read(request, request_id)
+        except AnabranchError as error:
+            self._reply(failed(error, 0), request_id)
 
     def _reply(self, message: Message, request_id: int, payload: bytes = b"") -> None:
         if self._transport.is_closing():

@@ -21,9 +21,11 @@ from anabranch.common.wire.messages import (
     CreateSegment,
     DeleteSegment,
     Done,
+    GetSegmentInfo,
     Message,
     Sealed,
     SealSegment,
+    SegmentInfo,
     Stamp,
     Truncated,
     TruncateSegment,
@@ -145,6 +147,18 @@ class FakeStoreOnNats:
             case TruncateSegment():
                 await self.stores.truncate_segment(request.segment, request.offset, request.stamp)
                 return Truncated(start=request.offset)
+            case GetSegmentInfo():
+                length = await self.stores.segment_length(request.segment)
+                return SegmentInfo(
+                    segment=request.segment,
+                    start=self.stores.segments[request.segment].start,
+                    length=length,
+                    tiered_length=0,
+                    sealed=self.stores.segments[request.segment].sealed,
+                    event_count=0,
+                    container=0,
+                    container_epoch=1,
+                )
             case DeleteSegment():
                 await self.stores.delete_segment(request.segment, request.stamp)
                 return Done()

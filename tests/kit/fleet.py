@@ -9,41 +9,36 @@ from anabranch.common.adapters.redis_leases import RedisLeases
 from anabranch.common.errors import Unavailable
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.service import Lifetime
-from anabranch.controller.cluster.buckets import LEASE_S, Neighbourhood
+from anabranch.controller.cluster.buckets import LEASE_S
 from anabranch.controller.settings import Settings
 from anabranch.controller.wiring import LEASE_PREFIX, run_controller
 from kit.controller_caller import until
 
-SECONDS_MAX = 30.0
+SECONDS_MAX = 20.0
 
 
 class Fleet:
-    """Starts and ends controllers; the list of the living is always right."""
+    """Starts and ends controllers."""
 
     def __init__(self, nats_url: str, redis_url: str, group: asyncio.TaskGroup) -> None:
         self._settings = Settings(nats_url=nats_url, redis_url=redis_url)
         self._leases = RedisLeases(redis_url, LEASE_PREFIX, SHARD_COUNT, LEASE_S)
         self._group = group
-        self._live: frozenset[str] = frozenset()
         self.lifetimes: dict[str, Lifetime] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def start(self, *names: str) -> None:
         """Start them at once, and return when all are ready."""
-        self._live |= set(names)
         for name in names:
             lifetime = self.lifetimes[name] = Lifetime()
-            everyone = Neighbourhood(name, lambda: self._live)
-            self._tasks[name] = self._group.create_task(
-                run_controller(self._settings, lifetime, everyone)
-            )
+            settings = self._settings.model_copy(update={"controller_id": name})
+            self._tasks[name] = self._group.create_task(run_controller(settings, lifetime))
         await until(lambda: all(self.lifetimes[name].ready for name in names))
 
     async def stop(self, name: str) -> None:
         """As SIGTERM does."""
         self.lifetimes.pop(name).request_stop()
         await self._tasks.pop(name)
-        self._live -= {name}
 
     def reason(self, name: str) -> str:
         """What the controller says about its buckets."""

@@ -7,6 +7,7 @@ once and are gone or different now. What was truncated may be gone, as far as so
 it; bytes of a merged segment are checked as that segment's, wherever they are.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -152,3 +153,30 @@ def _events_by_writer(content: bytes, *, whole: bool) -> dict[bytes, list[tuple[
             events.append((number, event))
         at += block.header.size
     return by_writer
+
+
+@dataclass
+class KeyedHistory:
+    """What one writer or several wrote of each key, in order; every payload is written once."""
+
+    written: dict[str | None, list[bytes]] = field(default_factory=dict)
+
+    def wrote(self, payload: bytes, key: str | None) -> None:
+        self.written.setdefault(key, []).append(payload)
+
+    def check(self, read: Iterable[tuple[str | None, bytes]], *, complete: bool = True) -> None:
+        """`read` is what a reader yielded, in order. Without `complete` it may stop early.
+
+        Fails on what is lost, repeated, invented, or out of its key's order.
+        """
+        by_key: dict[str | None, list[bytes]] = {}
+        for key, payload in read:
+            by_key.setdefault(key, []).append(payload)
+        for key in set(by_key) | set(self.written):
+            found, expected = by_key.get(key, []), self.written.get(key, [])
+            if key is None:  # no order is promised
+                found, expected = sorted(found), sorted(expected)
+                if not complete and len(set(found)) == len(found) and set(found) <= set(expected):
+                    continue
+            if found != (expected if complete else expected[: len(found)]):
+                raise HistoryViolation(f"key {key!r}: wrote {expected}, read {found}")

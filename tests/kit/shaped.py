@@ -8,6 +8,7 @@ from anabranch.common.model.key_range import even_ranges
 from anabranch.common.model.names import StreamRef, segment_id
 from anabranch.common.model.stream import SegmentRange, StreamState
 from anabranch.controller.domain.stream.export import ShapedStream
+from anabranch.controller.domain.stream.history import EpochRecord
 from anabranch.controller.domain.stream.state import Stream
 
 
@@ -19,7 +20,10 @@ def shaped(
         SegmentRange(segment_id(0, number), keys)
         for number, keys in enumerate(even_ranges(segments))
     )
-    stream = Stream(ref=ref, incarnation=1, status=state, segments=ranges, created_ms=7)
+    epochs = () if state is StreamState.DELETED else (EpochRecord(0, 0, 7, ranges),)
+    stream = Stream(
+        ref=ref, incarnation=1, status=state, segments=ranges, created_ms=7, epochs=epochs
+    )
     return ShapedStream(stream, revision)
 
 

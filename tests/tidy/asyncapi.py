@@ -15,7 +15,7 @@ import msgspec
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from anabranch.common.contracts import subjects
+from anabranch.common.contracts import membership, subjects
 from anabranch.common.contracts.commands import (
     Accepted,
     Command,
@@ -169,7 +169,8 @@ def _add_commands(found: _Document) -> None:
 
 
 def _add_queries(found: _Document) -> None:
-    for name, (query, answer) in {**QUERIES, **PARKED_QUERIES}.items():
+    asked = {**QUERIES, **PARKED_QUERIES, **membership.QUERIES}
+    for name, (query, answer) in asked.items():
         found.request(f"query.{name}", subjects.query(name), query, (answer, QueryFailed))
 
 

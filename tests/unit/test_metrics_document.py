@@ -20,6 +20,7 @@ def of_the_controller(metrics: Metrics) -> None:
     controller = ControllerMetrics(metrics, SystemClock())
     controller.watch(active=none, failing=none, folds=none)
     controller.watch_buckets(owned=none, by_rendezvous=none, changes=dict, parked=none)
+    controller.watch_cluster(members=dict, holds=dict, leads=none)
 
 
 def of_the_store(metrics: Metrics) -> None:
@@ -77,4 +78,5 @@ def test_no_label_could_hold_the_name_of_a_stream_or_segment() -> None:
     assert labels == {
         "kind", "outcome", "query", "step", "code", "method", "route", "status", "source", "state",
         "change",
+        "reason",
     }  # fmt: skip

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from anabranch.cli.__main__ import run
 from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.contracts.membership import Hold
 from kit.fake_controller import FakeController
 from kit.fake_segstore import FakeSegmentStore
 from kit.nats_controller import nats_controller
@@ -74,13 +75,13 @@ class Shell:
 
 @asynccontextmanager
 async def shell(
-    url: str, directory: Path, output: pytest.CaptureFixture[str]
+    url: str, directory: Path, output: pytest.CaptureFixture[str], hold: Hold | None = None
 ) -> AsyncIterator[Shell]:
     (directory / "endpoints.json").write_text(json.dumps({"nats": url}))
     async with FakeSegmentStore() as store:
         connection = await connect_nats(url, "fake controller")
         try:
-            async with nats_controller(FakeController(store), connection):
+            async with nats_controller(FakeController(store, hold=hold), connection):
                 with capture_logs():  # the program sends them to stderr
                     yield Shell(directory, output)
         finally:
@@ -215,3 +216,51 @@ async def test_containers_are_moved_enabled_and_abandoned_only_with_a_yes(
         assert (done.code, done.out) == (0, "container 0 is open on fake\n")
         enabled = await sh.run("container", "enable", "0", "--json")
         assert json.loads(enabled.out)["container"] == 0
+        unpinned = await sh.run("container", "unpin", "0", "--json")
+        assert json.loads(unpinned.out)["container"] == 0
+
+
+async def test_the_members_of_the_cluster_are_shown(
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(nats_url, tmp_path, capsys) as sh:
+        shown = (await sh.run("cluster", "show")).out
+        for told in ("fake (term 3)", "1 of 2 alive", "2 of 2 alive", "1 open", "nothing"):
+            assert told in shown
+        assert "fake: 0; nobody: 1" in shown, "the buckets"
+        listed = (await sh.run("cluster", "controllers", "--json")).out.splitlines()
+        assert [json.loads(line)["leader"] for line in listed] == [True, False]
+        people = (await sh.run("cluster", "controllers")).out
+        assert "alive" in people
+        assert "down" in people
+        stores = (await sh.run("cluster", "stores", "--json")).out.splitlines()
+        assert [json.loads(line)["node_id"] for line in stores] == ["fake", "other"]
+        none = await sh.run("cluster", "confirm-losses", "--yes")
+        assert (none.code, none.out) == (0, "nothing is held\n")
+
+
+async def test_losses_are_confirmed_only_with_a_yes(
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hold = Hold(reason="losses", since_ms=1_700_000_000_000, stores=("a", "b"))
+    async with shell(nats_url, tmp_path, capsys, hold) as sh:
+        shown = (await sh.run("cluster", "show", "--json")).out
+        assert json.loads(shown)["hold"]["stores"] == ["a", "b"]
+        people = (await sh.run("cluster", "show")).out
+        assert "missing a, b" in people
+        asked = await sh.run("cluster", "confirm-losses")
+        assert asked.code == 1
+        assert asked.out.startswith("missing: a, b\n")
+        assert (await sh.run("cluster", "show", "--json")).out == shown, "nothing was done"
+        done = await sh.run("cluster", "confirm-losses", "--yes")
+        assert (done.code, done.out) == (0, "confirmed as gone: a, b\n")
+        assert json.loads((await sh.run("cluster", "show", "--json")).out)["hold"] is None
+
+
+async def test_a_blind_controller_is_told_of_no_losses(
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hold = Hold(reason="blind", since_ms=1_700_000_000_000)
+    async with shell(nats_url, tmp_path, capsys, hold) as sh:
+        refused = await sh.run("cluster", "confirm-losses", "--yes", "--json")
+        assert (refused.code, refused.error["code"]) == (1, "unavailable")

@@ -20,7 +20,7 @@ from kit.fake_stores import FakeSegmentStores
 from kit.fleet import Fleet, fleet
 from kit.infra import Infra, NatsServer, Server
 
-TAKEN_OVER_S_MAX = 30.0
+TAKEN_OVER_S_MAX = 10.0
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from nats.aio.client import Client
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore
 from anabranch.common.contracts import queries, subjects
 from anabranch.common.contracts.cluster import (
-    node_to_bytes,
     placement_from_bytes,
     placement_key,
     placement_to_bytes,
@@ -36,6 +35,7 @@ from anabranch.common.errors import (
 from anabranch.common.model.cluster import Endpoint, NodeRecord, Placement, PlacementState
 from anabranch.common.model.stream import StreamState
 from anabranch.common.runtime.clock import SystemClock
+from kit.announced import announced
 from kit.controller_caller import Caller, StartController, until
 from kit.fake_stores import FakeSegmentStores
 from kit.infra import NatsServer
@@ -266,9 +266,8 @@ async def test_containers_are_assigned_to_the_store_and_located_once_open(
     nodes = JetStreamObjectStore(client, SystemClock(), subjects.NODES_BUCKET)
     placements = JetStreamObjectStore(client, SystemClock(), subjects.PLACEMENTS_BUCKET)
     segment = "s/x/0.#epoch.0"
-    async with controller():
-        node = NodeRecord("node-1", Endpoint("127.0.0.1", 4000), "journal-1")
-        await nodes.create("node-1", node_to_bytes(node))
+    node = NodeRecord("node-1", Endpoint("127.0.0.1", 4000), "journal-1", "session-1")
+    async with controller(), announced(nodes, node):
         async with asyncio.timeout(10):
             async for _ in placements.watch():
                 if len(await placements.list()) == 4:

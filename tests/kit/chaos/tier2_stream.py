@@ -17,7 +17,7 @@ async def blocks_in_tier2(url: str, stream: str) -> AsyncIterator[Block]:
     reader = ChunkReader(storage)
     ref = stream_ref(stream)
     told = await read_stream(storage, ref)
-    ids = sorted({part.segment_id for epoch in told.epochs for part in epoch.segments})
+    ids = told.segment_ids()
     for name in (segment_name(ref, each) for each in ids):
         catalog = (await read_catalog(storage, container_of(name, told.container_count))).catalog
         state = catalog.segments[name]

@@ -7,6 +7,9 @@ and what must come of it:
                                                  rejection's code and message
     event <kind> [name=value …]                  a fact stored by a workflow
 
+Values are written as `kit.story_fields` says: segments as ``epoch.number``, cuts as
+``0.0:10,0.1:future``, ranges as ``0-0.5,0.5-1``.
+
 The last line of every outcome is the state. With ``ANABRANCH_REWRITE=1`` the outcomes are written
 anew: read the difference before you keep it.
 """
@@ -35,6 +38,7 @@ from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
+from kit.story_fields import parsed, told
 
 STORIES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 NOW_MS = 1000
@@ -80,7 +84,7 @@ class StreamStory:
 
     def command(self, fields: dict[str, object]) -> Sequence[StreamEvent]:
         scope = int(str(fields.pop("open", 1)))
-        command = COMMANDS.validate_python({"scope": "s", "stream": "x", **fields})
+        command = COMMANDS.validate_python({"scope": "s", "stream": "x", **parsed(fields)})
         assert not isinstance(command, CreateScope | DeleteScope)
         return stream_decide.decide(
             self.state,
@@ -106,15 +110,23 @@ class StreamStory:
             fields["error"] = {"code": "scope-not-found", "message": "gone"}
         if fields["kind"] == "stream_sealed":
             fields["lengths"] = [0] * len(self.state.segments)
+        if fields["kind"] == "stream_scaled":
+            scale = self.state.intents[0].scale
+            assert scale is not None
+            fields["sizes"] = [20] * len(scale.sealed)
+        if fields["kind"] == "stream_truncate_failed":
+            fields["error"] = {"code": "not-at-boundary", "message": "within an append"}
         return STREAM.events.validate_python([fields])[0]
 
     def show(self) -> str:
         state = self.state
-        numbers = [s.segment_id for s in state.segments]
-        step = stream_next_step(state)
+        segments = ",".join(told(s.segment_id) for s in state.segments)
+        head = ",".join(f"{told(p.segment_id)}:{p.offset}" for p in state.head)
+        intents = ",".join(intent.kind for intent in state.intents)
         return (
-            f"= {state.status} incarnation={state.incarnation} segments={numbers} "
-            f"highest={state.highest_number} next={step} " + shown(state.operations)
+            f"= {state.state} incarnation={state.incarnation} segments={segments} head={head} "
+            f"highest={state.highest_number} intents={intents} next={stream_next_step(state)} "
+            + shown(state.operations)
         )
 
 

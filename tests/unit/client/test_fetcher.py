@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.client.backoff import Backoff
 from anabranch.client.control import SegmentDirectory
-from anabranch.client.fetcher import FetchedBlock, FetcherEvents, SegmentFetcher
+from anabranch.client.fetcher import FetchedBlock, SegmentFetcher
 from anabranch.client.settings import BackoffSettings, ReaderSettings
 from anabranch.common.contracts.queries import SegmentLocation
 from anabranch.common.errors import AnabranchError, CorruptBlock
@@ -50,6 +50,8 @@ class Run:
 
     handed: list[tuple[int, int]] = field(default_factory=list)
     ended: list[AnabranchError | None] = field(default_factory=list)
+    at_end: bool | None = None
+    """Whether the segment ended."""
 
 
 async def fetch(
@@ -71,10 +73,18 @@ async def fetch(
             clock=SystemClock(),
             backoff=Backoff(BackoffSettings(), seeded(1), 1.0),
             tasks=tasks,
-            events=FetcherEvents(fetched=fetched, ended=run.ended.append),
+            fetched=fetched,
         )
         fetcher.end_offset = end
-        running = tasks.create_task(fetcher.run())
+
+        async def until_ended() -> None:
+            try:
+                run.at_end = await fetcher.run()
+                run.ended.append(None)
+            except AnabranchError as error:
+                run.ended.append(error)
+
+        running = tasks.create_task(until_ended())
         await _until(lambda: bool(run.ended) or (not consume and len(run.handed) > 1))
         running.cancel()
     return run, connection
@@ -92,13 +102,14 @@ async def test_the_next_read_is_sent_before_the_last_one_is_verified() -> None:
     run, _ = await fetch(BLOCK * 4)
     size = len(BLOCK)
     assert run.handed == [(0, 2), (size, 3), (2 * size, 4), (3 * size, 4)]
-    assert run.ended == [None]
+    assert (run.ended, run.at_end) == ([None], True)
 
 
 async def test_nothing_is_read_on_beyond_the_end_that_was_set() -> None:
     run, connection = await fetch(BLOCK * 4, end=2 * len(BLOCK))
     assert [offset for offset, _ in run.handed] == [0, len(BLOCK)]
     assert connection.asked == [0, len(BLOCK)]
+    assert run.at_end is False
 
 
 async def test_nothing_is_read_on_without_room_for_it() -> None:

@@ -8,18 +8,17 @@ from anabranch.common.errors import ERRORS_BY_CODE
 
 PUBLIC = frozenset(
     {
-        "AnabranchError", "BufferFull", "Busy", "Client", "Conflict", "Connecting",
-        "ConnectionLost", "ContainerDescription", "Corrupt", "CorruptBlock", "Event",
-        "EventBatch", "EventReader",
-        "EventTooLarge", "EventWriter", "Fenced", "FormatTooNew", "Invalid", "InvalidName",
-        "InvalidRequest", "InvalidSetting", "NodeDescription", "NodeNotFound", "NotFound",
-        "OperationNotFound", "OutcomeUnknown", "Overloaded", "ParkedDescription",
-        "Position", "ReaderSettings", "Retry", "ScopeDescription", "ScopeExists",
-        "ScopeNotEmpty", "ScopeNotFound", "SegmentNotFound", "SegmentRate",
-        "SegmentWithRate", "StreamDescription",
-        "StreamExists", "StreamNotFound", "StreamNotSealed", "StreamRef", "StreamSealed",
-        "StreamState", "Unavailable", "Unknown", "UnsupportedProtocol", "WriterExpired",
-        "WriterSettings", "connect",
+        "AnabranchError", "BufferFull", "Busy", "Client", "ClusterOverview", "Conflict",
+        "Connecting", "ConnectionLost", "ContainerDescription", "ControllerDescription",
+        "Corrupt", "CorruptBlock", "Event", "EventBatch", "EventReader", "EventTooLarge",
+        "EventWriter", "Fenced", "FormatTooNew", "Invalid", "InvalidName", "InvalidRequest",
+        "InvalidSetting", "LossesConfirmed", "NodeDescription", "NodeNotFound", "NotFound",
+        "OperationNotFound", "OutcomeUnknown", "Overloaded", "ParkedDescription", "Position",
+        "ReaderSettings", "Retry", "ScopeDescription",
+        "ScopeExists", "ScopeNotEmpty", "ScopeNotFound", "SegmentNotFound", "SegmentRate",
+        "SegmentWithRate", "StreamDescription", "StreamExists", "StreamNotFound",
+        "StreamNotSealed", "StreamRef", "StreamSealed", "StreamState", "Unavailable", "Unknown",
+        "UnsupportedProtocol", "WriterExpired", "WriterSettings", "connect",
     }
 )  # fmt: skip
 

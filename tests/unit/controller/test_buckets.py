@@ -181,27 +181,6 @@ def test_while_the_server_is_silent_owners_are_found_without_it_and_then_with_it
     story(tell)
 
 
-def test_a_server_that_answers_and_takes_no_lease_is_as_good_as_none() -> None:
-    async def tell(cluster: Cluster) -> None:
-        for name in "ab":
-            cluster.join(name)
-        await cluster.after(15)
-        cluster.leases.is_full = True
-        await cluster.after(LEASE_S + 2)
-        lost = [found.lost_count for found in cluster.controllers.values()]
-        for _ in range(20):
-            cluster.assert_shared_somehow()
-            await cluster.after(1)
-        assert [found.lost_count for found in cluster.controllers.values()] == lost
-        assert all("rendezvous" in reason for reason in cluster.reasons.values())
-
-        cluster.leases.is_full = False
-        await cluster.after(15)
-        cluster.assert_shared()
-
-    story(tell)
-
-
 def test_a_short_silence_changes_nothing() -> None:
     async def tell(cluster: Cluster) -> None:
         for name in "ab":

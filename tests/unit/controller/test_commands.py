@@ -14,6 +14,7 @@ from anabranch.common.contracts.commands import (
     Rejected,
 )
 from anabranch.common.errors import Unavailable
+from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage
 from anabranch.common.eventsourcing.repository import Repository
@@ -23,6 +24,7 @@ from anabranch.controller.domain.scope.state import SCOPE
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.ports import TryAgain
+from anabranch.controller.projections.histories import Histories
 
 
 class Sent:
@@ -79,6 +81,7 @@ def desk(store: FlakyStore, sent: Sent) -> CommandDesk:
         Repository(store, STREAM, SeededIds(2)),
         SystemClock(),
         sent.reply,
+        histories=Histories(HistoryChunks(store, SeededIds(3))),
     )
 
 

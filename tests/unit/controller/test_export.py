@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,12 +12,13 @@ from structlog.testing import capture_logs
 
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.errors import DiskFailed, OutcomeUnknown
-from anabranch.common.model.key_range import KeyRange
+from anabranch.common.model.key_range import KeyRange, even_ranges
 from anabranch.common.model.names import StreamRef, segment_id, stream_ref
 from anabranch.common.model.stream import SegmentRange, StreamState
 from anabranch.common.storage.ports import Buffer, ChunkStorage
 from anabranch.common.storage.streams import read_stream
 from anabranch.common.tier2.streams import (
+    EarlierSegment,
     ExportedEpoch,
     ExportedStream,
     decode_stream,
@@ -24,10 +26,12 @@ from anabranch.common.tier2.streams import (
     stream_object_name,
 )
 from anabranch.controller.domain.stream.export import (
+    ShapedStream,
     decide_exports,
     exported_stream,
     superseded,
 )
+from anabranch.controller.domain.stream.history import EpochRecord, History, SealedSegment
 from anabranch.controller.periodic.export_streams import SWEEP_S, StreamExporter, tell
 from kit.chunk_faults import PausingStorage, all_schedules, run_schedule
 from kit.rng import seeded
@@ -105,6 +109,12 @@ def on_virtual_time(
     return run
 
 
+def export(known: ShapedStream) -> ExportedStream:
+    """What is told of the stream in a cluster of four containers."""
+    epochs = known.stream.epochs
+    return exported_stream(known, History(epochs) if epochs else None, 4)
+
+
 # --- deciding -------------------------------------------------------------------------------------
 
 
@@ -130,7 +140,8 @@ def test_only_what_is_newer_than_what_is_told_is_told() -> None:
 
 
 def test_a_stream_is_told_with_its_ranges_and_a_deleted_one_without() -> None:
-    told = exported_stream(shaped(REF, 3), 4)
+    known = shaped(REF, 3)
+    told = export(known)
     assert told == ExportedStream(
         ref=REF,
         incarnation=1,
@@ -148,7 +159,20 @@ def test_a_stream_is_told_with_its_ranges_and_a_deleted_one_without() -> None:
             ),
         ),
     )
-    assert exported_stream(shaped(REF, 9, StreamState.DELETED), 4).epochs == ()
+    assert export(shaped(REF, 9, StreamState.DELETED)).epochs == ()
+
+
+def test_a_scaled_stream_is_told_with_the_segments_that_were_replaced() -> None:
+    first = shaped(REF, 3, segments=1).stream
+    halves = tuple(
+        SegmentRange(segment_id(1, number), keys) for number, keys in enumerate(even_ranges(2), 1)
+    )
+    epoch = EpochRecord(1, 1, 9, halves, (SealedSegment(segment_id(0, 0), 70),))
+    scaled = replace(first, segments=halves, epochs=(*first.epochs, epoch))
+    told = export(ShapedStream(scaled, 7))
+    assert told.epochs == (ExportedEpoch(1, halves),)
+    assert told.earlier == (EarlierSegment(segment_id(0, 0), KeyRange(0.0, 1.0), 1, 70),)
+    assert told.segment_ids() == [segment_id(0, 0), segment_id(1, 1), segment_id(1, 2)]
 
 
 def test_the_last_two_objects_stay() -> None:
@@ -165,14 +189,14 @@ def revisions(storage: MemoryChunkStorage) -> list[int]:
 
 def objects_of(revision: int) -> dict[str, bytes]:
     """What is told of the stream at that revision, by name."""
-    exported = exported_stream(shaped(REF, revision), 4)
+    exported = export(shaped(REF, revision))
     return {stream_object_name(REF, revision): encode_stream(exported)}
 
 
 async def test_telling_the_same_twice_changes_nothing() -> None:
     storage = MemoryChunkStorage()
     for revision in (3, 5, 7, 7):
-        await tell(storage, exported_stream(shaped(REF, revision), 4))
+        await tell(storage, export(shaped(REF, revision)))
     assert revisions(storage) == [5, 7]
     assert (await read_stream(storage, REF)).revision == 7
 
@@ -180,7 +204,7 @@ async def test_telling_the_same_twice_changes_nothing() -> None:
 async def test_what_comes_late_changes_nothing() -> None:
     storage = MemoryChunkStorage()
     for revision in (5, 7, 3):
-        await tell(storage, exported_stream(shaped(REF, revision), 4))
+        await tell(storage, export(shaped(REF, revision)))
     assert revisions(storage) == [5, 7]
 
 
@@ -189,7 +213,7 @@ def test_a_controller_that_dies_at_any_step_is_made_good_by_the_next(calls: int)
     async def scenario() -> None:
         storage = FaultyStorage()
         for revision in (1, 2, 3):
-            await tell(storage, exported_stream(shaped(REF, revision), 4))
+            await tell(storage, export(shaped(REF, revision)))
         first = World(storage)
         first.streams.put(shaped(REF, 4))
         first.streams.put(shaped(OTHER, 4))
@@ -227,7 +251,7 @@ def test_controllers_that_tell_at_once_never_lose_what_is_newest() -> None:
 
         async def controller(told: Sequence[int]) -> None:
             for revision in told:
-                await tell(PausingStorage(storage), exported_stream(shaped(REF, revision), 4))
+                await tell(PausingStorage(storage), export(shaped(REF, revision)))
                 assert max(revisions(storage)) >= revision
 
         choices = run_schedule([controller((3, 4)), controller((3,))], schedule)

@@ -13,6 +13,7 @@ from anabranch.controller.domain.load import Rate, ServedSegment
 from anabranch.controller.projections import load_reports
 from anabranch.controller.projections.load_reports import LoadReports
 from kit.container_driver import ManualTime
+from kit.known_stores import StoresKnown
 
 NAME = "scope/stream/0.#epoch.0"
 SEGMENT = ServedSegment(NAME, container=0, container_epoch=5)
@@ -91,8 +92,8 @@ async def test_only_the_present_owner_is_believed(whose: str) -> None:
     found = await store.get(placement_key(0))
     assert found is not None
     time = ManualTime()
-    placements = Placements(InMemoryObjectStore(), store, 1, time)
-    placements._learn_placement(found)
+    placements = Placements(StoresKnown(), store, 1, time)
+    placements._learn(found)
     reports = LoadReports(time)
     for sequence in (1, 2):
         reports.learn(report(sequence))

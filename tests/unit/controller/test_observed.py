@@ -7,6 +7,7 @@ import pytest
 from anabranch.common.contracts.commands import CommandBase, CreateScope
 from anabranch.common.contracts.subjects import scope_events
 from anabranch.common.errors import Unavailable
+from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.names import ScopeName
@@ -17,6 +18,7 @@ from anabranch.controller.domain.scope.state import SCOPE
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.queries import QueryDesk, answer_query
+from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.workflows.observed import (
     REMEMBERED_MAX,
@@ -41,7 +43,10 @@ class World:
             Repository(store, SCOPE, SeededIds(1)),
             Repository(store, STREAM, SeededIds(2)),
         )
-        self.commands = CommandDesk(scopes, streams, SystemClock(), self._reply, self.observer)
+        histories = Histories(HistoryChunks(store, SeededIds(3)))
+        self.commands = CommandDesk(
+            scopes, streams, SystemClock(), self._reply, self.observer, histories=histories
+        )
         mirror = Mirror(store, scopes, streams, lambda _: None)
         self.queries = QueryDesk(mirror, lambda _: (), lambda: (), self.observer)
 

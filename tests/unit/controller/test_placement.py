@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from anabranch.common.contracts.cluster import (
+    controller_from_bytes,
+    controller_to_bytes,
+    leader_from_bytes,
+    leader_to_bytes,
     node_from_bytes,
     node_to_bytes,
     placement_from_bytes,
@@ -17,43 +19,18 @@ from anabranch.common.errors import Corrupt, FormatTooNew, InvalidSetting
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import (
     Abandonment,
+    ControllerRecord,
     Endpoint,
+    LeaderRecord,
     NodeRecord,
     Placement,
     PlacementState,
     VoidLogs,
 )
 from anabranch.controller.cluster.constants import settle_constants
-from anabranch.controller.domain.placement import assign, describe, serving
+from anabranch.controller.domain.placement import describe, serving
 
 NODE = NodeRecord("node-1", Endpoint("127.0.0.1", 4000), "journal-1")
-
-
-def test_without_a_store_nothing_is_assigned() -> None:
-    assert assign(4, {}, []) == ()
-
-
-@given(
-    count=st.integers(1, 40),
-    nodes=st.sets(st.sampled_from(["a", "b", "c", "d"]), min_size=1),
-    owned=st.dictionaries(st.integers(0, 39), st.sampled_from(["a", "b", "z"])),
-)
-def test_every_container_gets_one_owner_and_none_is_moved(
-    count: int, nodes: set[str], owned: dict[int, str]
-) -> None:
-    present = {c: Placement(c, (owner,)) for c, owner in owned.items()}
-
-    created = assign(count, present, nodes)
-
-    assert [p.container for p in created] == [c for c in range(count) if c not in present]
-    assert all(p.replicas[0] in nodes for p in created)
-    load = dict.fromkeys(nodes, 0)
-    for placement in [*present.values(), *created]:
-        if placement.replicas[0] in load:
-            load[placement.replicas[0]] += 1
-    receivers = {p.replicas[0] for p in created}
-    if receivers:
-        assert max(load[r] for r in receivers) <= min(load.values()) + 1
 
 
 def test_only_an_open_placement_of_a_known_store_serves() -> None:
@@ -72,7 +49,7 @@ def test_every_container_is_described_placed_or_not() -> None:
         2: Placement(2, ("gone",), 4, "log", PlacementState.FAILED, 7, "disk-failed"),
     }
 
-    assert describe(3, placements, {"node-1": NODE}) == (
+    assert describe(3, placements, {"node-1": NODE}, {}) == (
         ContainerDescription(container=0, state="unassigned"),
         ContainerDescription(
             container=1, state="open", container_epoch=3, node_id="node-1",
@@ -85,6 +62,18 @@ def test_every_container_is_described_placed_or_not() -> None:
     )  # fmt: skip
 
 
+def test_a_container_is_unavailable_while_its_store_is_down() -> None:
+    opened = Placement(0, ("node-1",), 3, "log", PlacementState.OPEN)
+    down = {"node-1": 1234}
+
+    told = describe(1, {0: opened}, {"node-1": NODE}, down)[0]
+
+    assert (told.state, told.since_ms, told.container_epoch) == ("unavailable", 1234, 3)
+    offline = replace(opened, state=PlacementState.OFFLINE, reason="log-not-here")
+    told = describe(1, {0: offline}, {"node-1": NODE}, down)[0]
+    assert (told.state, told.reason, told.since_ms) == ("offline", "log-not-here", 0)
+
+
 def test_records_survive_being_stored() -> None:
     placement = Placement(3, ("a", "b"), 9, "log", PlacementState.FAILED, 4, "disk")
 
@@ -92,6 +81,14 @@ def test_records_survive_being_stored() -> None:
     void, given_up = VoidLogs(2, 9, abandoned_ms=5), Abandonment("older", 77, 5)
     moving = replace(placement, target="b", previous_log="x", void=void, abandoned=given_up)
     assert placement_from_bytes(placement_to_bytes(moving)) == moving
+    pinned = replace(placement, pinned=True)
+    assert placement_from_bytes(placement_to_bytes(pinned)) == pinned
+    node = replace(NODE, session="s", beat=7, stopped=True)
+    assert node_from_bytes(node_to_bytes(node)) == node
+    controller = ControllerRecord("c", "s", 7, "host", 12, 1000)
+    assert controller_from_bytes(controller_to_bytes(controller)) == controller
+    leader = LeaderRecord("c", "s", 3)
+    assert leader_from_bytes(leader_to_bytes(leader)) == leader
 
 
 def test_a_placement_of_an_earlier_release_is_read() -> None:
@@ -102,18 +99,22 @@ def test_a_placement_of_an_earlier_release_is_read() -> None:
     assert placement_from_bytes(stored) == Placement(
         3, ("a",), 9, "log", PlacementState.FAILED, 4, "disk"
     )
-    assert node_from_bytes(node_to_bytes(NODE)) == NODE
+    second = stored.replace(b'"schema_number":1', b'"schema_number":2,"target":"b"')
+    assert placement_from_bytes(second).target == "b"
+    assert not placement_from_bytes(second).pinned
+    node = b'{"schema_number":1,"node_id":"node-1","host":"127.0.0.1","port":4000,'
+    assert node_from_bytes(node + b'"journal_id":"journal-1"}') == NODE
 
 
 def test_the_stored_forms_are_these() -> None:
     assert node_to_bytes(NODE) == (
         b'{"schema_number":1,"node_id":"node-1","host":"127.0.0.1","port":4000,'
-        b'"journal_id":"journal-1"}'
+        b'"journal_id":"journal-1","session":"","beat":0,"stopped":false}'
     )
     assert placement_to_bytes(Placement(0, ("n",))) == (
-        b'{"schema_number":2,"container":0,"replicas":["n"],"container_epoch":0,"log_id":"",'
+        b'{"schema_number":3,"container":0,"replicas":["n"],"container_epoch":0,"log_id":"",'
         b'"state":"assigned","restarts":0,"reason":"","target":"","previous_log":"","void":null,'
-        b'"abandoned":null}'
+        b'"abandoned":null,"pinned":false}'
     )
 
 
@@ -125,7 +126,7 @@ def test_damaged_records_are_refused(data: bytes) -> None:
 
 def test_records_of_a_newer_release_are_refused_by_name() -> None:
     with pytest.raises(FormatTooNew):
-        placement_from_bytes(b'{"schema_number":3}')
+        placement_from_bytes(b'{"schema_number":4}')
 
 
 async def test_the_constants_never_change() -> None:

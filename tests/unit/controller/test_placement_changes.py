@@ -6,12 +6,16 @@ from dataclasses import replace
 import pytest
 
 from anabranch.common.contracts.cluster import (
-    node_to_bytes,
     placement_from_bytes,
     placement_key,
     placement_to_bytes,
 )
-from anabranch.common.contracts.queries import AbandonTail, EnableContainer, MoveContainer
+from anabranch.common.contracts.queries import (
+    AbandonTail,
+    EnableContainer,
+    MoveContainer,
+    UnpinContainer,
+)
 from anabranch.common.errors import (
     Conflict,
     InvalidRequest,
@@ -21,8 +25,6 @@ from anabranch.common.errors import (
 )
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import (
-    Endpoint,
-    NodeRecord,
     Placement,
     PlacementState,
     VoidLogs,
@@ -30,7 +32,8 @@ from anabranch.common.model.cluster import (
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
-from anabranch.controller.domain.placement_changes import abandon, enable, move
+from anabranch.controller.domain.placement_changes import abandon, enable, move, unpin
+from kit.known_stores import StoresKnown
 
 NODES = ("a", "b", "c")
 SERVED = Placement(3, ("a",), 7, "log", PlacementState.OPEN, restarts=2)
@@ -38,13 +41,22 @@ RELEASED = Placement(3, ("b",), 7, previous_log="log", void=VoidLogs(7, 7))
 
 
 def test_a_container_that_is_served_is_asked_to_leave() -> None:
-    assert move(SERVED, "b", NODES) == replace(SERVED, target="b")
+    assert move(SERVED, "b", NODES) == replace(SERVED, target="b", pinned=True)
     assert move(move(SERVED, "b", NODES), "c", NODES).target == "c"
 
 
 def test_a_move_to_its_own_node_is_done_and_withdraws_the_wish() -> None:
-    assert move(SERVED, "a", NODES) == SERVED
-    assert move(replace(SERVED, target="b"), "a", NODES) == SERVED
+    pinned = replace(SERVED, pinned=True)
+    assert move(SERVED, "a", NODES) == pinned
+    assert move(replace(SERVED, target="b"), "a", NODES) == pinned
+
+
+def test_what_an_operator_moved_stays_pinned_until_it_is_unpinned_or_abandoned() -> None:
+    moved = move(RELEASED, "c", NODES)
+    assert moved.pinned
+    assert unpin(moved) == replace(moved, pinned=False)
+    assert unpin(SERVED) == SERVED
+    assert not abandon(replace(SERVED, pinned=True), "b", NODES, 5).pinned
 
 
 def test_a_move_to_an_unknown_node_is_refused() -> None:
@@ -114,14 +126,11 @@ class Desk:
     """A controller that knows the nodes, over stored placements."""
 
     def __init__(self) -> None:
-        self.nodes, self.objects = InMemoryObjectStore(), RacingStore()
-        self.known = Placements(self.nodes, self.objects, 4, SystemClock())
+        self.objects = RacingStore()
+        self.known = Placements(StoresKnown(NODES), self.objects, 4, SystemClock())
         self.changes = PlacementChanges(self.objects, self.known, 4, SystemClock())
 
     async def begin(self) -> None:
-        for node in NODES:
-            record = NodeRecord(node, Endpoint("127.0.0.1", 4000), "journal")
-            await self.nodes.create(node, node_to_bytes(record))
         await self.objects.create(placement_key(3), placement_to_bytes(SERVED))
 
     async def stored(self) -> Placement:
@@ -135,10 +144,11 @@ async def test_a_change_is_a_compare_and_set_that_is_repeated_until_it_holds() -
     await desk.begin()
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(desk.known.serve())
-        while len(desk.known.nodes) < len(NODES):  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
         told = await desk.changes.perform(MoveContainer(container=3, node_id="b"))
         assert (told.node_id, told.target, told.state) == ("a", "b", "open")
+        assert await desk.stored() == replace(SERVED, target="b", pinned=True)
+        await desk.changes.perform(UnpinContainer(container=3))
         assert await desk.stored() == replace(SERVED, target="b")
         await desk.changes.perform(EnableContainer(container=3))
         await desk.changes.perform(AbandonTail(container=3, node_id="c"))

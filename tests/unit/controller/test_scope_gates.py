@@ -21,6 +21,7 @@ from anabranch.common.contracts.commands import (
     SealStream,
 )
 from anabranch.common.errors import MembershipEnded
+from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage
@@ -35,6 +36,7 @@ from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import next_step
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
+from anabranch.controller.projections.histories import Histories
 from anabranch.controller.workflows import create_stream, delete_scope, delete_stream, seal_stream
 from anabranch.controller.workflows.context import WorkContext
 from kit.fake_stores import FakeSegmentStores
@@ -101,6 +103,16 @@ class Deaf:
     async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
         return []
 
+    def stream(self, ref: StreamRef) -> None:
+        return None
+
+
+class NoQueue:
+    """Takes no command."""
+
+    async def post(self, command: Command) -> None:
+        raise AssertionError(f"nobody posts {command}")
+
 
 class World:
     def __init__(self, seed: int) -> None:
@@ -109,8 +121,11 @@ class World:
         self.streams = Repository(self.store, STREAM, SeededIds(2))
         self.gates = Gates(self.store, SeededIds(3))
         self.segments = FakeSegmentStores()
-        context = WorkContext(self.segments, self.scopes, Deaf(), self.gates)
-        self.desk = CommandDesk(self.scopes, self.streams, SystemClock(), _nobody)
+        histories = Histories(HistoryChunks(self.store, SeededIds(4)))
+        context = WorkContext(self.segments, self.scopes, Deaf(), histories, NoQueue(), self.gates)
+        self.desk = CommandDesk(
+            self.scopes, self.streams, SystemClock(), _nobody, histories=histories
+        )
         self.scope_workflow = Workflow(
             self.scopes,
             scope_next_step,

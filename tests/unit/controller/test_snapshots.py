@@ -12,10 +12,13 @@ from anabranch.common.contracts.commands import (
     CreateStream,
     DeleteScope,
     DeleteStream,
+    NewRange,
+    ScaleStream,
     SealStream,
 )
 from anabranch.common.errors import AnabranchError, ScopeNotEmpty, ScopeNotFound
 from anabranch.common.eventsourcing.aggregate import Aggregate
+from anabranch.common.model.names import segment_id
 from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import (
     SCOPE,
@@ -33,7 +36,9 @@ from anabranch.controller.domain.stream.events import (
     StreamDeleted,
     StreamEvent,
     StreamJoinedScope,
+    StreamScaled,
     StreamSealed,
+    StreamSuccessorsMade,
 )
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.invariants import STREAM
@@ -80,8 +85,28 @@ def scope_happens(scope: Scope, what: int, number: int) -> list[ScopeEvent]:
     return list(scope_decide.decide(scope, asked, now_ms=number))
 
 
+def _scale(stream: Stream, command_id: str) -> ScaleStream:
+    """Of the first segment, if there is one, into two."""
+    first = stream.segments[0] if stream.segments else None
+    start, end = (first.keys.start, first.keys.end) if first else (0.0, 1.0)
+    bounds = ((start, (start + end) / 2), ((start + end) / 2, end))
+    return ScaleStream(
+        command_id=command_id,
+        scope="s",
+        stream="x.y",
+        seal=(first.segment_id if first else segment_id(0, 0),),
+        new_ranges=tuple(NewRange(key_start=low, key_end=high) for low, high in bounds),
+    )
+
+
 def stream_happens(stream: Stream, what: int, number: int) -> list[StreamEvent]:
     match next_step(stream) if what < 3 else None:
+        case StreamStep.MAKE_SUCCESSORS:
+            return [StreamSuccessorsMade()]
+        case StreamStep.SEAL_PREDECESSORS:
+            plan = stream.intents[0].scale
+            assert plan is not None
+            return [StreamScaled(sizes=(number,) * len(plan.sealed))]
         case StreamStep.JOIN_SCOPE:
             return [StreamJoinedScope() if number else StreamCreateFailed(error=GONE)]
         case StreamStep.CREATE_SEGMENTS:
@@ -95,13 +120,9 @@ def stream_happens(stream: Stream, what: int, number: int) -> list[StreamEvent]:
         CreateStream(command_id=command_id, scope="s", stream="x.y", segment_count=number + 1),
         SealStream(command_id=command_id, scope="s", stream="x.y"),
         DeleteStream(command_id=command_id, scope="s", stream="x.y"),
-    )[number % 3]
-    at = Circumstances(
-        revision=number,
-        open_scope_incarnation=1,
-        now_ms=number,
-        history=lambda: History(stream.epochs),
-    )
+        _scale(stream, command_id),
+    )[number % 4]
+    at = Circumstances(number, 1, number, lambda: History(stream.epochs))
     return list(stream_decide.decide(stream, command, at))
 
 

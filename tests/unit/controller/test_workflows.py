@@ -1,164 +1,29 @@
 """Every workflow step survives a crash before it, a crash after it, and being run twice."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from anabranch.common.contracts.commands import (
-    CreateScope,
-    CreateStream,
-    DeleteScope,
-    DeleteStream,
-    NewRange,
-    ScaleStream,
-    SealStream,
-    TruncateStream,
-)
-from anabranch.common.contracts.subjects import scope_events, stream_events
+from anabranch.common.contracts.commands import CreateStream
 from anabranch.common.errors import StaleRequest, Unavailable
-from anabranch.common.eventsourcing.gate import Gates
-from anabranch.common.eventsourcing.memory import InMemoryEventStore
-from anabranch.common.eventsourcing.repository import Loaded, Repository
-from anabranch.common.model.names import ScopeName, StreamName, StreamRef, segment_id, stream_ref
-from anabranch.common.model.stream import SegmentOffset, StreamState
-from anabranch.common.runtime.ids import SeededIds
-from anabranch.common.workflow.runner import StepFailed, Workflow, run_to_rest
-from anabranch.controller.domain.scope import decide as scope_decide
-from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeStatus
+from anabranch.common.model.names import StreamRef
+from anabranch.common.model.stream import StreamState
+from anabranch.common.workflow.runner import StepFailed, run_to_rest
+from anabranch.controller.domain.scope.state import Scope, ScopeStatus
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
-from anabranch.controller.domain.stream import decide as stream_decide
-from anabranch.controller.domain.stream.decide import Circumstances, StreamCommand
-from anabranch.controller.domain.stream.events import StreamEvent, StreamIntentJoined
-from anabranch.controller.domain.stream.history import History
-from anabranch.controller.domain.stream.invariants import STREAM
+from anabranch.controller.domain.stream.events import StreamIntentJoined
 from anabranch.controller.domain.stream.state import Stream, StreamStep, next_step
 from anabranch.controller.projections.mirror import Mirror
-from anabranch.controller.workflows import (
-    create_stream,
-    delete_scope,
-    delete_stream,
-    scale_stream,
-    seal_stream,
-    truncate_stream,
+from kit.workflow_world import (
+    REF,
+    SCOPE_STEPS,
+    SCOPE_SUBJECT,
+    SEAL,
+    STEPS,
+    SUBJECT,
+    World,
 )
-from anabranch.controller.workflows.context import WorkContext
-from kit.fake_stores import FakeSegmentStores
-
-REF = stream_ref("s/x")
-SUBJECT = stream_events(REF)
-SCOPE_SUBJECT = scope_events(REF.scope)
-SEAL = SealStream(command_id="seal", scope=REF.scope, stream=REF.stream)
-DELETE = DeleteStream(command_id="delete", scope=REF.scope, stream=REF.stream)
-SCALE = ScaleStream(
-    command_id="scale",
-    scope=REF.scope,
-    stream=REF.stream,
-    seal=tuple(segment_id(0, number) for number in range(3)),
-    new_ranges=tuple(
-        NewRange(key_start=start, key_end=end) for start, end in ((0, 0.1), (0.1, 0.2), (0.2, 1))
-    ),
-)
-TRUNCATE = TruncateStream(
-    command_id="truncate",
-    scope=REF.scope,
-    stream=REF.stream,
-    cut=tuple(SegmentOffset(segment_id(0, number), 10) for number in range(3)),
-)
-FIRST_COMMAND: dict[StreamStep, StreamCommand] = {
-    StreamStep.MAKE_SUCCESSORS: SCALE,
-    StreamStep.SEAL_PREDECESSORS: SCALE,
-    StreamStep.TRUNCATE_SEGMENTS: TRUNCATE,
-    StreamStep.SEAL_SEGMENTS: SEAL,
-    StreamStep.DELETE_SEGMENTS: SEAL,
-}
-STEPS = {
-    **create_stream.STEPS,
-    **scale_stream.STEPS,
-    **truncate_stream.STEPS,
-    **seal_stream.STEPS,
-    **delete_stream.STEPS,
-}
-
-
-@dataclass
-class World:
-    """Aggregates in memory, segment stores in memory."""
-
-    store: InMemoryEventStore = field(default_factory=InMemoryEventStore)
-    segments: FakeSegmentStores = field(default_factory=FakeSegmentStores)
-
-    def __post_init__(self) -> None:
-        self.scopes = Repository(self.store, SCOPE, SeededIds(1))
-        self.streams = Repository(self.store, STREAM, SeededIds(2))
-        gates = Gates(self.store, SeededIds(3))
-        self.context = WorkContext(self.segments, self.scopes, Listing(self.streams), gates)
-
-    def workflow(self) -> Workflow[Stream, StreamEvent, StreamStep]:
-        steps = {step: partial(perform, self.context) for step, perform in STEPS.items()}
-        return Workflow(self.streams, next_step, steps)
-
-    async def open_scope(self) -> None:
-        command = CreateScope(command_id="scope", scope=REF.scope)
-        await self.scopes.transact(
-            SCOPE_SUBJECT, lambda found: scope_decide.decide(found.state, command, now_ms=1)
-        )
-
-    async def close_scope(self, command_id: str = "close") -> None:
-        command = DeleteScope(command_id=command_id, scope=REF.scope)
-        await self.scopes.transact(
-            SCOPE_SUBJECT, lambda found: scope_decide.decide(found.state, command, now_ms=1)
-        )
-
-    async def command(self, command: StreamCommand) -> Loaded[Stream]:
-        return await self.streams.transact(
-            SUBJECT,
-            lambda found: stream_decide.decide(
-                found.state,
-                command,
-                Circumstances(
-                    revision=found.revision + 1,
-                    open_scope_incarnation=1,
-                    now_ms=1,
-                    history=lambda: History(found.state.epochs),
-                ),
-            ),
-        )
-
-    async def reach(self, step: StreamStep) -> Loaded[Stream]:
-        """The stream just before `step`."""
-        await self.open_scope()
-        await self.command(
-            CreateStream(command_id="create", scope=REF.scope, stream=REF.stream, segment_count=3)
-        )
-        if step not in (StreamStep.JOIN_SCOPE, StreamStep.CREATE_SEGMENTS):
-            await run_to_rest(self.workflow(), SUBJECT)
-            await self.command(FIRST_COMMAND[step])
-        if step is StreamStep.DELETE_SEGMENTS:
-            await run_to_rest(self.workflow(), SUBJECT)
-            await self.command(DELETE)
-        loaded = await self.streams.load(SUBJECT)
-        while next_step(loaded.state) is not step:
-            due = next_step(loaded.state)
-            assert due is not None
-            await self.streams.append(loaded, [await STEPS[due](self.context, loaded)])
-            loaded = await self.streams.load(SUBJECT)
-        return loaded
-
-
-class Listing:
-    """`StreamListing` by reading the one stream at its head."""
-
-    def __init__(self, streams: Repository[Stream, StreamEvent]) -> None:
-        self._streams = streams
-
-    async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
-        found = (await self._streams.load(SUBJECT)).state
-        is_counted = found.is_live and found.scope_incarnation == incarnation
-        return [REF.stream] if is_counted else []
-
 
 END = {
     StreamStep.JOIN_SCOPE: (StreamState.ACTIVE, 3),
@@ -177,7 +42,7 @@ async def finish(world: World, step: StreamStep) -> None:
     assert rested.state.intents == ()
 
 
-@pytest.mark.parametrize("step", StreamStep)
+@pytest.mark.parametrize("step", END)
 async def test_a_crash_before_the_step_is_just_a_reload(step: StreamStep) -> None:
     world = World()
     await world.reach(step)
@@ -185,7 +50,7 @@ async def test_a_crash_before_the_step_is_just_a_reload(step: StreamStep) -> Non
     await finish(world, step)
 
 
-@pytest.mark.parametrize("step", StreamStep)
+@pytest.mark.parametrize("step", END)
 async def test_a_crash_after_the_work_and_before_its_event_repeats_the_work(
     step: StreamStep,
 ) -> None:
@@ -196,7 +61,7 @@ async def test_a_crash_after_the_work_and_before_its_event_repeats_the_work(
     await finish(world, step)
 
 
-@pytest.mark.parametrize("step", StreamStep)
+@pytest.mark.parametrize("step", END)
 async def test_the_step_run_twice_ends_in_the_same_event(step: StreamStep) -> None:
     world = World()
     loaded = await world.reach(step)
@@ -207,7 +72,7 @@ async def test_the_step_run_twice_ends_in_the_same_event(step: StreamStep) -> No
     assert first == second
 
 
-@pytest.mark.parametrize("step", [s for s in StreamStep if s is not StreamStep.JOIN_SCOPE])
+@pytest.mark.parametrize("step", [s for s in END if s is not StreamStep.JOIN_SCOPE])
 @pytest.mark.parametrize("done", [0, 1, 2])
 async def test_a_store_that_fails_in_the_middle_fails_the_step_and_the_rest_follows(
     step: StreamStep, done: int
@@ -286,7 +151,7 @@ async def _step_scope(world: World) -> None:
     loaded = await world.scopes.load(SCOPE_SUBJECT)
     due = scope_next_step(loaded.state)
     if due is not None:
-        event = await delete_scope.STEPS[due](world.context, loaded)
+        event = await SCOPE_STEPS[due](world.context, loaded)
         await world.scopes.append(loaded, [event])
 
 

@@ -1,11 +1,13 @@
 """What tier 2 tells of streams: the format, and finding the last word."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.errors import CorruptManifest, FormatTooNew, StreamNotFound
-from anabranch.common.model.key_range import even_ranges
+from anabranch.common.model.key_range import KeyRange, even_ranges
 from anabranch.common.model.names import segment_id, stream_ref
 from anabranch.common.model.stream import SegmentRange, StreamState
 from anabranch.common.storage.streams import read_stream
@@ -13,6 +15,7 @@ from anabranch.common.tier2.envelope import HEAD, seal_envelope
 from anabranch.common.tier2.streams import (
     FORMAT,
     MAGIC,
+    EarlierSegment,
     ExportedEpoch,
     ExportedStream,
     decode_stream,
@@ -20,6 +23,7 @@ from anabranch.common.tier2.streams import (
     revision_in,
     stream_object_name,
 )
+from kit.golden import assert_golden, read_golden
 
 REF = stream_ref("demo/flights")
 
@@ -46,6 +50,32 @@ async def storage_with(*streams: ExportedStream) -> MemoryChunkStorage:
 def test_a_stream_survives_the_way_there_and_back() -> None:
     name = stream_object_name(REF, 42)
     assert decode_stream(encode_stream(exported(42)), name) == exported(42)
+
+
+def scaled(revision: int) -> ExportedStream:
+    """A stream whose first segment was replaced by two."""
+    split = EarlierSegment(segment_id(0, 0), KeyRange(0.0, 0.25), sealed_epoch=1, size=4711)
+    stay = exported(revision).epochs[0].segments[1:]
+    halves = (
+        SegmentRange(segment_id(1, 4), KeyRange(0.0, 0.125)),
+        SegmentRange(segment_id(1, 5), KeyRange(0.125, 0.25)),
+    )
+    return replace(
+        exported(revision), epochs=(ExportedEpoch(1, (*halves, *stay)),), earlier=(split,)
+    )
+
+
+def test_a_scaled_stream_survives_the_way_there_and_back() -> None:
+    found = decode_stream(encode_stream(scaled(42)), stream_object_name(REF, 42))
+    assert found == scaled(42)
+    assert [segment >> 32 for segment in found.segment_ids()] == [0, 0, 0, 0, 1, 1]
+
+
+def test_the_formats_are_frozen_and_a_stream_of_one_epoch_is_told_in_the_first() -> None:
+    assert_golden("stream_format_1", encode_stream(exported(42)))
+    assert_golden("stream_format_2", encode_stream(scaled(42)))
+    assert read_golden("stream_format_1")[4] == 1
+    assert read_golden("stream_format_2")[4] == 2
 
 
 def test_names_hold_no_words_of_users_and_tell_the_revision() -> None:

@@ -179,6 +179,27 @@ def test_stores_have_a_directory_each_and_share_tier_two(tmp_path: Path) -> None
     assert first.environment[tier2] == second.environment[tier2]
 
 
+def test_controllers_have_names_and_ids_of_their_own(tmp_path: Path) -> None:
+    with claim(tmp_path) as directory:
+        parts = cluster_parts(
+            ClusterPlan(directory, Path("/bin/nats"), 1, 2, 3, 8, controller_count=3)
+        )
+    names = ["controller", "controller-2", "controller-3"]
+    assert [part.name for part in parts[1:4]] == names
+    variable = "ANABRANCH_CONTROLLER_CONTROLLER_ID"
+    assert [part.environment[variable] for part in parts[1:4]] == names
+    assert len({part.environment["ANABRANCH_PORT_FILE"] for part in parts[1:]}) == 5
+
+
+@pytest.mark.parametrize("count", [0, 9])
+async def test_a_number_of_controllers_that_makes_no_sense_is_refused(
+    tmp_path: Path, count: int
+) -> None:
+    with pytest.raises(InvalidSetting, match="controllers"):
+        async with embedded_cluster(UpSettings(tmp_path / "new", controller_count=count)):
+            raise AssertionError("must not start")
+
+
 @pytest.mark.parametrize(("endpoint", "told"), [("http://127.0.0.1:4318", 3), ("", 0)])
 def test_every_service_is_told_the_collector_if_one_is_named(
     endpoint: str, told: int, tmp_path: Path

@@ -9,6 +9,7 @@ import cyclopts
 from cyclopts import Parameter
 
 from anabranch.cli import (
+    cluster_commands,
     container_commands,
     controller_commands,
     operation_commands,
@@ -33,8 +34,9 @@ up.register(app)
 scope_commands.register(app)
 stream_commands.register(app)
 container_commands.register(app)
-operation_commands.register(app)
+cluster_commands.register(app)
 controller_commands.register(app)
+operation_commands.register(app)
 segstore_commands.register(app)
 tier2_commands.register(app)
 write_command.register(app)

@@ -6,7 +6,7 @@ from typing import Annotated
 import cyclopts
 from cyclopts import Parameter
 
-from anabranch.cli.output import Output
+from anabranch.cli.output import Output, moment
 from anabranch.cli.session import Connection, run_with_client
 from anabranch.client import Client, ContainerDescription, Unavailable
 from anabranch.common.runtime.clock import SystemClock
@@ -53,7 +53,7 @@ def move(
     wait: Annotated[bool, Parameter(negative="")] = False,
     connection: Connection = _HERE,
 ) -> None:
-    """Move a container to another segment store; writers and readers follow by themselves.
+    """Move a container to another segment store, and pin it there; its clients follow.
 
     Parameters
     ----------
@@ -118,6 +118,22 @@ def enable(container: int, /, *, connection: Connection = _HERE) -> None:
     _change(ask, connection)
 
 
+@containers.command
+def unpin(container: int, /, *, connection: Connection = _HERE) -> None:
+    """Let the cluster move a container again, to balance its stores; a move pins it.
+
+    Parameters
+    ----------
+    container
+        Its number.
+    """
+
+    async def ask(client: Client) -> ContainerDescription:
+        return await client.containers.unpin(container)
+
+    _change(ask, connection)
+
+
 def _change(
     ask: Callable[[Client], Awaitable[ContainerDescription]],
     connection: Connection,
@@ -173,8 +189,12 @@ def _row(one: ContainerDescription) -> tuple[str, ...]:
 
 
 def _remarks(one: ContainerDescription) -> str:
+    remarks = [one.reason] if one.reason else []
+    if one.state == "unavailable":
+        remarks.append(f"its store is down since {moment(one.since_ms)}")
+    if one.pinned:
+        remarks.append("pinned")
     given_up = one.abandoned
-    if given_up is None:
-        return one.reason
-    remark = f"log {given_up.log_id} abandoned after {given_up.applied_sequence}"
-    return f"{one.reason}; {remark}" if one.reason else remark
+    if given_up is not None:
+        remarks.append(f"log {given_up.log_id} abandoned after {given_up.applied_sequence}")
+    return "; ".join(remarks)

@@ -6,6 +6,7 @@ Results go to stdout, everything else to stderr. Errors are one line: what happe
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TextIO
 
 from rich.console import Console
@@ -64,6 +65,11 @@ class Output:
 
     def _line(self, text: str) -> None:
         self._stream.write(text + "\n")
+
+
+def moment(unix_ms: int) -> str:
+    """A time as people read it, in UTC, to the second."""
+    return datetime.fromtimestamp(unix_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def counted(count: int, noun: str) -> str:

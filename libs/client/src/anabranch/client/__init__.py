@@ -17,9 +17,15 @@ caller can do about it.
 """
 
 from anabranch.client.client import Client, Connecting, connect
-from anabranch.client.reader import Event, EventBatch, EventReader, Position
+from anabranch.client.frontier import Position
+from anabranch.client.reader import Event, EventBatch, EventReader
 from anabranch.client.settings import ReaderSettings, WriterSettings
 from anabranch.client.writer import EventWriter
+from anabranch.common.contracts.membership import (
+    ClusterOverview,
+    ControllerDescription,
+    LossesConfirmed,
+)
 from anabranch.common.contracts.parked import ParkedDescription
 from anabranch.common.contracts.queries import (
     ContainerDescription,
@@ -71,10 +77,12 @@ __all__ = [
     "BufferFull",
     "Busy",
     "Client",
+    "ClusterOverview",
     "Conflict",
     "Connecting",
     "ConnectionLost",
     "ContainerDescription",
+    "ControllerDescription",
     "Corrupt",
     "CorruptBlock",
     "Event",
@@ -88,6 +96,7 @@ __all__ = [
     "InvalidName",
     "InvalidRequest",
     "InvalidSetting",
+    "LossesConfirmed",
     "NodeDescription",
     "NodeNotFound",
     "NotFound",

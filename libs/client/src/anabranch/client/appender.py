@@ -1,12 +1,17 @@
 """Keeps one segment's append session alive: sends an outbox's blocks, hears the acks.
 
     idle ──something to send──► look up, connect, SetupAppend ──AppendSetup(last)──► open
-     ▲                                   │                                            │
+     ▲                                   │       └──AppendSetup(last, sealed)──► ended │
      └──nothing left, or after a pause───┴────────── lost, refused, silent ───────────┘
 
 After any break: drop what is acknowledged up to `last`, resend the rest in order, go on. The
 store recognises what it has by the event numbers, so nothing is stored twice. Nothing is
 acknowledged to the user before the store says that it is durable.
+
+A setup of a sealed segment says for certain what was stored there. So does an append that is
+answered by SegmentNotFound, because a session's answers come in order; a setup of a deleted
+segment does not. The appender then ends, and whoever listens gives the rest of the outbox, with
+`take_waiters`, to the segment's successors.
 """
 
 import asyncio
@@ -29,9 +34,9 @@ from anabranch.common.errors import (
     OutcomeUnknown,
     PartialDuplicate,
     Retry,
+    SegmentNotFound,
     SegmentSealed,
     SessionEnded,
-    StreamSealed,
 )
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.messages import (
@@ -39,7 +44,9 @@ from anabranch.common.wire.messages import (
     Appended,
     AppendSetup,
     Failed,
+    GetSegmentInfo,
     Message,
+    SegmentInfo,
     SetupAppend,
     error_of,
 )
@@ -51,10 +58,24 @@ CURED_BY_SETUP = (
 
 @dataclass(frozen=True, slots=True)
 class AppenderEvents:
-    """What the writer wants to hear: room given back (bytes), and the end of all hope."""
+    """What the writer wants to hear: room given back (bytes), and why nothing more will be sent."""
 
     released: Callable[[int], None]
-    failed: Callable[["SegmentAppender", AnabranchError], None]
+    ended: Callable[["SegmentAppender", AnabranchError], None]
+
+
+@dataclass(slots=True)
+class Waiter:
+    """Somebody waits until events are acknowledged, in as many segments as `places` counts."""
+
+    acknowledged: asyncio.Future[None]
+    places: int = 1
+
+    def arrived(self) -> None:
+        """Those in one more segment are."""
+        self.places -= 1
+        if not self.places and not self.acknowledged.done():
+            self.acknowledged.set_result(None)
 
 
 @dataclass(slots=True)
@@ -89,7 +110,9 @@ class SegmentAppender:
         self._wanted = asyncio.Event()
         self._session: _Session | None = None
         self._progress_at_s = 0.0
-        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiters: deque[tuple[int, Waiter]] = deque()
+        self._sealed = False
+        self._refused = False
 
     # --- called by the writer -------------------------------------------------------------
 
@@ -106,21 +129,35 @@ class SegmentAppender:
 
     def until_acknowledged(self, event_number: int) -> asyncio.Future[None]:
         """Done when everything up to `event_number` is; numbers asked for never decrease."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter = Waiter(asyncio.get_running_loop().create_future())
+        self.add_waiter(event_number, waiter)
+        return waiter.acknowledged
+
+    def add_waiter(self, event_number: int, waiter: Waiter) -> None:
+        """Tell `waiter` when everything up to `event_number` is acknowledged, at once if it is."""
         if event_number <= self.outbox.acknowledged:
-            waiter.set_result(None)
+            waiter.arrived()
         else:
             self._waiters.append((event_number, waiter))
-        return waiter
+
+    @property
+    def is_certain(self) -> bool:
+        """Once it has ended: whether nothing that the outbox still holds can be stored."""
+        return self._sealed or self._refused or not self.outbox.in_flight
+
+    def take_waiters(self) -> deque[tuple[int, Waiter]]:
+        """Everybody who waits, by the event number waited for, leaves with the events."""
+        waiters, self._waiters = self._waiters, deque()
+        return waiters
 
     def fail_waiters(self, error: AnabranchError) -> None:
         """Tell everybody who waits for an acknowledgement that it will not come."""
         self.outbox.fail_spans(error)
         while self._waiters:
             _, waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_exception(error)
-                waiter.exception()  # a waiter may have given up waiting
+            if not waiter.acknowledged.done():
+                waiter.acknowledged.set_exception(error)
+                waiter.acknowledged.exception()  # a waiter may have given up waiting
 
     # --- the session's life ---------------------------------------------------------------
 
@@ -132,10 +169,10 @@ class SegmentAppender:
                 error = await self._serve_one_session()
                 await self._recover_from(error)
         except AnabranchError as error:
-            self._events.failed(self, error)
+            self._events.ended(self, error)
 
     async def _recover_from(self, error: AnabranchError) -> None:
-        if not isinstance(error, CURED_BY_SETUP):
+        if self._sealed or not isinstance(error, CURED_BY_SETUP):
             raise error
         if self.outbox.unacknowledged == 0:
             self._backoff.progress()
@@ -175,10 +212,7 @@ class SegmentAppender:
                 segment=self.segment, container_epoch=location.container_epoch,
                 writer_id=self._writer_id, session=number,
             )  # fmt: skip
-            reply, _ = await connection.request(
-                setup, AppendSetup, timeout_s=self._settings.ack_timeout_s
-            )
-            self._resume(session, reply)
+            self._resume(session, await self._set_up(connection, setup))
             error = await self._until_ended(session)
         finally:
             self._session = None
@@ -187,10 +221,24 @@ class SegmentAppender:
             self._directory.forget(location)
         return error
 
+    async def _set_up(self, connection: SegmentStoreConnection, setup: SetupAppend) -> AppendSetup:
+        """Raises SegmentNotFound where the store answers for a deleted segment that it cannot
+        know what was stored."""
+        timeout_s = self._settings.ack_timeout_s
+        try:
+            return (await connection.request(setup, AppendSetup, timeout_s=timeout_s))[0]
+        except OutcomeUnknown:
+            info = GetSegmentInfo(segment=self.segment, container_epoch=setup.container_epoch)
+            await connection.request(info, SegmentInfo, timeout_s=timeout_s)
+            raise
+
     def _resume(self, session: _Session, reply: AppendSetup) -> None:
-        self._acknowledged(reply.last_event_number, self.outbox.resume(reply.last_event_number))
+        last = reply.last_event_number
+        if not reply.sealed or self.outbox.in_flight:
+            self._acknowledged(last, self.outbox.resume(last))
         if reply.sealed:
-            raise StreamSealed("the stream was sealed while it was being written to")
+            self._sealed = True
+            raise SegmentSealed("the segment was sealed while it was being written to")
         if self.outbox.unacknowledged == 0:
             self._backoff.progress()
         self._session = session
@@ -243,7 +291,9 @@ class SegmentAppender:
                     return
                 self.pump()
             case Failed():
-                self._end(session, error_of(reply))
+                refusal = error_of(reply)
+                self._refused = isinstance(refusal, SegmentNotFound)
+                self._end(session, refusal)
             case _:
                 session.connection.abort(BadPacket("an append was answered with another reply"))
 
@@ -262,6 +312,4 @@ class SegmentAppender:
             self._backoff.progress()
             self._events.released(released)
         while self._waiters and self._waiters[0][0] <= last:
-            _, waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
+            self._waiters.popleft()[1].arrived()

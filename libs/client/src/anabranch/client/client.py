@@ -13,12 +13,14 @@ from typing import Self
 
 from opentelemetry.trace import Tracer
 
+from anabranch.client.bounds import Start
+from anabranch.client.cluster import ClusterMembers
 from anabranch.client.containers import Containers
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
 from anabranch.client.nats_control import NatsControlPlane
 from anabranch.client.parked import Parked
 from anabranch.client.ranges import SegmentRanges
-from anabranch.client.reader import EventReader, Start
+from anabranch.client.reader import EventReader
 from anabranch.client.runtime import Runtime
 from anabranch.client.settings import ConnectionSettings, ReaderSettings, WriterSettings
 from anabranch.client.tier2_flush import FLUSH_TIMEOUT_S, TierTwoFlush, list_containers
@@ -236,6 +238,11 @@ class Client:
     ) -> tuple[ContainerDescription, ...]:
         """Every container of the cluster, by number, and which store it is placed on."""
         return await list_containers(self._control, timeout_s=timeout_s)
+
+    @property
+    def cluster(self) -> ClusterMembers:
+        """The processes of the cluster: who is alive, who leads, what is held."""
+        return ClusterMembers(self._control)
 
     @property
     def containers(self) -> Containers:

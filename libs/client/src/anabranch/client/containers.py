@@ -11,6 +11,7 @@ from anabranch.common.contracts.queries import (
     NodeDescription,
     NodeList,
     Query,
+    UnpinContainer,
 )
 
 
@@ -31,7 +32,7 @@ class Containers:
         return found.nodes
 
     async def move(self, container: int, node_id: str) -> ContainerDescription:
-        """Ask the container's store to close it and let it go to another one.
+        """Ask the container's store to close it and let it go to another one, where it stays.
 
         Raises NodeNotFound, InvalidRequest, Conflict (it is disabled or offline), Unavailable.
         """
@@ -49,6 +50,10 @@ class Containers:
     async def enable(self, container: int) -> ContainerDescription:
         """Have a disabled or offline container opened again. Raises InvalidRequest, Unavailable."""
         return await self._change("enable_container", EnableContainer(container=container))
+
+    async def unpin(self, container: int) -> ContainerDescription:
+        """Let the cluster balance a moved container again. Raises InvalidRequest, Unavailable."""
+        return await self._change("unpin_container", UnpinContainer(container=container))
 
     async def _change(self, name: str, query: Query) -> ContainerDescription:
         changed = await self._control.query(name, query, ContainerPlaced, timeout_s=QUERY_TIMEOUT_S)

@@ -7,6 +7,8 @@ next look-up asks the controller again.
 """
 
 import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from anabranch.client.connection import SegmentStoreConnection, open_connection
@@ -21,7 +23,7 @@ from anabranch.common.contracts.queries import (
     SegmentList,
     SegmentLocation,
 )
-from anabranch.common.errors import ConnectionLost, Unavailable
+from anabranch.common.errors import ConnectionLost, Retry, Unavailable
 from anabranch.common.model.cluster import Endpoint
 from anabranch.common.model.names import StreamRef
 
@@ -116,6 +118,12 @@ class SegmentDirectory:
             for location in located.locations:
                 if location.host:
                     self._known[location.segment] = location
+
+    async def prepare(self, segments: Iterable[str]) -> None:
+        """`learn` what is not known, if anybody answers; else who needs a segment asks again."""
+        unknown = [segment for segment in segments if segment not in self._known]
+        with suppress(Retry):
+            await self.learn(unknown)
 
     async def connect(self, segment: str) -> tuple[SegmentStoreConnection, SegmentLocation]:
         """A connection to the segment's store, and the location to quote and to forget.

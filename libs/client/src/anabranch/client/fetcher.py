@@ -20,7 +20,7 @@ from anabranch.client.settings import ReaderSettings
 from anabranch.common.errors import AnabranchError, BadPacket, CorruptBlock, InvalidRequest
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.block import Block
-from anabranch.common.wire.messages import ReadSegment, Request, SegmentInfo, SegmentRead
+from anabranch.common.wire.messages import ReadSegment, Request, SegmentRead
 
 _Answer = tuple[SegmentRead, bytes] | AnabranchError
 
@@ -39,14 +39,6 @@ class FetchedBlock:
         return self.offset + self.block.header.size
 
 
-@dataclass(frozen=True, slots=True)
-class FetcherEvents:
-    """The reader's side. `ended` is called last and once: None at the end, or the error."""
-
-    fetched: Callable[[FetchedBlock], None]
-    ended: Callable[[AnabranchError | None], None]
-
-
 class SegmentFetcher:
     """One segment of one reader. Reads from (`offset`, `index`) to `end_offset` or the end."""
 
@@ -60,7 +52,7 @@ class SegmentFetcher:
         clock: Clock,
         backoff: Backoff,
         tasks: asyncio.TaskGroup,
-        events: FetcherEvents,
+        fetched: Callable[[FetchedBlock], None],
     ) -> None:
         self.segment = segment
         self.offset = 0
@@ -71,7 +63,7 @@ class SegmentFetcher:
         self._calls = SegmentCalls(segment, directory=directory, clock=clock, backoff=backoff)
         self._clock = clock
         self._tasks = tasks
-        self._events = events
+        self._fetched = fetched
         self._under_way: asyncio.Task[_Answer] | None = None
         self._held_bytes = 0
         self._room = asyncio.Event()
@@ -83,24 +75,28 @@ class SegmentFetcher:
         if self._held_bytes < self._share_bytes:
             self._room.set()
 
-    async def info(self) -> SegmentInfo:
-        """The segment's present bounds. Raises as `SegmentCalls.ask`."""
-        return await self._calls.info()
+    def share(self, size: int) -> None:
+        """From now on `size` bytes may be read ahead."""
+        self._share_bytes = size
+        if self._held_bytes < size:
+            self._room.set()
+        else:
+            self._room.clear()
 
-    async def run(self) -> None:
-        """Read until the end, an error that retrying cannot cure, or cancellation."""
-        error: AnabranchError | None = None
+    async def run(self) -> bool:
+        """Read until the end → whether that is the segment's own, which was sealed.
+
+        Raises what retrying cannot cure.
+        """
         try:
             while self._wants(self.offset):
                 await self._room.wait()
                 if await self._read_once():
-                    break
-        except AnabranchError as caught:
-            error = caught
+                    return True
+            return False
         finally:
             if self._under_way is not None:
                 self._under_way.cancel()
-        self._events.ended(error)
 
     def _wants(self, offset: int) -> bool:
         return self.end_offset is None or offset < self.end_offset
@@ -168,7 +164,7 @@ class SegmentFetcher:
             at += block.header.size
             self.offset = fetched.next_offset
             self._held_bytes += block.header.size
-            self._events.fetched(fetched)
+            self._fetched(fetched)
         if self._held_bytes >= self._share_bytes:
             self._room.clear()
 

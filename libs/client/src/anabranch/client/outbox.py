@@ -5,12 +5,13 @@
 Events are numbered from 1 when they leave `closed`, which happens in the order of writing, so
 numbers are contiguous and an event's number is known as soon as it was added. A block is
 encoded once and resent byte for byte; only one that straddles what the store holds is rebuilt.
+When the segment takes no more, `take_all` gives what is left to the outboxes of its successors.
 
 `EventWriter.write` appends to `gathering` directly, because it runs once per event.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 
@@ -21,6 +22,12 @@ from anabranch.common.wire.codec import ZSTD_LEVEL_DEFAULT
 
 EVENT_OVERHEAD_BYTES = 16
 """What an event costs of the buffer beyond its payload and key."""
+
+
+def cost_of(events: Sequence[bytes], keys: Iterable[bytes | None]) -> int:
+    """The events' share of the writer's buffer."""
+    stored = sum(len(key) for key in keys if key is not None)
+    return sum(map(len, events)) + stored + EVENT_OVERHEAD_BYTES * len(events)
 
 
 @dataclass(slots=True)
@@ -99,9 +106,19 @@ def rest_after(block: SentBlock, last: int) -> SentBlock:
         timestamps_ms=stamps[skip:] if header.flags & FLAG_TIMESTAMPS else None,
         zstd_level=ZSTD_LEVEL_DEFAULT if header.codec else None,
     )
-    cost = sum(map(len, events)) + sum(len(key) for key in keys if key is not None)
-    cost += EVENT_OVERHEAD_BYTES * len(events)
-    return SentBlock(last + 1, len(events), data, cost, block.spans)
+    return SentBlock(last + 1, len(events), data, cost_of(events, keys), block.spans)
+
+
+def _decoded(block: SentBlock) -> Batch:
+    content = Block(block.data)
+    flags = content.header.flags
+    return Batch(
+        events=content.events(),
+        keys=content.keys() if flags & FLAG_KEYS else [],
+        timestamps_ms=list(content.timestamps_ms()) if flags & FLAG_TIMESTAMPS else [],
+        cost=block.cost,
+        spans=block.spans,
+    )
 
 
 class Outbox:
@@ -211,6 +228,25 @@ class Outbox:
                 acknowledged=self.acknowledged,
             )
         return self.acknowledge(last)
+
+    def take_all(self) -> list[Batch]:
+        """Everything that is not acknowledged leaves, in the order of writing.
+
+        What was in flight is decoded: elsewhere it gets other numbers, and the time of its
+        sending where it was given none.
+        """
+        self.close_batch()
+        batches = [_decoded(block) for block in self.in_flight]
+        batches.extend(self._closed)
+        self.in_flight.clear()
+        self._closed.clear()
+        return batches
+
+    def add_batch(self, batch: Batch) -> None:
+        """The batch comes behind everything added so far, as a block of its own."""
+        self.close_batch()
+        self._closed.append(batch)
+        self._last_closed += len(batch.events)
 
     def fail_spans(self, error: AnabranchError) -> None:
         """Nothing more will be heard of what is here: end its spans. Repeatable."""

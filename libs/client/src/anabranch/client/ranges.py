@@ -5,10 +5,12 @@ they are stored, so whoever decodes them verifies them.
 """
 
 from anabranch.client.backoff import Backoff
+from anabranch.client.bounds import StreamBounds
 from anabranch.client.control import ControlPlane, SegmentDirectory, current_segments
 from anabranch.client.segment_calls import SegmentCalls
 from anabranch.client.settings import BackoffSettings
 from anabranch.common.contracts.queries import SegmentList
+from anabranch.common.contracts.stream_queries import SegmentRun
 from anabranch.common.errors import BadPacket, PlanOutdated
 from anabranch.common.model.names import StreamRef
 from anabranch.common.runtime.clock import Clock
@@ -40,6 +42,23 @@ class SegmentRanges:
     async def segments(self, stream: StreamRef) -> SegmentList:
         """The stream's segments, sorted by key range. Raises StreamNotFound."""
         return await current_segments(self._control, stream)
+
+    async def runs(self, stream: StreamRef) -> list[SegmentRun]:
+        """All of the stream as it is now: its segments from the head to the tail, predecessors
+        before their successors, each with the offsets between which its bytes are.
+
+        Every `end_offset` is known, and whatever was acknowledged before lies below. Raises
+        StreamNotFound, and Unavailable when a scale does not end in time.
+        """
+        bounds = StreamBounds(
+            stream,
+            control=self._control,
+            directory=self._directory,
+            clock=self._clock,
+            info=self.info,
+            new_backoff=self._new_backoff,
+        )
+        return await bounds.runs()
 
     async def info(self, segment: str) -> SegmentInfo:
         """The segment's present bounds. Raises SegmentNotFound."""
@@ -81,5 +100,8 @@ class SegmentRanges:
         return data
 
     def _calls(self, segment: str) -> SegmentCalls:
-        backoff = Backoff(BackoffSettings(), self._rng, RETRY_TIMEOUT_S)
+        backoff = self._new_backoff()
         return SegmentCalls(segment, directory=self._directory, clock=self._clock, backoff=backoff)
+
+    def _new_backoff(self) -> Backoff:
+        return Backoff(BackoffSettings(), self._rng, RETRY_TIMEOUT_S)

@@ -1,43 +1,41 @@
 """The event reader: all segments of a stream, read ahead concurrently, merged as they come.
 
-Events of one key are yielded in the order of their writing, because one segment holds a key
-and each segment is yielded in order; across segments there is no order. `positions()` says
-what was yielded, and a reader started from it continues with the very next event.
+Events of one key are yielded in the order of their writing, because at any time one segment takes
+a key, each segment is yielded in order, and its successors after its end (`frontier`); across
+segments there is no order. `positions()` says what was yielded, and a reader started from it
+continues with the very next event, whatever scales happened before or since.
 
-Blocks wait in one queue in the order of their arrival; each segment has its own share of the
-read-ahead, so a slow consumer bounds memory and no segment can starve another.
+Blocks wait in one queue in the order of their arrival, and so do the ends of segments; each
+segment has its own share of the read-ahead, so a slow consumer bounds memory and no segment can
+starve another. Successors are read from when the consumer has come to their predecessors' ends.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable
 from functools import cached_property
 from types import TracebackType
-from typing import Literal, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from anabranch.client.backoff import Backoff
+from anabranch.client.bounds import Start, StreamBounds
 from anabranch.client.control import ControlPlane, SegmentDirectory, current_segments
-from anabranch.client.fetcher import FetchedBlock, FetcherEvents, SegmentFetcher
+from anabranch.client.fetcher import FetchedBlock, SegmentFetcher
+from anabranch.client.followers import Followers
+from anabranch.client.frontier import Frontier, Position
 from anabranch.client.runtime import Runtime
+from anabranch.client.segment_calls import SegmentCalls
 from anabranch.client.settings import BackoffSettings, ReaderSettings
+from anabranch.common.contracts.stream_queries import Successor
 from anabranch.common.errors import (
     AnabranchError,
     CorruptBlock,
-    InvalidRequest,
     SegmentNotFound,
 )
 from anabranch.common.model.names import StreamRef
+from anabranch.common.wire.messages import SegmentInfo
 
-
-class Position(NamedTuple):
-    """A place in a segment: event number `event_index` (from 0) of the block at byte `offset`."""
-
-    offset: int
-    event_index: int = 0
-
-
-Positions = Mapping[str, tuple[int, int]]
-Start = Literal["head", "tail"] | Positions
+SHARE_SIZE_BYTES_MIN = 64 * 1024
 
 
 class Event(NamedTuple):
@@ -105,6 +103,13 @@ class EventBatch:
         ]
 
 
+class _SegmentEnd(NamedTuple):
+    """Everything of the segment lies before; in the queue like a block."""
+
+    segment: str
+    successors: tuple[Successor, ...]
+
+
 class EventReader:
     """See the module. Started by `async with`, or by the first iteration; ends with the
     client at the latest. One consumer at a time."""
@@ -127,15 +132,18 @@ class EventReader:
         self._directory = directory
         self._runtime = runtime
         self._settings = settings
+        self._followers = Followers(control, stream, runtime.clock, self._new_backoff)
+        self._frontier = Frontier({})
+        self._ends: dict[str, int] = {}
+        """Where reading ends before a segment does."""
         self._fetchers: dict[str, SegmentFetcher] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-        self._ready: deque[EventBatch | AnabranchError] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ready: deque[EventBatch | _SegmentEnd | AnabranchError] = deque()
         self._running = 0
         self._started = False
         self._closed = False
         self._failure: AnabranchError | None = None
         self._news = asyncio.Event()
-        self._positions: dict[str, Position] = {}
         self._open_batch: EventBatch | None = None
         self._open_events: deque[Event] = deque()
 
@@ -160,82 +168,96 @@ class EventReader:
         self._news.set()
         self._ready.clear()
         self._runtime.open_parts.discard(self)
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        if tasks:
+        if tasks := tuple(self._tasks):
+            for task in tasks:
+                task.cancel()
             await asyncio.wait(tasks)
 
     async def _begin(self) -> None:
-        """Place every segment's fetcher and start them all; after an error it can be repeated."""
-        segments = (await current_segments(self._control, self.stream)).segments
-        names = [segment.name for segment in segments]
-        self._refuse_unknown_positions(names)
-        await self._directory.learn(names)
-        share = max(self._settings.read_ahead_bytes // len(names), 64 * 1024)
-        self._fetchers = {name: self._new_fetcher(name, share) for name in names}
-        for fetcher in self._fetchers.values():
-            await self._place(fetcher)
+        """Learn where to start and where to end; after an error it can be repeated."""
+        bounds = StreamBounds(
+            self.stream,
+            control=self._control,
+            directory=self._directory,
+            clock=self._runtime.clock,
+            info=self._info,
+            new_backoff=self._new_backoff,
+        )
+        positions = await bounds.start(self._start)
+        ends: dict[str, int] = {}
+        if self._until_tail and self._start == "tail":
+            ends = {name: place.offset for name, place in positions.items()}
+        elif self._until_tail:
+            ends = await bounds.tail()
+        await self._directory.learn(list(positions))
         if self._closed:
             return
+        self._frontier, self._ends = Frontier(positions), ends
         self._started = True
         self._runtime.open_parts.add(self)
-        for fetcher in self._fetchers.values():
+        self._read(positions)
+
+    def _new_backoff(self) -> Backoff:
+        runtime, settings = self._runtime, self._settings
+        return Backoff(BackoffSettings(), runtime.rng, settings.retry_timeout_s)
+
+    async def _info(self, segment: str) -> SegmentInfo:
+        calls = SegmentCalls(
+            segment,
+            directory=self._directory,
+            clock=self._runtime.clock,
+            backoff=self._new_backoff(),
+        )
+        return await calls.info()
+
+    def _read(self, segments: Iterable[str]) -> None:
+        """Start to read these from their positions; the segments share the read-ahead evenly."""
+        for segment in segments:
+            fetcher = self._new_fetcher(segment)
+            fetcher.offset, fetcher.index = self._frontier.positions[segment]
+            fetcher.end_offset = self._ends.get(segment)
+            self._fetchers[segment] = fetcher
             self._running += 1
-            self._tasks.append(self._runtime.tasks.create_task(fetcher.run()))
+            task = self._runtime.tasks.create_task(self._follow(fetcher))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        for fetcher in self._fetchers.values():
+            fetcher.share(self._share())
 
-    def _refuse_unknown_positions(self, names: list[str]) -> None:
-        if isinstance(self._start, str):
-            if self._start not in ("head", "tail"):
-                raise InvalidRequest(
-                    f"a reader cannot start at {self._start!r}",
-                    remedy="start at head, at tail, or at positions",
-                )
-            return
-        for segment in self._start:
-            if segment not in names:
-                raise InvalidRequest(
-                    "a position names a segment that the stream does not have",
-                    stream=str(self.stream), segment=segment,
-                )  # fmt: skip
+    def _share(self) -> int:
+        share = self._settings.read_ahead_bytes // len(self._frontier.positions)
+        return max(share, SHARE_SIZE_BYTES_MIN)
 
-    def _new_fetcher(self, segment: str, share_bytes: int) -> SegmentFetcher:
+    def _new_fetcher(self, segment: str) -> SegmentFetcher:
         runtime = self._runtime
         return SegmentFetcher(
             segment,
             settings=self._settings,
-            share_bytes=share_bytes,
+            share_bytes=self._share(),
             directory=self._directory,
             clock=runtime.clock,
-            backoff=Backoff(BackoffSettings(), runtime.rng, self._settings.retry_timeout_s),
+            backoff=self._new_backoff(),
             tasks=runtime.tasks,
-            events=FetcherEvents(fetched=self._fetched, ended=self._fetcher_ended),
+            fetched=self._fetched,
         )
 
-    async def _place(self, fetcher: SegmentFetcher) -> None:
-        """Set where the fetcher starts and ends."""
-        if isinstance(self._start, str):
-            if self._start == "tail" or self._until_tail:
-                info = await fetcher.info()
-                fetcher.offset = info.length if self._start == "tail" else info.start
-                fetcher.end_offset = info.length if self._until_tail else None
-        else:
-            fetcher.offset, fetcher.index = self._start.get(fetcher.segment, (0, 0))
-            if self._until_tail:
-                fetcher.end_offset = (await fetcher.info()).length
-        self._positions[fetcher.segment] = Position(fetcher.offset, fetcher.index)
+    # --- in the background ----------------------------------------------------------------
 
-    # --- called by the fetchers -----------------------------------------------------------
+    async def _follow(self, fetcher: SegmentFetcher) -> None:
+        """Read a segment, and ask what comes after it."""
+        try:
+            if await fetcher.run():
+                successors = await self._followers.after(fetcher.segment)
+                await self._directory.prepare(each.name for each in successors)
+                self._ready.append(_SegmentEnd(fetcher.segment, successors))
+        except AnabranchError as error:
+            error.fields = {**error.fields, "stream": str(self.stream)}
+            self._ready.append(error)
+        self._running -= 1
+        self._news.set()
 
     def _fetched(self, fetched: FetchedBlock) -> None:
         self._ready.append(EventBatch(fetched))
-        self._news.set()
-
-    def _fetcher_ended(self, error: AnabranchError | None) -> None:
-        self._running -= 1
-        if error is not None:
-            error.fields = {**error.fields, "stream": str(self.stream)}
-            self._ready.append(error)
         self._news.set()
 
     # --- reading --------------------------------------------------------------------------
@@ -250,21 +272,34 @@ class EventReader:
         self._finish_open_batch()
         if self._failure is not None:
             raise _again(self._failure)
-        while not self._ready:
-            if self._closed or not self._running:
-                return None
-            self._news.clear()
-            await self._news.wait()
-        ready = self._ready.popleft()
+        ready = await self._next_ready()
+        if ready is None:
+            return None
         if isinstance(ready, EventBatch):
             ready = self._opened(ready)
         if isinstance(ready, AnabranchError):
             self._failure = ready
             self._failure = await self._explained(ready)
             raise _again(self._failure)
-        self._positions[ready.segment] = ready.next
+        self._frontier.positions[ready.segment] = ready.next
         self._fetchers[ready.segment].consumed(ready.next.offset - ready.start.offset)
         return ready
+
+    async def _next_ready(self) -> EventBatch | AnabranchError | None:
+        """What comes next, behind the ends of segments that come before; None at the end."""
+        while True:
+            while not self._ready:
+                if self._closed or not self._running:
+                    return None
+                self._news.clear()
+                await self._news.wait()
+            ready = self._ready.popleft()
+            if not isinstance(ready, _SegmentEnd):
+                return ready
+            opened = self._frontier.finish(ready.segment, ready.successors)
+            for segment in set(self._fetchers) - set(self._frontier.positions):
+                del self._fetchers[segment]
+            self._read(opened)
 
     def _opened(self, batch: EventBatch) -> EventBatch | AnabranchError:
         try:
@@ -305,8 +340,12 @@ class EventReader:
         return self._open_events.popleft()
 
     def positions(self) -> dict[str, Position]:
-        """Segment → where the next event to be yielded lies; a reader's `start` later."""
-        found = dict(self._positions)
+        """Segment → where the next event to be yielded lies; a reader's `start` later.
+
+        A stream cut: the segments cover every key once. One that was read to its end stays there
+        until all that comes after it is being read.
+        """
+        found = dict(self._frontier.positions)
         if self._open_batch is not None and self._open_events:
             found[self._open_batch.segment] = self._open_events[0].position
         return found

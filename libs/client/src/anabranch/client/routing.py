@@ -1,28 +1,94 @@
-"""Which segment an event goes to. Pure."""
+"""Which segment an event goes to, also after segments were replaced by their successors. Pure.
+
+Routes cover [0, 1) exactly, sorted. A segment may take fewer keys than its own range: while one of
+several predecessors still takes its part, only the other part was rerouted to the successor.
+"""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.hashing import routing_position
+from anabranch.common.model.names import parse_segment_name
 from anabranch.common.wire.block import KEY_SIZE_BYTES_MAX
 
 
-class SegmentRouter:
-    """Maps routing positions to indexes in `segments` (sorted by `key_start`, covering [0, 1))."""
+class Route(NamedTuple):
+    """Keys at positions in [start, end) go to `segment`, which is a full name."""
 
-    def __init__(self, segments: Sequence[SegmentInStream]) -> None:
-        assert segments
-        assert segments[0].key_start == 0.0
-        self._starts = [segment.key_start for segment in segments]
+    start: float
+    end: float
+    segment: str
+
+
+Replaced = Mapping[str, Sequence[Route]]
+"""A segment that takes no more → its successors with their own ranges, sorted."""
+
+
+def routes_to(segments: Sequence[SegmentInStream]) -> tuple[Route, ...]:
+    """Every segment takes its range; in the order given."""
+    return tuple(Route(each.key_start, each.key_end, each.name) for each in segments)
+
+
+def rerouted(routes: Sequence[Route], replaced: Replaced) -> tuple[Route, ...]:
+    """The routes after `replaced`, however often in a row: each part of a range to whoever takes
+    it now."""
+    found: list[Route] = []
+    pending = list(reversed(routes))
+    while pending:
+        route = pending.pop()
+        followers = replaced.get(route.segment)
+        if followers is None:
+            if found and found[-1].segment == route.segment:
+                route = Route(found.pop().start, route.end, route.segment)
+            found.append(route)
+            continue
+        parts = [
+            Route(max(route.start, after.start), min(route.end, after.end), after.segment)
+            for after in followers
+            if after.start < route.end and route.start < after.end
+        ]
+        assert parts
+        assert (parts[0].start, parts[-1].end) == (route.start, route.end)
+        pending.extend(reversed(parts))
+    return tuple(found)
+
+
+def still_needed(routes: Sequence[Route], replaced: Replaced) -> dict[str, Sequence[Route]]:
+    """Of `replaced`, what may still be met on the way from one of the routes.
+
+    That is what came later than a route's segment and shares keys with the route.
+    """
+    live = [(parse_segment_name(route.segment)[1], route) for route in routes]
+    kept: dict[str, Sequence[Route]] = {}
+    for segment, followers in replaced.items():
+        number = parse_segment_name(segment)[1]
+        start, end = followers[0].start, followers[-1].end
+        if any(older < number and r.start < end and start < r.end for older, r in live):
+            kept[segment] = followers
+    return kept
+
+
+class SegmentRouter:
+    """Maps routing positions to indexes in `routes`."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        assert routes
+        assert routes[0].start == 0.0
+        self._starts = [route.start for route in routes]
 
     def index_at(self, position: float) -> int:
-        """The segment that takes keys at `position` (0 <= position < 1)."""
+        """The route that takes keys at `position` (0 <= position < 1)."""
         return bisect_right(self._starts, position) - 1
 
+    def index_of(self, stored: bytes) -> int:
+        """The route of a key as `route` has made it."""
+        return self.index_at(routing_position(stored.decode()))
+
     def route(self, key: str) -> tuple[int, bytes]:
-        """(segment's index, the key as stored). Raises InvalidRequest for a key too long."""
+        """(route's index, the key as stored). Raises InvalidRequest for a key too long."""
         if not isinstance(key, str):
             raise InvalidRequest("a routing key must be text", type=type(key).__name__)
         try:

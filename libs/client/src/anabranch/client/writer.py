@@ -5,15 +5,16 @@ each batch). Writes made before the event loop turns again travel together; so d
 while a block is under way. One writer id and numbered events make every event arrive exactly
 once, whatever connections do meanwhile.
 
-Order: events of one key are stored in the order of their `write` calls. Not thread-safe: use a
-writer from its event loop only. The first error that retrying cannot cure ends the writer: it
-is raised by every later call, and says what is unacknowledged.
+Order: events of one key are stored in the order of their `write` calls, also while the stream is
+scaled: a sealed segment tells what it holds, the rest goes to its successors (`lanes`). Not
+thread-safe: use a writer from its event loop only. The first error that retrying cannot cure ends
+the writer: it is raised by every later call, and says what is unacknowledged.
 """
 
 import asyncio
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from operator import index
@@ -24,8 +25,9 @@ from anabranch.client.appender import AppenderEvents, SegmentAppender
 from anabranch.client.backoff import Backoff
 from anabranch.client.columns import Columns, Routed, costs_of, divide, keyed_costs
 from anabranch.client.control import ControlPlane, SegmentDirectory, current_segments
+from anabranch.client.followers import Followers
+from anabranch.client.lanes import KEYS_CACHED_MAX, Lanes
 from anabranch.client.outbox import EVENT_OVERHEAD_BYTES, Outbox
-from anabranch.client.routing import SegmentRouter
 from anabranch.client.runtime import Runtime
 from anabranch.client.settings import BackoffSettings, WriterSettings
 from anabranch.client.tracing import joined
@@ -35,7 +37,9 @@ from anabranch.common.errors import (
     BufferFull,
     EventTooLarge,
     InvalidRequest,
+    OutcomeUnknown,
     SegmentNotFound,
+    SegmentSealed,
     StreamNotFound,
     StreamSealed,
 )
@@ -45,7 +49,6 @@ from anabranch.common.runtime.tracing import outside_of_spans
 from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
 from anabranch.common.wire.codec import require_zstd
 
-KEYS_CACHED_MAX = 65_536
 _TIMESTAMP_MS_LIMIT = 1 << 63
 _SEALED = (StreamState.SEALING, StreamState.SEALED)
 _GONE = (StreamState.DELETING, StreamState.DELETED)
@@ -70,11 +73,11 @@ class EventWriter:
         self._directory = directory
         self._runtime = runtime
         self._settings = settings
-        self._appenders: list[SegmentAppender] = []
-        self._outboxes: list[Outbox] = []
-        self._tasks: list[asyncio.Task[None]] = []
-        self._route = lru_cache(maxsize=KEYS_CACHED_MAX)(self._route_uncached)
-        self._router: SegmentRouter | None = None
+        self._lanes = Lanes(self._start_appender)
+        self._followers = Followers(control, stream, runtime.clock, self._new_backoff)
+        self._events = AppenderEvents(released=self._released, ended=self._appender_ended)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._route = lru_cache(maxsize=KEYS_CACHED_MAX)(self._lanes.route)
         self._keyless: Outbox | None = None
         self._pump_scheduled = False
         self._used = 0
@@ -91,31 +94,33 @@ class EventWriter:
             require_zstd()
         segments = await current_segments(self._control, self.stream)
         self._refuse_unless_writable(segments)
-        names = [segment.name for segment in segments.segments]
-        await self._directory.learn(names)
-        self._router = SegmentRouter(segments.segments)
+        await self._directory.learn([segment.name for segment in segments.segments])
         self._runtime.open_parts.add(self)
-        events = AppenderEvents(released=self._released, failed=self._appender_failed)
-        for name in names:
-            appender = self._new_appender(name, events)
-            self._appenders.append(appender)
-            self._outboxes.append(appender.outbox)
-            # It outlives whatever its opener is doing, and so must not look like a part of it.
-            running = self._runtime.tasks.create_task(appender.run(), context=outside_of_spans())
-            self._tasks.append(running)
+        self._lanes.open(segments.segments)
         return self
 
-    def _new_appender(self, segment: str, events: AppenderEvents) -> SegmentAppender:
-        runtime, settings = self._runtime, self._settings
-        return SegmentAppender(
+    def _start_appender(self, segment: str) -> SegmentAppender:
+        appender = SegmentAppender(
             segment,
             self.writer_id,
-            settings=settings,
+            settings=self._settings,
             directory=self._directory,
-            clock=runtime.clock,
-            backoff=Backoff(BackoffSettings(), runtime.rng, settings.retry_timeout_s),
-            events=events,
+            clock=self._runtime.clock,
+            backoff=self._new_backoff(),
+            events=self._events,
         )
+        self._run(appender.run())
+        return appender
+
+    def _new_backoff(self) -> Backoff:
+        return Backoff(BackoffSettings(), self._runtime.rng, self._settings.retry_timeout_s)
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        """In the background, until it ends or the writer is closed."""
+        # It outlives whatever its opener is doing, and so must not look like a part of it.
+        task = self._runtime.tasks.create_task(work, context=outside_of_spans())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _refuse_unless_writable(self, segments: SegmentList) -> None:
         if segments.state in _SEALED:
@@ -140,10 +145,9 @@ class EventWriter:
         if self._failure is None:
             self._fail(InvalidRequest("the writer is closed", remedy="open a new writer"))
         self._runtime.open_parts.discard(self)
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        if tasks:
+        if tasks := tuple(self._tasks):
+            for task in tasks:
+                task.cancel()
             await asyncio.wait(tasks)
 
     # --- writing --------------------------------------------------------------------------
@@ -276,21 +280,13 @@ class EventWriter:
             start = end
 
     def _draw_outbox(self) -> Outbox:
-        if not self._outboxes:
+        outboxes = self._lanes.outboxes
+        if not outboxes:
             raise InvalidRequest(
                 "the writer is not open", remedy="use it as `async with client.writer(…)`"
             )
-        drawn = int(self._runtime.rng.random() * len(self._outboxes))
-        self._keyless = self._outboxes[drawn]
+        self._keyless = outboxes[int(self._runtime.rng.random() * len(outboxes))]
         return self._keyless
-
-    def _route_uncached(self, key: str) -> tuple[Outbox, bytes]:
-        if self._router is None:
-            raise InvalidRequest(
-                "the writer is not open", remedy="use it as `async with client.writer(…)`"
-            )
-        routed, stored = self._router.route(key)
-        return self._outboxes[routed], stored
 
     def _refuse_if_impossible(self, size: int, cost: int) -> None:
         """Raise unless an event of `size` bytes, and `cost` bytes of buffer, can be taken."""
@@ -335,7 +331,7 @@ class EventWriter:
         """
         waiters = [
             appender.until_acknowledged(appender.outbox.last_added)
-            for appender in self._appenders
+            for appender in self._lanes.appenders
             if appender.outbox.unacknowledged
         ]
         if waiters and self._failure is not None:
@@ -354,7 +350,7 @@ class EventWriter:
                 break
             except BufferFull:
                 await self.drain()
-        appender = self._appenders[self._outboxes.index(outbox)]
+        appender = self._lanes.appender_with(outbox)
         await self._outcome_of(appender.until_acknowledged(outbox.last_added))
 
     async def _outcome_of(self, waiter: asyncio.Future[None]) -> None:
@@ -380,7 +376,7 @@ class EventWriter:
         """
         return {
             appender.segment: list(appender.outbox.unacknowledged_events())
-            for appender in self._appenders
+            for appender in self._lanes.appenders
             if appender.outbox.unacknowledged
         }
 
@@ -394,7 +390,7 @@ class EventWriter:
     def _pump(self) -> None:
         self._pump_scheduled = False
         self._keyless = None
-        for appender in self._appenders:
+        for appender in self._lanes.appenders:
             if appender.outbox.awake:
                 appender.outbox.awake = False
                 appender.pump()
@@ -410,27 +406,43 @@ class EventWriter:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _appender_failed(self, appender: SegmentAppender, error: AnabranchError) -> None:
-        self._tasks.append(self._runtime.tasks.create_task(self._fail_by_name(appender, error)))
+    def _appender_ended(self, appender: SegmentAppender, error: AnabranchError) -> None:
+        if self._failure is None:
+            self._run(self._go_on_without(appender, error))
 
-    async def _fail_by_name(self, appender: SegmentAppender, error: AnabranchError) -> None:
-        """A missing segment means that its stream is gone, if the controller says so."""
-        if isinstance(error, SegmentNotFound):
-            try:
-                await current_segments(self._control, self.stream)
-            except AnabranchError as answered:
-                error = answered
-        error.fields = {**error.fields, "stream": str(self.stream), "segment": appender.segment}
-        self._fail(error)
+    async def _go_on_without(self, appender: SegmentAppender, error: AnabranchError) -> None:
+        """Its successors take over, if the segment was sealed; else the writer ends."""
+        try:
+            if not isinstance(error, SegmentSealed | SegmentNotFound):
+                raise error
+            missing = error if isinstance(error, SegmentNotFound) else None
+            successors = await self._followers.after(appender.segment, if_open=missing)
+            if not successors:
+                raise StreamSealed("the stream was sealed while it was being written to")
+            if not appender.is_certain:
+                raise OutcomeUnknown(
+                    "a segment was sealed, and deleted by truncation, before it acknowledged all"
+                )
+            await self._directory.prepare(each.name for each in successors)
+        except AnabranchError as final:
+            final.fields = {
+                **final.fields, "stream": str(self.stream), "segment": appender.segment,
+            }  # fmt: skip
+            self._fail(final)
+            return
+        if self._failure is None:
+            self._lanes.replace(appender, successors)
+            self._route.cache_clear()
+            self._keyless = None
 
     def _fail(self, error: AnabranchError) -> None:
         if self._failure is not None:
             return
-        count = sum(appender.outbox.unacknowledged for appender in self._appenders)
+        count = sum(appender.outbox.unacknowledged for appender in self._lanes.appenders)
         if count:
             error.fields = {**error.fields, "unacknowledged": count}
         self._failure = error
-        for appender in self._appenders:
+        for appender in self._lanes.appenders:
             appender.fail_waiters(error)
         self._wake_room_waiters()
 

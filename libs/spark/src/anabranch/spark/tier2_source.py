@@ -42,7 +42,7 @@ class TierTwoSource:
     async def bounds(self) -> StreamBounds:
         """See the port. Raises CorruptManifest, FormatTooNew."""
         told = await read_stream(self._storage, self._stream)
-        ids = sorted({part.segment_id for epoch in told.epochs for part in epoch.segments})
+        ids = told.segment_ids()
         catalogs: dict[int, Catalog] = {}
         found: list[SegmentBounds] = []
         for name in (segment_name(self._stream, each) for each in ids):

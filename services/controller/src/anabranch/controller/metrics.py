@@ -89,6 +89,25 @@ class ControllerMetrics:
             parked,
         )
 
+    def watch_cluster(
+        self,
+        *,
+        members: Callable[[], Mapping[tuple[str, ...], float]],
+        holds: Callable[[], Mapping[tuple[str, ...], float]],
+        leads: Callable[[], int],
+    ) -> None:
+        """Add what this controller sees of the cluster; once."""
+        self._metrics.gauge(
+            f"{PREFIX}members",
+            "Controllers and segment stores, as this controller sees them",
+            members,
+            ("kind", "state"),
+        )
+        self._metrics.gauge(
+            f"{PREFIX}holds", "1 while nothing is concluded or moved", holds, ("reason",)
+        )
+        self._metrics.gauge(f"{PREFIX}leads", "1 on the controller that leads", leads)
+
     def now_s(self) -> float:
         """Where measuring begins."""
         return self._clock.monotonic()

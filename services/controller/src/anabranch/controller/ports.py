@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from anabranch.common.contracts.commands import Command
 from anabranch.common.errors import AnabranchError
-from anabranch.common.model.names import ScopeName, StreamName
+from anabranch.common.eventsourcing.repository import Loaded
+from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.wire.messages import Stamp
 from anabranch.controller.domain.parking import ParkedCommand
+from anabranch.controller.domain.stream.history import EpochRecord, History
+from anabranch.controller.domain.stream.state import Stream
 
 
 class SegmentStores(Protocol):
@@ -43,11 +47,35 @@ class SegmentStores(Protocol):
 class StreamListing(Protocol):
     """Which streams there are, as of now."""
 
+    def stream(self, ref: StreamRef) -> Loaded[Stream] | None:
+        """The stream as it was known to be lately; None: it never was."""
+        ...
+
     async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
         """The scope's streams that are not deleted, half-created ones included.
 
         Whatever was stored before the call is taken into account, in every shard.
         """
+        ...
+
+
+class StreamHistories(Protocol):
+    """The epochs of streams, wherever they are kept."""
+
+    async def of(self, stream: Stream) -> History:
+        """All epochs of the stream. Raises Unavailable, CorruptEvent, FormatTooNew."""
+        ...
+
+    async def archive(self, stream: Stream, epochs: Sequence[EpochRecord]) -> None:
+        """Store the stream's next history chunk. Idempotent. Raises Unavailable, CorruptEvent."""
+        ...
+
+
+class CommandSender(Protocol):
+    """Where commands wait to be decided."""
+
+    async def post(self, command: Command) -> None:
+        """Queue it durably; it may be decided more than once. Raises Unavailable."""
         ...
 
 

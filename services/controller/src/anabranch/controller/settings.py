@@ -29,6 +29,12 @@ class Settings(ServiceSettings):
     """The tier 2 of the segment stores, to be told what the streams are; empty: it is not."""
     tier2_options: ObjectOptions = ObjectOptions()
     """For tier 2 in an object store, as the segment stores have them."""
+    controller_id: str = Field(default="", pattern=r"^[A-Za-z0-9_-]{0,64}$")
+    """Names this controller in the cluster; empty: drawn at every start. Two processes must not
+    share one. With a fixed one, a controller that starts again takes its place at once."""
+    placement_settle_s: float = Field(default=3.0, ge=0, le=3600)
+    """For how long the live segment stores must have been the same before containers are moved to
+    balance them."""
     accept_rewound: bool = False
     """Start although a shard has lost messages that controllers had read: what is missing is known
     to be lost for good. To be unset again."""

@@ -1,6 +1,10 @@
 """Builds the controller from its settings and runs its parts until it is asked to stop."""
 
 import asyncio
+import os
+import socket
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,52 +15,63 @@ from nats.aio.client import Client
 from anabranch.common.adapters.chunk_transient import shared_location, transient_chunk_storage
 from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
-from anabranch.common.adapters.nats_connection import connect_nats, server_id
+from anabranch.common.adapters.nats_connection import close_nats, connect_nats, server_id
 from anabranch.common.adapters.redis_leases import RedisLeases
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import Unavailable
+from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.repository import Repository
-from anabranch.common.leases.ports import Leases
+from anabranch.common.model.cluster import ControllerRecord
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import IdSource, Rng, SystemIds, system_rng
 from anabranch.common.runtime.service import Lifetime
 from anabranch.common.workflow.runner import Runner, Workflow
 from anabranch.controller.adapters.command_queue import CommandQueue
+from anabranch.controller.adapters.command_sender import NatsCommandSender
 from anabranch.controller.adapters.load_reports import LoadReportListener
 from anabranch.controller.adapters.nats_monitor import jetstream_status
 from anabranch.controller.adapters.parked_commands import (
     JetStreamParkedCommands,
     create_parked_stream,
 )
+from anabranch.controller.adapters.peers import Peers
 from anabranch.controller.adapters.query_server import QueryServer
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
+from anabranch.controller.cluster.balancer import Balancer
 from anabranch.controller.cluster.buckets import LEASE_S, Buckets, Neighbourhood
 from anabranch.controller.cluster.constants import settle_constants
 from anabranch.controller.cluster.heads import HeadWatch
+from anabranch.controller.cluster.leadership import Leadership
+from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.cluster.rates import Rates
 from anabranch.controller.domain.durability import check_synced
+from anabranch.controller.domain.liveness import Kind
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream, StreamStep
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
+from anabranch.controller.handlers.cluster_queries import ClusterDesk
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.queries import QUERIES, QueryDesk, answer_query
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.periodic.export_streams import StreamExporter
 from anabranch.controller.periodic.trim_events import EventTrimmer
+from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.load_reports import LoadReports
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.settings import Settings
 from anabranch.controller.workflows import (
+    archive_history,
     create_stream,
     delete_scope,
+    delete_scope_recursively,
     delete_stream,
     scale_stream,
     seal_stream,
@@ -65,12 +80,29 @@ from anabranch.controller.workflows import (
 from anabranch.controller.workflows.context import WorkContext
 from anabranch.controller.workflows.observed import Observer, observed
 
+BUCKETS = (
+    subjects.NODES_BUCKET,
+    subjects.CONTROLLERS_BUCKET,
+    subjects.PLACEMENTS_BUCKET,
+    subjects.CLUSTER_BUCKET,
+)
 SWEEP_S = 5.0
 CATCH_UP_PAUSE_S = 0.2
 LEASE_PREFIX = "anabranch"
 TIER_TWO_CALL_S_MAX = 30.0
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What this controller knows and does of the cluster."""
+
+    members: Membership
+    leadership: Leadership
+    placements: Placements
+    balancer: Balancer
+    peers: Peers
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +115,7 @@ class Controller:
     listener: FoldListener
     scope_runner: Runner[Scope, ScopeEvent, ScopeStep]
     stream_runner: Runner[Stream, StreamEvent, StreamStep]
-    placements: Placements
+    cluster: Cluster
     exporter: StreamExporter | None
     trimmer: EventTrimmer
     heads: HeadWatch
@@ -109,13 +141,11 @@ class Controller:
             self.stream_runner.wake(subject)
 
 
-async def run_controller(
-    settings: Settings, lifetime: Lifetime, neighbourhood: Neighbourhood | None = None
-) -> None:
+async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
     """Run until asked to stop.
 
-    `neighbourhood`: who else there is; this controller alone if it is not given. Raises
-    Unavailable (no NATS), MetadataNotSynced, StreamRewound, InvalidSetting (other constants).
+    Raises Unavailable (no NATS), MetadataNotSynced, StreamRewound, InvalidSetting (other
+    constants).
     """
     clock, ids, rng = SystemClock(), SystemIds(), system_rng()
     telemetry = lifetime.telemetry
@@ -127,24 +157,17 @@ async def run_controller(
         await _require_durable_metadata(settings, client, clock)
         await create_streams(client)
         await create_parked_stream(client)
-        for bucket in (subjects.NODES_BUCKET, subjects.PLACEMENTS_BUCKET, subjects.CLUSTER_BUCKET):
+        for bucket in BUCKETS:
             await create_bucket(client, bucket)
         constants = JetStreamObjectStore(client, clock, subjects.CLUSTER_BUCKET)
         await settle_constants(constants, settings.container_count)
-        controller = build(
-            settings,
-            client,
-            clock,
-            ids,
-            rng,
-            observer=observer,
-            buckets=Buckets(neighbourhood or _alone(ids), _leases(settings), clock=clock, rng=rng),
-        )
+        controller = build(settings, client, clock, ids, rng, observer=observer)
         _watch(controller, observer.metrics)
         await controller.heads.check(accept=settings.accept_rewound)
         await _serve(controller, lifetime)
+        await controller.cluster.members.leave()
     finally:
-        await client.close()
+        await close_nats(client)
 
 
 async def _require_durable_metadata(settings: Settings, client: Client, clock: Clock) -> None:
@@ -169,11 +192,26 @@ def _watch(controller: Controller, metrics: ControllerMetrics) -> None:
         changes=lambda: {("taken",): buckets.taken_count, ("lost",): buckets.lost_count},
         parked=lambda: controller.commands.parked_count,
     )
+    members = controller.cluster.members
+    metrics.watch_cluster(
+        members=partial(_count_members, members),
+        holds=partial(_holds, members),
+        leads=lambda: int(controller.cluster.leadership.leading),
+    )
 
 
-def _alone(ids: IdSource) -> Neighbourhood:
-    me = ids.new_id()
-    return Neighbourhood(me, lambda: frozenset({me}))
+def _count_members(members: Membership) -> Mapping[tuple[str, ...], float]:
+    return Counter(
+        (kind.value, "live" if found.live else "down")
+        for kind in Kind
+        for _, found in members.standings(kind)
+    )
+
+
+def _holds(members: Membership) -> Mapping[tuple[str, ...], float]:
+    hold = members.hold
+    blind = hold is not None and hold.blind
+    return {("blind",): int(blind), ("losses",): int(hold is not None and not blind)}
 
 
 def build(
@@ -184,7 +222,6 @@ def build(
     rng: Rng,
     *,
     observer: Observer,
-    buckets: Buckets,
 ) -> Controller:
     """The controller's parts, connected but not started."""
     store = JetStreamEventStore(client, clock)
@@ -195,13 +232,24 @@ def build(
         lambda subject: _wake(controller, subject), lambda subject: _tell(controller, subject)
     )
     mirror = Mirror(store, scopes, streams, listener)
-    stores = NatsSegmentStores(client, settings.container_count)
-    context = WorkContext(stores, scopes, mirror, Gates(store, ids))
-    objects = partial(JetStreamObjectStore, client, clock)
-    nodes, placed = objects(subjects.NODES_BUCKET), objects(subjects.PLACEMENTS_BUCKET)
-    placements = Placements(nodes, placed, settings.container_count, clock)
+    cluster = _cluster(settings, client, clock, ids)
+    buckets = _buckets(settings, cluster.members, clock, rng)
+    histories = Histories(HistoryChunks(store, ids))
+    context = WorkContext(
+        NatsSegmentStores(client, settings.container_count),
+        scopes,
+        mirror,
+        histories,
+        NatsCommandSender(client),
+        Gates(store, ids),
+    )
+    placements = cluster.placements
+    placed = JetStreamObjectStore(client, clock, subjects.PLACEMENTS_BUCKET)
     changes = PlacementChanges(placed, placements, settings.container_count, clock)
-    command_desk = CommandDesk(scopes, streams, clock, partial(_reply, client), observer)
+    command_desk = CommandDesk(
+        scopes, streams, clock, partial(_reply, client), observer, histories=histories
+    )
+    cluster_desk = _cluster_desk(cluster, buckets)
     reports = LoadReports(clock)
     rates = Rates(placements, reports, settings.container_count)
     query_desk = QueryDesk(
@@ -210,24 +258,28 @@ def build(
         placements.list_containers,
         observer,
         rates.rate,
-        placements.list_nodes,
+        cluster_desk.list_nodes,
         changes.perform,
         parked,
+        cluster_desk,
     )
-    owns = buckets.owns_aggregate
     controller = Controller(
         client=client,
         clock=clock,
         mirror=mirror,
         listener=listener,
-        scope_runner=Runner(_scope_workflow(scopes, context, observer), clock, rng, owns),
-        stream_runner=Runner(_stream_workflow(streams, context, observer), clock, rng, owns),
-        placements=placements,
+        scope_runner=Runner(
+            _scope_workflow(scopes, context, observer), clock, rng, buckets.owns_aggregate
+        ),
+        stream_runner=Runner(
+            _stream_workflow(streams, context, observer), clock, rng, buckets.owns_aggregate
+        ),
+        cluster=cluster,
         exporter=_exporter(settings, mirror, clock, ids, rng),
         trimmer=_trimmer(settings, store, mirror, clock),
         heads=_head_watch(client, store, mirror, clock),
         load=LoadReportListener(client, reports.learn, observer.metrics),
-        queries=QueryServer(client, QUERIES, partial(answer_query, query_desk)),
+        queries=_query_server(client, query_desk, cluster.members.me),
         commands=CommandQueue(
             settings.nats_url, partial(handle_command, command_desk), parked.park, clock
         ),
@@ -236,10 +288,59 @@ def build(
     return controller
 
 
-def _leases(settings: Settings) -> Leases | None:
-    if not settings.redis_url:
-        return None
-    return RedisLeases(settings.redis_url, LEASE_PREFIX, SHARD_COUNT, LEASE_S)
+def _cluster_desk(cluster: Cluster, buckets: Buckets) -> ClusterDesk:
+    return ClusterDesk(
+        cluster.members,
+        cluster.placements,
+        lambda: cluster.leadership.leader,
+        cluster.peers.ask_peers,
+        buckets.owners,
+    )
+
+
+def _buckets(settings: Settings, members: Membership, clock: Clock, rng: Rng) -> Buckets:
+    leases = None
+    if settings.redis_url:
+        leases = RedisLeases(settings.redis_url, LEASE_PREFIX, SHARD_COUNT, LEASE_S)
+    neighbourhood = Neighbourhood(members.me.controller_id, members.live_controllers)
+    return Buckets(neighbourhood, leases, clock=clock, rng=rng)
+
+
+def _query_server(client: Client, desk: QueryDesk, me: ControllerRecord) -> QueryServer:
+    return QueryServer(client, QUERIES, partial(answer_query, desk), me.controller_id)
+
+
+def _cluster(settings: Settings, client: Client, clock: Clock, ids: IdSource) -> Cluster:
+    def objects(bucket: str) -> JetStreamObjectStore:
+        return JetStreamObjectStore(client, clock, bucket)
+
+    host = socket.gethostname()
+    drawn = "".join(c for c in host.split(".")[0] if c.isascii() and c.isalnum())[:32]
+    me = ControllerRecord(
+        settings.controller_id or f"{drawn}-{ids.new_id()[:8]}",
+        session=ids.new_id(),
+        host=host,
+        pid=os.getpid(),
+        started_ms=clock.now_ms(),
+    )
+    controllers = objects(subjects.CONTROLLERS_BUCKET)
+    records = MemberRecords(controllers, objects(subjects.NODES_BUCKET))
+    members = Membership(me, records, clock)
+    leadership = Leadership(objects(subjects.CLUSTER_BUCKET), controllers, members, clock)
+    placements = Placements(
+        members, objects(subjects.PLACEMENTS_BUCKET), settings.container_count, clock
+    )
+    balancer = Balancer(
+        objects(subjects.PLACEMENTS_BUCKET),
+        placements,
+        members,
+        leadership,
+        container_count=settings.container_count,
+        settle_s=settings.placement_settle_s,
+        clock=clock,
+    )
+    peers = Peers(client, members.live_controllers, me.controller_id)
+    return Cluster(members, leadership, placements, balancer, peers)
 
 
 def _exporter(
@@ -288,9 +389,9 @@ def _trimmer(
 def _scope_workflow(
     scopes: Repository[Scope, ScopeEvent], context: WorkContext, observer: Observer
 ) -> Workflow[Scope, ScopeEvent, ScopeStep]:
+    table = {**delete_scope.STEPS, **delete_scope_recursively.STEPS}
     steps = {
-        step: observed(observer, step, partial(perform, context))
-        for step, perform in delete_scope.STEPS.items()
+        step: observed(observer, step, partial(perform, context)) for step, perform in table.items()
     }
     return Workflow(scopes, scope_next_step, steps)
 
@@ -299,6 +400,7 @@ def _stream_workflow(
     streams: Repository[Stream, StreamEvent], context: WorkContext, observer: Observer
 ) -> Workflow[Stream, StreamEvent, StreamStep]:
     table = {
+        **archive_history.STEPS,
         **create_stream.STEPS,
         **scale_stream.STEPS,
         **truncate_stream.STEPS,
@@ -332,12 +434,17 @@ async def _reply(client: Client, inbox: str, answer: bytes) -> None:
 
 
 async def _serve(controller: Controller, lifetime: Lifetime) -> None:
-    for part in ("mirror", "commands", "queries", "buckets"):
+    cluster = controller.cluster
+    cluster.members.on_change(partial(_report_members, cluster.members, lifetime))
+    for part in ("mirror", "membership", "commands", "queries", "buckets"):
         lifetime.set_ready(part, False, "starting")
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(controller.mirror.serve()),
-            group.create_task(controller.placements.serve()),
+            group.create_task(cluster.members.serve()),
+            group.create_task(cluster.leadership.serve()),
+            group.create_task(cluster.placements.serve()),
+            group.create_task(cluster.balancer.serve()),
             group.create_task(controller.scope_runner.serve()),
             group.create_task(controller.stream_runner.serve()),
         ]
@@ -369,6 +476,18 @@ async def _serve(controller: Controller, lifetime: Lifetime) -> None:
             await controller.buckets.release()
         for task in tasks:
             task.cancel()
+
+
+def _report_members(members: Membership, lifetime: Lifetime) -> None:
+    """A hold takes nobody out of service: what is served goes on as it was."""
+    if not members.complete or not (members.seeing or members.hold):
+        return
+    hold = members.hold
+    reason = ""
+    if hold is not None:
+        missing = ", ".join(sorted(member.member_id for member in hold.missing))
+        reason = "held: own beats are not seen" if hold.blind else f"held: missing {missing}"
+    lifetime.set_ready("membership", True, reason)
 
 
 async def _catch_up(controller: Controller) -> None:

@@ -19,7 +19,7 @@ from nats.aio.client import Client
 from anabranch.common.adapters.chunk_url import open_chunk_storage
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
 from anabranch.common.adapters.local_disk import prepare_directory
-from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.adapters.nats_connection import close_nats, connect_nats
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import AnabranchError, InvalidSetting, Unavailable
 from anabranch.common.model.cluster import Endpoint, NodeRecord
@@ -51,7 +51,7 @@ from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
 from anabranch.segstore.shell.load import LoadReporter
 from anabranch.segstore.shell.metrics import StoreMetrics
 from anabranch.segstore.shell.placements import Placements
-from anabranch.segstore.shell.registration import container_count, register_node
+from anabranch.segstore.shell.registration import Announcement, container_count
 from anabranch.segstore.shell.residency import ResidencyLimits
 from anabranch.segstore.shell.store import Store
 from anabranch.segstore.shell.surroundings import Surroundings
@@ -108,6 +108,7 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
                 ids=ids,
                 log=log,
                 node_id=node_id,
+                session=ids.new_id(),
                 client=client,
                 storage=storage,
                 metrics=metrics,
@@ -116,7 +117,7 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
             )
             await _Process(parts).run()
         finally:
-            await client.close()
+            await close_nats(client)
 
 
 def check_settings(settings: SegstoreSettings) -> None:
@@ -188,6 +189,7 @@ class _Parts:
     ids: IdSource
     log: DurableDataLog
     node_id: str
+    session: str
     client: Client
     storage: ChunkStorage
     metrics: StoreMetrics
@@ -261,12 +263,13 @@ class _Process:
         )
         server = TcpServer(served)
         endpoint = _advertised(settings, await server.start(*parse_bind(settings.bind)))
-        node = NodeRecord(parts.node_id, endpoint, parts.log.journal_id)
-        _watch_metrics(parts, throttle, cache, store, server)
+        node = NodeRecord(parts.node_id, endpoint, parts.log.journal_id, parts.session)
         nodes = parts.objects(subjects.NODES_BUCKET)
+        announcement = Announcement(nodes, node, parts.clock, self._fail)
+        _watch_metrics(parts, throttle, cache, store, server)
         door = NatsDoor(parts.client, ControlDesk(store, spawn), throttle)
         tasks = [
-            group.create_task(register_node(nodes, node, parts.clock)),
+            group.create_task(announcement.run()),
             group.create_task(self._assignments(store, throttle, cache).run()),
             group.create_task(self._follow(store, door)),
             group.create_task(_load_reporter(parts, store).run()),
@@ -277,6 +280,8 @@ class _Process:
         await _drain(store, server, parts.clock)
         await _close_door(door, parts.clock)
         await _end_tasks({*tasks, *spawned})
+        if self._failure is None:
+            await announcement.end()
 
     def _assignments(self, store: Store, throttle: Throttle, cache: Cache) -> Assignments:
         parts, settings = self._parts, self._parts.settings
@@ -314,7 +319,7 @@ class _Process:
         )
 
     def _fail(self, error: AnabranchError) -> None:
-        """The journal ended: nothing more can be acknowledged in this process."""
+        """The journal ended, or the store was replaced: nothing more can be acknowledged here."""
         if self._failure is None and not self._end.is_set():
             self._failure = error
         self._end.set()
@@ -339,7 +344,7 @@ def _load_reporter(parts: _Parts, store: Store) -> LoadReporter:
         store,
         LoadPublisher(parts.client, parts.node_id),
         node_id=parts.node_id,
-        session=parts.ids.new_id(),
+        session=parts.session,
         period_s=parts.settings.load_period_s,
         clock=parts.clock,
         metrics=parts.metrics,

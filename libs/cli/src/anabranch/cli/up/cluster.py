@@ -19,7 +19,14 @@ from pathlib import Path
 from anabranch.cli.up import plan
 from anabranch.cli.up.binaries import find_nats_server, find_redis_server
 from anabranch.cli.up.directory import DataDirectory, Endpoints, claim
-from anabranch.cli.up.parts import SEGSTORE, ClusterPlan, PartSpec, cluster_parts
+from anabranch.cli.up.parts import (
+    CONTROLLER,
+    SEGSTORE,
+    ClusterPlan,
+    PartSpec,
+    cluster_parts,
+    numbered,
+)
 from anabranch.cli.up.ports import choose_port
 from anabranch.cli.up.supervisor import States, Supervisor
 from anabranch.common.errors import InvalidSetting, Unavailable
@@ -31,6 +38,7 @@ from anabranch.common.storage.location import MemoryLocation, parse_location
 READY_SECONDS_MAX = 90.0
 CONTAINER_COUNT_MAX = 1024
 STORE_COUNT_MAX = 16
+CONTROLLER_COUNT_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,7 @@ class UpSettings:
     """Segment stores; those beyond the first take any free port."""
     redis: bool = True
     """Whether Redis is started if its program is found; without it work is shared all the same."""
+    controller_count: int = 1
 
     @property
     def ephemeral(self) -> bool:
@@ -84,13 +93,17 @@ class EmbeddedCluster:
 
     def segstore_pids(self) -> list[int]:
         """Process ids of the segment stores that run now."""
+        names = numbered(SEGSTORE, len(self._endpoints.segstores))
+        return [pid for name in names for pid in self.pids(name)]
+
+    def controller_pids(self) -> list[int]:
+        """Process ids of the controllers that run now."""
         assert self._supervisor is not None, "the cluster is not supervised yet"
-        count = len(self._endpoints.segstores)
-        names = (SEGSTORE, *(f"{SEGSTORE}-{number}" for number in range(2, count + 1)))
-        return [pid for name in names for pid in self._supervisor.pids(name)]
+        parts = [name for name in self._supervisor.states if name.startswith(CONTROLLER)]
+        return [pid for name in parts for pid in self.pids(name)]
 
     def pids(self, part: str) -> list[int]:
-        """Process ids of one part (`nats`, `controller` …); empty while it is down."""
+        """Process ids of one part (`nats`, `controller-2` …); empty while it is down."""
         assert self._supervisor is not None, "the cluster is not supervised yet"
         return self._supervisor.pids(part)
 
@@ -192,6 +205,7 @@ async def _plan(settings: UpSettings, directory: DataDirectory, rng: Rng) -> Clu
         redis_program=await find_redis_server() if settings.redis else None,
         redis_port=choose_port(0, rng, taken=frozenset({*taken, gateway_port, *more})),
         more_segstore_ports=tuple(more),
+        controller_count=settings.controller_count,
         directory=directory,
         nats_program=await find_nats_server(),
         nats_port=nats_port,
@@ -228,10 +242,15 @@ def _check(settings: UpSettings) -> None:
             f"a cluster on one machine has 1 to {STORE_COUNT_MAX} stores",
             count=settings.store_count,
         )
+    if not 1 <= settings.controller_count <= CONTROLLER_COUNT_MAX:
+        raise InvalidSetting(
+            f"a cluster on one machine has 1 to {CONTROLLER_COUNT_MAX} controllers",
+            count=settings.controller_count,
+        )
     if settings.ephemeral and settings.store_count > 1:
         raise InvalidSetting(
             "stores that keep nothing cannot share a tier 2",
-            remedy="leave out --stores, or --ephemeral",
+            remedy="leave out --spus, or --ephemeral",
         )
     if settings.tier2_url:
         _check_tier2(settings)

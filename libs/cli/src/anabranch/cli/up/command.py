@@ -31,7 +31,8 @@ def up(
     gateway_port: int = 0,
     container_count: int = 4,
     otlp_endpoint: str = "",
-    stores: int = 1,
+    spus: Annotated[int, Parameter(name=("--spus", "--stores"))] = 1,
+    controllers: int = 1,
     redis: bool = True,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -56,31 +57,41 @@ def up(
         Segment containers; chosen once, at the first start of a data directory.
     otlp_endpoint
         Where the services send traces and metrics (OTLP over HTTP), as http://host:4318.
-    stores
-        Segment stores, which share tier 2; containers move between them.
+    spus
+        Segment stores, which share tier 2; containers are spread over them.
+    controllers
+        Controllers; when one dies the others go on.
     redis
         Start Redis too, if its program is found; without it controllers share work by rendezvous.
     json
         Show progress as JSON lines.
     """
-    if ephemeral and data_dir is not None:
-        raise InvalidSetting(
-            "an ephemeral cluster keeps nothing, so it has no data directory",
-            remedy="leave out --data-dir and ANABRANCH_DATA_DIR, or --ephemeral",
-            data_dir=str(data_dir),
-        )
     settings = UpSettings(
-        data_dir=None if ephemeral else data_dir or DATA_DIR_DEFAULT,
+        data_dir=_kept_in(data_dir, ephemeral=ephemeral),
         tier2_url=tier2,
         nats_port=nats_port,
         segstore_port=segstore_port,
         gateway_port=gateway_port,
         container_count=container_count,
         otlp_endpoint=otlp_endpoint,
-        store_count=stores,
+        store_count=spus,
+        controller_count=controllers,
         redis=redis,
     )
     asyncio.run(_run(settings, json))
+
+
+def _kept_in(data_dir: Path | None, *, ephemeral: bool) -> Path | None:
+    """The data directory; None for a cluster that keeps nothing. Raises InvalidSetting."""
+    if not ephemeral:
+        return data_dir or DATA_DIR_DEFAULT
+    if data_dir is not None:
+        raise InvalidSetting(
+            "an ephemeral cluster keeps nothing, so it has no data directory",
+            remedy="leave out --data-dir and ANABRANCH_DATA_DIR, or --ephemeral",
+            data_dir=str(data_dir),
+        )
+    return None
 
 
 async def _run(settings: UpSettings, as_json: bool) -> None:

@@ -15,6 +15,7 @@ from anabranch.cli.up.ports import LOOPBACK
 from anabranch.common.runtime.health import PORT_FILE_VARIABLE
 
 NATS_PAYLOAD_SIZE_MAX = 1024 * 1024
+CONTROLLER = "controller"
 SEGSTORE = "segstore"
 REDIS = "redis"
 REDIS_MEMORY_SIZE_MAX = 64 * 1024 * 1024
@@ -71,11 +72,12 @@ class ClusterPlan:
     otlp_endpoint: str = ""
     more_segstore_ports: tuple[int, ...] = ()
     """Of the segment stores beside the first one; all share its tier 2."""
+    controller_count: int = 1
+    nats_monitor_port: int = 8222
+    """Where NATS tells its configuration, for the controller to check."""
     redis_program: Path | None = None
     """None: the controllers share their work without Redis."""
     redis_port: int = 0
-    nats_monitor_port: int = 8222
-    """Where NATS tells its configuration, for the controller to check."""
 
     @property
     def redis_url(self) -> str:
@@ -112,17 +114,23 @@ class ClusterPlan:
 
 
 def cluster_parts(plan: ClusterPlan) -> tuple[PartSpec, ...]:
-    """The parts in start order: nats, redis, controller, segstores, gateway.
+    """The parts in start order: nats, redis, controllers, segstores, gateway.
 
     They stop in reverse. Redis is there only if the plan has it, and nobody waits for it.
     """
-    names = (SEGSTORE, *(f"{SEGSTORE}-{n + 2}" for n in range(len(plan.more_segstore_ports))))
+    redis = [] if plan.redis_program is None else [_redis(plan, plan.redis_program)]
+    controllers = [_controller(plan, name) for name in numbered(CONTROLLER, plan.controller_count)]
+    endpoints = plan.segstore_endpoints
     stores = [
         _segstore(plan, name, endpoint)
-        for name, endpoint in zip(names, plan.segstore_endpoints, strict=True)
+        for name, endpoint in zip(numbered(SEGSTORE, len(endpoints)), endpoints, strict=True)
     ]
-    redis = [] if plan.redis_program is None else [_redis(plan, plan.redis_program)]
-    return (_nats(plan), *redis, _controller(plan), *stores, _gateway(plan))
+    return (_nats(plan), *redis, *controllers, *stores, _gateway(plan))
+
+
+def numbered(name: str, count: int) -> tuple[str, ...]:
+    """The names of `count` parts of a kind: x, x-2, x-3 …"""
+    return (name, *(f"{name}-{number}" for number in range(2, count + 1)))
 
 
 def nats_config(port: int, monitor_port: int, store: Path) -> str:
@@ -176,19 +184,21 @@ def _redis(plan: ClusterPlan, program: Path) -> PartSpec:
     )
 
 
-def _controller(plan: ClusterPlan) -> PartSpec:
+def _controller(plan: ClusterPlan, name: str) -> PartSpec:
     return _service(
         plan,
-        "controller",
+        name,
         {
+            "ANABRANCH_CONTROLLER_CONTROLLER_ID": name,
             "ANABRANCH_CONTROLLER_NATS_URL": plan.nats_url,
-            "ANABRANCH_CONTROLLER_REDIS_URL": plan.redis_url,
             "ANABRANCH_CONTROLLER_NATS_MONITOR_URL": plan.nats_monitor_url,
+            "ANABRANCH_CONTROLLER_REDIS_URL": plan.redis_url,
             "ANABRANCH_CONTROLLER_HEALTH_BIND": f"{LOOPBACK}:0",
             "ANABRANCH_CONTROLLER_CONTAINER_COUNT": str(plan.container_count),
             # Nobody else can read what the store has in its memory, so nobody is told of streams.
             "ANABRANCH_CONTROLLER_TIER2_URL": "" if plan.ephemeral else plan.tier2_url,
         },
+        program=CONTROLLER,
     )
 
 

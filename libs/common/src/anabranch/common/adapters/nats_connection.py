@@ -58,6 +58,17 @@ async def connect_nats(url: str, name: str, *, deadline_s: float = CONNECT_DEADL
     return client
 
 
+async def close_nats(client: Client) -> None:
+    """Close the connection, whatever state it is in; what waits to be sent may be lost.
+
+    The client writes it to the transport, which fails if that is gone while it reconnects.
+    """
+    try:
+        await client.close()
+    except (nats.errors.Error, OSError, RuntimeError) as error:
+        _log.info("the connection to NATS was gone when it was closed", error=repr(error))
+
+
 async def server_id(client: Client) -> str:
     """The id of the server that the client is connected to. Raises Unavailable."""
     with as_unavailable("tell its id"):

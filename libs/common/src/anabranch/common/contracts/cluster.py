@@ -1,8 +1,9 @@
 """Nodes and placements as they are stored in the object store: JSON with a schema number.
 
-Keys: a node's record under its node id in `subjects.NODES_BUCKET`, a container's placement
-under `placement_key` in `subjects.PLACEMENTS_BUCKET`, the cluster's constants under
-`CONSTANTS_KEY` in `subjects.CLUSTER_BUCKET`.
+Keys: a node's record under its node id in `subjects.NODES_BUCKET`, a controller's under its id in
+`subjects.CONTROLLERS_BUCKET`, a container's placement under `placement_key` in
+`subjects.PLACEMENTS_BUCKET`, the cluster's constants under `CONSTANTS_KEY` and its leader under
+`LEADER_KEY` in `subjects.CLUSTER_BUCKET`.
 """
 
 import json
@@ -14,7 +15,9 @@ from anabranch.common.contracts.base import Contract
 from anabranch.common.errors import Corrupt, FormatTooNew
 from anabranch.common.model.cluster import (
     Abandonment,
+    ControllerRecord,
     Endpoint,
+    LeaderRecord,
     NodeRecord,
     Placement,
     PlacementState,
@@ -22,6 +25,7 @@ from anabranch.common.model.cluster import (
 )
 
 CONSTANTS_KEY = "constants"
+LEADER_KEY = "leader"
 
 
 def placement_key(container: int) -> str:
@@ -56,19 +60,42 @@ class _StoredObject(Contract):
 
 
 class StoredNode(_StoredObject):
-    """A `NodeRecord`."""
+    """A `NodeRecord`. Who does not know session, beat and stopped reads the rest."""
 
     node_id: str
     host: str
     port: int
     journal_id: str
+    session: str = ""
+    beat: int = 0
+    stopped: bool = False
+
+
+class StoredController(_StoredObject):
+    """A `ControllerRecord`."""
+
+    controller_id: str
+    session: str
+    beat: int = 0
+    host: str = ""
+    pid: int = 0
+    started_ms: int = 0
+
+
+class StoredLeader(_StoredObject):
+    """A `LeaderRecord`."""
+
+    controller_id: str
+    session: str
+    term: int
 
 
 class StoredPlacement(_StoredObject):
-    """A `Placement`. Schema 2 added moving, abandoning, and the states that wait for somebody."""
+    """A `Placement`. Schema 2 added moving, abandoning, and the states that wait for somebody;
+    schema 3 added pinning."""
 
-    schema_supported: ClassVar[int] = 2
-    schema_number: int = 2
+    schema_supported: ClassVar[int] = 3
+    schema_number: int = 3
     container: int
     replicas: tuple[str, ...]
     container_epoch: int = 0
@@ -80,6 +107,7 @@ class StoredPlacement(_StoredObject):
     previous_log: str = ""
     void: VoidLogs | None = None
     abandoned: Abandonment | None = None
+    pinned: bool = False
 
 
 class ClusterConstants(_StoredObject):
@@ -103,13 +131,61 @@ def node_to_bytes(node: NodeRecord) -> bytes:
         host=node.endpoint.host,
         port=node.endpoint.port,
         journal_id=node.journal_id,
+        session=node.session,
+        beat=node.beat,
+        stopped=node.stopped,
     ).to_bytes()
 
 
 def node_from_bytes(data: bytes) -> NodeRecord:
     """Inverse of `node_to_bytes`. Raises FormatTooNew, Corrupt."""
     stored = StoredNode.parsed(data)
-    return NodeRecord(stored.node_id, Endpoint(stored.host, stored.port), stored.journal_id)
+    return NodeRecord(
+        stored.node_id,
+        Endpoint(stored.host, stored.port),
+        stored.journal_id,
+        stored.session,
+        stored.beat,
+        stored.stopped,
+    )
+
+
+def controller_to_bytes(controller: ControllerRecord) -> bytes:
+    """The record as stored."""
+    return StoredController(
+        controller_id=controller.controller_id,
+        session=controller.session,
+        beat=controller.beat,
+        host=controller.host,
+        pid=controller.pid,
+        started_ms=controller.started_ms,
+    ).to_bytes()
+
+
+def controller_from_bytes(data: bytes) -> ControllerRecord:
+    """Inverse of `controller_to_bytes`. Raises FormatTooNew, Corrupt."""
+    stored = StoredController.parsed(data)
+    return ControllerRecord(
+        stored.controller_id,
+        stored.session,
+        stored.beat,
+        stored.host,
+        stored.pid,
+        stored.started_ms,
+    )
+
+
+def leader_to_bytes(leader: LeaderRecord) -> bytes:
+    """The record as stored."""
+    return StoredLeader(
+        controller_id=leader.controller_id, session=leader.session, term=leader.term
+    ).to_bytes()
+
+
+def leader_from_bytes(data: bytes) -> LeaderRecord:
+    """Inverse of `leader_to_bytes`. Raises FormatTooNew, Corrupt."""
+    stored = StoredLeader.parsed(data)
+    return LeaderRecord(stored.controller_id, stored.session, stored.term)
 
 
 def placement_to_bytes(placement: Placement) -> bytes:
@@ -126,6 +202,7 @@ def placement_to_bytes(placement: Placement) -> bytes:
         previous_log=placement.previous_log,
         void=placement.void,
         abandoned=placement.abandoned,
+        pinned=placement.pinned,
     ).to_bytes()
 
 
@@ -144,4 +221,5 @@ def placement_from_bytes(data: bytes) -> Placement:
         previous_log=stored.previous_log,
         void=stored.void,
         abandoned=stored.abandoned,
+        pinned=stored.pinned,
     )

@@ -31,7 +31,11 @@ class CreateScope(CommandBase):
 
 
 class DeleteScope(CommandBase):
-    """Refused while the scope has streams, unless `recursive`: then these go first."""
+    """Refused while the scope has streams, unless `recursive`: then these go first.
+
+    From a recursive one on, nothing can be created in the scope; it ends only with the scope.
+    While a deletion is pending every further one joins it, and a recursive one makes it recursive.
+    """
 
     kind: Literal["delete_scope"] = "delete_scope"
     incarnation: int | None = None
@@ -53,8 +57,9 @@ class CreateStream(CommandBase):
 class UpdateStream(CommandBase):
     """The stream shall be configured so.
 
-    If the new policy asks for another number of segments (FIXED: for exactly that many, else for
-    at least that many), the stream is scaled to even ranges as part of the operation.
+    If the scaling policy changes, and the new one asks for another number of segments (FIXED: for
+    exactly that many, else for at least that many), the stream is scaled to even ranges as part of
+    the operation.
     """
 
     kind: Literal["update_stream"] = "update_stream"
@@ -101,6 +106,8 @@ class SealStream(CommandBase):
 
 
 class DeleteStream(CommandBase):
+    """Only a sealed stream can be deleted, or one that is still being created."""
+
     kind: Literal["delete_stream"] = "delete_stream"
     stream: str
     incarnation: int | None = None

@@ -168,8 +168,8 @@ class ContainerDescription(Contract):
     """Where a container is placed; a `Placement` with its store's address."""
 
     container: int
-    state: Literal["unassigned", "assigned", "open", "failed", "disabled", "offline"]
-    """Only an open container serves."""
+    state: Literal["unassigned", "assigned", "open", "failed", "disabled", "offline", "unavailable"]
+    """Only an open container serves. `unavailable`: its store is down."""
     container_epoch: int = 0
     node_id: str = ""
     host: str = ""
@@ -181,6 +181,10 @@ class ContainerDescription(Contract):
     """The node that it is moving to."""
     abandoned: Abandonment | None = None
     """The last log of it that was given up, and what was safe then."""
+    since_ms: int = 0
+    """Of an unavailable container: when its store went, as the controller saw it."""
+    pinned: bool = False
+    """An operator has placed it: it is not balanced until it is unpinned."""
 
 
 class ContainerList(Contract):
@@ -194,11 +198,21 @@ class ListNodes(Query):
 
 
 class NodeDescription(Contract):
-    """A segment store that announced itself, at its last start; it may be down."""
+    """A segment store that announced itself."""
 
     node_id: str
     host: str
     port: int
+    live: bool = True
+    since_ms: int = 0
+    """Since when it is alive, or down, as the answering controller saw it; Unix milliseconds."""
+    session: str = ""
+    """Drawn anew at every start of the process."""
+    stopped: bool = False
+    """It is down because it ended in order."""
+    containers: int = 0
+    """Placed on it."""
+    containers_open: int = 0
 
 
 class NodeList(Contract):
@@ -210,7 +224,8 @@ class NodeList(Contract):
 class MoveContainer(Query):
     """→ ContainerPlaced: it is the node's, or on its way there (`target`); ask again to see.
 
-    Changes a placement, at once and by compare-and-set; so do the next two. All may be repeated.
+    It stays there until it is unpinned, however uneven the stores' loads are. Changes a placement,
+    at once and by compare-and-set; so do the next three. All may be repeated.
     """
 
     container: int
@@ -233,7 +248,13 @@ class EnableContainer(Query):
     container: int
 
 
-PlacementChange = MoveContainer | AbandonTail | EnableContainer
+class UnpinContainer(Query):
+    """→ ContainerPlaced: the container may be balanced again."""
+
+    container: int
+
+
+PlacementChange = MoveContainer | AbandonTail | EnableContainer | UnpinContainer
 
 
 class ContainerPlaced(Contract):
@@ -277,5 +298,6 @@ QUERIES: Mapping[str, Question] = {
     "move_container": Question(MoveContainer, ContainerPlaced),
     "abandon_tail": Question(AbandonTail, ContainerPlaced),
     "enable_container": Question(EnableContainer, ContainerPlaced),
+    "unpin_container": Question(UnpinContainer, ContainerPlaced),
 }
 """By name."""

@@ -17,9 +17,10 @@ PARKED_STREAM = "ANA_PARKED"
 PARKED_SUBJECTS = "ana.parked.>"
 
 NODES_BUCKET = "ana_nodes"
+CONTROLLERS_BUCKET = "ana_controllers"
 PLACEMENTS_BUCKET = "ana_placements"
 CLUSTER_BUCKET = "ana_cluster"
-"""Holds the key `constants`: shard, bucket and container counts, written once."""
+"""Holds `constants`: shard, bucket and container counts, written once; `leader`; and `heads`."""
 HEADS_KEY = "heads"
 """In that bucket: up to where controllers have read each shard, told now and then."""
 METADATA_BUCKETS = (NODES_BUCKET, PLACEMENTS_BUCKET, CLUSTER_BUCKET)
@@ -116,6 +117,11 @@ def query(name: str) -> str:
 
 
 QUERY_GROUP = "controllers"
+
+
+def direct_query(controller_id: str, name: str) -> str:
+    """The subject of a query to one controller alone; `*` stands for every name."""
+    return f"ana.ctl.{controller_id}.{name}"
 
 
 def operation_notice(operation: str) -> str:

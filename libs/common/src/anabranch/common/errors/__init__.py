@@ -71,6 +71,7 @@ from anabranch.common.errors.families import (
 )
 from anabranch.common.errors.fenced import (
     Deposed,
+    ProcessReplaced,
     WrongHost,
 )
 from anabranch.common.errors.invalid import (
@@ -180,6 +181,7 @@ __all__ = [
     "PartialDuplicate",
     "PlanOutdated",
     "PortInUse",
+    "ProcessReplaced",
     "Retry",
     "RevisionConflict",
     "ScaleRefused",

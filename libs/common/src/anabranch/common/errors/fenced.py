@@ -10,6 +10,13 @@ class Deposed(Fenced):
     default_remedy = "stop; the newer owner serves"
 
 
+class ProcessReplaced(Fenced):
+    """Another process has announced itself under this one's id, later."""
+
+    code = "process-replaced"
+    default_remedy = "give every process an id of its own; of two with one id the later one stays"
+
+
 class WrongHost(Fenced):
     """The store does not own the segment's container under the caller's epoch."""
 

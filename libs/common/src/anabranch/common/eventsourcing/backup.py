@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.common.contracts import subjects
-from anabranch.common.contracts.cluster import placement_from_bytes, placement_to_bytes
+from anabranch.common.contracts.cluster import LEADER_KEY, placement_from_bytes, placement_to_bytes
 from anabranch.common.errors import (
     BackupNotFound,
     ClusterNotEmpty,
@@ -40,8 +40,8 @@ from anabranch.common.storage.ports import ChunkStorage
 
 RESTORED_EPOCHS = 1_000_000
 """More often than that no container was opened since a backup; names in tier 2 have ten digits."""
-NOT_KEPT = frozenset({subjects.HEADS_KEY})
-"""Keys that belong to the servers and not to the cluster."""
+NOT_KEPT = frozenset({subjects.HEADS_KEY, LEADER_KEY})
+"""Keys that belong to the servers and processes, and not to the cluster."""
 
 
 @dataclass(frozen=True, slots=True)

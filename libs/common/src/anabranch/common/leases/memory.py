@@ -15,17 +15,13 @@ class _Held:
 
 
 class InMemoryLeases:
-    """The server and its clients in one.
-
-    `away` makes every call fail, as without a server; `is_full` those that write.
-    """
+    """The server and its clients in one; `away` makes every call fail, as without a server."""
 
     def __init__(self, clock: Clock, lease_s: float) -> None:
         self._clock = clock
         self._lease_s = lease_s
         self._held: dict[int, _Held] = {}
         self.away = False
-        self.is_full = False
 
     async def read(self) -> Mapping[int, Lease]:
         """See `Leases.read`."""
@@ -36,7 +32,6 @@ class InMemoryLeases:
     async def take(self, numbers: Collection[int], owner: str) -> Mapping[int, Lease]:
         """See `Leases.take`."""
         live = await self.read()
-        self._write()
         taken = {}
         for number in numbers:
             if number in live and live[number].owner != owner:
@@ -49,7 +44,6 @@ class InMemoryLeases:
     async def release(self, numbers: Collection[int], owner: str) -> None:
         """See `Leases.release`."""
         self._answer()
-        self._write()
         for number in numbers:
             held = self._held.get(number)
             if held is not None and held.lease.owner == owner:
@@ -65,10 +59,6 @@ class InMemoryLeases:
     def _answer(self) -> None:
         if self.away:
             raise Unavailable("the leases do not answer")
-
-    def _write(self) -> None:
-        if self.is_full:
-            raise Unavailable("the leases cannot be written")
 
     def _next_token(self, number: int, owner: str) -> int:
         held = self._held.get(number)

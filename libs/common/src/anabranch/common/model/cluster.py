@@ -17,11 +17,39 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A segment store that announced itself. `journal_id` names its durable log."""
+    """A segment store that announced itself. `journal_id` names its durable log.
+
+    `session` is drawn at every start of the process. `beat` grows for as long as it lives;
+    `stopped`: it ended in order. A record without a session is of a release that had none.
+    """
 
     node_id: str
     endpoint: Endpoint
     journal_id: str
+    session: str = ""
+    beat: int = 0
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRecord:
+    """A controller that announced itself; `session` and `beat` as in a `NodeRecord`."""
+
+    controller_id: str
+    session: str
+    beat: int = 0
+    host: str = ""
+    pid: int = 0
+    started_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderRecord:
+    """Which controller leads, in which session. `term` counts the leaders of the cluster."""
+
+    controller_id: str
+    session: str
+    term: int
 
 
 class PlacementState(StrEnum):
@@ -73,7 +101,7 @@ class Placement:
     set before the owner serves, once its log and its first manifest exist, and emptied when the
     container changes its owner: whoever finds it empty knows that nobody served since.
     `previous_log` is what it was then, so that tier 2 must not be empty. `target` is the node to
-    which the owner shall release it.
+    which the owner shall release it. `pinned`: an operator has placed it, so it is not balanced.
     """
 
     container: int
@@ -88,3 +116,4 @@ class Placement:
     void: VoidLogs | None = None
     abandoned: Abandonment | None = None
     """The last abandonment, as the store found that opened after it."""
+    pinned: bool = False

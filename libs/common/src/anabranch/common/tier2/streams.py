@@ -8,6 +8,9 @@ tells the stream's name. Revisions of a name only grow, across deletion and crea
 
     envelope  `envelope.py`, magic ANSM
     body      MessagePack map; a reader of this format ignores fields that it does not know
+
+Format 2 tells of earlier segments too. A stream that has none is still told in format 1, and an
+older reader refuses the others by name, because it would miss what they hold.
 """
 
 from dataclasses import dataclass
@@ -24,7 +27,8 @@ from anabranch.common.tier2.envelope import open_envelope, seal_envelope
 from anabranch.common.tier2.names import NUMBER_MAX
 
 MAGIC = b"ANSM"
-FORMAT = 1
+FORMAT = 2
+FORMAT_WITHOUT_EARLIER = 1
 STREAMS_PREFIX = "s/"
 _DIGITS = 10
 
@@ -38,8 +42,19 @@ class ExportedEpoch:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierSegment:
+    """A segment of former epochs: `sealed_epoch` is the one that followed it, `size` its bytes."""
+
+    segment_id: SegmentId
+    keys: KeyRange
+    sealed_epoch: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class ExportedStream:
-    """A stream at `revision`. `epochs` ascend; the last one is the present one.
+    """A stream at `revision`. `epochs` ascend; the last one is the present one. `earlier` are the
+    segments that it replaced, by id, those among them that a truncation has deleted too.
 
     `container_count`: of the cluster, so that a segment's container can be told by its name.
     A deleted stream has no epochs.
@@ -52,6 +67,12 @@ class ExportedStream:
     created_ms: int
     container_count: int
     epochs: tuple[ExportedEpoch, ...]
+    earlier: tuple[EarlierSegment, ...] = ()
+
+    def segment_ids(self) -> list[SegmentId]:
+        """All segments that it tells of, each once, predecessors before their successors."""
+        present = {part.segment_id for epoch in self.epochs for part in epoch.segments}
+        return sorted(present | {part.segment_id for part in self.earlier})
 
 
 class _SegmentWire(msgspec.Struct, array_like=True, frozen=True):
@@ -60,12 +81,20 @@ class _SegmentWire(msgspec.Struct, array_like=True, frozen=True):
     key_end: float
 
 
+class _EarlierWire(msgspec.Struct, array_like=True, frozen=True):
+    segment_id: int
+    key_start: float
+    key_end: float
+    sealed_epoch: int
+    size: int
+
+
 class _EpochWire(msgspec.Struct, frozen=True):
     stream_epoch: int
     segments: tuple[_SegmentWire, ...]
 
 
-class _StreamWire(msgspec.Struct, frozen=True):
+class _StreamWire(msgspec.Struct, frozen=True, omit_defaults=True):
     scope: str
     stream: str
     incarnation: int
@@ -74,6 +103,7 @@ class _StreamWire(msgspec.Struct, frozen=True):
     created_ms: int
     container_count: int
     epochs: tuple[_EpochWire, ...]
+    earlier: tuple[_EarlierWire, ...] = ()
 
 
 _decoder = msgspec.msgpack.Decoder(_StreamWire)
@@ -115,8 +145,13 @@ def encode_stream(stream: ExportedStream) -> bytes:
             )
             for epoch in stream.epochs
         ),
+        earlier=tuple(
+            _EarlierWire(s.segment_id, s.keys.start, s.keys.end, s.sealed_epoch, s.size)
+            for s in stream.earlier
+        ),
     )
-    return seal_envelope(MAGIC, FORMAT, msgspec.msgpack.encode(body))
+    written = FORMAT if stream.earlier else FORMAT_WITHOUT_EARLIER
+    return seal_envelope(MAGIC, written, msgspec.msgpack.encode(body))
 
 
 def decode_stream(data: bytes, name: str) -> ExportedStream:
@@ -151,5 +186,11 @@ def _from_wire(wire: _StreamWire) -> ExportedStream:
                 ),
             )
             for epoch in wire.epochs
+        ),
+        earlier=tuple(
+            EarlierSegment(
+                SegmentId(s.segment_id), KeyRange(s.key_start, s.key_end), s.sealed_epoch, s.size
+            )
+            for s in wire.earlier
         ),
     )

@@ -1,7 +1,7 @@
 """Queries over NATS: bounded, several at a time, one answer each.
 
 A query that finds the queue full is answered `Overloaded` at once. Controllers share the
-subjects by a queue group.
+subjects by a queue group; each has subjects of its own beside them, by which its peers ask it.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from nats.aio.msg import Msg
 from anabranch.common.adapters.nats_connection import as_unavailable
 from anabranch.common.contracts.base import ErrorBody
 from anabranch.common.contracts.queries import QueryFailed
-from anabranch.common.contracts.subjects import QUERY_GROUP, query
+from anabranch.common.contracts.subjects import QUERY_GROUP, direct_query, query
 from anabranch.common.errors import Overloaded
 from anabranch.common.runtime.tracing import trace_parent_in
 
@@ -26,17 +26,22 @@ _log = structlog.get_logger(__name__)
 
 
 class QueryServer:
-    """Answers the named queries by `answer(name, body, trace parent)`."""
+    """Answers the named queries by `answer(name, body, trace parent)`.
+
+    `controller_id` is what peers ask it by.
+    """
 
     def __init__(
         self,
         client: Client,
         names: Iterable[str],
         answer: Callable[[str, bytes, str], Awaitable[bytes]],
+        controller_id: str,
     ) -> None:
         self._client = client
         self._names = tuple(names)
         self._answer = answer
+        self._controller_id = controller_id
         self._waiting: asyncio.Queue[tuple[str, Msg]] = asyncio.Queue(WAITING_MAX)
 
     async def serve(self) -> None:
@@ -44,18 +49,23 @@ class QueryServer:
         subscriptions = []
         try:
             for name in self._names:
-                with as_unavailable("subscribe to queries", query=name):
-                    subscriptions.append(
-                        await self._client.subscribe(
-                            query(name), queue=QUERY_GROUP, cb=self._receiver(name)
+                subjects = ((query(name), QUERY_GROUP), (self._direct(name), ""))
+                for subject, group_name in subjects:
+                    with as_unavailable("subscribe to queries", query=name):
+                        subscriptions.append(
+                            await self._client.subscribe(
+                                subject, queue=group_name, cb=self._receiver(name)
+                            )
                         )
-                    )
             async with asyncio.TaskGroup() as group:
                 for _ in range(CONCURRENT_MAX):
                     group.create_task(self._work())
         finally:
             for subscription in subscriptions:
                 await _unsubscribe(subscription.unsubscribe)
+
+    def _direct(self, name: str) -> str:
+        return direct_query(self._controller_id, name)
 
     def _receiver(self, name: str) -> Callable[[Msg], Awaitable[None]]:
         async def receive(message: Msg) -> None:

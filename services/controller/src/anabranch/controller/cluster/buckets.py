@@ -167,9 +167,7 @@ class Buckets:
         found = await leases.read()
         if self._stopped:
             return True
-        if self.owned - found.keys():
-            # It forgot: the others' buckets look free until each of them has had its round.
-            self._wait_until_s = self._clock.monotonic() + 2 * RENEW_S
+        self._hear(found)
         # What this controller has and the server forgot is still its own: it is only taken again.
         held_by = dict.fromkeys(self.owned, me) | {
             bucket: found[bucket].owner for bucket in BUCKETS if bucket in found
@@ -177,25 +175,18 @@ class Buckets:
         move = self._next_move(held_by)
         wanted = [bucket for bucket in BUCKETS if held_by.get(bucket) == me]
         wanted = [bucket for bucket in wanted if bucket not in move.release]
-        self._own(self._owned.difference(move.release))
+        wanted += move.acquire
+        self._own(self._owned.intersection(wanted))
         await leases.release(move.release, me)
         asked_s = self._clock.monotonic()
-        taken = await leases.take((*wanted, *move.acquire), me)
+        taken = await leases.take(wanted, me)
         if not self._stopped:
-            self._hear(taken, asked_s)
-            kept = {b: who for b, who in held_by.items() if b not in move.release}
-            self._held_by = kept | dict.fromkeys(taken, me)
+            self._until_s = dict.fromkeys(taken, asked_s + LEASE_S - MARGIN_S)
+            self._own(frozenset(taken))
+            self._held_by = {b: who for b, who in held_by.items() if b not in move.release}
+            self._held_by |= dict.fromkeys(taken, me)
+            self._report("")
         return move.is_empty and len(held_by) == len(BUCKETS)
-
-    def _hear(self, taken: Mapping[int, Lease], asked_s: float) -> None:
-        """A whole round came to its end: these are this controller's leases now."""
-        if self.by_rendezvous:
-            _log.info("the leases of buckets answer again", taken=len(taken))
-        self.by_rendezvous = False
-        self._heard_s = self._clock.monotonic()
-        self._until_s = dict.fromkeys(taken, asked_s + LEASE_S - MARGIN_S)
-        self._own(frozenset(taken))
-        self._report("")
 
     def _next_move(self, held_by: Mapping[int, str]) -> Plan:
         """What the plan says, less what has to wait for others."""
@@ -212,13 +203,25 @@ class Buckets:
             self._keep_until_s = now_s + KEPT_S
         return Plan(
             move.acquire if now_s >= self._wait_until_s else (),
-            move.release if now_s >= self._keep_until_s and not self.by_rendezvous else (),
+            move.release if now_s >= self._keep_until_s else (),
         )
 
+    def _hear(self, found: Mapping[int, Lease]) -> None:
+        """The server answered; what it says may be less than what it once knew."""
+        self._heard_s = self._clock.monotonic()
+        if self.by_rendezvous:
+            _log.info("the leases of buckets answer again", held=len(found))
+            self.by_rendezvous = False
+            # What was owned by rendezvous goes on until this round's leases are there.
+            self._until_s = dict.fromkeys(self._owned, self._heard_s + LEASE_S - MARGIN_S)
+        if self.owned - found.keys():
+            # It forgot: the others' buckets look free until each of them has had its round.
+            self._wait_until_s = self._heard_s + 2 * RENEW_S
+
     def _unclaimed(self, held_by: Mapping[int, str]) -> frozenset[int]:
-        """The buckets that have been free for too long; without leases none is."""
+        """The buckets that have been free for too long."""
         now_s = self._clock.monotonic()
-        free = [] if self.by_rendezvous else [one for one in BUCKETS if one not in held_by]
+        free = [bucket for bucket in BUCKETS if bucket not in held_by]
         self._free_since_s = {bucket: self._free_since_s.get(bucket, now_s) for bucket in free}
         return frozenset(b for b, s in self._free_since_s.items() if now_s - s >= UNCLAIMED_S)
 
@@ -238,6 +241,7 @@ class Buckets:
                 remedy=error.remedy,
             )
             self.by_rendezvous = True
+            self._free_since_s = {}
         self._own(self._shared_by_rendezvous())
         self._report("Redis does not answer, buckets are shared by rendezvous")
 

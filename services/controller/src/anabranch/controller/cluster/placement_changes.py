@@ -20,6 +20,7 @@ from anabranch.common.contracts.queries import (
     EnableContainer,
     MoveContainer,
     PlacementChange,
+    UnpinContainer,
 )
 from anabranch.common.errors import InvalidRequest, RevisionConflict, Unavailable
 from anabranch.common.eventsourcing.ports import ObjectStore
@@ -27,7 +28,6 @@ from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import Clock
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain import placement_changes as decide
-from anabranch.controller.domain.placement import describe_one
 
 ATTEMPTS_MAX = 8
 
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 
 
 class PlacementChanges:
-    """Moves, abandons and enables containers. Every call may be repeated."""
+    """Moves, abandons, enables and unpins containers. Every call may be repeated."""
 
     def __init__(
         self, objects: ObjectStore, known: Placements, container_count: int, clock: Clock
@@ -64,6 +64,8 @@ class PlacementChanges:
                 )
             case EnableContainer(container=container):
                 return await self._change("enable", container, decide.enable)
+            case UnpinContainer(container=container):
+                return await self._change("unpin", container, decide.unpin)
             case _:
                 assert_never(change)
 
@@ -90,5 +92,5 @@ class PlacementChanges:
                     "a placement was changed", change=what, container=container,
                     node=changed.replicas[0], target=changed.target,
                 )  # fmt: skip
-            return describe_one(container, changed, self._known.nodes)
+            return self._known.describe_placed(changed)
         raise Unavailable("the placement changes too often", container=container)

@@ -33,6 +33,11 @@ def find(operations: Operations, operation: str) -> Operation | None:
     return next((o for o in operations if o.operation == operation), None)
 
 
+def running(operations: Operations) -> list[str]:
+    """The ids of those that have not ended."""
+    return [o.operation for o in operations if o.state is OperationState.RUNNING]
+
+
 def with_started(operations: Operations, operation: str) -> Operations:
     """One more, running; the oldest finished ones are forgotten."""
     return _bounded((*operations, Operation(operation)))
@@ -55,21 +60,21 @@ def with_finished(
 
 def finished_between(before: Operations, after: Operations) -> list[Operation]:
     """The operations that ended on the way from `before` to `after`."""
-    running = {o.operation for o in before if o.state is OperationState.RUNNING}
+    ran = set(running(before))
     known = {o.operation for o in before}
     return [
         o
         for o in after
         if o.state is not OperationState.RUNNING
-        and (o.operation in running or o.operation not in known)
+        and (o.operation in ran or o.operation not in known)
     ]
 
 
 def check_room(operations: Operations) -> None:
     """Raises Busy when one more could not be remembered."""
-    running = sum(1 for o in operations if o.state is OperationState.RUNNING)
-    if running >= OPERATION_COUNT_MAX:
-        raise Busy("too many commands wait for the same operation", waiting=running)
+    waiting = len(running(operations))
+    if waiting >= OPERATION_COUNT_MAX:
+        raise Busy("too many commands wait for the same operation", waiting=waiting)
 
 
 def refuse_late(command: CommandBase, now_ms: int) -> None:

@@ -1,41 +1,166 @@
 """Which store shall own which container. Pure.
 
-Every container without a placement goes to the registered store that has the fewest; a
-container that has a placement is never moved on its own account, whatever becomes of its store,
-because its log is there; operators move it by `placement_changes.py`.
+The strategy is *least loaded*: containers are counted, and no two live stores shall differ by more
+than one. What may happen to a container depends on what its store holds of it:
+
+    no placement                          → Create, at once
+    nobody served it, and its store is    → Retarget, at once: there is nothing to be lost
+      dead
+    it serves on a store that has too     → Move: it is asked to leave, one at a time, once the
+      many                                  live stores have settled
+    it moves to a store that died         → Move to its own store: it stays
+    its log is on a dead store            → nothing: its bytes are there, and nowhere else
+    pinned                                → nothing, but for the first two
+
+Operators move containers by `placement_changes.py`. Of those that could leave, the lowest number
+leaves; of equal stores, the lowest id is taken; so equal inputs give equal decisions.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from anabranch.common.contracts.queries import ContainerDescription
-from anabranch.common.model.cluster import Endpoint, NodeRecord, Placement, PlacementState
+from anabranch.common.model.cluster import (
+    WAITING_FOR_OPERATOR,
+    Endpoint,
+    NodeRecord,
+    Placement,
+    PlacementState,
+)
+
+DIFFERENCE_MAX = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StoreView:
+    """A store as placement sees it. `live`: alive as far as is known."""
+
+    live: bool
+    rack: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """The container's first placement."""
+
+    container: int
+    store: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retarget:
+    """The container is placed elsewhere at once: nobody served it where it was."""
+
+    container: int
+    store: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The container is asked to leave for the store; for its own one: to stay."""
+
+    container: int
+    store: str
+
+
+Assignment = Create | Retarget | Move
 
 
 def assign(
-    container_count: int, placements: Mapping[int, Placement], nodes: Collection[str]
-) -> Sequence[Placement]:
-    """The placements to be created, in container order; none while no store is registered."""
-    if not nodes:
-        return ()
-    load = dict.fromkeys(sorted(nodes), 0)
+    containers: Sequence[int],
+    placements: Mapping[int, Placement],
+    stores: Mapping[str, StoreView],
+    *,
+    settled: bool = True,
+) -> list[Assignment]:
+    """What to do now, in container order; nothing while no store is live.
+
+    `settled`: whether containers may be moved to balance the stores.
+    """
+    load = _load(placements, stores)
+    if not load:
+        return []
+    urgent: list[Assignment] = []
+    for container in containers:
+        found = placements.get(container)
+        if found is None or _is_stranded(found, stores):
+            chosen = min(load, key=lambda store: (load[store], store))
+            load[chosen] += 1
+            urgent.append((Create if found is None else Retarget)(container, chosen))
+        elif _has_lost_target(found, stores):
+            urgent.append(Move(container, owner_of(found)))
+    if urgent or not settled or any(_is_moving(found, stores) for found in placements.values()):
+        return urgent
+    return _balance(containers, placements, load)
+
+
+def owner_of(placement: Placement) -> str:
+    """The node that the container is placed on; "" if there is none."""
+    return placement.replicas[0] if placement.replicas else ""
+
+
+def _load(placements: Mapping[int, Placement], stores: Mapping[str, StoreView]) -> dict[str, int]:
+    """How many containers each live store has, or will have."""
+    load = {store: 0 for store, view in sorted(stores.items()) if view.live}
     for placement in placements.values():
-        for node in placement.replicas[:1]:
-            if node in load:
-                load[node] += 1
-    created = []
-    for container in range(container_count):
-        if container in placements:
+        if _is_stranded(placement, stores):
             continue
-        chosen = min(load, key=lambda node: (load[node], node))
-        load[chosen] += 1
-        created.append(Placement(container=container, replicas=(chosen,)))
-    return created
+        owner = owner_of(placement)
+        if owner in load:
+            load[placement.target if placement.target in load else owner] += 1
+    return load
+
+
+def _is_live(store: str, stores: Mapping[str, StoreView]) -> bool:
+    return store in stores and stores[store].live
+
+
+def _is_stranded(found: Placement, stores: Mapping[str, StoreView]) -> bool:
+    """Whether nobody served it, and nobody will."""
+    waits = found.state in WAITING_FOR_OPERATOR
+    return not found.log_id and not waits and not _is_live(owner_of(found), stores)
+
+
+def _has_lost_target(found: Placement, stores: Mapping[str, StoreView]) -> bool:
+    if not found.target or found.pinned:
+        return False
+    return _is_live(owner_of(found), stores) and not _is_live(found.target, stores)
+
+
+def _is_moving(found: Placement, stores: Mapping[str, StoreView]) -> bool:
+    """Whether it leaves its store, or was released and is not open yet."""
+    if not _is_live(owner_of(found), stores):
+        return False
+    arriving = not found.log_id and found.state is PlacementState.ASSIGNED
+    return bool(found.target) or arriving
+
+
+def _balance(
+    containers: Sequence[int], placements: Mapping[int, Placement], load: Mapping[str, int]
+) -> list[Assignment]:
+    """The one move that comes next: from the fullest store that can give one."""
+    receiver = min(load, key=lambda store: (load[store], store))
+    for giver in sorted(load, key=lambda store: (-load[store], store)):
+        if load[giver] - load[receiver] <= DIFFERENCE_MAX:
+            return []
+        for container in containers:
+            found = placements[container]
+            if owner_of(found) == giver and _may_leave(found):
+                return [Move(container, receiver)]
+    return []
+
+
+def _may_leave(found: Placement) -> bool:
+    return found.state is PlacementState.OPEN and bool(found.log_id) and not found.pinned
 
 
 def serving(
     placement: Placement | None, nodes: Mapping[str, NodeRecord]
 ) -> tuple[int, Endpoint | None]:
-    """(container epoch, endpoint) of the store that serves the container; (0, None) if none."""
+    """(container epoch, endpoint) of the store that serves the container; (0, None) if none.
+
+    A store that seems to be down is told all the same: it may be this controller that is cut off.
+    """
     if placement is None or placement.state is not PlacementState.OPEN:
         return 0, None
     owner = nodes.get(placement.replicas[0]) if placement.replicas else None
@@ -45,26 +170,33 @@ def serving(
 
 
 def describe(
-    container_count: int, placements: Mapping[int, Placement], nodes: Mapping[str, NodeRecord]
+    container_count: int,
+    placements: Mapping[int, Placement],
+    nodes: Mapping[str, NodeRecord],
+    down_since: Mapping[str, int],
 ) -> tuple[ContainerDescription, ...]:
-    """Every container of the cluster, by number."""
+    """Every container of the cluster, by number. `down_since`: of dead stores, Unix ms."""
     return tuple(
-        describe_one(container, placements.get(container), nodes)
+        describe_one(container, placements.get(container), nodes, down_since)
         for container in range(container_count)
     )
 
 
 def describe_one(
-    container: int, placement: Placement | None, nodes: Mapping[str, NodeRecord]
+    container: int,
+    placement: Placement | None,
+    nodes: Mapping[str, NodeRecord],
+    down_since: Mapping[str, int],
 ) -> ContainerDescription:
     """One container, placed or not."""
     if placement is None:
         return ContainerDescription(container=container, state="unassigned")
-    node_id = placement.replicas[0] if placement.replicas else ""
+    node_id = owner_of(placement)
     node = nodes.get(node_id)
+    unavailable = node_id in down_since and placement.state not in WAITING_FOR_OPERATOR
     return ContainerDescription(
         container=container,
-        state=placement.state.value,
+        state="unavailable" if unavailable else placement.state.value,
         container_epoch=placement.container_epoch,
         node_id=node_id,
         host=node.endpoint.host if node is not None else "",
@@ -73,4 +205,6 @@ def describe_one(
         reason=placement.reason,
         target=placement.target,
         abandoned=placement.abandoned,
+        since_ms=down_since[node_id] if unavailable else 0,
+        pinned=placement.pinned,
     )

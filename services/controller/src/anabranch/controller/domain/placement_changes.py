@@ -2,6 +2,8 @@
 
     move     its owner serves, or will again  → the owner is asked to release it: `target`
              nobody served since its release  → it is placed on the other node at once
+             it is pinned, so that it is not moved again to balance the stores
+    unpin    it may be moved to balance the stores
     abandon  its owner is lost for good       → it is placed on another node, and the logs that
                                                 were opened until now are void
     enable   it is disabled or offline        → it is assigned again, under a higher epoch, by
@@ -23,12 +25,15 @@ from anabranch.common.model.cluster import (
 
 
 def move(found: Placement, node: str, nodes: Collection[str]) -> Placement:
-    """The container shall be `node`'s. Raises NodeNotFound, Conflict (disabled or offline)."""
+    """The container shall be `node`'s, and stay there until it is unpinned.
+
+    Raises NodeNotFound, Conflict (disabled or offline).
+    """
     if _owner(found) == node:
-        return replace(found, target="")
+        return replace(found, target="", pinned=True)
     _check_node(node, nodes)
     if not found.log_id:
-        return _placed_elsewhere(found, node)
+        return replace(placed_elsewhere(found, node), pinned=True)
     if found.state in WAITING_FOR_OPERATOR:
         raise Conflict(
             "the container is closed where it is, and cannot be flushed there",
@@ -37,7 +42,12 @@ def move(found: Placement, node: str, nodes: Collection[str]) -> Placement:
             state=found.state.value,
             reason=found.reason,
         )
-    return replace(found, target=node)
+    return replace(found, target=node, pinned=True)
+
+
+def unpin(found: Placement) -> Placement:
+    """The container may be moved to balance the stores; a move under way goes on."""
+    return replace(found, pinned=False)
 
 
 def abandon(found: Placement, node: str, nodes: Collection[str], now_ms: int) -> Placement:
@@ -54,7 +64,7 @@ def abandon(found: Placement, node: str, nodes: Collection[str], now_ms: int) ->
         )
     _check_node(node, nodes)
     if not found.log_id:
-        return _placed_elsewhere(found, node)
+        return placed_elsewhere(found, node)
     return replace(
         _placed(found, node),
         log_id="",
@@ -76,8 +86,9 @@ def enable(found: Placement) -> Placement:
     )
 
 
-def _placed_elsewhere(found: Placement, node: str) -> Placement:
+def placed_elsewhere(found: Placement, node: str) -> Placement:
     """Nobody served since the last release: logs opened since then are empty, so they are void."""
+    assert not found.log_id
     void = found.void or VoidLogs(0, 0)
     return replace(_placed(found, node), void=replace(void, through=found.container_epoch))
 
@@ -90,6 +101,7 @@ def _placed(found: Placement, node: str) -> Placement:
         state=PlacementState.ASSIGNED,
         restarts=0,
         reason="",
+        pinned=False,
     )
 
 

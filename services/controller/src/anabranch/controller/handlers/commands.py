@@ -10,7 +10,7 @@ the aggregate and it gets the same answer. Three ends are possible:
 """
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -29,6 +29,7 @@ from anabranch.common.contracts.commands import (
 from anabranch.common.contracts.subjects import scope_events, shard_of_subject, stream_events
 from anabranch.common.errors import (
     AnabranchError,
+    Busy,
     FormatTooNew,
     InvalidRequest,
     Unavailable,
@@ -43,12 +44,14 @@ from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.stream import decide as stream_decide
 from anabranch.controller.domain.stream.decide import Circumstances, StreamCommand
 from anabranch.controller.domain.stream.events import StreamEvent
-from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.ports import TryAgain
+from anabranch.controller.projections.histories import Histories, HistoryNotLoaded
 from anabranch.controller.workflows.observed import Observer
 
 SCHEMA_SUPPORTED = 1
+HISTORY_ATTEMPTS_MAX = 4
+"""Between fetching a history and deciding, others may push it out of the memory."""
 MALFORMED = "malformed"
 """In the place of a kind, for what is no command."""
 
@@ -72,6 +75,7 @@ class CommandDesk:
     streams: Repository[Stream, StreamEvent]
     clock: Clock
     reply: Reply
+    histories: Histories = field(kw_only=True)
     observer: Observer = field(default_factory=Observer)
 
 
@@ -146,19 +150,22 @@ async def _decide_stream(desk: CommandDesk, command: StreamCommand) -> Loaded[St
     now_ms = desk.clock.now_ms()
     subject = stream_events(ref)
     desk.observer.traces.remember(subject, current_trace_parent())
-    return await desk.streams.transact(
-        subject,
-        lambda loaded: stream_decide.decide(
-            loaded.state,
-            command,
-            Circumstances(
-                revision=loaded.revision + 1,
-                open_scope_incarnation=incarnation,
-                now_ms=now_ms,
-                history=lambda: History(loaded.state.epochs),
-            ),
-        ),
-    )
+
+    def decide(loaded: Loaded[Stream]) -> Sequence[StreamEvent]:
+        circumstances = Circumstances(
+            revision=loaded.revision + 1,
+            open_scope_incarnation=incarnation,
+            now_ms=now_ms,
+            history=lambda: desk.histories.known(loaded.state),
+        )
+        return stream_decide.decide(loaded.state, command, circumstances)
+
+    for _ in range(HISTORY_ATTEMPTS_MAX):
+        try:
+            return await desk.streams.transact(subject, decide)
+        except HistoryNotLoaded as missing:
+            await desk.histories.of(missing.stream)
+    raise Busy("the stream's history was not to be had", stream=str(ref))
 
 
 def _accepted(command: CommandBase, loaded: Loaded[Scope] | Loaded[Stream]) -> Accepted:

@@ -36,6 +36,7 @@ from anabranch.controller.domain.operations import Operation, Operations
 from anabranch.controller.domain.scope.state import Scope
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.handlers import parked
+from anabranch.controller.handlers.cluster_queries import CLUSTER_QUERIES, ClusterDesk
 from anabranch.controller.ports import ParkedCommands
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.workflows.observed import Observer
@@ -72,6 +73,7 @@ class QueryDesk:
         [queries.PlacementChange], Awaitable[queries.ContainerDescription]
     ] = _not_here
     parked: ParkedCommands | None = None
+    cluster: ClusterDesk | None = None
 
 
 async def list_scopes(desk: QueryDesk, query: queries.ListScopes) -> Contract:
@@ -171,7 +173,7 @@ async def list_nodes(desk: QueryDesk, _query: queries.ListNodes) -> Contract:
 
 
 async def change_placement(desk: QueryDesk, query: queries.PlacementChange) -> Contract:
-    """Move, abandon or enable. Raises what the decision refuses, Unavailable, OutcomeUnknown."""
+    """What the change says. Raises what its decision refuses, Unavailable, OutcomeUnknown."""
     return queries.ContainerPlaced(container=await desk.change_placement(query))
 
 
@@ -217,6 +219,8 @@ QUERIES = {
     "list_parked": (ListParked, _of_parked(parked.list_parked)),
     "redrive_parked": (RedriveParked, _of_parked(parked.redrive_parked)),
     "drop_parked": (DropParked, _of_parked(parked.drop_parked)),
+    "unpin_container": (queries.UnpinContainer, change_placement),
+    **CLUSTER_QUERIES,
 }
 """Query name → (what is asked, who answers)."""
 

@@ -46,6 +46,7 @@ from anabranch.controller.domain.stream.export import (
     exported_stream,
     superseded,
 )
+from anabranch.controller.domain.stream.history import History
 
 SWEEP_S = 5.0
 SESSION_S_MAX = 6 * 3600.0
@@ -144,7 +145,8 @@ class StreamExporter:
         subjects: Collection[str] | None,
     ) -> None:
         async def tell_one(shaped: ShapedStream) -> None:
-            exported = exported_stream(shaped, self._container_count)
+            history = History(shaped.stream.epochs) if shaped.stream.epochs else None
+            exported = exported_stream(shaped, history, self._container_count)
             await tell(storage, exported)
             told[exported.ref] = exported.revision
 

@@ -3,14 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anabranch.common.contracts.subjects import scope_member
+from anabranch.common.contracts.subjects import member_name, scope_member, scope_members
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.model.names import ScopeName, StreamName
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.bounded import for_each
 from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.stream.state import Stream
-from anabranch.controller.ports import SegmentStores, StreamListing
+from anabranch.controller.ports import (
+    CommandSender,
+    SegmentStores,
+    StreamHistories,
+    StreamListing,
+)
 
 SEGMENT_REQUESTS_MAX = 32
 """Requests to segment stores that one step has under way at a time."""
@@ -23,6 +29,8 @@ class WorkContext:
     stores: SegmentStores
     scopes: Repository[Scope, ScopeEvent]
     streams: StreamListing
+    histories: StreamHistories
+    commands: CommandSender
     gates: Gates
 
 
@@ -32,6 +40,19 @@ def membership_of(stream: Stream) -> str:
     return scope_member(
         stream.ref.scope, stream.scope_incarnation, stream.ref.stream, stream.incarnation
     )
+
+
+async def remaining_streams(
+    context: WorkContext, scope: ScopeName, incarnation: int
+) -> list[StreamName]:
+    """The streams of a scope whose gate is closed: complete, sorted.
+
+    Those whose creation has not come to the gate, or that are older than the records, are asked of
+    the listing.
+    """
+    members = await context.gates.members(scope_members(scope, incarnation))
+    unrecorded = await context.streams.live_streams(scope, incarnation)
+    return sorted({*(StreamName(member_name(member)) for member in members), *unrecorded})
 
 
 async def seal_all(context: WorkContext, names: Sequence[str], stamp: Stamp) -> tuple[int, ...]:

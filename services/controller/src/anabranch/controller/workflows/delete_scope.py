@@ -16,7 +16,7 @@ the outcome is one conditional append.
 from collections.abc import Awaitable, Callable, Mapping
 
 from anabranch.common.contracts.base import ErrorBody
-from anabranch.common.contracts.subjects import member_name, scope_gate, scope_members
+from anabranch.common.contracts.subjects import scope_gate
 from anabranch.common.errors import ScopeNotEmpty
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import ScopeName
@@ -27,7 +27,7 @@ from anabranch.controller.domain.scope.state import (
     ScopeReopened,
     ScopeStep,
 )
-from anabranch.controller.workflows.context import WorkContext
+from anabranch.controller.workflows.context import WorkContext, remaining_streams
 
 
 async def delete_if_empty(context: WorkContext, loaded: Loaded[Scope]) -> ScopeEvent:
@@ -35,9 +35,7 @@ async def delete_if_empty(context: WorkContext, loaded: Loaded[Scope]) -> ScopeE
     scope = loaded.state
     name = ScopeName(scope.name)
     await context.gates.close(scope_gate(name, scope.incarnation), loaded.revision)
-    members = await context.gates.members(scope_members(name, scope.incarnation))
-    unrecorded = await context.streams.live_streams(name, scope.incarnation)
-    streams = sorted({*map(member_name, members), *unrecorded})
+    streams = await remaining_streams(context, name, scope.incarnation)
     if not streams:
         return ScopeDeleted()
     occupied = ScopeNotEmpty(

@@ -1,6 +1,6 @@
 """Deleting a stream: delete its segments, leave the scope, then leave the tombstone.
 
-Wakes on: a stream in DELETING.
+Wakes on: a stream in DELETING. It was sealed, or it was still being created.
 
 Why in this order: the tombstone frees the name. Every segment ever planned is deleted first
 (and leaves a tombstone in its container, even where it was never made), so that no request of
@@ -17,7 +17,6 @@ from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.workflow.bounded import for_each
 from anabranch.controller.domain.stream import cuts
 from anabranch.controller.domain.stream.events import StreamDeleted, StreamEvent
-from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream, StreamStep
 from anabranch.controller.workflows.context import (
     SEGMENT_REQUESTS_MAX,
@@ -28,16 +27,17 @@ from anabranch.controller.workflows.context import (
 
 
 async def delete_segments(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Delete every segment that no truncation has deleted, then end the membership in the scope."""
+    """Delete every segment that no truncation has deleted before, several at a time; then end the
+    membership in the scope, which may never have begun."""
     stamp = stamp_of(loaded)
 
     async def delete(segment: str) -> None:
         await context.stores.delete_segment(segment, stamp)
 
     stream = loaded.state
-    remaining = cuts.from_head(History(stream.epochs), stream.head)
+    remaining = cuts.from_head(await context.histories.of(stream), stream.head)
     await for_each(stream.names_of(remaining), SEGMENT_REQUESTS_MAX, delete)
-    await context.gates.leave(membership_of(loaded.state))
+    await context.gates.leave(membership_of(stream))
     return StreamDeleted()
 
 

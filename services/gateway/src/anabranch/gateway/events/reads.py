@@ -5,7 +5,7 @@ to wait, a second reader waits at the tail for whatever comes first.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
@@ -46,10 +46,22 @@ class ReadEvents:
     size_bytes: int = 0
     ended: bool = False
     """The stream is sealed and nothing follows."""
+    cuts_before: list[tuple[int, Positions]] = field(default_factory=list)
+    """Each time that successors took the place of segments: after how many events, and the
+    positions until then."""
+
+    def move_to(self, positions: Mapping[str, tuple[int, int]]) -> None:
+        """The reader stands there; other segments than so far are successors of some."""
+        if positions.keys() != self.positions.keys():
+            self.cuts_before.append((len(self.payloads), self.positions))
+        self.positions = dict(positions)
 
     def keep_first(self, count: int) -> None:
         """Give back all but the first `count` events: the next read begins with them."""
-        for segment, offset, index in reversed(self.places[count:]):
+        end = len(self.places)
+        while self.cuts_before and self.cuts_before[-1][0] >= count:
+            end, self.positions = self.cuts_before.pop()
+        for segment, offset, index in reversed(self.places[count:end]):
             self.positions[segment] = (offset, index)
         del self.payloads[count:], self.places[count:]
         self.ended = False
@@ -113,6 +125,7 @@ class Reads:
             found.positions = dict(reader.positions())
             while not self._is_enough(request, found):
                 batch = await reader.next_batch()
+                found.move_to(reader.positions())
                 if batch is None:
                     return
                 self._take(batch, request, found)
@@ -127,6 +140,7 @@ class Reads:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left_s, PATIENCE_S)):
                         batch = await reader.next_batch()
+                        found.move_to(reader.positions())
                         if batch is None:
                             found.ended = True
                         else:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from anabranch.common.contracts.commands import CreateScope, DeleteScope
-from anabranch.common.errors import Busy, ScopeExists, ScopeNotFound
+from anabranch.common.errors import ScopeExists, ScopeNotFound
 from anabranch.common.model.names import scope_name
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.scope.state import (
@@ -34,7 +34,12 @@ def decide(
 def _create(scope: Scope, command: CreateScope, now_ms: int) -> Sequence[ScopeEvent]:
     name = scope_name(command.scope)
     if scope.status is ScopeStatus.DELETING:
-        raise Busy("the scope is being deleted", scope=name)
+        raise ScopeExists(
+            "the scope exists, and is being deleted",
+            remedy="wait until the deletion has ended, then create it again",
+            scope=name,
+            incarnation=scope.incarnation,
+        )
     if scope.is_live:
         raise ScopeExists("the scope exists", scope=name, incarnation=scope.incarnation)
     return (
@@ -53,5 +58,5 @@ def _delete(scope: Scope, command: DeleteScope) -> Sequence[ScopeEvent]:
         raise ScopeNotFound("no such scope", scope=command.scope, incarnation=meant)
     operations.check_room(scope.operations)
     if scope.status is ScopeStatus.DELETING:
-        return (ScopeIntentJoined(command_id=command.command_id),)
-    return (ScopeDeleting(command_id=command.command_id),)
+        return (ScopeIntentJoined(command_id=command.command_id, recursive=command.recursive),)
+    return (ScopeDeleting(command_id=command.command_id, recursive=command.recursive),)

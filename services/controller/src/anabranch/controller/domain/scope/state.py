@@ -10,9 +10,10 @@
     │ DELETING │ ScopeDeleted                │ DELETED  │
     └──────────┴─────────────────────────────┴──────────┘
 
-`ScopeIntentJoined` adds a command to the pending deletion; the state stays. DELETING is closed:
-no stream may be created in it. DELETED is the tombstone: it keeps the incarnation and the
-operations, and creating the name again is a compare-and-set on it.
+`ScopeIntentJoined` adds a command to the pending deletion, and may make it recursive; a recursive
+one ends only with the scope. DELETING is closed: no stream may be created in it. DELETED is the
+tombstone: it keeps the incarnation and the operations, and creating the name again is a
+compare-and-set on it.
 """
 
 from dataclasses import dataclass, replace
@@ -37,17 +38,22 @@ class ScopeStep(StrEnum):
     """What the workflow of a scope may have to do."""
 
     DELETE_IF_EMPTY = "delete_if_empty"
+    DELETE_STREAMS = "delete_streams"
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A scope. `status` None: the name was never used. `pending`: commands of the intent."""
+    """A scope. `status` None: the name was never used.
+
+    `pending`: the commands that want its deletion; `is_recursive`: with all that is in it.
+    """
 
     name: str = ""
     incarnation: int = 0
     status: ScopeStatus | None = None
     created_ms: int = 0
     pending: tuple[str, ...] = ()
+    is_recursive: bool = False
     operations: Operations = ()
 
     @property
@@ -71,15 +77,21 @@ class ScopeCreated(Contract):
 
 
 class ScopeDeleting(Contract):
+    """Deletion was accepted. `recursive`: the scope's streams are deleted first."""
+
     kind: Literal["scope_deleting"] = "scope_deleting"
     schema_number: Literal[1] = 1
     command_id: str
+    recursive: bool = False
 
 
 class ScopeIntentJoined(Contract):
+    """Another command wants the scope deleted. `recursive`: from now on with its streams."""
+
     kind: Literal["scope_intent_joined"] = "scope_intent_joined"
     schema_number: Literal[1] = 1
     command_id: str
+    recursive: bool = False
 
 
 class ScopeReopened(Contract):
@@ -115,12 +127,14 @@ def evolve(scope: Scope, event: ScopeEvent) -> Scope:
                 scope,
                 status=ScopeStatus.DELETING,
                 pending=(event.command_id,),
+                is_recursive=event.recursive,
                 operations=operations.with_started(scope.operations, event.command_id),
             )
         case ScopeIntentJoined():
             return replace(
                 scope,
                 pending=(*scope.pending, event.command_id),
+                is_recursive=scope.is_recursive or event.recursive,
                 operations=operations.with_started(scope.operations, event.command_id),
             )
         case ScopeReopened():
@@ -133,12 +147,14 @@ def evolve(scope: Scope, event: ScopeEvent) -> Scope:
 
 def _rested(scope: Scope, status: ScopeStatus, error: ErrorBody | None = None) -> Scope:
     ended = operations.with_finished(scope.operations, scope.pending, error)
-    return replace(scope, status=status, pending=(), operations=ended)
+    return replace(scope, status=status, pending=(), is_recursive=False, operations=ended)
 
 
 def next_step(scope: Scope) -> ScopeStep | None:
     """What must be done next, if anything."""
-    return ScopeStep.DELETE_IF_EMPTY if scope.status is ScopeStatus.DELETING else None
+    if scope.status is not ScopeStatus.DELETING:
+        return None
+    return ScopeStep.DELETE_STREAMS if scope.is_recursive else ScopeStep.DELETE_IF_EMPTY
 
 
 _MOVES: frozenset[tuple[ScopeStatus | None, ScopeStatus | None]] = frozenset(
@@ -154,13 +170,22 @@ _MOVES: frozenset[tuple[ScopeStatus | None, ScopeStatus | None]] = frozenset(
 
 
 def check(before: Scope, after: Scope) -> None:
-    """Assert the invariants of one decision."""
-    assert (before.status, after.status) in _MOVES, "a scope moves only as its table says"
+    """Assert the invariants of one decision; the numbers are those of docs/invariants.md."""
+    assert (before.status, after.status) in _MOVES, "SCOPE-1: moves only as its table says"
     is_new = before.status in (None, ScopeStatus.DELETED)
     expected = before.incarnation + 1 if is_new else before.incarnation
-    assert after.incarnation == expected, "an incarnation begins only by creation, and by one"
-    assert bool(after.pending) == (after.status is ScopeStatus.DELETING), "pending = closing"
-    assert len(after.operations) <= operations.OPERATION_COUNT_MAX, "operations are bounded"
+    assert after.incarnation == expected, "SCOPE-2: an incarnation begins by creation, by one"
+    is_closing = after.status is ScopeStatus.DELETING
+    assert bool(after.pending) == is_closing, "SCOPE-3: something is pending while it closes"
+    running = sorted(operations.running(after.operations))
+    assert running == sorted(after.pending), "SCOPE-3: an operation runs while it is pending"
+    count = len(after.operations)
+    assert count <= operations.OPERATION_COUNT_MAX, "SCOPE-4: operations are bounded"
+    assert is_closing or not after.is_recursive, "SCOPE-5: only a deletion is recursive"
+    if before.is_recursive:
+        goes_on = is_closing and after.is_recursive
+        ended = after.status is ScopeStatus.DELETED
+        assert goes_on or ended, "SCOPE-5: a recursive deletion ends only with the scope"
 
 
 SCOPE: Aggregate[Scope, ScopeEvent] = Aggregate(

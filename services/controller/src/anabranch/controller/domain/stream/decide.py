@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from anabranch.common.contracts.base import ErrorBody
 from anabranch.common.contracts.commands import (
     CreateStream,
     DeleteStream,
@@ -39,7 +40,7 @@ from anabranch.controller.domain.stream.events import (
     StreamUpdated,
 )
 from anabranch.controller.domain.stream.history import History
-from anabranch.controller.domain.stream.intents import IntentKind
+from anabranch.controller.domain.stream.intents import IntentKind, ScalePlan
 from anabranch.controller.domain.stream.state import Stream
 
 StreamCommand = (
@@ -145,24 +146,37 @@ def _create_again(stream: Stream, command: CreateStream) -> Sequence[StreamEvent
 
 
 def _update(stream: Stream, command: UpdateStream, at: Circumstances) -> Sequence[StreamEvent]:
+    """If the policy asks for another number of segments than there will be, scale to it.
+
+    A pending scale that leads to the right number is joined, another one must end first.
+    """
     _require_writable(stream)
-    if command.config == stream.config:
-        return (StreamCommandSatisfied(command_id=command.command_id),)
-    plan = scaling.adjusted(stream, command.config)
-    if plan is None:
-        return (StreamUpdated(command_id=command.command_id, config=command.config),)
-    if intents.find(stream.intents, IntentKind.SCALE) is not None:
+    pending = _pending_scale(stream)
+    must_scale = scaling.asks_for_scale(stream, command.config)
+    if must_scale and pending is not None:
         raise _busy(stream)
-    updated = StreamUpdated(command_id=command.command_id, config=command.config, then_scales=True)
-    return (updated, _scaling(command, plan, at))
+    will_suit = scaling.suits(command.config, scaling.count_after_scale(stream))
+    waits = will_suit and not scaling.suits(command.config, len(stream.segments))
+    events: list[StreamEvent] = []
+    if command.config != stream.config:
+        then_scales = must_scale or waits
+        updated = StreamUpdated(
+            command_id=command.command_id, config=command.config, then_scales=then_scales
+        )
+        events.append(updated)
+    if must_scale:
+        events.append(_scaling(command, scaling.evened(stream, command.config), at))
+    elif waits:  # for the pending scale: nothing else changes the number
+        events.append(_join(command, IntentKind.SCALE))
+    return events or (StreamCommandSatisfied(command_id=command.command_id),)
 
 
 def _scale(stream: Stream, command: ScaleStream, at: Circumstances) -> Sequence[StreamEvent]:
     _require_writable(stream)
-    pending = intents.find(stream.intents, IntentKind.SCALE)
+    scaling.require_epoch(stream, command)
+    pending = _pending_scale(stream)
     if pending is not None:
-        assert pending.scale is not None
-        if scaling.is_same(pending.scale, command):
+        if scaling.is_same(pending, command):
             return (_join(command, IntentKind.SCALE),)
         raise _busy(stream)
     return (_scaling(command, scaling.planned(stream, command), at),)
@@ -192,13 +206,14 @@ def _truncate(stream: Stream, command: TruncateStream, at: Circumstances) -> Seq
         raise _busy(stream)
     if cut == stream.head:
         return (StreamCommandSatisfied(command_id=command.command_id),)
+    scale = _pending_scale(stream)
+    planned = {s.segment_id for s in scale.created} if scale is not None else set()
+    if any(place.segment_id in planned for place in cut):
+        raise _busy(stream)
+    cuts.truncated(at.history(), stream.head, cut)
     return (
         StreamTruncating(
-            command_id=command.command_id,
-            revision=at.revision,
-            cut=cut,
-            deleted=cuts.truncated(at.history(), stream.head, cut),
-            at_ms=at.now_ms,
+            command_id=command.command_id, revision=at.revision, cut=cut, at_ms=at.now_ms
         ),
     )
 
@@ -219,18 +234,39 @@ def _seal(stream: Stream, command: SealStream, at: Circumstances) -> Sequence[St
 
 
 def _delete(stream: Stream, command: DeleteStream, at: Circumstances) -> Sequence[StreamEvent]:
+    """A stream that is being created may be deleted: the creation fails, whatever holds it up."""
     match stream.status:
-        case StreamState.SEALED:
-            deleting = StreamDeleting(
-                command_id=command.command_id, revision=at.revision, at_ms=at.now_ms
+        case StreamState.CREATING:
+            gone = StreamNotFound(
+                "the stream was deleted while it was being created",
+                remedy="create it again if it is still wanted",
+                stream=str(stream.ref),
             )
-            return (deleting,)
+            return (_deleting(command, at, ErrorBody.of(gone)),)
+        case StreamState.SEALED:
+            return (_deleting(command, at),)
         case StreamState.DELETING:
             return (_join(command, IntentKind.DELETE),)
         case StreamState.ACTIVE if not intents.find(stream.intents, IntentKind.SEAL):
             raise StreamNotSealed("the stream is not sealed", stream=str(stream.ref))
         case _:
             raise _busy(stream)
+
+
+def _deleting(
+    command: DeleteStream, at: Circumstances, creation_error: ErrorBody | None = None
+) -> StreamDeleting:
+    return StreamDeleting(
+        command_id=command.command_id,
+        revision=at.revision,
+        at_ms=at.now_ms,
+        creation_error=creation_error,
+    )
+
+
+def _pending_scale(stream: Stream) -> ScalePlan | None:
+    found = intents.find(stream.intents, IntentKind.SCALE)
+    return None if found is None else found.scale
 
 
 def _require_writable(stream: Stream) -> None:

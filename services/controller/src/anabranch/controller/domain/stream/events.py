@@ -62,8 +62,8 @@ class StreamCreated(Contract):
 
 
 class StreamUpdated(Contract):
-    """The configuration is `config` now. `then_scales`: the scale that it asks for is accepted in
-    the same decision, and the command ends with it."""
+    """The configuration is `config` now. `then_scales`: the scale that it asks for is accepted or
+    joined in the same decision, and the command ends with it."""
 
     kind: Literal["stream_updated"] = "stream_updated"
     schema_number: Literal[1] = 1
@@ -104,15 +104,13 @@ class StreamScaled(Contract):
 
 
 class StreamTruncating(Contract):
-    """A truncation was accepted. `deleted`: the segments that lie wholly before the cut and were
-    not deleted by an earlier one."""
+    """A truncation was accepted: what lies before the cut is given up."""
 
     kind: Literal["stream_truncating"] = "stream_truncating"
     schema_number: Literal[1] = 1
     command_id: str
     revision: int
     cut: tuple[SegmentOffset, ...]
-    deleted: tuple[int, ...]
     at_ms: int
 
 
@@ -121,6 +119,15 @@ class StreamTruncated(Contract):
 
     kind: Literal["stream_truncated"] = "stream_truncated"
     schema_number: Literal[1] = 1
+
+
+class StreamTruncateFailed(Contract):
+    """The truncation cannot be: an offset is beyond its segment's end, or within an append. The
+    stream begins where it did; segments that were truncated before this was found stay so."""
+
+    kind: Literal["stream_truncate_failed"] = "stream_truncate_failed"
+    schema_number: Literal[1] = 1
+    error: ErrorBody
 
 
 class StreamSealing(Contract):
@@ -140,11 +147,14 @@ class StreamSealed(Contract):
 
 
 class StreamDeleting(Contract):
+    """`creation_error`: what a creation that this puts an end to failed of."""
+
     kind: Literal["stream_deleting"] = "stream_deleting"
     schema_number: Literal[1] = 1
     command_id: str
     revision: int
     at_ms: int = 0
+    creation_error: ErrorBody | None = None
 
 
 class StreamDeleted(Contract):
@@ -191,6 +201,7 @@ StreamEvent = Annotated[
     | StreamScaled
     | StreamTruncating
     | StreamTruncated
+    | StreamTruncateFailed
     | StreamSealing
     | StreamSealed
     | StreamDeleting

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from anabranch.common.model.names import StreamRef
 from anabranch.common.model.stream import StreamState
-from anabranch.common.tier2.streams import ExportedEpoch, ExportedStream
+from anabranch.common.tier2.streams import EarlierSegment, ExportedEpoch, ExportedStream
+from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream
 
 _TOLD = frozenset({StreamState.ACTIVE, StreamState.SEALED, StreamState.DELETED})
@@ -53,12 +54,18 @@ def decide_exports(
     ]
 
 
-def exported_stream(shaped: ShapedStream, container_count: int) -> ExportedStream:
-    """What is written of the stream: the same for the same shape and revision, whoever asks."""
+def exported_stream(
+    shaped: ShapedStream, history: History | None, container_count: int
+) -> ExportedStream:
+    """What is written of the stream: the same for the same shape and revision, whoever asks.
+
+    `history` is the stream's; None for a deleted one, which has none.
+    """
     stream = shaped.stream
     assert stream.ref is not None
     assert stream.status is not None
     is_deleted = stream.status is StreamState.DELETED
+    assert is_deleted == (history is None), "whoever lives has a history"
     return ExportedStream(
         ref=stream.ref,
         incarnation=stream.incarnation,
@@ -67,7 +74,17 @@ def exported_stream(shaped: ShapedStream, container_count: int) -> ExportedStrea
         created_ms=stream.created_ms,
         container_count=container_count,
         epochs=() if is_deleted else (ExportedEpoch(stream.stream_epoch, stream.segments),),
+        earlier=() if history is None else _earlier(history),
     )
+
+
+def _earlier(history: History) -> tuple[EarlierSegment, ...]:
+    found = [
+        EarlierSegment(life.segment_id, life.keys, life.sealed_epoch, life.size)
+        for life in history.lives.values()
+        if life.sealed_epoch is not None and life.size is not None
+    ]
+    return tuple(sorted(found, key=lambda segment: segment.segment_id))
 
 
 def superseded(names: Sequence[str]) -> Sequence[str]:

@@ -5,12 +5,18 @@ the way. A segment belongs to the epochs from the one that created it up to, not
 that followed its sealing; its id holds the former.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import bisect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Annotated
+
+from pydantic import PlainSerializer, TypeAdapter
 
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId, epoch_of
 from anabranch.common.model.stream import SegmentRange
+from anabranch.controller.domain.stream.rows import SegmentRanges, reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +25,18 @@ class SealedSegment:
 
     segment_id: SegmentId
     size: int
+
+
+def _sealed_rows(segments: tuple[SealedSegment, ...]) -> list[tuple[SegmentId, int]]:
+    return [(s.segment_id, s.size) for s in segments]
+
+
+SealedSegments = Annotated[
+    tuple[SealedSegment, ...],
+    reading(TypeAdapter(list[tuple[SegmentId, int]]), lambda row: SealedSegment(*row)),
+    PlainSerializer(_sealed_rows),
+]
+"""Rows of segment and size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +50,8 @@ class EpochRecord:
     stream_epoch: int
     reference_epoch: int
     created_ms: int
-    created: tuple[SegmentRange, ...]
-    sealed: tuple[SealedSegment, ...] = ()
+    created: SegmentRanges
+    sealed: SealedSegments = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +73,71 @@ class SegmentLife:
         return self.created_epoch <= stream_epoch and (ends is None or stream_epoch < ends)
 
 
-class History:
-    """All epochs from the first to the present one."""
+_LANDMARK_MIN = 32
 
-    def __init__(self, records: Sequence[EpochRecord]) -> None:
-        assert records, "a stream has at least its first epoch"
-        assert records[0].stream_epoch == 0, "a history begins at epoch 0"
-        self.records = records
-        self.lives: Mapping[SegmentId, SegmentLife] = _lives(records)
+
+class History:
+    """All epochs from the first to the present one, and the segments' lives. Never changes.
+
+    Every question is answered from the few records that it is about. The segments of an epoch are
+    made from the nearest *landmark* before it, an epoch of which they are kept; landmarks lie so
+    far apart that all of them together are of the order of the records.
+    """
+
+    def __init__(
+        self,
+        records: Iterable[EpochRecord],
+        *,
+        after: "_Epochs | None" = None,
+        is_ended: bool = False,
+    ) -> None:
+        self._epochs = _Epochs() if after is None else after
+        for record in records:
+            self._epochs.add(record)
+        self.records: Sequence[EpochRecord] = self._epochs.records
+        """By number: `records[n]` is epoch n's."""
+        self.lives: Mapping[SegmentId, SegmentLife] = self._epochs.lives
+        self.is_ended = is_ended
+        """The stream is sealed: the current segments' sizes are final, too."""
+        assert self.records, "a stream has at least its first epoch"
 
     @property
     def current(self) -> EpochRecord:
         return self.records[-1]
 
+    def extended(self, *records: EpochRecord) -> "History":
+        """This history and the epochs that follow it; this one stays as it is."""
+        assert not self.is_ended, "a sealed stream has no further epochs"
+        return History(records, after=self._epochs.copied())
+
+    def ended(self, sealed: Iterable[SealedSegment]) -> "History":
+        """This history when the stream is sealed, with its last segments' lengths."""
+        final = self._epochs.copied()
+        for segment in sealed:
+            keys = final.lives[segment.segment_id].keys
+            final.lives[segment.segment_id] = SegmentLife(
+                segment.segment_id, keys, size=segment.size
+            )
+        return History((), after=final, is_ended=True)
+
     def segments_of(self, stream_epoch: int) -> tuple[SegmentRange, ...]:
         """The segments of an epoch from 0 to the current one, sorted by key."""
         assert 0 <= stream_epoch <= self.current.stream_epoch
-        found = [life for life in self.lives.values() if life.is_in(stream_epoch)]
-        return as_ranges(sorted(found, key=lambda life: life.keys.start))
+        landmarks = self._epochs.landmarks
+        nearest = bisect.bisect_right(landmarks, stream_epoch, key=itemgetter(0)) - 1
+        landmark, segments = landmarks[nearest]
+        if landmark == stream_epoch:
+            return segments
+        found = _Segments(segments)
+        for record in self.records[landmark + 1 : stream_epoch + 1]:
+            found.change(record, self.lives)
+        return tuple(found.segments)
+
+    def created_in(self, epochs: range) -> Iterator[SegmentLife]:
+        """The segments that were created in these epochs, oldest first."""
+        for epoch in epochs:
+            for segment in self.records[epoch].created:
+                yield self.lives[segment.segment_id]
 
     def successors(self, segment: SegmentId) -> tuple[SegmentLife, ...]:
         """The segments that take the keys of a sealed one after it, sorted by key; of an active
@@ -80,22 +145,72 @@ class History:
         life = self.lives[segment]
         if life.sealed_epoch is None:
             return ()
-        return self._overlapping(life.keys, life.sealed_epoch)
+        created = self.records[life.sealed_epoch].created  # cover its keys exactly
+        first = bisect.bisect_right(created, life.keys.start, key=_start_of) - 1
+        last = bisect.bisect_left(created, life.keys.end, key=_start_of)
+        return tuple(self.lives[found.segment_id] for found in created[first:last])
 
     def predecessors(self, segment: SegmentId) -> tuple[SegmentLife, ...]:
         """The segments whose keys it took over, sorted by key; none in epoch 0."""
         life = self.lives[segment]
-        if life.created_epoch == 0:
-            return ()
-        return self._overlapping(life.keys, life.created_epoch - 1)
+        replaced = (self.lives[s.segment_id] for s in self.records[life.created_epoch].sealed)
+        found = [before for before in replaced if overlaps(before.keys, life.keys)]
+        return tuple(sorted(found, key=_start_of))
 
-    def _overlapping(self, keys: KeyRange, stream_epoch: int) -> tuple[SegmentLife, ...]:
-        found = [
-            life
-            for life in self.lives.values()
-            if life.is_in(stream_epoch) and overlaps(life.keys, keys)
-        ]
-        return tuple(sorted(found, key=lambda life: life.keys.start))
+
+class _Segments:
+    """The segments of one epoch, sorted by key, while they become those of the next ones."""
+
+    def __init__(self, segments: Iterable[SegmentRange] = ()) -> None:
+        self.segments = list(segments)
+
+    def change(self, record: EpochRecord, lives: Mapping[SegmentId, SegmentLife]) -> None:
+        """Go on to the epoch of `record`; `lives` knows what it seals."""
+        for sealed in record.sealed:
+            start = lives[sealed.segment_id].keys.start
+            del self.segments[bisect.bisect_left(self.segments, start, key=_start_of)]
+        for created in record.created:
+            at = bisect.bisect_left(self.segments, created.keys.start, key=_start_of)
+            self.segments.insert(at, created)
+
+
+@dataclass(slots=True)
+class _Epochs:
+    """What a history is made of, while it is being made."""
+
+    records: list[EpochRecord] = field(default_factory=list)
+    lives: dict[SegmentId, SegmentLife] = field(default_factory=dict)
+    landmarks: list[tuple[int, tuple[SegmentRange, ...]]] = field(default_factory=list)
+    present: _Segments = field(default_factory=_Segments)
+    changed_count: int = 0
+    """Segments that came or went since the last landmark."""
+
+    def add(self, record: EpochRecord) -> None:
+        assert record.stream_epoch == len(self.records), "epochs follow each other from 0"
+        self.records.append(record)
+        self.present.change(record, self.lives)
+        for sealed in record.sealed:
+            keys = self.lives[sealed.segment_id].keys
+            self.lives[sealed.segment_id] = SegmentLife(
+                sealed.segment_id, keys, record.stream_epoch, sealed.size
+            )
+        for created in record.created:
+            self.lives[created.segment_id] = SegmentLife(created.segment_id, created.keys)
+        self.changed_count += len(record.created) + len(record.sealed)
+        segments = self.present.segments
+        if not self.landmarks or self.changed_count >= _LANDMARK_MIN + len(segments) // 4:
+            self.landmarks.append((record.stream_epoch, tuple(segments)))
+            self.changed_count = 0
+
+    def copied(self) -> "_Epochs":
+        """One that grows by itself; records and lives are shared, since they never change."""
+        return _Epochs(
+            self.records.copy(),
+            self.lives.copy(),
+            self.landmarks.copy(),
+            _Segments(self.present.segments),
+            self.changed_count,
+        )
 
 
 def overlaps(one: KeyRange, other: KeyRange) -> bool:
@@ -108,14 +223,5 @@ def as_ranges(lives: Iterable[SegmentLife]) -> tuple[SegmentRange, ...]:
     return tuple(SegmentRange(life.segment_id, life.keys) for life in lives)
 
 
-def _lives(records: Sequence[EpochRecord]) -> Mapping[SegmentId, SegmentLife]:
-    lives: dict[SegmentId, SegmentLife] = {}
-    for record in records:
-        for sealed in record.sealed:
-            keys = lives[sealed.segment_id].keys
-            lives[sealed.segment_id] = SegmentLife(
-                sealed.segment_id, keys, record.stream_epoch, sealed.size
-            )
-        for created in record.created:
-            lives[created.segment_id] = SegmentLife(created.segment_id, created.keys)
-    return lives
+def _start_of(segment: SegmentRange | SegmentLife) -> float:
+    return segment.keys.start

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from anabranch.common.model.names import SegmentId
-from anabranch.common.model.stream import SegmentRange, StreamCut
+from anabranch.controller.domain.stream.rows import SegmentOffsets, SegmentRanges
 
 
 class IntentKind(StrEnum):
@@ -27,16 +27,19 @@ class ScalePlan:
 
     stream_epoch: int
     sealed: tuple[SegmentId, ...]
-    created: tuple[SegmentRange, ...]
+    created: SegmentRanges
     is_made: bool = False
+
+    def count_after(self, present_count: int) -> int:
+        """How many segments there will be of the `present_count` of now."""
+        return present_count - len(self.sealed) + len(self.created)
 
 
 @dataclass(frozen=True, slots=True)
 class TruncationPlan:
-    """The stream shall begin at `cut`; `deleted` are the segments that lie before it."""
+    """The stream shall begin at `cut`."""
 
-    cut: StreamCut
-    deleted: tuple[SegmentId, ...]
+    cut: SegmentOffsets
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,17 @@
-"""What every decision on a stream must keep, checked on (before, after) of each append."""
+"""What every decision on a stream must keep, checked on (before, after) of each append.
+
+The numbers are those of docs/invariants.md.
+"""
 
 import itertools
 
 from pydantic import TypeAdapter
 
 from anabranch.common.eventsourcing.aggregate import Aggregate
-from anabranch.common.model.names import epoch_of, number_of
+from anabranch.common.model.names import SegmentId, epoch_of, number_of
 from anabranch.common.model.stream import SegmentRange, StreamState
 from anabranch.controller.domain import operations
+from anabranch.controller.domain.stream import intents
 from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.intents import IntentKind
 from anabranch.controller.domain.stream.state import Stream, evolve
@@ -19,6 +23,7 @@ _MOVES: frozenset[tuple[StreamState | None, StreamState | None]] = frozenset(
         (StreamState.CREATING, StreamState.CREATING),
         (StreamState.CREATING, StreamState.DELETED),
         (StreamState.CREATING, StreamState.ACTIVE),
+        (StreamState.CREATING, StreamState.DELETING),
         (StreamState.ACTIVE, StreamState.ACTIVE),
         (StreamState.ACTIVE, StreamState.SEALED),
         (StreamState.SEALED, StreamState.SEALED),
@@ -36,60 +41,109 @@ _PENDING_IN = {
 
 def check(before: Stream, after: Stream) -> None:
     """Assert the invariants of one decision."""
-    assert (before.status, after.status) in _MOVES, "a stream moves only as its table says"
+    assert (before.status, after.status) in _MOVES, "STREAM-1: moves only as its table says"
     is_new = not before.is_live
     expected = before.incarnation + 1 if is_new else before.incarnation
-    assert after.incarnation == expected, "an incarnation begins only by creation, and by one"
-    assert after.highest_number >= before.highest_number, "segment numbers are never reused"
-    if is_new:
-        lowest = min(number_of(s.segment_id) for s in after.segments)
-        assert lowest > before.highest_number, "a new life's segments have new numbers"
+    assert after.incarnation == expected, "STREAM-2: an incarnation begins by creation, by one"
+    _check_numbers(before, after, is_new=is_new)
     if after.is_live:
         _check_cover(after.segments)
-        assert after.stream_epoch >= before.stream_epoch or is_new, "epochs only grow"
-    assert len(after.operations) <= operations.OPERATION_COUNT_MAX, "operations are bounded"
+        _check_history(after)
+        _check_operations(after)
     if after.status is StreamState.ACTIVE:
-        assert after.has_joined_scope, "a stream lives only in a scope that was seen open"
+        assert after.has_joined_scope, "STREAM-7: lives only in a scope that was seen open"
     _check_intents(after)
+    _check_scale(after)
     if not is_new and after.is_live:
         _check_epochs(before, after)
 
 
+def _check_numbers(before: Stream, after: Stream, *, is_new: bool) -> None:
+    assert after.highest_number >= before.highest_number, "STREAM-3: numbers are never reused"
+    had: set[SegmentId] = set() if is_new else _planned(before)
+    fresh = [number_of(segment) for segment in _planned(after) - had]
+    lowest = min(fresh, default=before.highest_number + 1)
+    assert lowest > before.highest_number, "STREAM-3: a new segment has a new number"
+    assert len(fresh) == len(set(fresh)), "STREAM-3: no two new segments have the same number"
+
+
+def _planned(stream: Stream) -> set[SegmentId]:
+    """The current segments, and those that a pending scale makes."""
+    planned = {segment.segment_id for segment in stream.segments}
+    scale = intents.find(stream.intents, IntentKind.SCALE)
+    if scale is not None and scale.scale is not None:
+        planned |= {segment.segment_id for segment in scale.scale.created}
+    return planned
+
+
+def _check_cover(segments: tuple[SegmentRange, ...]) -> None:
+    assert segments, "STREAM-4: a live stream has segments"
+    assert segments[0].keys.start == 0.0, "STREAM-4: the key space is covered from its start"
+    assert segments[-1].keys.end == 1.0, "STREAM-4: the key space is covered to its end"
+    for left, right in itertools.pairwise(segments):
+        assert left.keys.end == right.keys.start, "STREAM-4: ranges touch and do not overlap"
+
+
 def _check_intents(after: Stream) -> None:
     kinds = [intent.kind for intent in after.intents]
-    assert len(kinds) == len(set(kinds)), "at most one intent of a kind is pending"
+    assert len(kinds) == len(set(kinds)), "STREAM-5: at most one intent of a kind is pending"
     allowed = _PENDING_IN.get(after.status, set()) if after.status is not None else set()
-    assert set(kinds) <= allowed, "an intent is pending only where its work can be done"
+    assert set(kinds) <= allowed, "STREAM-5: an intent is pending only where it can be performed"
     must = {StreamState.CREATING, StreamState.DELETING}
-    assert kinds or after.status not in must, "whoever is on the way has somebody who asked"
-    assert IntentKind.SEAL not in kinds[:-1], "sealing is the last thing accepted"
-    for intent in after.intents:
-        if intent.scale is None:
-            continue
+    assert kinds or after.status not in must, "STREAM-5: whoever is on the way was asked"
+    assert IntentKind.SEAL not in kinds[:-1], "STREAM-5: sealing is the last thing accepted"
+    revisions = [intent.revision for intent in after.intents]
+    assert revisions == sorted(set(revisions)), "STREAM-11: a later intent has a higher stamp"
+
+
+def _check_operations(after: Stream) -> None:
+    count = len(after.operations)
+    assert count <= operations.OPERATION_COUNT_MAX, "STREAM-6: operations are bounded"
+    running = sorted(operations.running(after.operations))
+    waiting = sorted(intents.commands_of(after.intents))
+    assert running == waiting, "STREAM-12: an operation runs as long as an intent has it"
+
+
+def _check_scale(after: Stream) -> None:
+    count = len(after.segments)
+    found = intents.find(after.intents, IntentKind.SCALE)
+    if found is not None:
+        plan = found.scale
+        assert plan is not None, "STREAM-8: a pending scale has a plan"
         present = {s.segment_id for s in after.segments}
-        assert set(intent.scale.sealed) <= present, "a scale seals segments of the current epoch"
-        assert intent.scale.stream_epoch == after.stream_epoch + 1, "a scale begins the next epoch"
-        epochs = {epoch_of(s.segment_id) for s in intent.scale.created}
-        assert epochs == {intent.scale.stream_epoch}, "a segment's id holds its epoch"
+        assert set(plan.sealed) <= present, "STREAM-8: a scale seals current segments"
+        assert plan.stream_epoch == after.stream_epoch + 1, "STREAM-8: it begins the next epoch"
+        epochs = {epoch_of(s.segment_id) for s in plan.created}
+        assert epochs == {plan.stream_epoch}, "STREAM-8: a segment's id holds its epoch"
+        stay = [s for s in after.segments if s.segment_id not in set(plan.sealed)]
+        _check_cover(tuple(sorted((*stay, *plan.created), key=lambda s: s.keys.start)))
+        count = plan.count_after(count)
+    if after.status is StreamState.ACTIVE:
+        minimum = after.config.scaling.min_segments
+        assert count >= minimum, "STREAM-13: never fewer segments than the policy asks for"
 
 
 def _check_epochs(before: Stream, after: Stream) -> None:
     if after.stream_epoch == before.stream_epoch:
-        assert after.segments == before.segments, "within an epoch the segments stay"
+        assert after.segments == before.segments, "STREAM-9: within an epoch the segments stay"
         return
-    assert after.stream_epoch == before.stream_epoch + 1, "epochs follow each other"
+    assert after.stream_epoch == before.stream_epoch + 1, "STREAM-9: epochs follow each other"
     was, now = before.epochs[-1], after.epochs[-1]
-    assert now.created_ms > was.created_ms, "a later epoch begins later"
+    assert now.created_ms > was.created_ms, "STREAM-9: a later epoch begins later"
     gone = {s.segment_id for s in before.segments} - {s.segment_id for s in after.segments}
-    assert gone == {s.segment_id for s in now.sealed}, "what a scale replaced is recorded as sealed"
+    replaced = {s.segment_id for s in now.sealed}
+    assert gone == replaced, "STREAM-10: what a scale replaced is recorded as sealed"
 
 
-def _check_cover(segments: tuple[SegmentRange, ...]) -> None:
-    assert segments, "a live stream has segments"
-    assert segments[0].keys.start == 0.0, "the key space is covered from its start"
-    assert segments[-1].keys.end == 1.0, "the key space is covered to its end"
-    for left, right in itertools.pairwise(segments):
-        assert left.keys.end == right.keys.start, "key ranges touch and do not overlap"
+def _check_history(after: Stream) -> None:
+    kept = [record.stream_epoch for record in after.epochs]
+    first = after.archived_epochs
+    assert kept, "STREAM-14: the state keeps the current epoch"
+    assert kept == list(range(first, first + len(kept))), "STREAM-14: what is kept follows chunks"
+    if after.status is StreamState.SEALED:
+        lengths = [segment.segment_id for segment in after.sealed]
+        present = [segment.segment_id for segment in after.segments]
+        assert lengths == present, "STREAM-15: of a sealed stream all lengths are known"
 
 
 STREAM: Aggregate[Stream, StreamEvent] = Aggregate(

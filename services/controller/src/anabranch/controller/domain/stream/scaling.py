@@ -11,10 +11,11 @@ from typing import NamedTuple
 from anabranch.common.contracts.commands import NewRange, ScaleStream
 from anabranch.common.errors import InvalidRanges, ScaleRefused
 from anabranch.common.model.key_range import even_ranges
-from anabranch.common.model.names import number_of, segment_id
+from anabranch.common.model.names import segment_id
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX, ScalingType, StreamConfig
+from anabranch.controller.domain.stream import intents
 from anabranch.controller.domain.stream.events import PlannedSegment
-from anabranch.controller.domain.stream.intents import ScalePlan
+from anabranch.controller.domain.stream.intents import IntentKind, ScalePlan
 from anabranch.controller.domain.stream.state import Stream
 
 Bounds = tuple[float, float]
@@ -28,13 +29,17 @@ class Scale(NamedTuple):
     created: tuple[PlannedSegment, ...]
 
 
-def planned(stream: Stream, command: ScaleStream) -> Scale:
-    """What the command makes of the stream. Raises ScaleRefused, InvalidRanges."""
+def require_epoch(stream: Stream, command: ScaleStream) -> None:
+    """Raises ScaleRefused unless the stream is at the epoch that the command names, if any."""
     expected = command.expected_epoch
     if expected is not None and expected != stream.stream_epoch:
         raise ScaleRefused(
             "the stream is at another epoch", expected=expected, stream_epoch=stream.stream_epoch
         )
+
+
+def planned(stream: Stream, command: ScaleStream) -> Scale:
+    """What the command makes of the stream. Raises ScaleRefused, InvalidRanges."""
     keys = {segment.segment_id: segment.keys for segment in stream.segments}
     for segment in command.seal:
         if segment not in keys:
@@ -65,13 +70,29 @@ def planned(stream: Stream, command: ScaleStream) -> Scale:
     return _scale(stream, command.seal, ranges)
 
 
-def adjusted(stream: Stream, config: StreamConfig) -> Scale | None:
-    """The scale to even ranges that the new policy asks for; None if it asks for none."""
-    wanted, present = config.scaling.min_segments, len(stream.segments)
-    is_fixed = config.scaling.type is ScalingType.FIXED
-    if present == wanted or (present > wanted and not is_fixed):
-        return None
-    ranges = [(keys.start, keys.end) for keys in even_ranges(wanted)]
+def suits(config: StreamConfig, segment_count: int) -> bool:
+    """Whether the policy lets a stream have that many segments."""
+    if config.scaling.type is ScalingType.FIXED:
+        return segment_count == config.scaling.min_segments
+    return segment_count >= config.scaling.min_segments
+
+
+def count_after_scale(stream: Stream) -> int:
+    """How many segments the stream will have when what is pending has ended."""
+    pending = intents.find(stream.intents, IntentKind.SCALE)
+    count = len(stream.segments)
+    return count if pending is None or pending.scale is None else pending.scale.count_after(count)
+
+
+def asks_for_scale(stream: Stream, config: StreamConfig) -> bool:
+    """Whether another scaling policy than before wants another number of segments than there will
+    be. The same policy wants nothing: a FIXED stream may have been scaled by hand since."""
+    return config.scaling != stream.config.scaling and not suits(config, count_after_scale(stream))
+
+
+def evened(stream: Stream, config: StreamConfig) -> Scale:
+    """The scale to as many even ranges as the policy names."""
+    ranges = [(keys.start, keys.end) for keys in even_ranges(config.scaling.min_segments)]
     return _scale(stream, [segment.segment_id for segment in stream.segments], ranges)
 
 
@@ -84,9 +105,7 @@ def is_same(plan: ScalePlan, command: ScaleStream) -> bool:
 
 
 def _scale(stream: Stream, sealed: Iterable[int], ranges: Iterable[Bounds]) -> Scale:
-    epoch = stream.stream_epoch + 1
-    first = max(number_of(segment.segment_id) for segment in stream.segments) + 1
-    first = max(first, stream.highest_number + 1)
+    epoch, first = stream.stream_epoch + 1, stream.highest_number + 1
     created = tuple(
         PlannedSegment(segment_id=segment_id(epoch, number), key_start=start, key_end=end)
         for number, (start, end) in enumerate(ranges, first)

@@ -8,12 +8,14 @@
     │ CREATING │ StreamJoinedScope             │ CREATING │ create_segments            │
     │ CREATING │ StreamCreateFailed            │ DELETED  │ –                          │
     │ CREATING │ StreamCreated                 │ ACTIVE   │ –                          │
+    │ CREATING │ StreamDeleting                │ DELETING │ delete_segments            │
     │ ACTIVE   │ StreamUpdated                 │ ACTIVE   │ –                          │
     │ ACTIVE   │ StreamScaling                 │ ACTIVE   │ make_successors            │
     │ ACTIVE   │ StreamSuccessorsMade          │ ACTIVE   │ seal_predecessors          │
     │ ACTIVE   │ StreamScaled                  │ ACTIVE   │ –                          │
     │ ACTIVE   │ StreamTruncating              │ ACTIVE   │ truncate_segments          │
     │ ACTIVE   │ StreamTruncated               │ ACTIVE   │ –                          │
+    │ ACTIVE   │ StreamTruncateFailed          │ ACTIVE   │ –                          │
     │ ACTIVE   │ StreamSealing                 │ ACTIVE   │ seal_segments              │
     │ ACTIVE   │ StreamSealed                  │ SEALED   │ –                          │
     │ SEALED   │ StreamDeleting                │ DELETING │ delete_segments            │
@@ -23,9 +25,12 @@
 An active stream may have several intents, one of each kind; the first accepted is performed first,
 and what it is doing shows as its `state` (SCALING, TRUNCATING, SEALING). Sealing is the last: when
 it is pending, nothing else is accepted. `StreamIntentJoined` and `StreamCommandSatisfied` note a
-command and leave the rest. DELETED is the tombstone: it keeps the incarnation, the highest segment
-number ever planned and the operations, and creating the name again is a compare-and-set on it;
-segment names therefore never repeat.
+command and leave the rest. A stream without intents that keeps more epochs than it should has
+`archive_history` to do, which ends in `StreamHistoryArchived` (`archive.py`).
+
+DELETED is the tombstone: it keeps the incarnation, the highest segment number ever planned and the
+operations, and creating the name again is a compare-and-set on it; segment names therefore never
+repeat.
 """
 
 from collections.abc import Iterable
@@ -47,15 +52,14 @@ from anabranch.common.model.stream import (
     SegmentOffset,
     SegmentRange,
     StreamConfig,
-    StreamCut,
     StreamState,
     fixed,
 )
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.operations import Operations
-from anabranch.controller.domain.stream import events, intents
+from anabranch.controller.domain.stream import archive, events, intents
 from anabranch.controller.domain.stream.events import PlannedSegment, StreamEvent
-from anabranch.controller.domain.stream.history import EpochRecord, SealedSegment
+from anabranch.controller.domain.stream.history import EpochRecord, SealedSegment, SealedSegments
 from anabranch.controller.domain.stream.intents import (
     Intent,
     IntentKind,
@@ -63,6 +67,7 @@ from anabranch.controller.domain.stream.intents import (
     ScalePlan,
     TruncationPlan,
 )
+from anabranch.controller.domain.stream.rows import SegmentOffsets, SegmentRanges
 
 UNCONFIGURED = StreamConfig()
 
@@ -77,6 +82,7 @@ class StreamStep(StrEnum):
     TRUNCATE_SEGMENTS = "truncate_segments"
     SEAL_SEGMENTS = "seal_segments"
     DELETE_SEGMENTS = "delete_segments"
+    ARCHIVE_HISTORY = "archive_history"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +102,14 @@ class Stream:
     scope_incarnation: int = 0
     has_joined_scope: bool = False
     config: StreamConfig = UNCONFIGURED
-    segments: tuple[SegmentRange, ...] = ()
+    segments: SegmentRanges = ()
     highest_number: int = -1
     created_ms: int = 0
-    head: StreamCut = ()
+    head: SegmentOffsets = ()
     epochs: tuple[EpochRecord, ...] = ()
     archived_epochs: int = 0
     archived_chunks: int = 0
-    sealed: tuple[SealedSegment, ...] = ()
+    sealed: SealedSegments = ()
     intents: Intents = ()
     operations: Operations = ()
 
@@ -149,7 +155,7 @@ def evolve(stream: Stream, event: StreamEvent) -> Stream:
             return updated if event.then_scales else _satisfied(updated, event.command_id)
         case events.StreamScaling() | events.StreamSuccessorsMade() | events.StreamScaled():
             return _scale(stream, event)
-        case events.StreamTruncating() | events.StreamTruncated():
+        case events.StreamTruncating() | events.StreamTruncated() | events.StreamTruncateFailed():
             return _truncate(stream, event)
         case events.StreamIntentJoined():
             return _joined(stream, event)
@@ -198,8 +204,7 @@ def _live(
             ended = _ended(stream, IntentKind.SEAL)
             return replace(ended, status=StreamState.SEALED, sealed=sealed)
         case events.StreamDeleting():
-            deleting = replace(stream, status=StreamState.DELETING)
-            return _accepted(deleting, IntentKind.DELETE, event)
+            return _deleting(stream, event)
         case events.StreamDeleted():
             return _tombstone(_ended(stream, IntentKind.DELETE))
         case _:
@@ -224,6 +229,13 @@ def _creating(stream: Stream, event: events.StreamCreating) -> Stream:
     return _accepted(created, IntentKind.CREATE, event)
 
 
+def _deleting(stream: Stream, event: events.StreamDeleting) -> Stream:
+    if stream.status is StreamState.CREATING:
+        stream = _ended(stream, IntentKind.CREATE, event.creation_error)
+    deleting = replace(stream, status=StreamState.DELETING)
+    return _accepted(deleting, IntentKind.DELETE, event)
+
+
 def _scale(
     stream: Stream,
     event: events.StreamScaling | events.StreamSuccessorsMade | events.StreamScaled,
@@ -246,15 +258,20 @@ def _scale(
             return _scaled(stream, event)
 
 
-def _truncate(stream: Stream, event: events.StreamTruncating | events.StreamTruncated) -> Stream:
+def _truncate(
+    stream: Stream,
+    event: events.StreamTruncating | events.StreamTruncated | events.StreamTruncateFailed,
+) -> Stream:
     match event:
         case events.StreamTruncating():
-            plan = TruncationPlan(event.cut, tuple(map(SegmentId, event.deleted)))
+            plan = TruncationPlan(event.cut)
             return _accepted(stream, IntentKind.TRUNCATE, event, truncation=plan)
         case events.StreamTruncated():
             done = _pending(stream, IntentKind.TRUNCATE).truncation
             assert done is not None
             return replace(_ended(stream, IntentKind.TRUNCATE), head=done.cut)
+        case events.StreamTruncateFailed():
+            return _ended(stream, IntentKind.TRUNCATE, event.error)
 
 
 def _scaled(stream: Stream, event: events.StreamScaled) -> Stream:
@@ -347,7 +364,7 @@ def _highest(stream: Stream, segments: Iterable[SegmentRange]) -> int:
 def next_step(stream: Stream) -> StreamStep | None:
     """What must be done next, if anything."""
     if not stream.intents:
-        return None
+        return StreamStep.ARCHIVE_HISTORY if archive.due_chunk(stream.epochs) else None
     intent = stream.intents[0]
     match intent.kind:
         case IntentKind.CREATE if not stream.has_joined_scope:

@@ -1,0 +1,89 @@
+"""A writer's appenders, one per segment that takes its events, and which keys go to which.
+
+When a segment takes no more, `replace` puts its successors in its place in one step of the event
+loop: the keys are rerouted, and what was not stored goes ahead of everything written from then on.
+A successor may have been replaced before its last predecessor is; the way on from it is remembered
+as long as some route may still lead to it.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import cycle
+
+from anabranch.client.appender import SegmentAppender
+from anabranch.client.handover import hand_over
+from anabranch.client.outbox import Outbox
+from anabranch.client.routing import Route, SegmentRouter, rerouted, routes_to, still_needed
+from anabranch.common.contracts.queries import SegmentInStream
+from anabranch.common.errors import InvalidRequest
+
+KEYS_CACHED_MAX = 65_536
+
+
+class Lanes:
+    """See the module. `start` makes a segment's appender, and has it run."""
+
+    def __init__(self, start: Callable[[str], SegmentAppender]) -> None:
+        self._start = start
+        self._by_segment: dict[str, SegmentAppender] = {}
+        self._routes: tuple[Route, ...] = ()
+        self._router: SegmentRouter | None = None
+        self._replaced: dict[str, Sequence[Route]] = {}
+        self.outboxes: list[Outbox] = []
+        """By route; empty until `open`."""
+
+    @property
+    def appenders(self) -> list[SegmentAppender]:
+        """All that still may have something to send."""
+        return list(self._by_segment.values())
+
+    def open(self, segments: Sequence[SegmentInStream]) -> None:
+        """Each segment takes its keys; they cover all, sorted."""
+        self._route_by(routes_to(segments))
+
+    def route(self, key: str) -> tuple[Outbox, bytes]:
+        """(who takes the key, the key as stored). Raises InvalidRequest."""
+        if self._router is None:
+            raise InvalidRequest(
+                "the writer is not open", remedy="use it as `async with client.writer(…)`"
+            )
+        route, stored = self._router.route(key)
+        return self.outboxes[route], stored
+
+    def appender_with(self, outbox: Outbox) -> SegmentAppender:
+        """Whose outbox it is."""
+        return self._by_segment[self._routes[self.outboxes.index(outbox)].segment]
+
+    def replace(self, source: SegmentAppender, successors: Sequence[SegmentInStream]) -> None:
+        """The segment of `source`, which has ended, takes no more: its successors do."""
+        del self._by_segment[source.segment]
+        self._replaced[source.segment] = routes_to(successors)
+        gone = [route for route in self._routes if route.segment == source.segment]
+        self._route_by(rerouted(self._routes, self._replaced))
+        names = {route.segment for route in rerouted(gone, self._replaced)}
+        heirs = [self._by_segment[name] for name in sorted(names)]
+        hand_over(source, self._choice_among(heirs))
+        self._replaced = still_needed(self._routes, self._replaced)
+        for heir in heirs:
+            heir.pump()
+
+    def _choice_among(
+        self, heirs: Sequence[SegmentAppender]
+    ) -> Callable[[bytes | None], SegmentAppender]:
+        router, turns = self._router, cycle(heirs)
+        assert router is not None
+
+        @lru_cache(maxsize=KEYS_CACHED_MAX)
+        def taker_of(key: bytes) -> SegmentAppender:
+            taker = self._by_segment[self._routes[router.index_of(key)].segment]
+            assert taker in heirs
+            return taker
+
+        return lambda key: next(turns) if key is None else taker_of(key)
+
+    def _route_by(self, routes: tuple[Route, ...]) -> None:
+        for route in routes:
+            if route.segment not in self._by_segment:
+                self._by_segment[route.segment] = self._start(route.segment)
+        self._routes, self._router = routes, SegmentRouter(routes)
+        self.outboxes = [self._by_segment[route.segment].outbox for route in routes]

@@ -1,0 +1,121 @@
+"""Keeps a process's own record changing, for as long as the process lives.
+
+Observers judge by these changes who is alive, so a beat is given up early and tried again: one
+that is lost on the way must not cost the time after which a process counts as dead. The record
+says in which session the process is. Of two processes under one key the later one stays: it
+overwrites what it finds, and the other one, which finds a session that is not its own where its
+own was, ends. No key has a time to live.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from anabranch.common.errors import (
+    Corrupt,
+    ObjectExists,
+    OutcomeUnknown,
+    ProcessReplaced,
+    RevisionConflict,
+    Unavailable,
+)
+from anabranch.common.eventsourcing.ports import ObjectStore
+from anabranch.common.runtime.clock import Clock
+
+BEAT_S = 1.2
+BEAT_DEADLINE_S = 1.0
+RETRY_S = 0.2
+LAST_WORD_S_MAX = 1.0
+_TRY_AGAIN = (Unavailable, OutcomeUnknown, ObjectExists, RevisionConflict)
+
+_log = structlog.get_logger(__name__)
+
+
+class Beats:
+    """The record under `key`. `encode(beat)` is its value, `session_in` reads it from a value."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        key: str,
+        session: str,
+        *,
+        encode: Callable[[int], bytes],
+        session_in: Callable[[bytes], str],
+        clock: Clock,
+    ) -> None:
+        self._objects = objects
+        self._key = key
+        self._session = session
+        self._encode = encode
+        self._session_in = session_in
+        self._clock = clock
+        self._beat = 0
+        self._revision: int | None = None
+        self._announced = False
+
+    async def run(self) -> None:
+        """Beat until cancelled. Raises ProcessReplaced."""
+        quiet = True
+        while True:
+            pause_s = BEAT_S
+            try:
+                async with asyncio.timeout(BEAT_DEADLINE_S):
+                    await self._rewrite()
+                quiet = True
+            except (TimeoutError, *_TRY_AGAIN) as why:
+                self._revision = None
+                pause_s = RETRY_S
+                if quiet:
+                    _log.warning("this process cannot announce itself", error=repr(why))
+                quiet = False
+            await self._clock.sleep(pause_s)
+
+    async def end(self, last_word: bytes | None) -> None:
+        """Write `last_word`, or delete the record; once `run` has ended. Tries it once: who does
+        not hear it, concludes it from the silence."""
+        if not self._announced:
+            return
+        try:
+            async with asyncio.timeout(LAST_WORD_S_MAX):
+                revision = await self._find()
+                if revision is None:
+                    return
+                if last_word is None:
+                    await self._objects.delete(self._key, revision)
+                else:
+                    await self._objects.update(self._key, last_word, revision)
+        except (TimeoutError, ProcessReplaced, *_TRY_AGAIN) as why:
+            _log.warning("the end of this process could not be told", error=repr(why))
+
+    async def _rewrite(self) -> None:
+        if self._revision is None:
+            self._revision = await self._find()
+        value = self._encode(self._beat + 1)
+        if self._revision is None:
+            self._revision = await self._objects.create(self._key, value)
+        else:
+            self._revision = await self._objects.update(self._key, value, self._revision)
+        self._beat += 1
+        self._announced = True
+
+    async def _find(self) -> int | None:
+        """The record's revision; None if there is none. Raises ProcessReplaced."""
+        found = await self._objects.get(self._key)
+        if found is None:
+            return None
+        session = self._read(found.value)
+        if session == self._session:
+            self._announced = True
+        elif self._announced:
+            raise ProcessReplaced(
+                "another process has started under this one's id", id=self._key, session=session
+            )
+        return found.revision
+
+    def _read(self, value: bytes) -> str:
+        try:
+            return self._session_in(value)
+        except Corrupt:
+            return ""

@@ -1,0 +1,53 @@
+"""Asks the other controllers, each by a subject of its own: for what none of them knows alone."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+from nats.aio.client import Client
+
+from anabranch.common.adapters.nats_connection import as_unavailable
+from anabranch.common.contracts.subjects import direct_query
+from anabranch.common.errors import Unavailable
+
+PEERS_AT_ONCE_MAX = 16
+
+_log = structlog.get_logger(__name__)
+
+
+class Peers:
+    """`live` names the controllers that are alive; the one called `me` is not asked."""
+
+    def __init__(self, client: Client, live: Callable[[], Iterable[str]], me: str) -> None:
+        self._client = client
+        self._live = live
+        self._me = me
+
+    async def ask_peers(
+        self, name: str, payload: bytes, timeout_s: float
+    ) -> list[tuple[str, bytes]]:
+        """(controller id, encoded answer) of all who answered the query in time, by id.
+
+        Whoever does not is left out: it may have ended a moment ago.
+        """
+        answers: dict[str, bytes] = {}
+        at_once = asyncio.Semaphore(PEERS_AT_ONCE_MAX)
+
+        async def ask(peer: str) -> None:
+            try:
+                async with at_once:
+                    with as_unavailable("ask a controller", controller=peer):
+                        reply = await self._client.request(
+                            direct_query(peer, name), payload, timeout=timeout_s
+                        )
+            except Unavailable as error:
+                _log.info(
+                    "a controller did not answer", controller=peer, query=name, why=str(error)
+                )
+                return
+            answers[peer] = reply.data
+
+        async with asyncio.TaskGroup() as group:
+            for peer in sorted(set(self._live()) - {self._me}):
+                group.create_task(ask(peer))
+        return sorted(answers.items())

@@ -1,0 +1,174 @@
+"""Keeps one controller leading: follows the leader's record, and takes it when nobody leads.
+
+Owns: the record as the watch has shown it. `domain/leadership.py` decides, and says why two leaders
+for a moment do no harm.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from anabranch.common.contracts.cluster import (
+    LEADER_KEY,
+    controller_from_bytes,
+    leader_from_bytes,
+    leader_to_bytes,
+)
+from anabranch.common.errors import (
+    Corrupt,
+    FormatTooNew,
+    ObjectExists,
+    Retry,
+    RevisionConflict,
+    Unknown,
+)
+from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
+from anabranch.common.model.cluster import LeaderRecord
+from anabranch.common.runtime.clock import Clock
+from anabranch.controller.cluster.membership import Membership
+from anabranch.controller.domain.leadership import Lead, Take, next_role
+from anabranch.controller.domain.liveness import Kind
+
+LOOK_S = 1.0
+RETRY_S = 0.5
+CALL_S_MAX = 2.0
+FORGET_S = 24 * 3600.0
+
+_NOT_TAKEN = (Retry, Unknown, Corrupt, ObjectExists, RevisionConflict)
+_log = structlog.get_logger(__name__)
+
+
+class Leadership:
+    """Whether this controller leads, and who does if it does not."""
+
+    def __init__(
+        self, cluster: ObjectStore, controllers: ObjectStore, members: Membership, clock: Clock
+    ) -> None:
+        self._cluster = cluster
+        self._controllers = controllers
+        self._members = members
+        self._clock = clock
+        self._stored: StoredObject | None = None
+        self._found: LeaderRecord | None = None
+        self._listed = False
+        self._too_new = False
+        self._led_term = 0
+        self._changed = asyncio.Event()
+        self._listeners: list[Callable[[], None]] = []
+        members.on_change(self._changed.set)
+
+    @property
+    def leader(self) -> LeaderRecord | None:
+        """Who leads, as far as is known; None if its session is over."""
+        found = self._found
+        return found if found is not None and not self._seems_over(found) else None
+
+    @property
+    def leading(self) -> bool:
+        """Whether this controller leads. Not while it does not see its own beats."""
+        me, found = self._members.me, self._found
+        if found is None or not self._members.seeing:
+            return False
+        return (found.controller_id, found.session) == (me.controller_id, me.session)
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called when the leader's record changed."""
+        self._listeners.append(listener)
+
+    async def serve(self) -> None:
+        """Follow and take until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch())
+            group.create_task(self._decide())
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                async for found in self._cluster.watch():
+                    if found is None:
+                        self._listed = True
+                    elif found.key == LEADER_KEY:
+                        self._learn(found)
+                    self._changed.set()
+            except Retry as error:
+                _log.warning("the watch of the leader was interrupted", error=str(error))
+            await self._clock.sleep(RETRY_S)
+
+    def _learn(self, found: StoredObject) -> None:
+        self._stored, self._too_new = found, False
+        try:
+            self._found = leader_from_bytes(found.value) if found.value else None
+        except Corrupt as error:
+            # A damaged record is replaced; one of a newer release is not this one's to replace.
+            self._too_new = isinstance(error, FormatTooNew)
+            _log.error("the leader's record cannot be read", error=str(error), remedy=error.remedy)
+            self._found = None
+        if self._found is not None:
+            _log.info(
+                "a controller leads",
+                controller=self._found.controller_id,
+                term=self._found.term,
+            )
+        for listener in self._listeners:
+            listener()
+
+    async def _decide(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(CALL_S_MAX):
+                    await self._step()
+            except (TimeoutError, *_NOT_TAKEN) as error:
+                # Somebody else was faster, or it is not known yet who was: the watch will show it.
+                _log.info("the leader's record was not changed", why=repr(error))
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def _step(self) -> None:
+        if not self._listed or self._too_new or not self._members.complete:
+            return
+        me, found = self._members.me, self._found
+        role = next_role(
+            found,
+            me.controller_id,
+            me.session,
+            over=found is not None and self._seems_over(found),
+            seeing=self._members.seeing,
+        )
+        if isinstance(role, Lead) and role.term != self._led_term:
+            self._led_term = role.term
+            _log.info("this controller leads", term=role.term)
+        if isinstance(role, Lead):
+            await self._members.forget(FORGET_S)
+        if not isinstance(role, Take):
+            return
+        if found is not None and await self._is_there(found):
+            return
+        value = leader_to_bytes(role.record)
+        if self._stored is None or not self._stored.value:
+            await self._cluster.create(LEADER_KEY, value)
+        else:
+            await self._cluster.update(LEADER_KEY, value, self._stored.revision)
+
+    def _seems_over(self, found: LeaderRecord) -> bool:
+        standing = self._members.standing(Kind.CONTROLLER, found.controller_id)
+        if standing is None:
+            return self._members.complete
+        return not standing.live or standing.seen.session != found.session
+
+    async def _is_there(self, found: LeaderRecord) -> bool:
+        """Whether the record says that the leader lives although the watch has not shown it yet.
+
+        A leader that was seen and fell silent is not asked for again: that is concluded.
+        """
+        standing = self._members.standing(Kind.CONTROLLER, found.controller_id)
+        if standing is not None and not standing.live:
+            return False
+        stored = await self._controllers.get(found.controller_id)
+        if stored is None:
+            return False
+        return controller_from_bytes(stored.value).session == found.session

@@ -1,0 +1,306 @@
+"""Who is in the cluster: this controller announces itself, and watches everybody's records.
+
+Owns: the records as the watches of two buckets have shown them, and the verdicts on them
+(`domain/liveness.py` has the rules). Several times a second it reads the records of whoever has
+been silent for too long and concludes; whoever wants to know is called back when something changed.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import structlog
+
+from anabranch.common.contracts.cluster import (
+    controller_from_bytes,
+    controller_to_bytes,
+    node_from_bytes,
+)
+from anabranch.common.errors import Corrupt, Retry, Unavailable
+from anabranch.common.eventsourcing.beats import Beats
+from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
+from anabranch.common.model.cluster import ControllerRecord, NodeRecord
+from anabranch.common.runtime.clock import Clock
+from anabranch.controller.domain.liveness import (
+    Hold,
+    Kind,
+    Liveness,
+    Member,
+    Moment,
+    Sighting,
+    Standing,
+    Timing,
+)
+from anabranch.controller.domain.placement import StoreView
+
+TICK_S = 0.25
+READ_S_MAX = 1.0
+RETRY_S = 0.5
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRecords:
+    """Where the members' records are."""
+
+    controllers: ObjectStore
+    nodes: ObjectStore
+
+    def of(self, kind: Kind) -> ObjectStore:
+        return self.controllers if kind is Kind.CONTROLLER else self.nodes
+
+
+class Membership:
+    """The cluster as this controller sees it."""
+
+    def __init__(
+        self,
+        me: ControllerRecord,
+        records: MemberRecords,
+        clock: Clock,
+        timing: Timing | None = None,
+    ) -> None:
+        self._me = me
+        self._records = records
+        self._clock = clock
+        self._liveness = Liveness(
+            Member(Kind.CONTROLLER, me.controller_id), me.session, timing or Timing(), self._now()
+        )
+        self._controllers: dict[str, ControllerRecord] = {}
+        self._nodes: dict[str, NodeRecord] = {}
+        self._listed = dict.fromkeys(Kind, False)
+        self._listeners: list[Callable[[], None]] = []
+        self._beats = Beats(
+            records.controllers,
+            me.controller_id,
+            me.session,
+            encode=lambda beat: controller_to_bytes(replace(me, beat=beat)),
+            session_in=lambda value: controller_from_bytes(value).session,
+            clock=clock,
+        )
+
+    # --- what is known ------------------------------------------------------------------------
+
+    @property
+    def me(self) -> ControllerRecord:
+        """This controller, as it announces itself."""
+        return self._me
+
+    @property
+    def complete(self) -> bool:
+        """Whether every record was seen."""
+        return all(self._listed.values())
+
+    @property
+    def nodes(self) -> Mapping[str, NodeRecord]:
+        """Every segment store that announced itself, dead ones included."""
+        return self._nodes
+
+    @property
+    def controllers(self) -> Mapping[str, ControllerRecord]:
+        return self._controllers
+
+    @property
+    def seeing(self) -> bool:
+        """Whether this controller sees its own beats, and so may believe what it sees."""
+        return not self._liveness.blind(self._now())
+
+    @property
+    def hold(self) -> Hold | None:
+        """Why nothing is concluded and moved at the moment."""
+        return self._liveness.hold(self._now())
+
+    def live_controllers(self) -> frozenset[str]:
+        """The ids of the controllers that are alive as far as is known; always this one's too.
+
+        While this controller is blind, those that were when it last saw.
+        """
+        live = {name for name, found in self._liveness.of_kind(Kind.CONTROLLER) if found.live}
+        return frozenset(live | {self._me.controller_id})
+
+    def stores(self) -> Mapping[str, StoreView]:
+        """The stores as placement sees them."""
+        return {name: StoreView(found.live) for name, found in self._liveness.of_kind(Kind.STORE)}
+
+    @property
+    def down_since(self) -> Mapping[str, int]:
+        """Dead stores by node id, and since when, in Unix milliseconds."""
+        stores = self._liveness.of_kind(Kind.STORE)
+        return {name: found.since_ms for name, found in stores if not found.live}
+
+    def standing(self, kind: Kind, member_id: str) -> Standing | None:
+        return self._liveness.standings.get(Member(kind, member_id))
+
+    def standings(self, kind: Kind) -> Iterator[tuple[str, Standing]]:
+        """(id, standing) of every member of the kind, by id."""
+        return self._liveness.of_kind(kind)
+
+    def require_complete(self) -> None:
+        """Raises Unavailable until every record was seen."""
+        if not self.complete:
+            raise Unavailable("the controller has not seen all members of the cluster yet")
+
+    def confirm(self, members: Collection[str]) -> Collection[Member]:
+        """These, or with none given all that are held, are gone indeed: those that were held."""
+        hold = self.hold
+        held = hold.missing if hold is not None else frozenset()
+        named = [member for member in held if not members or member.member_id in members]
+        confirmed = self._liveness.confirm(named)
+        for member in sorted(confirmed):
+            _log.warning("a loss was confirmed", kind=member.kind.value, member=member.member_id)
+        return confirmed
+
+    # --- what keeps it so ---------------------------------------------------------------------
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called whenever a verdict, a hold or a record's session changed."""
+        self._listeners.append(listener)
+
+    async def serve(self) -> None:
+        """Announce, watch and conclude until cancelled.
+
+        Raises ProcessReplaced when another controller has started under this one's id.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._beats.run())
+            group.create_task(self._watch(Kind.CONTROLLER, self._learn_controller))
+            group.create_task(self._watch(Kind.STORE, self._learn_node))
+            group.create_task(self._conclude())
+
+    async def forget(self, silent_s: float) -> None:
+        """Delete the records of controllers that have been dead, and silent, for so long.
+
+        For the leader: ids that are drawn at every start must not add up for ever. Raises Retry,
+        Unknown, RevisionConflict (it came back).
+        """
+        now_s = self._clock.monotonic()
+        for name, found in list(self.standings(Kind.CONTROLLER)):
+            if not found.live and now_s - found.changed_s > silent_s:
+                await self._records.controllers.delete(name, found.seen.revision)
+                _log.info("a controller that is long gone was forgotten", controller=name)
+
+    async def leave(self) -> None:
+        """Take the record away; once `serve` has ended in order."""
+        await self._beats.end(None)
+
+    async def _watch(self, kind: Kind, learn: Callable[[StoredObject], Sighting | None]) -> None:
+        while True:
+            try:
+                async for found in self._records.of(kind).watch():
+                    if found is None:
+                        self._listed[kind] = True
+                        self._tell()
+                    else:
+                        self._see(kind, found, _learned(learn, found))
+            except Retry as error:
+                _log.warning("a watch was interrupted", members=kind.value, error=str(error))
+            await self._clock.sleep(RETRY_S)
+
+    def _see(self, kind: Kind, found: StoredObject, seen: Sighting | None) -> None:
+        member = Member(kind, found.key)
+        before = self._liveness.standings.get(member)
+        blind = not self.seeing
+        if seen is None:
+            self._liveness.gone(member)
+        else:
+            self._liveness.saw(member, seen, self._now())
+        after = self._liveness.standings.get(member)
+        if _outline(before) != _outline(after) or blind == self.seeing:
+            _log_change(member, before, after)
+            self._tell()
+
+    def _learn_controller(self, found: StoredObject) -> Sighting | None:
+        # What is gone or unreadable must not be trusted any more.
+        self._controllers.pop(found.key, None)
+        if not found.value:
+            return None
+        record = self._controllers[found.key] = controller_from_bytes(found.value)
+        return Sighting(found.revision, record.session)
+
+    def _learn_node(self, found: StoredObject) -> Sighting | None:
+        self._nodes.pop(found.key, None)
+        if not found.value:
+            return None
+        record = self._nodes[found.key] = node_from_bytes(found.value)
+        return Sighting(found.revision, record.session, record.stopped)
+
+    async def _conclude(self) -> None:
+        held = None
+        while True:
+            for member in self._liveness.suspects(self._now()):
+                if not await self._compare(member):
+                    break
+            changes = self._liveness.conclude(self._now())
+            for member, verdict, why in changes:
+                _log.warning(
+                    "a member of the cluster is down", kind=member.kind.value,
+                    member=member.member_id, verdict=verdict.value, why=why,
+                )  # fmt: skip
+            hold = self.hold
+            if hold != held:
+                _log_hold(hold)
+            if changes or hold != held:
+                self._tell()
+            held = hold
+            await self._clock.sleep(TICK_S)
+
+    async def _compare(self, member: Member) -> bool:
+        """Read a silent member's record; False if that failed."""
+        try:
+            async with asyncio.timeout(READ_S_MAX):
+                found = await self._records.of(member.kind).get(member.member_id)
+        except (Retry, TimeoutError) as error:
+            _log.warning("a silent member cannot be looked up", error=repr(error))
+            return False
+        self._liveness.compared(member, found.revision if found else None, self._now())
+        return True
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    def _now(self) -> Moment:
+        return Moment(self._clock.monotonic(), self._clock.now_ms())
+
+
+def _learned(
+    learn: Callable[[StoredObject], Sighting | None], found: StoredObject
+) -> Sighting | None:
+    try:
+        return learn(found)
+    except Corrupt as error:
+        _log.error(
+            "a stored object cannot be read",
+            key=found.key,
+            error=str(error),
+            remedy=error.remedy,
+        )
+        return None
+
+
+def _outline(standing: Standing | None) -> tuple[str, str] | None:
+    """What others want to know of a member: not every beat."""
+    return (standing.verdict.value, standing.seen.session) if standing is not None else None
+
+
+def _log_change(member: Member, before: Standing | None, after: Standing | None) -> None:
+    told = {"kind": member.kind.value, "member": member.member_id}
+    if after is None or after.seen.stopped:
+        if before is not None and before.live:
+            _log.info("a member of the cluster has stopped", **told)
+    elif before is None or not before.live or before.seen.session != after.seen.session:
+        _log.info("a member of the cluster is there", **told, session=after.seen.session)
+
+
+def _log_hold(hold: Hold | None) -> None:
+    if hold is None:
+        _log.info("nothing is held any more")
+        return
+    _log.warning(
+        "nothing is concluded or moved until this is over",
+        blind=hold.blind,
+        missing=sorted(member.member_id for member in hold.missing),
+        remedy="wait until NATS answers and they are back; if they are lost indeed, confirm it by "
+        "`anabranch cluster confirm-losses`",
+    )

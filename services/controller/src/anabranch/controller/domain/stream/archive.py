@@ -1,0 +1,68 @@
+"""Which epochs leave a stream's state for a history chunk, and the chunks' bytes. Pure.
+
+A stream's state would grow with its age, and a snapshot of it must stay small. So its oldest epochs
+move to chunks, which never change. A chunk is the shortest run of epochs with `CHUNK_ENTRIES`
+segments created or sealed; it depends on nothing but the history before it, so whoever makes it,
+and whenever, makes the same. The current epoch stays in the state.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from anabranch.common.errors import CorruptEvent, FormatTooNew
+from anabranch.controller.domain.stream.history import EpochRecord
+
+CHUNK_ENTRIES = 1000
+CHUNK_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryChunk:
+    """Some epochs that follow each other, the oldest first."""
+
+    format: int
+    epochs: tuple[EpochRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    """What a chunk of any format says of itself."""
+
+    format: int
+
+
+_CHUNKS, _NUMBERED = TypeAdapter(HistoryChunk), TypeAdapter(_Numbered)
+
+
+def due_chunk(epochs: Sequence[EpochRecord]) -> tuple[EpochRecord, ...]:
+    """Of the epochs in a state, those that are the next chunk; none if it is not due."""
+    entry_count = 0
+    for index, record in enumerate(epochs[:-1], start=1):
+        entry_count += len(record.created) + len(record.sealed)
+        if entry_count >= CHUNK_ENTRIES:
+            return tuple(epochs[:index])
+    return ()
+
+
+def encode_chunk(epochs: Sequence[EpochRecord]) -> bytes:
+    """The chunk that holds these epochs."""
+    return _CHUNKS.dump_json(HistoryChunk(CHUNK_FORMAT, tuple(epochs)))
+
+
+def decode_chunk(body: bytes, first_epoch: int) -> tuple[EpochRecord, ...]:
+    """The epochs of a chunk that begins with `first_epoch`. Raises CorruptEvent, FormatTooNew."""
+    try:
+        found = _NUMBERED.validate_json(body).format
+        if found > CHUNK_FORMAT:
+            raise FormatTooNew(
+                "a history chunk is of a newer release", found=found, supported=CHUNK_FORMAT
+            )
+        chunk = _CHUNKS.validate_json(body)
+    except ValidationError as error:
+        raise CorruptEvent("a history chunk cannot be understood") from error
+    numbers = [record.stream_epoch for record in chunk.epochs]
+    if not numbers or numbers != list(range(first_epoch, first_epoch + len(numbers))):
+        raise CorruptEvent("a history chunk holds other epochs", expected=first_epoch)
+    return chunk.epochs

@@ -1,0 +1,168 @@
+"""Queries about the cluster itself: members, leader, holds. Each controller tells its own view."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from anabranch.common.contracts import membership as contracts
+from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.queries import ContainerDescription, NodeDescription, Query
+from anabranch.common.errors import InvalidRequest
+from anabranch.common.model.cluster import LeaderRecord, PlacementState
+from anabranch.controller.cluster.membership import Membership
+from anabranch.controller.cluster.placements import Placements
+from anabranch.controller.domain.liveness import Kind, Member
+from anabranch.controller.domain.placement import owner_of
+
+TELL_S_MAX = 2.0
+
+TellPeers = Callable[[str, bytes, float], Awaitable[Iterable[tuple[str, bytes]]]]
+"""Asks the other controllers: (query, payload, seconds) → (controller id, answer)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDesk:
+    """What answering needs. `bucket_owners`: the controller id for each bucket that has one."""
+
+    members: Membership
+    placements: Placements
+    leader: Callable[[], LeaderRecord | None]
+    tell_peers: TellPeers
+    bucket_owners: Callable[[], Mapping[int, str]] = dict
+
+    def list_nodes(self) -> tuple[NodeDescription, ...]:
+        """Every segment store, by node id. Raises Unavailable until all were seen."""
+        self.members.require_complete()
+        placed: Counter[str] = Counter()
+        opened: Counter[str] = Counter()
+        for placement in self.placements.placements.values():
+            placed[owner_of(placement)] += 1
+            opened[owner_of(placement)] += placement.state is PlacementState.OPEN
+        nodes = self.members.nodes
+        return tuple(
+            NodeDescription(
+                node_id=name,
+                host=nodes[name].endpoint.host,
+                port=nodes[name].endpoint.port,
+                live=found.live,
+                since_ms=found.since_ms,
+                session=found.seen.session,
+                stopped=found.seen.stopped,
+                containers=placed[name],
+                containers_open=opened[name] if found.live else 0,
+            )
+            for name, found in self.members.standings(Kind.STORE)
+        )
+
+    def list_controllers(self) -> contracts.ControllerList:
+        """Every controller that announced itself, by id. Raises Unavailable."""
+        self.members.require_complete()
+        leader = self.leader()
+        records = self.members.controllers
+        return contracts.ControllerList(
+            controllers=tuple(
+                contracts.ControllerDescription(
+                    controller_id=name,
+                    session=found.seen.session,
+                    live=found.live,
+                    since_ms=found.since_ms,
+                    leader=leader is not None and leader.controller_id == name,
+                    term=leader.term if leader and leader.controller_id == name else 0,
+                    host=records[name].host,
+                    pid=records[name].pid,
+                    started_ms=records[name].started_ms,
+                )
+                for name, found in self.members.standings(Kind.CONTROLLER)
+            )
+        )
+
+    def overview(self) -> contracts.ClusterOverview:
+        """The cluster at a glance. Raises Unavailable."""
+        self.members.require_complete()
+        leader = self.leader()
+        states = Counter(_state(found) for found in self.placements.list_containers())
+        return contracts.ClusterOverview(
+            answered_by=self.members.me.controller_id,
+            leader=leader.controller_id if leader else "",
+            term=leader.term if leader else 0,
+            hold=self._hold(),
+            controllers=self._count(Kind.CONTROLLER),
+            stores=self._count(Kind.STORE),
+            containers=dict(sorted(states.items())),
+            buckets=tuple(
+                contracts.BucketOwner(bucket=bucket, owner=owner)
+                for bucket, owner in sorted(self.bucket_owners().items())
+            ),
+        )
+
+    async def confirm(self, query: contracts.ConfirmLosses) -> contracts.LossesConfirmed:
+        """What is held is gone indeed; the other controllers are told."""
+        held = self.members.confirm(query.members)
+        if held and query.tell_others:
+            told = contracts.ConfirmLosses(
+                members=tuple(member.member_id for member in held), tell_others=False
+            )
+            await self.tell_peers("confirm_losses", told.model_dump_json().encode(), TELL_S_MAX)
+        return contracts.LossesConfirmed(
+            controllers=_ids(held, Kind.CONTROLLER), stores=_ids(held, Kind.STORE)
+        )
+
+    def _hold(self) -> contracts.Hold | None:
+        hold = self.members.hold
+        if hold is None:
+            return None
+        return contracts.Hold(
+            reason="blind" if hold.blind else "losses",
+            since_ms=hold.since_ms,
+            controllers=_ids(hold.missing, Kind.CONTROLLER),
+            stores=_ids(hold.missing, Kind.STORE),
+        )
+
+    def _count(self, kind: Kind) -> contracts.MemberCount:
+        found = [standing.live for _, standing in self.members.standings(kind)]
+        return contracts.MemberCount(known=len(found), live=sum(found))
+
+
+class HasCluster(Protocol):
+    """A desk that has a cluster desk; None outside a cluster."""
+
+    @property
+    def cluster(self) -> ClusterDesk | None: ...
+
+
+async def list_controllers(desk: HasCluster, _query: contracts.ListControllers) -> Contract:
+    """The controllers. Raises Unavailable."""
+    return _cluster(desk).list_controllers()
+
+
+async def cluster_overview(desk: HasCluster, _query: contracts.ShowCluster) -> Contract:
+    """The cluster at a glance. Raises Unavailable."""
+    return _cluster(desk).overview()
+
+
+async def confirm_losses(desk: HasCluster, query: contracts.ConfirmLosses) -> Contract:
+    """What is held for too many losses is gone indeed."""
+    return await _cluster(desk).confirm(query)
+
+
+CLUSTER_QUERIES: Mapping[str, tuple[type[Query], Callable[[Any, Any], Awaitable[Contract]]]] = {
+    "list_controllers": (contracts.ListControllers, list_controllers),
+    "cluster_overview": (contracts.ShowCluster, cluster_overview),
+    "confirm_losses": (contracts.ConfirmLosses, confirm_losses),
+}
+"""Query name → (what is asked, who answers)."""
+
+
+def _cluster(desk: HasCluster) -> ClusterDesk:
+    if desk.cluster is None:
+        raise InvalidRequest("this controller is in no cluster")
+    return desk.cluster
+
+
+def _state(found: ContainerDescription) -> str:
+    return found.state
+
+
+def _ids(members: Iterable[Member], kind: Kind) -> tuple[str, ...]:
+    return tuple(sorted(member.member_id for member in members if member.kind is kind))

@@ -1,0 +1,97 @@
+"""Histories of streams: what history chunks hold and what the state keeps, put together.
+
+Owns: the histories asked for last, up to a number of segments. Nothing has to be told of changes:
+epochs never change, so a history that was kept only lacks the epochs since, and these are in the
+stream's state or in chunks. Who cannot wait asks `known`, and is told by `HistoryNotLoaded` when he
+has to.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from anabranch.common.contracts.subjects import stream_history
+from anabranch.common.errors import CorruptEvent
+from anabranch.common.eventsourcing.chunks import HistoryChunks
+from anabranch.common.model.names import StreamRef
+from anabranch.controller.domain.stream.archive import decode_chunk, encode_chunk
+from anabranch.controller.domain.stream.history import EpochRecord, History
+from anabranch.controller.domain.stream.state import Stream
+
+KEPT_SEGMENTS_MAX = 100_000
+"""Of all histories that are kept, together; a segment takes about 400 bytes."""
+
+
+class HistoryNotLoaded(Exception):
+    """The epochs of `stream` are not all in memory; `Histories.of` fetches them."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(str(stream.ref))
+        self.stream = stream
+
+
+class Histories:
+    """See `StreamHistories`. A stream that was never created, or is deleted, has none."""
+
+    def __init__(self, chunks: HistoryChunks) -> None:
+        self._chunks = chunks
+        self._kept: OrderedDict[tuple[StreamRef, int], History] = OrderedDict()
+        self._segment_count = 0
+
+    async def of(self, stream: Stream) -> History:
+        """All epochs of the stream. Raises Unavailable, CorruptEvent, FormatTooNew."""
+        try:
+            return self.known(stream)
+        except HistoryNotLoaded:
+            records = await self._archived(stream)
+            return self._keep(stream, History([*records, *stream.epochs]))
+
+    async def archive(self, stream: Stream, epochs: Sequence[EpochRecord]) -> None:
+        """Store the stream's next history chunk. Idempotent. Raises Unavailable, CorruptEvent."""
+        await self._chunks.put(_subject(stream, stream.archived_chunks), encode_chunk(epochs))
+
+    def known(self, stream: Stream) -> History:
+        """The same, without waiting. Raises HistoryNotLoaded."""
+        kept = self._kept.get(_key(stream))
+        if kept is None or len(kept.records) < stream.archived_epochs:
+            if stream.archived_epochs:
+                raise HistoryNotLoaded(stream)
+            return self._keep(stream, History(stream.epochs))
+        if len(kept.records) > stream.stream_epoch + 1:  # of a state older than the last one
+            return History(kept.records[: stream.stream_epoch + 1])
+        missing = [r for r in stream.epochs if r.stream_epoch >= len(kept.records)]
+        return self._keep(stream, kept.extended(*missing) if missing else kept)
+
+    async def _archived(self, stream: Stream) -> list[EpochRecord]:
+        records: list[EpochRecord] = []
+        for chunk in range(stream.archived_chunks):
+            body = await self._chunks.read(_subject(stream, chunk))
+            records.extend(decode_chunk(body, len(records)))
+        if len(records) != stream.archived_epochs:
+            raise CorruptEvent(
+                "history chunks hold other epochs than the stream's state says",
+                stream=str(stream.ref),
+                expected=stream.archived_epochs,
+                found=len(records),
+            )
+        return records
+
+    def _keep(self, stream: Stream, history: History) -> History:
+        if stream.sealed and not history.is_ended:
+            history = history.ended(stream.sealed)
+        before = self._kept.pop(_key(stream), None)
+        self._kept[_key(stream)] = history
+        self._segment_count += len(history.lives) - (len(before.lives) if before else 0)
+        while self._segment_count > KEPT_SEGMENTS_MAX and len(self._kept) > 1:
+            _, oldest = self._kept.popitem(last=False)
+            self._segment_count -= len(oldest.lives)
+        return history
+
+
+def _subject(stream: Stream, chunk: int) -> str:
+    assert stream.ref is not None
+    return stream_history(stream.ref, stream.incarnation, chunk)
+
+
+def _key(stream: Stream) -> tuple[StreamRef, int]:
+    assert stream.ref is not None
+    return stream.ref, stream.incarnation

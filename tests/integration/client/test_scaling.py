@@ -1,0 +1,43 @@
+"""Eight writers and two readers of a stream that is scaled 1 → 4 → 2 → 8 under them.
+
+By the embedded cluster that users have, and by a controller in memory behind a real NATS server.
+"""
+
+from pathlib import Path
+
+from anabranch.cli.up import UpSettings, embedded_cluster
+from anabranch.client import connect
+from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.model.names import stream_ref
+from kit.fake_controller import FakeController
+from kit.fake_segstore import FakeSegmentStore
+from kit.nats_controller import nats_controller
+from kit.scaling_traffic import check_traffic_over_scales
+
+STREAM = stream_ref("scales/numbers")
+
+
+async def test_a_cluster_scales_a_stream_under_its_writers_and_readers(tmp_path: Path) -> None:
+    async with (
+        embedded_cluster(UpSettings(tmp_path / "data")) as cluster,
+        connect(str(cluster.endpoints["nats"])) as client,
+    ):
+        await cluster.wait_ready()
+        await client.create_scope(STREAM.scope)
+        await client.create_stream(str(STREAM))
+        await check_traffic_over_scales(client, STREAM)
+
+
+async def test_a_client_follows_scales_that_it_hears_of_by_nats(nats_url: str) -> None:
+    connection = await connect_nats(nats_url, "fake controller")
+    try:
+        async with (
+            FakeSegmentStore() as store,
+            nats_controller(FakeController(store), connection),
+            connect(nats_url) as client,
+        ):
+            await client.create_scope(STREAM.scope)
+            await client.create_stream(str(STREAM))
+            await check_traffic_over_scales(client, STREAM)
+    finally:
+        await connection.close()

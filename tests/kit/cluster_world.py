@@ -1,0 +1,201 @@
+"""Controllers and stores of one cluster on virtual time: they beat, watch, lead and balance.
+
+What a store does with a container is not simulated: whatever is placed on a live store is open
+there a moment later, under the next container epoch.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+
+from anabranch.common.contracts.cluster import (
+    node_from_bytes,
+    node_to_bytes,
+    placement_from_bytes,
+    placement_key,
+    placement_to_bytes,
+)
+from anabranch.common.errors import ProcessReplaced, RevisionConflict
+from anabranch.common.eventsourcing.beats import Beats
+from anabranch.common.eventsourcing.memory import InMemoryObjectStore
+from anabranch.common.model.cluster import (
+    ControllerRecord,
+    Endpoint,
+    NodeRecord,
+    Placement,
+    PlacementState,
+)
+from anabranch.controller.cluster.balancer import Balancer
+from anabranch.controller.cluster.leadership import Leadership
+from anabranch.controller.cluster.membership import MemberRecords, Membership
+from anabranch.controller.cluster.placements import Placements
+from kit.cut_off import Line, ThroughLine
+from kit.virtual_time import VirtualClock
+
+SETTLE_S = 3.0
+OPEN_S = 0.2
+
+
+@dataclass
+class RunningController:
+    """One controller's cluster parts and the task that runs them."""
+
+    members: Membership
+    leadership: Leadership
+    placements: Placements
+    balancer: Balancer
+    line: Line
+    placed_line: Line
+    """The way to the placements alone."""
+    task: "asyncio.Task[None]"
+
+    async def kill(self) -> None:
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+    async def stop(self) -> None:
+        await self.kill()
+        await self.members.leave()
+
+
+@dataclass
+class RunningStore:
+    node: NodeRecord
+    beats: Beats
+    line: Line
+    task: "asyncio.Task[None]"
+
+    async def kill(self) -> None:
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+    async def stop(self) -> None:
+        await self.kill()
+        await self.beats.end(node_to_bytes(replace(self.node, stopped=True)))
+
+
+@dataclass
+class ClusterWorld:
+    """To be made inside a virtual loop, in a task group."""
+
+    group: asyncio.TaskGroup
+    container_count: int = 4
+    nodes: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
+    controllers: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
+    cluster: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
+    placed: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
+    sessions: int = 0
+    replaced: list[str] = field(default_factory=list)
+    """Sessions of controllers that ended because another one had taken their id."""
+
+    def __post_init__(self) -> None:
+        self.clock = VirtualClock(asyncio.get_running_loop())
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        task = self.group.create_task(work)
+        self._tasks.append(task)
+        return task
+
+    def end(self) -> None:
+        """Kill whatever still runs."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _session(self) -> str:
+        self.sessions += 1
+        return f"session-{self.sessions}"
+
+    def start_controller(self, name: str) -> RunningController:
+        line, clock = Line(), self.clock
+        me = ControllerRecord(name, self._session(), pid=self.sessions)
+        controllers = ThroughLine(self.controllers, line)
+        members = Membership(me, MemberRecords(controllers, ThroughLine(self.nodes, line)), clock)
+        leadership = Leadership(ThroughLine(self.cluster, line), controllers, members, clock)
+        placed_line = Line()
+        placed = ThroughLine(self.placed, placed_line)
+        placements = Placements(members, placed, self.container_count, clock)
+        balancer = Balancer(
+            placed,
+            placements,
+            members,
+            leadership,
+            container_count=self.container_count,
+            settle_s=SETTLE_S,
+            clock=clock,
+        )
+
+        async def run() -> None:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for part in (members, leadership, placements, balancer):
+                        group.create_task(part.serve())
+            except* ProcessReplaced:
+                self.replaced.append(me.session)
+
+        task = self._spawn(run())
+        return RunningController(members, leadership, placements, balancer, line, placed_line, task)
+
+    def start_store(self, name: str) -> RunningStore:
+        line = Line()
+        node = NodeRecord(name, Endpoint("127.0.0.1", 1), "journal", self._session())
+        beats = Beats(
+            ThroughLine(self.nodes, line),
+            name,
+            node.session,
+            encode=lambda beat: node_to_bytes(replace(node, beat=beat)),
+            session_in=lambda value: node_from_bytes(value).session,
+            clock=self.clock,
+        )
+
+        async def run() -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(beats.run())
+                group.create_task(self._obey(name))
+
+        return RunningStore(node, beats, line, self._spawn(run()))
+
+    async def _obey(self, name: str) -> None:
+        """Open what is placed on the store, and release what is to leave."""
+        while True:
+            for found in await self.placements():
+                if found.replicas[0] != name:
+                    continue
+                if found.target or not found.log_id:
+                    await self.change(found.container, obeyed)
+            await self.clock.sleep(OPEN_S)
+
+    async def placements(self) -> list[Placement]:
+        found = [placement_from_bytes(stored.value) for stored in await self.placed.list()]
+        return sorted(found, key=lambda one: one.container)
+
+    async def owners(self) -> dict[int, str]:
+        return {found.container: found.replicas[0] for found in await self.placements()}
+
+    async def change(self, container: int, change: Callable[[Placement], Placement]) -> None:
+        stored = await self.placed.get(placement_key(container))
+        assert stored is not None
+        changed = placement_to_bytes(change(placement_from_bytes(stored.value)))
+        try:
+            await self.placed.update(placement_key(container), changed, stored.revision)
+        except RevisionConflict:
+            return
+
+    async def run(self, seconds: float) -> None:
+        await self.clock.sleep(seconds)
+
+
+def obeyed(found: Placement) -> Placement:
+    """What the owner makes of a placement that it is to release or to open."""
+    if found.target:
+        return replace(
+            found,
+            replicas=(found.target,),
+            target="",
+            log_id="",
+            previous_log=found.log_id,
+            state=PlacementState.ASSIGNED,
+        )
+    epoch = found.container_epoch + 1
+    log_id = f"log-{found.container}-{epoch}"
+    return replace(found, container_epoch=epoch, log_id=log_id, state=PlacementState.OPEN)

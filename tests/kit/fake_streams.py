@@ -1,0 +1,208 @@
+"""The fake controller's streams: their segments through all epochs, scaled and truncated.
+
+A scale goes in stages, as a real one does: the new segments are made, their predecessors' followers
+are told, the old segments are sealed one by one, and only then the new epoch is the current one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.common.contracts import queries as q
+from anabranch.common.contracts import stream_queries as sq
+from anabranch.common.contracts.base import Contract
+from anabranch.common.errors import InvalidRequest, ScaleRefused, SegmentNotFound
+from anabranch.common.model.key_range import KeyRange, even_ranges
+from anabranch.common.model.names import StreamRef, epoch_of, segment_id, segment_name
+from anabranch.common.model.stream import StreamState
+from kit.fake_segstore import FakeSegment, FakeSegmentStore
+
+
+@dataclass
+class FakeLife:
+    """A segment through the epochs; `followers` from when they were told."""
+
+    segment_id: int
+    keys: KeyRange
+    followers: tuple[int, ...] = ()
+    predecessors: tuple[int, ...] = ()
+    sealed_epoch: int | None = None
+    size: int | None = None
+
+
+@dataclass
+class FakeStream:
+    """`segment_count`: of epoch 0."""
+
+    segment_count: int
+    state: StreamState = StreamState.ACTIVE
+    epoch: int = 0
+    lives: dict[int, FakeLife] = field(default_factory=dict)
+    head: dict[int, int] = field(default_factory=dict)
+    """The segments where the stream begins → the offsets there."""
+
+    def __post_init__(self) -> None:
+        for number, keys in enumerate(even_ranges(self.segment_count)):
+            self._make(segment_id(0, number), keys)
+        self.head = dict.fromkeys(self.lives, 0)
+
+    def _make(self, segment: int, keys: KeyRange) -> None:
+        self.lives[segment] = FakeLife(segment, keys)
+
+    def of_epoch(self, epoch: int) -> list[FakeLife]:
+        """The segments of an epoch that has begun, sorted by key."""
+        found = [
+            life
+            for life in self.lives.values()
+            if epoch_of(life.segment_id) <= epoch  # type: ignore[arg-type]
+            and (life.sealed_epoch is None or epoch < life.sealed_epoch)
+        ]
+        return sorted(found, key=lambda life: life.keys.start)
+
+    @property
+    def current(self) -> list[FakeLife]:
+        return self.of_epoch(self.epoch)
+
+    # --- changes --------------------------------------------------------------------------
+
+    def scale(
+        self,
+        ref: StreamRef,
+        store: FakeSegmentStore | None,
+        seal: Sequence[int],
+        ranges: Sequence[tuple[float, float]],
+    ) -> Iterator[str]:
+        """Scale stage by stage: yields the name of each that was just performed."""
+        if not set(seal) <= {life.segment_id for life in self.current}:
+            raise ScaleRefused("the segment is none of the current epoch")
+        first = max(segment & 0xFFFFFFFF for segment in self.lives) + 1
+        epoch = self.epoch + 1
+        made = [segment_id(epoch, number) for number in range(first, first + len(ranges))]
+        for new, (start, end) in zip(made, ranges, strict=True):
+            self._make(new, KeyRange(start, end))
+            if store is not None:
+                store.segments[_name(ref, new)] = FakeSegment()
+        yield "made"
+        self._tell(seal, made)
+        yield "told"
+        for old in seal:
+            if store is not None:
+                store.seal(_name(ref, old))
+                self.lives[old].size = len(store.segments[_name(ref, old)].data)
+            yield "sealed"
+        for old in seal:
+            self.lives[old].sealed_epoch = epoch
+        self.epoch = epoch
+        yield "current"
+
+    def _tell(self, seal: Sequence[int], made: Sequence[int]) -> None:
+        for old in sorted(seal, key=lambda segment: self.lives[segment].keys):
+            for new in sorted(made, key=lambda segment: self.lives[segment].keys):
+                if _overlap(self.lives[old].keys, self.lives[new].keys):
+                    self.lives[old].followers += (new,)
+                    self.lives[new].predecessors += (old,)
+
+    def truncate(
+        self, ref: StreamRef, store: FakeSegmentStore | None, cut: Mapping[int, int]
+    ) -> None:
+        """The stream begins at the cut; segments before it are deleted."""
+        self.head = dict(cut)
+        before = [old for new in cut for old in self.lives[new].predecessors]
+        while before:
+            old = before.pop()
+            before.extend(self.lives[old].predecessors)
+            if store is not None and _name(ref, old) in store.segments:
+                store.delete(_name(ref, old))
+        if store is not None:
+            for segment, offset in cut.items():
+                store.segments[_name(ref, segment)].start = offset
+
+    # --- queries --------------------------------------------------------------------------
+
+    def answer(self, ref: StreamRef, query: sq.StreamQuery) -> Contract:
+        match query:
+            case sq.Successors():
+                return self._successors(ref, query.segment_id)
+            case sq.HeadCut():
+                return self._cut(ref, self.head)
+            case sq.EpochSegments():
+                if query.stream_epoch > self.epoch + any(
+                    life.sealed_epoch is None and life.followers for life in self.lives.values()
+                ):
+                    raise InvalidRequest("the stream never had this epoch")
+                lives = self.of_epoch(query.stream_epoch)
+                return self._cut(ref, {life.segment_id: 0 for life in lives})
+            case sq.SegmentsBetween():
+                return self._all(ref)
+        raise AssertionError(query)
+
+    def _successors(self, ref: StreamRef, segment: int) -> sq.SuccessorsFound:
+        life = self.lives.get(segment)
+        if life is None:
+            raise SegmentNotFound("the stream has no such segment", segment=segment)
+        if life.followers:
+            followers = [self.lives[number] for number in life.followers]
+            return sq.SuccessorsFound(
+                incarnation=1,
+                status="followed",
+                successors=tuple(
+                    sq.Successor(**_fields(ref, each), predecessors=each.predecessors)
+                    for each in sorted(followers, key=lambda each: each.keys.start)
+                ),
+            )
+        sealed = self.state is StreamState.SEALED
+        return sq.SuccessorsFound(incarnation=1, status="stream_sealed" if sealed else "open")
+
+    def _cut(self, ref: StreamRef, offsets: Mapping[int, int]) -> sq.CutFound:
+        lives = sorted((self.lives[segment] for segment in offsets), key=lambda each: each.keys)
+        return sq.CutFound(
+            incarnation=1,
+            stream_epoch=self.epoch,
+            segments=tuple(
+                sq.SegmentAt(**_fields(ref, each), offset=offsets[each.segment_id])
+                for each in lives
+            ),
+        )
+
+    def _all(self, ref: StreamRef) -> sq.SegmentRunList:
+        after, current = list(self.head), {life.segment_id for life in self.current}
+        found: set[int] = set()
+        while after:
+            segment = after.pop()
+            if segment not in found:
+                found.add(segment)
+                after.extend(self.lives[segment].followers if segment not in current else ())
+        return sq.SegmentRunList(
+            segments=tuple(
+                sq.SegmentRun(
+                    **_fields(ref, self.lives[segment]),
+                    start_offset=self.head.get(segment, 0),
+                    size=None if segment in current else self.lives[segment].size,
+                )
+                for segment in sorted(found)
+            )
+        )
+
+    def listed(self, ref: StreamRef) -> tuple[q.SegmentInStream, ...]:
+        """The current segments."""
+        return self.described(ref, self.current)
+
+    def described(self, ref: StreamRef, lives: Iterable[FakeLife]) -> tuple[q.SegmentInStream, ...]:
+        return tuple(q.SegmentInStream(**_fields(ref, life)) for life in lives)
+
+
+def _fields(ref: StreamRef, life: FakeLife) -> dict[str, Any]:
+    return {
+        "segment_id": life.segment_id,
+        "name": _name(ref, life.segment_id),
+        "key_start": life.keys.start,
+        "key_end": life.keys.end,
+    }
+
+
+def _name(ref: StreamRef, segment: int) -> str:
+    return segment_name(ref, segment)  # type: ignore[arg-type]
+
+
+def _overlap(one: KeyRange, other: KeyRange) -> bool:
+    return one.start < other.end and other.start < one.end

@@ -1,0 +1,52 @@
+"""How the scenarios of the controller write the fields of commands."""
+
+from collections.abc import Mapping
+
+from anabranch.common.model.names import SegmentId, epoch_of, number_of, segment_id
+from anabranch.common.model.stream import FUTURE_OFFSET
+
+
+def told(segment: SegmentId) -> str:
+    """``epoch.number``"""
+    return f"{epoch_of(segment)}.{number_of(segment)}"
+
+
+def parsed(fields: Mapping[str, object]) -> dict[str, object]:
+    """The fields of a command as a caller would send them.
+
+    ``seal=0.0,0.1``   ids of segments
+    ``ranges=0-0.5,0.5-1``   new ranges; none: ``ranges=``
+    ``cut=0.0:10,1.2:future``   segments with offsets
+    ``min=2 rate=5 tags=a,b``   a configuration; with a rate, scaled by events per second
+    """
+    found = dict(fields)
+    if "seal" in found:
+        found["seal"] = [_segment(word) for word in _words(found.pop("seal"))]
+    if "ranges" in found:
+        bounds = [word.split("-") for word in _words(found.pop("ranges"))]
+        found["new_ranges"] = [{"key_start": low, "key_end": high} for low, high in bounds]
+    if "cut" in found:
+        places = [word.split(":") for word in _words(found.pop("cut"))]
+        found["cut"] = [
+            {"segment_id": _segment(name), "offset": FUTURE_OFFSET if at == "future" else at}
+            for name, at in places
+        ]
+    if "min" in found:
+        found["config"] = _config(found.pop("min"), found.pop("rate", 0), found.pop("tags", ""))
+    return found
+
+
+def _config(minimum: object, rate: object, tags: object) -> dict[str, object]:
+    scaling: dict[str, object] = {"min_segments": minimum}
+    if rate:
+        scaling |= {"type": "event_rate", "target_rate": rate, "scale_factor": 2}
+    return {"scaling": scaling, "tags": _words(tags)}
+
+
+def _words(text: object) -> list[str]:
+    return [word for word in str(text).split(",") if word]
+
+
+def _segment(text: str) -> SegmentId:
+    epoch, number = text.split(".")
+    return segment_id(int(epoch), int(number))

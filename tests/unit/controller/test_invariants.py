@@ -1,0 +1,218 @@
+"""Every invariant of scopes and streams stops a decision that would break it."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from anabranch.common.contracts.commands import OperationState
+from anabranch.common.model.key_range import KeyRange
+from anabranch.common.model.names import SegmentId, segment_id
+from anabranch.common.model.stream import SegmentRange, StreamState, fixed
+from anabranch.controller.domain.operations import OPERATION_COUNT_MAX, Operation
+from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeStatus
+from anabranch.controller.domain.stream import events
+from anabranch.controller.domain.stream.history import SealedSegment
+from anabranch.controller.domain.stream.intents import Intent, IntentKind, ScalePlan
+from anabranch.controller.domain.stream.invariants import STREAM
+from anabranch.controller.domain.stream.state import Stream
+
+WHOLE = KeyRange(0.0, 1.0)
+LOW, HIGH = KeyRange(0.0, 0.5), KeyRange(0.5, 1.0)
+
+
+def stream(*stored: events.StreamEvent) -> Stream:
+    return STREAM.apply(Stream(), stored)
+
+
+CREATING = stream(
+    events.StreamCreating(
+        command_id="c",
+        revision=1,
+        scope="s",
+        stream="x",
+        incarnation=1,
+        scope_incarnation=1,
+        segments=(events.PlannedSegment(segment_id=0, key_start=0.0, key_end=1.0),),
+        at_ms=1000,
+    )
+)
+ACTIVE = STREAM.apply(CREATING, [events.StreamJoinedScope(), events.StreamCreated()])
+SCALING = STREAM.apply(
+    ACTIVE,
+    [
+        events.StreamScaling(
+            command_id="s",
+            revision=4,
+            stream_epoch=1,
+            sealed=(0,),
+            created=(
+                events.PlannedSegment(segment_id=segment_id(1, 1), key_start=0.0, key_end=0.5),
+                events.PlannedSegment(segment_id=segment_id(1, 2), key_start=0.5, key_end=1.0),
+            ),
+            at_ms=2000,
+        )
+    ],
+)
+SCALED = STREAM.apply(SCALING, [events.StreamScaled(sizes=(5,))])
+FIRST, SECOND = SCALED.epochs
+SEALED = STREAM.apply(
+    ACTIVE,
+    [events.StreamSealing(command_id="e", revision=4), events.StreamSealed(lengths=(5,))],
+)
+TOMBSTONE = STREAM.apply(
+    SEALED, [events.StreamDeleting(command_id="d", revision=6), events.StreamDeleted()]
+)
+RUNNING = Operation("x")
+
+
+def planned(scale: ScalePlan) -> Stream:
+    (intent,) = SCALING.intents
+    numbers = [segment.segment_id & 0xFFFFFFFF for segment in scale.created]
+    return replace(
+        SCALING, intents=(replace(intent, scale=scale),), highest_number=max(numbers, default=0)
+    )
+
+
+def plan(epoch: int, *created: SegmentRange, sealed: int = 0) -> ScalePlan:
+    return ScalePlan(epoch, (SegmentId(sealed),), created)
+
+
+def intent(kind: IntentKind, revision: int) -> Intent:
+    return Intent(kind, revision, 0, ())
+
+
+def test_what_really_happens_breaks_none() -> None:
+    lives = [Stream(), CREATING, ACTIVE, SCALING, SCALED]
+    for before, after in [*itertools.pairwise(lives), (ACTIVE, ACTIVE)]:
+        STREAM.check(before, after)
+
+
+@pytest.mark.parametrize(
+    ("number", "before", "after"),
+    [
+        (1, ACTIVE, replace(ACTIVE, status=StreamState.DELETED)),
+        (1, SEALED, ACTIVE),
+        (1, TOMBSTONE, TOMBSTONE),
+        (2, ACTIVE, replace(ACTIVE, incarnation=2)),
+        (2, TOMBSTONE, CREATING),
+        (3, ACTIVE, replace(ACTIVE, highest_number=-1)),
+        (3, TOMBSTONE, replace(CREATING, incarnation=2)),
+        (3, ACTIVE, planned(plan(1, SegmentRange(segment_id(1, 0), WHOLE)))),
+        (
+            3,
+            ACTIVE,
+            planned(
+                plan(1, SegmentRange(segment_id(1, 1), LOW), SegmentRange(segment_id(2, 1), HIGH))
+            ),
+        ),
+        (4, ACTIVE, replace(ACTIVE, segments=())),
+        (4, ACTIVE, replace(ACTIVE, segments=(SegmentRange(SegmentId(0), HIGH),))),
+        (4, ACTIVE, replace(ACTIVE, segments=(SegmentRange(SegmentId(0), LOW),))),
+        (4, ACTIVE, planned(plan(1, SegmentRange(segment_id(1, 1), LOW)))),
+        (5, CREATING, replace(CREATING, intents=(), operations=())),
+        (5, ACTIVE, replace(ACTIVE, intents=(intent(IntentKind.DELETE, 4),))),
+        (5, ACTIVE, replace(ACTIVE, intents=(intent(IntentKind.SEAL, 4),) * 2)),
+        (
+            5,
+            ACTIVE,
+            replace(ACTIVE, intents=(intent(IntentKind.SEAL, 4), intent(IntentKind.TRUNCATE, 5))),
+        ),
+        (
+            6,
+            ACTIVE,
+            replace(
+                ACTIVE,
+                operations=(Operation("o", OperationState.SUCCEEDED),) * (OPERATION_COUNT_MAX + 1),
+            ),
+        ),
+        (7, CREATING, replace(ACTIVE, has_joined_scope=False)),
+        (8, ACTIVE, planned(plan(1, SegmentRange(segment_id(1, 1), WHOLE), sealed=7))),
+        (8, ACTIVE, planned(plan(2, SegmentRange(segment_id(2, 1), WHOLE)))),
+        (8, ACTIVE, planned(plan(1, SegmentRange(segment_id(3, 1), WHOLE)))),
+        (9, ACTIVE, replace(SCALED, epochs=ACTIVE.epochs)),
+        (
+            9,
+            ACTIVE,
+            replace(SCALED, epochs=(*SCALED.epochs, replace(SECOND, stream_epoch=2))),
+        ),
+        (
+            9,
+            ACTIVE,
+            replace(SCALED, epochs=(FIRST, replace(SECOND, created_ms=1000))),
+        ),
+        (
+            10,
+            ACTIVE,
+            replace(SCALED, epochs=(FIRST, replace(SECOND, sealed=()))),
+        ),
+        (
+            11,
+            ACTIVE,
+            replace(ACTIVE, intents=(intent(IntentKind.TRUNCATE, 5), intent(IntentKind.SEAL, 5))),
+        ),
+        (12, ACTIVE, replace(ACTIVE, operations=(*ACTIVE.operations, RUNNING))),
+        (12, CREATING, replace(CREATING, operations=())),
+        (13, ACTIVE, replace(ACTIVE, config=fixed(2))),
+        (14, SCALED, replace(SCALED, epochs=())),
+        (14, SCALED, replace(SCALED, epochs=SCALED.epochs[1:])),
+        (14, SCALED, replace(SCALED, archived_epochs=1)),
+        (15, ACTIVE, replace(SEALED, sealed=())),
+        (15, ACTIVE, replace(SEALED, sealed=(SealedSegment(SegmentId(7), 5),))),
+    ],
+)
+def test_a_decision_that_breaks_an_invariant_of_streams_is_stopped(
+    number: int, before: Stream, after: Stream
+) -> None:
+    with pytest.raises(AssertionError, match=f"^STREAM-{number}:"):
+        STREAM.check(before, after)
+
+
+OPEN = Scope(name="s", incarnation=1, status=ScopeStatus.ACTIVE)
+CLOSING = replace(OPEN, status=ScopeStatus.DELETING, pending=("d",), operations=(Operation("d"),))
+RECURSIVE = replace(CLOSING, is_recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("number", "before", "after"),
+    [
+        (1, OPEN, replace(OPEN, status=ScopeStatus.DELETED)),
+        (2, OPEN, replace(CLOSING, incarnation=2)),
+        (2, Scope(), replace(OPEN, incarnation=2)),
+        (3, OPEN, replace(CLOSING, pending=())),
+        (3, CLOSING, replace(CLOSING, operations=())),
+        (3, CLOSING, replace(OPEN, operations=(RUNNING,))),
+        (
+            4,
+            CLOSING,
+            replace(
+                CLOSING,
+                operations=(
+                    Operation("d"),
+                    *(Operation("o", OperationState.SUCCEEDED),) * OPERATION_COUNT_MAX,
+                ),
+            ),
+        ),
+        (5, CLOSING, replace(OPEN, is_recursive=True)),
+        (5, RECURSIVE, CLOSING),
+        (5, RECURSIVE, OPEN),
+    ],
+)
+def test_a_decision_that_breaks_an_invariant_of_scopes_is_stopped(
+    number: int, before: Scope, after: Scope
+) -> None:
+    with pytest.raises(AssertionError, match=f"^SCOPE-{number}:"):
+        SCOPE.check(before, after)
+
+
+def test_a_recursive_deletion_may_go_on_and_end() -> None:
+    ended = replace(
+        OPEN,
+        status=ScopeStatus.DELETED,
+        operations=(Operation("d", OperationState.SUCCEEDED),),
+    )
+
+    SCOPE.check(OPEN, RECURSIVE)
+    SCOPE.check(CLOSING, RECURSIVE)
+    SCOPE.check(RECURSIVE, RECURSIVE)
+    SCOPE.check(RECURSIVE, ended)

@@ -1,0 +1,311 @@
+"""Who counts as alive: property tests over a small world of processes, outages and pauses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.controller.domain.liveness import (
+    Hold,
+    Kind,
+    Liveness,
+    Member,
+    Moment,
+    Sighting,
+    Timing,
+    Verdict,
+)
+
+TIMING = Timing()
+TICK_S = 0.25
+ME = Member(Kind.CONTROLLER, "me")
+NOTICED_S_MAX = 5.0
+
+
+def store(number: int) -> Member:
+    return Member(Kind.STORE, f"store-{number}")
+
+
+@dataclass
+class Process:
+    """Beats every 1.2 s, out of step with the others, while it is alive and NATS is there."""
+
+    member: Member
+    next_beat_s: float
+    killed_s: float | None = None
+    revision: int = 0
+
+
+@dataclass
+class Cluster:
+    """Processes, their records, and one observer. Time goes in ticks; nothing sleeps."""
+
+    processes: Sequence[Process]
+    outages: Sequence[tuple[float, float]] = ()
+    pauses: Sequence[tuple[float, float]] = ()
+    """In which the observer's process stands still."""
+    now_s: float = 100.0
+    dead_at: dict[Member, float] = field(default_factory=dict)
+    sequence: int = 0
+
+    def __post_init__(self) -> None:
+        self.observer = Liveness(ME, "mine", TIMING, self.moment())
+        self.unseen: list[tuple[Member, Sighting]] = []
+
+    def moment(self) -> Moment:
+        return Moment(self.now_s, int(self.now_s * 1000))
+
+    def run(self, seconds: float) -> None:
+        end_s = self.now_s + seconds
+        while self.now_s < end_s:
+            self.now_s += TICK_S
+            self._beat()
+            if self._within(self.pauses):
+                continue
+            if not self._within(self.outages):
+                for member, seen in self.unseen:
+                    self.observer.saw(member, seen, self.moment())
+                self.unseen.clear()
+                self._compare()
+            for member, verdict, _ in self.observer.conclude(self.moment()):
+                assert verdict is Verdict.DEAD
+                self.dead_at.setdefault(member, self.now_s)
+
+    def _beat(self) -> None:
+        for process in self.processes:
+            if process.killed_s is not None and self.now_s >= process.killed_s:
+                continue
+            mine_stands = process.member == ME and self._within(self.pauses)
+            if self.now_s >= process.next_beat_s and not self._within(self.outages):
+                if mine_stands:
+                    continue
+                self.sequence += 1
+                process.revision = self.sequence
+                process.next_beat_s = self.now_s + TIMING.beat_s
+                session = "mine" if process.member == ME else "theirs"
+                self.unseen.append((process.member, Sighting(self.sequence, session)))
+
+    def _compare(self) -> None:
+        for member in self.observer.suspects(self.moment()):
+            (process,) = (one for one in self.processes if one.member == member)
+            self.observer.compared(member, process.revision, self.moment())
+
+    def _within(self, spans: Sequence[tuple[float, float]]) -> bool:
+        return any(begin <= self.now_s - 100.0 < end for begin, end in spans)
+
+    def verdict(self, member: Member) -> Verdict:
+        return self.observer.standings[member].verdict
+
+    def hold(self) -> Hold | None:
+        return self.observer.hold(self.moment())
+
+
+Spans = Sequence[tuple[float, float]]
+
+
+def cluster(stores: int, outages: Spans = (), pauses: Spans = ()) -> Cluster:
+    members = [ME, *(store(number) for number in range(stores))]
+    processes = [
+        Process(member, 100.0 + TIMING.beat_s * index / len(members))
+        for index, member in enumerate(members)
+    ]
+    return Cluster(processes, outages, pauses)
+
+
+def kill(found: Cluster, *members: Member) -> None:
+    for process in found.processes:
+        if process.member in members:
+            process.killed_s = found.now_s
+
+
+SPANS = st.lists(
+    st.tuples(st.floats(0, 40), st.floats(0.1, 15)).map(lambda span: (span[0], span[0] + span[1])),
+    max_size=3,
+)
+
+
+@settings(max_examples=60)
+@given(stores=st.integers(1, 5), outages=SPANS, pauses=SPANS)
+def test_nobody_who_lives_is_ever_taken_for_dead(
+    stores: int, outages: list[tuple[float, float]], pauses: list[tuple[float, float]]
+) -> None:
+    found = cluster(stores, outages=outages, pauses=pauses)
+    found.run(70)
+    assert not found.dead_at
+    assert found.hold() is None
+    assert all(found.verdict(p.member) is Verdict.LIVE for p in found.processes)
+
+
+@settings(max_examples=40)
+@given(stores=st.integers(3, 6), at=st.floats(3, 20), victim=st.integers(0, 2))
+def test_a_failure_is_noticed_within_five_seconds(stores: int, at: float, victim: int) -> None:
+    found = cluster(stores)
+    found.run(at)
+    kill(found, store(victim))
+    killed_s = found.now_s
+    found.run(NOTICED_S_MAX)
+    assert set(found.dead_at) == {store(victim)}
+    assert found.dead_at[store(victim)] - killed_s <= NOTICED_S_MAX
+    assert found.hold() is None
+
+
+def test_a_failure_during_an_outage_is_noticed_a_full_period_after_it() -> None:
+    found = cluster(3, outages=[(4.0, 30.0)])
+    found.run(5)
+    kill(found, store(1))
+    found.run(25)
+    back_s = found.now_s
+    assert not found.dead_at
+    found.run(NOTICED_S_MAX + TIMING.beat_s)
+    assert set(found.dead_at) == {store(1)}
+    assert found.dead_at[store(1)] - back_s >= TIMING.silent_s_max - TICK_S
+
+
+def test_a_blind_observer_says_so() -> None:
+    found = cluster(2, outages=[(4.0, 30.0)])
+    found.run(4)
+    assert found.hold() is None
+    found.run(3)
+    hold = found.hold()
+    assert hold is not None
+    assert hold.blind
+
+
+@settings(max_examples=60)
+@given(stores=st.integers(2, 7), data=st.data())
+def test_most_of_a_kind_going_at_once_is_held_until_it_is_confirmed(
+    stores: int, data: st.DataObject
+) -> None:
+    count = data.draw(st.integers(max(2, stores // 2 + 1), stores))
+    found = cluster(stores)
+    found.run(data.draw(st.floats(3, 6)))
+    victims = {store(number) for number in range(count)}
+    kill(found, *victims)
+    found.run(60)
+
+    assert not found.dead_at, "not even the first one"
+    hold = found.hold()
+    assert hold is not None
+    assert not hold.blind
+    assert hold.missing == victims
+
+    assert set(found.observer.confirm([*victims, store(99)])) == victims
+    found.run(TICK_S)
+    assert set(found.dead_at) == victims
+    assert found.hold() is None
+
+
+def test_a_hold_ends_when_enough_are_back_and_the_rest_is_dead_then() -> None:
+    found = cluster(3)
+    found.run(5)
+    kill(found, store(0), store(1))
+    found.run(20)
+    assert found.hold() is not None
+    found.processes[1].killed_s = None  # store 0
+    found.run(3)
+    assert found.hold() is None
+    assert set(found.dead_at) == {store(1)}
+
+
+def test_one_after_the_other_within_a_period_is_held_until_they_are_back() -> None:
+    found = cluster(3)
+    found.run(5)
+    kill(found, store(0))
+    found.run(2)
+    kill(found, store(1))
+    for _ in range(10):
+        found.run(NOTICED_S_MAX + 1)
+        hold = found.hold()
+        assert hold is not None, "a hold does not end by waiting"
+        assert store(1) in hold.missing
+        assert set(found.dead_at) <= {store(0)}
+
+
+def test_half_of_them_is_not_too_many() -> None:
+    found = cluster(4)
+    found.run(5)
+    kill(found, store(0), store(1))
+    found.run(6)
+    assert set(found.dead_at) == {store(0), store(1)}
+
+
+def test_a_dead_one_that_comes_back_is_alive_in_a_new_session() -> None:
+    found = cluster(3)
+    found.run(5)
+    kill(found, store(0))
+    found.run(6)
+    since_ms = found.observer.standings[store(0)].since_ms
+    found.observer.saw(store(0), Sighting(10_000, "another"), found.moment())
+    standing = found.observer.standings[store(0)]
+    assert (standing.verdict, standing.seen.session) == (Verdict.LIVE, "another")
+    assert standing.since_ms > since_ms
+
+
+def test_a_record_that_says_stopped_is_dead_at_once_and_no_loss() -> None:
+    found = cluster(3)
+    found.run(5)
+    for number in range(2):
+        kill(found, store(number))
+        seen = Sighting(1000 + number, "theirs", stopped=True)
+        found.observer.saw(store(number), seen, found.moment())
+        assert found.verdict(store(number)) is Verdict.DEAD
+    found.run(30)
+    assert found.hold() is None
+    assert not found.dead_at, "it was no news"
+
+
+def test_a_watch_that_lags_behind_makes_nobody_dead() -> None:
+    found = cluster(1)
+    found.run(5)
+    observer, lagging = found.observer, store(0)
+    for _ in range(40):  # its own beats come, the store's do not, and a read shows newer ones
+        found.now_s += TICK_S
+        found.sequence += 1
+        observer.saw(ME, Sighting(found.sequence, "mine"), found.moment())
+        for suspect in observer.suspects(found.moment()):
+            observer.compared(suspect, found.sequence, found.moment())
+        assert observer.conclude(found.moment()) == []
+    assert observer.standings[lagging].verdict is Verdict.LIVE
+
+
+def test_nobody_is_dead_before_the_record_was_read() -> None:
+    found = cluster(1)
+    found.run(5)
+    kill(found, store(0))
+    observer = found.observer
+    for _ in range(40):
+        found.now_s += TICK_S
+        found.sequence += 1
+        observer.saw(ME, Sighting(found.sequence, "mine"), found.moment())
+        assert observer.conclude(found.moment()) == [], "the read failed"
+    assert observer.suspects(found.moment()) == [store(0)]
+
+
+def test_another_process_under_my_id_is_not_my_beat() -> None:
+    observer = Liveness(ME, "mine", TIMING, Moment(0, 0))
+    observer.saw(ME, Sighting(1, "another"), Moment(0, 0))
+    assert observer.blind(Moment(0, 0))
+    observer.saw(ME, Sighting(2, "mine"), Moment(0, 0))
+    assert not observer.blind(Moment(0, 0))
+
+
+def test_a_record_seen_first_is_on_trial_until_it_changes_or_its_time_is_over() -> None:
+    found = cluster(1)
+    observer = found.observer
+    observer.saw(store(7), Sighting(1, "old"), found.moment())
+    assert observer.standings[store(7)].verdict is Verdict.TRIAL
+    assert observer.standings[store(7)].live
+    observer.saw(store(7), Sighting(1, "old"), found.moment())
+    assert observer.standings[store(7)].verdict is Verdict.TRIAL, "the same list again"
+    observer.saw(store(7), Sighting(2, "old"), found.moment())
+    assert observer.standings[store(7)].verdict is Verdict.LIVE
+
+
+@pytest.mark.parametrize("revision", [None, 5])
+def test_a_silent_one_whose_record_is_gone_is_forgotten(revision: int | None) -> None:
+    observer = Liveness(ME, "mine", TIMING, Moment(0, 0))
+    observer.saw(store(0), Sighting(5, "s"), Moment(0, 0))
+    observer.compared(store(0), revision, Moment(1, 1000))
+    assert (store(0) in observer.standings) == (revision is not None)

@@ -1,0 +1,228 @@
+"""What was stored once is read for ever: a file for every kind of domain event and every shape.
+
+A file ``<kind>_<schema number>.json`` holds an event as it is written today; one with a further
+word holds it as it was written before, and what it means today. A new shape gets a file; the files
+that are there stay as they are. ``REWRITE_GOLDEN=1`` writes those of today anew.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from anabranch.common.contracts.base import Contract, ErrorBody
+from anabranch.common.eventsourcing.aggregate import Aggregate
+from anabranch.common.eventsourcing.message import KIND_EVENTS
+from anabranch.common.eventsourcing.ports import EventMessage
+from anabranch.common.model.key_range import KeyRange
+from anabranch.common.model.names import segment_id
+from anabranch.common.model.stream import (
+    RetentionPolicy,
+    RetentionType,
+    ScalingPolicy,
+    ScalingType,
+    SegmentOffset,
+    SegmentRange,
+    StreamConfig,
+    StreamState,
+    fixed,
+)
+from anabranch.controller.domain.scope import state as scope
+from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent
+from anabranch.controller.domain.stream import archive, events
+from anabranch.controller.domain.stream.events import PlannedSegment, StreamEvent
+from anabranch.controller.domain.stream.history import EpochRecord, SealedSegment
+from anabranch.controller.domain.stream.intents import IntentKind
+from anabranch.controller.domain.stream.invariants import STREAM
+from anabranch.controller.domain.stream.state import Stream
+
+GOLDEN = Path(__file__).parent / "golden"
+ERROR = ErrorBody(code="scope-not-found", message="gone", remedy="check", fields={"scope": "s"})
+CONFIG = StreamConfig(
+    ScalingPolicy(ScalingType.BYTE_RATE, 100, 2, 1),
+    RetentionPolicy(RetentionType.SIZE_BYTES, 1000, 2000),
+    tags=("a", "b"),
+    timestamp_aggregation_timeout_ms=5000,
+    rollover_size_bytes=1 << 20,
+)
+HALVES = (
+    PlannedSegment(segment_id=segment_id(1, 1), key_start=0.0, key_end=0.5),
+    PlannedSegment(segment_id=segment_id(1, 2), key_start=0.5, key_end=1.0),
+)
+STREAM_EVENTS: list[StreamEvent] = [
+    events.StreamCreating(
+        command_id="c1",
+        revision=1,
+        scope="s",
+        stream="x",
+        incarnation=1,
+        scope_incarnation=3,
+        segments=(PlannedSegment(segment_id=0, key_start=0.0, key_end=1.0),),
+        config=CONFIG,
+        at_ms=1000,
+    ),
+    events.StreamJoinedScope(),
+    events.StreamCreateFailed(error=ERROR),
+    events.StreamCreated(),
+    events.StreamUpdated(command_id="c2", config=fixed(2), then_scales=True),
+    events.StreamScaling(
+        command_id="c2", revision=4, stream_epoch=1, sealed=(0,), created=HALVES, at_ms=2000
+    ),
+    events.StreamSuccessorsMade(),
+    events.StreamScaled(sizes=(77,)),
+    events.StreamTruncating(
+        command_id="c3",
+        revision=7,
+        cut=(SegmentOffset(segment_id(0, 0), 5), SegmentOffset(segment_id(1, 1), -1)),
+        at_ms=3000,
+    ),
+    events.StreamTruncated(),
+    events.StreamTruncateFailed(error=ERROR),
+    events.StreamSealing(command_id="c4", revision=9, at_ms=4000),
+    events.StreamSealed(lengths=(8, 9)),
+    events.StreamDeleting(command_id="c5", revision=11, at_ms=5000, creation_error=ERROR),
+    events.StreamDeleted(),
+    events.StreamIntentJoined(command_id="c6", intent="seal"),
+    events.StreamCommandSatisfied(command_id="c7"),
+    events.StreamHistoryArchived(chunk=0, through_epoch=1),
+]
+SCOPE_EVENTS: list[ScopeEvent] = [
+    scope.ScopeCreated(command_id="c1", scope="s", incarnation=1, at_ms=1000),
+    scope.ScopeDeleting(command_id="c2", recursive=True),
+    scope.ScopeIntentJoined(command_id="c3", recursive=True),
+    scope.ScopeReopened(error=ERROR),
+    scope.ScopeDeleted(),
+]
+ALL: list[Contract] = [*STREAM_EVENTS, *SCOPE_EVENTS]
+
+
+def name_of(event: Contract) -> str:
+    fields = event.model_dump()
+    return f"{fields['kind']}_{fields['schema_number']}"
+
+
+def read(name: str) -> bytes:
+    return (GOLDEN / f"{name}.json").read_bytes().strip()
+
+
+def stored(name: str) -> EventMessage:
+    return EventMessage("subject", 1, 1, "a", KIND_EVENTS, 1, 0, b"[%s]" % read(name))
+
+
+@pytest.mark.parametrize("event", ALL, ids=name_of)
+def test_an_event_is_written_as_it_always_was(event: Contract) -> None:
+    body = event.model_dump_json().encode()
+    if os.environ.get("REWRITE_GOLDEN") == "1":
+        (GOLDEN / f"{name_of(event)}.json").write_bytes(body + b"\n")
+
+    assert read(name_of(event)) == body
+
+
+@pytest.mark.parametrize("event", ALL, ids=name_of)
+def test_an_event_is_read_as_it_was_written(event: Contract) -> None:
+    codec: TypeAdapter[list[StreamEvent]] | TypeAdapter[list[ScopeEvent]]
+    codec = STREAM.events if event in STREAM_EVENTS else SCOPE.events
+
+    assert codec.validate_json(b"[%s]" % read(name_of(event))) == [event]
+
+
+def test_every_kind_of_event_has_a_file() -> None:
+    kinds = {name for aggregate in (STREAM, SCOPE) for name in tagged(aggregate)}
+
+    assert {event.model_dump()["kind"] for event in ALL} == kinds
+    assert {name.rpartition("_")[0] for name in map(name_of, ALL)} == kinds
+
+
+def tagged(aggregate: Aggregate[Stream, StreamEvent] | Aggregate[Scope, ScopeEvent]) -> list[str]:
+    schema = aggregate.events.json_schema()
+    return list(schema["items"]["discriminator"]["mapping"])
+
+
+# --- how it was before --------------------------------------------------------------------------
+
+
+def test_a_creation_without_a_configuration_is_of_that_many_segments_for_ever() -> None:
+    state = STREAM.fold(Stream(), stored("stream_creating_1_without_config"))
+
+    assert state.config == fixed(3)
+    assert [segment.segment_id for segment in state.segments] == [0, 1, 2]
+    assert [record.stream_epoch for record in state.epochs] == [0]
+    assert [place.offset for place in state.head] == [0, 0, 0]
+    assert state.intents[0].commands == ("create",)
+
+
+@pytest.mark.parametrize("kind", [IntentKind.CREATE, IntentKind.SEAL, IntentKind.DELETE])
+def test_who_joined_without_saying_what_joined_the_only_thing_there_was(kind: IntentKind) -> None:
+    state = life_until(kind)
+
+    joined = STREAM.fold(state, stored("stream_intent_joined_1_without_intent"))
+
+    (intent,) = joined.intents
+    assert (intent.kind, intent.commands) == (kind, (*state.intents[0].commands, "late"))
+
+
+def life_until(kind: IntentKind) -> Stream:
+    """As it was stored before there were several intents, until that one is pending."""
+    state = Stream()
+    for name, pending in (
+        ("stream_creating_1_without_config", IntentKind.CREATE),
+        ("stream_joined_scope_1", None),
+        ("stream_created_1", None),
+        ("stream_sealing_1_without_time", IntentKind.SEAL),
+        ("stream_sealed_1_of_three", None),
+        ("stream_deleting_1_without_time", IntentKind.DELETE),
+    ):
+        state = STREAM.fold(state, stored(name))
+        if pending is kind:
+            break
+    return state
+
+
+def test_a_whole_life_as_it_was_stored_before_still_folds_and_keeps_its_invariants() -> None:
+    state = life_until(IntentKind.DELETE)
+    assert state.status is StreamState.DELETING
+    assert [segment.size for segment in state.sealed] == [1, 2, 3]
+
+    ended = STREAM.fold(state, stored("stream_deleted_1"))
+
+    STREAM.check(state, ended)
+    assert ended.status is StreamState.DELETED
+    assert [operation.state.value for operation in ended.operations] == ["succeeded"] * 3
+
+
+def test_a_scope_that_was_being_deleted_before_there_were_recursive_deletions() -> None:
+    state = SCOPE.fold(Scope(), stored("scope_created_1"))
+    for name in ("scope_deleting_1_without_recursive", "scope_intent_joined_1_without_recursive"):
+        state = SCOPE.fold(state, stored(name))
+
+    assert not state.is_recursive
+    assert state.pending == ("c2", "c3")
+
+
+# --- history chunks -----------------------------------------------------------------------------
+
+CHUNK = (
+    EpochRecord(0, 0, 1000, (SegmentRange(segment_id(0, 0), KeyRange(0.0, 1.0)),)),
+    EpochRecord(
+        1,
+        1,
+        2000,
+        (
+            SegmentRange(segment_id(1, 1), KeyRange(0.0, 0.3333333333333333)),
+            SegmentRange(segment_id(1, 2), KeyRange(0.3333333333333333, 1.0)),
+        ),
+        (SealedSegment(segment_id(0, 0), 77),),
+    ),
+)
+
+
+def test_a_history_chunk_is_written_and_read_as_it_always_was() -> None:
+    body = archive.encode_chunk(CHUNK)
+    if os.environ.get("REWRITE_GOLDEN") == "1":
+        (GOLDEN / "history_chunk_format_1.json").write_bytes(body + b"\n")
+
+    assert read("history_chunk_format_1") == body
+    assert archive.decode_chunk(body, 0) == CHUNK
+    assert json.loads(body)["format"] == archive.CHUNK_FORMAT

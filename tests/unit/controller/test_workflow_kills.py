@@ -1,0 +1,234 @@
+"""A controller dies at any request of a step; another one ends the work, and the dead may wake."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from anabranch.common.contracts.commands import CreateStream
+from anabranch.common.errors import (
+    AnabranchError,
+    NotAtBoundary,
+    StaleRequest,
+    Unavailable,
+    WrongExpectedSequence,
+)
+from anabranch.common.eventsourcing.repository import Loaded
+from anabranch.common.model.names import segment_name
+from anabranch.common.model.stream import StreamState
+from anabranch.common.wire.messages import Stamp
+from anabranch.common.workflow.runner import StepFailed, run_to_rest
+from anabranch.controller.domain.stream.state import Stream, StreamStep
+from kit.fake_stores import FakeSegmentStores
+from kit.workflow_world import DELETE, REF, SCALE, SEAL, STEPS, SUBJECT, TRUNCATE, World
+
+REQUESTS = {
+    StreamStep.CREATE_SEGMENTS: 3,
+    StreamStep.MAKE_SUCCESSORS: 3,
+    StreamStep.SEAL_PREDECESSORS: 3,
+    StreamStep.TRUNCATE_SEGMENTS: 9,
+    StreamStep.SEAL_SEGMENTS: 3,
+    StreamStep.DELETE_SEGMENTS: 3,
+}
+END = {
+    StreamStep.CREATE_SEGMENTS: (StreamState.ACTIVE, 3),
+    StreamStep.MAKE_SUCCESSORS: (StreamState.ACTIVE, 6),
+    StreamStep.SEAL_PREDECESSORS: (StreamState.ACTIVE, 6),
+    StreamStep.TRUNCATE_SEGMENTS: (StreamState.ACTIVE, 3),
+    StreamStep.SEAL_SEGMENTS: (StreamState.SEALED, 3),
+    StreamStep.DELETE_SEGMENTS: (StreamState.DELETED, 0),
+}
+KILLS = [
+    (step, at, performed)
+    for step, count in REQUESTS.items()
+    for at in range(count)
+    for performed in (False, True)
+]
+
+
+class Killed(Exception):
+    """The process is gone."""
+
+
+@dataclass
+class DyingStores:
+    """Requests of a controller that dies at its request number `at`, before or after it."""
+
+    stores: FakeSegmentStores
+    at: int
+    performed: bool
+    count: int = 0
+
+    async def create_segment(self, segment: str, stamp: Stamp) -> None:
+        self._before()
+        await self.stores.create_segment(segment, stamp)
+        self._after()
+
+    async def seal_segment(self, segment: str, stamp: Stamp) -> int:
+        self._before()
+        length = await self.stores.seal_segment(segment, stamp)
+        self._after()
+        return length
+
+    async def truncate_segment(self, segment: str, offset: int, stamp: Stamp) -> None:
+        self._before()
+        await self.stores.truncate_segment(segment, offset, stamp)
+        self._after()
+
+    async def segment_length(self, segment: str) -> int:
+        self._before()
+        length = await self.stores.segment_length(segment)
+        self._after()
+        return length
+
+    async def delete_segment(self, segment: str, stamp: Stamp) -> None:
+        self._before()
+        await self.stores.delete_segment(segment, stamp)
+        self._after()
+
+    def _before(self) -> None:
+        if self.count == self.at and not self.performed:
+            raise Killed
+        self.count += 1
+
+    def _after(self) -> None:
+        if self.count > self.at:
+            raise Killed
+
+
+@pytest.mark.parametrize(("step", "at", "performed"), KILLS)
+async def test_another_controller_ends_what_a_killed_one_began(
+    step: StreamStep, at: int, performed: bool
+) -> None:
+    world = World()
+    loaded = await killed_in(world, step, at, performed=performed)
+
+    other = world.controller(world.segments)
+    rested = await run_to_rest(world.workflow(other), SUBJECT)
+
+    assert (rested.state.status, len(world.segments.live())) == END[step]
+    assert rested.state.intents == ()
+    await assert_late_waking_changes_nothing(world, loaded, step)
+
+
+@pytest.mark.parametrize(("step", "at", "performed"), KILLS)
+async def test_what_a_killed_controller_began_meets_a_later_life_of_the_name_unharmed(
+    step: StreamStep, at: int, performed: bool
+) -> None:
+    world = World()
+    loaded = await killed_in(world, step, at, performed=performed)
+    await run_to_rest(world.workflow(), SUBJECT)
+    if step is not StreamStep.DELETE_SEGMENTS:
+        for command in (SEAL.model_copy(update={"command_id": "seal2"}), DELETE):
+            await world.command(command)
+            await run_to_rest(world.workflow(), SUBJECT)
+    assert world.segments.live() == []
+    await world.command(CreateStream(command_id="again", scope=REF.scope, stream=REF.stream))
+    await run_to_rest(world.workflow(), SUBJECT)
+    assert len(world.segments.live()) == 1
+
+    await assert_late_waking_changes_nothing(world, loaded, step)
+
+
+async def killed_in(world: World, step: StreamStep, at: int, *, performed: bool) -> Loaded[Stream]:
+    loaded = await world.reach(step)
+    dying = world.controller(DyingStores(world.segments, at, performed))
+    with pytest.raises(ExceptionGroup) as death:
+        await STEPS[step](dying, loaded)
+    assert death.group_contains(Killed)
+    return loaded
+
+
+async def assert_late_waking_changes_nothing(
+    world: World, loaded: Loaded[Stream], step: StreamStep
+) -> None:
+    """The step runs on what was read long ago; what it does is known, or refused."""
+    before = facts(world)
+    try:
+        event = await STEPS[step](world.context, loaded)
+    except AnabranchError:
+        pass
+    else:
+        with pytest.raises(WrongExpectedSequence):
+            await world.streams.append(loaded, [event])
+    assert facts(world) == before
+
+
+def facts(world: World) -> dict[str, tuple[bool, int, bool]]:
+    """What readers and writers would notice of each segment."""
+    found = world.segments.segments
+    return {name: (s.sealed, s.start, s.deleted) for name, s in found.items()}
+
+
+# --- truncations that cannot be -----------------------------------------------------------------
+
+
+class BoundedStores(FakeSegmentStores):
+    """Appends end at every tenth byte."""
+
+    async def truncate_segment(self, segment: str, offset: int, stamp: Stamp) -> None:
+        if offset % 10:
+            raise NotAtBoundary("the offset is within an append", segment=segment)
+        await super().truncate_segment(segment, offset, stamp)
+
+
+@pytest.mark.parametrize(("offset", "code"), [(101, "invalid-request"), (55, "not-at-boundary")])
+async def test_a_truncation_that_the_stores_cannot_do_fails_and_deletes_nothing(
+    offset: int, code: str
+) -> None:
+    world = World(segments=BoundedStores())
+    await world.reach(StreamStep.MAKE_SUCCESSORS)
+    before = (await run_to_rest(world.workflow(), SUBJECT)).state.head
+    cut = tuple(
+        place if index < 2 else type(place)(place.segment_id, offset)
+        for index, place in enumerate(TRUNCATE.cut)
+    )
+    await world.command(TRUNCATE.model_copy(update={"cut": cut}))
+
+    stream = (await run_to_rest(world.workflow(), SUBJECT)).state
+
+    failed = stream.operations[-1]
+    assert failed.error is not None
+    assert failed.error.code == code
+    assert stream.head == before
+    assert len(world.segments.live()) == 6
+    if code == "invalid-request":
+        assert all(segment.start == 0 for segment in world.segments.segments.values())
+    await world.command(TRUNCATE.model_copy(update={"command_id": "right"}))
+    assert (await run_to_rest(world.workflow(), SUBJECT)).state.head == TRUNCATE.cut
+    assert len(world.segments.live()) == 3
+
+
+# --- creations that cannot end ------------------------------------------------------------------
+
+
+async def test_a_creation_that_cannot_end_is_deleted_and_never_comes_back() -> None:
+    world = World()
+    stuck = await world.reach(StreamStep.CREATE_SEGMENTS)
+    world.segments.fail_after = 2
+    with pytest.raises(StepFailed) as failure:
+        await run_to_rest(world.workflow(), SUBJECT)
+    assert isinstance(failure.value.error, Unavailable)
+    world.segments.fail_after, world.segments.down = None, False
+
+    await world.command(DELETE)
+    rested = await run_to_rest(world.workflow(), SUBJECT)
+
+    assert rested.state.status is StreamState.DELETED
+    assert world.segments.live() == []
+    ended = {o.operation: o.error.code if o.error else None for o in rested.state.operations}
+    assert ended == {"create": "stream-not-found", "delete": None}
+    with pytest.raises(StaleRequest):
+        await STEPS[StreamStep.CREATE_SEGMENTS](world.context, stuck)
+    never_made = segment_name(REF, stuck.state.segments[2].segment_id)
+    assert world.segments.segments[never_made].deleted
+
+
+async def test_successors_are_there_before_anything_is_sealed() -> None:
+    world = World()
+    await world.reach(StreamStep.MAKE_SUCCESSORS)
+    begun = len(world.segments.requests)
+
+    await run_to_rest(world.workflow(), SUBJECT)
+
+    verbs = [verb for verb, _, _ in world.segments.requests[begun:]]
+    assert verbs == ["create"] * len(SCALE.new_ranges) + ["seal"] * len(SCALE.seal)
