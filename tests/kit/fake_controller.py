@@ -146,7 +146,7 @@ class FakeController:
             for _ in stream.scale(ref, self.store, command.seal, ranges):
                 pass
             return
-        cut = {int(at.segment_id): max(0, at.offset) for at in command.cut}
+        cut = {int(at.segment_id): at.offset for at in command.cut}
         stream.truncate(ref, self.store, cut)
 
     # --- queries --------------------------------------------------------------------------

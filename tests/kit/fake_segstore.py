@@ -49,6 +49,8 @@ from anabranch.common.wire.messages import (
 from anabranch.common.wire.packet import PacketParser
 
 Direction = Literal["in", "out"]
+ACCEPT_TURNS = 4
+"""Of the event loop, after which a connection that was accepted is known."""
 
 
 class Fault(Enum):
@@ -137,6 +139,11 @@ class FakeSegmentStore:
     async def stop(self) -> None:
         """As a crash looks from outside; what was stored stays."""
         assert self._server is not None
+        for listening in self._server.sockets:
+            # Closing while a connection is being accepted would leak its socket.
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+        for _ in range(ACCEPT_TURNS):
+            await asyncio.sleep(0)
         self._server.close()
         for connection in list(self.connections):
             connection.drop()

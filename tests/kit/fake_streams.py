@@ -110,12 +110,14 @@ class FakeStream:
         before = [old for new in cut for old in self.lives[new].predecessors]
         while before:
             old = before.pop()
+            if old in cut:
+                continue
             before.extend(self.lives[old].predecessors)
             if store is not None and _name(ref, old) in store.segments:
                 store.delete(_name(ref, old))
         if store is not None:
             for segment, offset in cut.items():
-                store.segments[_name(ref, segment)].start = offset
+                store.segments[_name(ref, segment)].start = max(0, offset)
 
     # --- queries --------------------------------------------------------------------------
 
@@ -176,7 +178,7 @@ class FakeStream:
             segments=tuple(
                 sq.SegmentRun(
                     **_fields(ref, self.lives[segment]),
-                    start_offset=self.head.get(segment, 0),
+                    start_offset=max(0, self.head.get(segment, 0)),
                     size=None if segment in current else self.lives[segment].size,
                 )
                 for segment in sorted(found)

@@ -21,7 +21,7 @@ class Fleet:
     """Starts and ends controllers."""
 
     def __init__(self, nats_url: str, redis_url: str, group: asyncio.TaskGroup) -> None:
-        self._settings = Settings(nats_url=nats_url, redis_url=redis_url)
+        self._settings = Settings(nats_url=nats_url, redis_url=redis_url, nats_sync="unchecked")
         self._leases = RedisLeases(redis_url, LEASE_PREFIX, SHARD_COUNT, LEASE_S)
         self._group = group
         self.lifetimes: dict[str, Lifetime] = {}

@@ -4,25 +4,31 @@ Every event is read exactly once by each reader, and those of one key in the ord
 """
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from anabranch.client import Client
-from anabranch.common.contracts.commands import NewRange, ScaleStream
+from anabranch.common.contracts.commands import (
+    CommandBase,
+    NewRange,
+    ScaleStream,
+    TruncateStream,
+)
 from anabranch.common.errors import BufferFull
 from anabranch.common.model.key_range import even_ranges
-from anabranch.common.model.names import StreamRef
+from anabranch.common.model.names import SegmentId, StreamRef
+from anabranch.common.model.stream import SegmentOffset
 from kit.history import KeyedHistory
 
 WRITERS = 8
 KEYS = 5
 SCALES = (4, 2, 8)
 READ_S_MAX = 60.0
+COMMAND_S_MAX = 30.0
 
 
 @dataclass
 class Traffic:
-    """One stream's: `turns` is how often something was written or read."""
+    """Of one stream: what was written, and how much of it the first reader has read."""
 
     client: Client
     stream: StreamRef
@@ -77,24 +83,41 @@ class Traffic:
             while self.written < written or self.read < read:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
-    async def scale_to(self, count: int) -> None:
-        """All current segments → `count` even ranges; returns when the scale is done."""
-        listed = await self.client.ranges().segments(self.stream)
-        await self.execute(
-            tuple(each.segment_id for each in listed.segments),
-            tuple(NewRange(key_start=k.start, key_end=k.end) for k in even_ranges(count)),
-        )
 
-    async def execute(self, seal: Sequence[int], ranges: Sequence[NewRange]) -> None:
-        control = self.client._control
-        command = ScaleStream(
-            command_id=control.new_command_id(),
-            scope=self.stream.scope,
-            stream=self.stream.stream,
-            seal=tuple(seal),  # type: ignore[arg-type]
-            new_ranges=tuple(ranges),
-        )
-        await control.execute(command, timeout_s=30)
+async def scale_to(client: Client, stream: StreamRef, count: int) -> None:
+    """All current segments → `count` even ranges; returns when the scale is done."""
+    listed = await client.ranges().segments(stream)
+    await _execute(
+        client,
+        ScaleStream(
+            command_id=_new_id(client),
+            scope=stream.scope,
+            stream=stream.stream,
+            seal=tuple(SegmentId(each.segment_id) for each in listed.segments),
+            new_ranges=tuple(
+                NewRange(key_start=keys.start, key_end=keys.end) for keys in even_ranges(count)
+            ),
+        ),
+    )
+
+
+async def truncate_to_current(client: Client, stream: StreamRef) -> None:
+    """Give up all before the current segments."""
+    listed = await client.ranges().segments(stream)
+    cut = sorted(SegmentOffset(SegmentId(each.segment_id), 0) for each in listed.segments)
+    command = TruncateStream(
+        command_id=_new_id(client), scope=stream.scope, stream=stream.stream, cut=tuple(cut)
+    )
+    await _execute(client, command)
+
+
+def _new_id(client: Client) -> str:
+    return client._control.new_command_id()
+
+
+async def _execute(client: Client, command: CommandBase) -> None:
+    # The administration is not what is tested.
+    await client._control.execute(command, timeout_s=COMMAND_S_MAX)
 
 
 async def check_traffic_over_scales(client: Client, stream: StreamRef) -> None:
@@ -106,7 +129,7 @@ async def check_traffic_over_scales(client: Client, stream: StreamRef) -> None:
         writing = [tasks.create_task(traffic.write(f"w{n}")) for n in range(WRITERS)]
         for count in SCALES:
             await traffic.goes_on()
-            await traffic.scale_to(count)
+            await scale_to(client, stream, count)
         await traffic.goes_on()
         traffic.done.set()
         await asyncio.wait(writing)

@@ -15,7 +15,7 @@ import msgspec
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from anabranch.common.contracts import membership, subjects
+from anabranch.common.contracts import membership, operation_queries, stream_queries, subjects
 from anabranch.common.contracts.commands import (
     Accepted,
     Command,
@@ -169,7 +169,13 @@ def _add_commands(found: _Document) -> None:
 
 
 def _add_queries(found: _Document) -> None:
-    asked = {**QUERIES, **PARKED_QUERIES, **membership.QUERIES}
+    asked = {
+        **QUERIES,
+        **stream_queries.QUERIES,
+        **operation_queries.QUERIES,
+        **PARKED_QUERIES,
+        **membership.QUERIES,
+    }
     for name, (query, answer) in asked.items():
         found.request(f"query.{name}", subjects.query(name), query, (answer, QueryFailed))
 

@@ -121,6 +121,7 @@ async def test_what_a_killed_controller_left_half_done_is_finished_by_another_on
     environment = {
         **os.environ,
         "ANABRANCH_CONTROLLER_NATS_URL": nats_server.url,
+        "ANABRANCH_CONTROLLER_NATS_MONITOR_URL": nats_server.monitor_url,
         "ANABRANCH_CONTROLLER_REDIS_URL": redis.url,
     }
     process = await asyncio.create_subprocess_exec(

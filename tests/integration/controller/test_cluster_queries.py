@@ -83,7 +83,9 @@ async def test_the_cluster_is_shown_with_its_stores_and_containers(
 async def test_of_two_controllers_under_one_id_the_older_one_ends_with_a_named_error(
     nats_server: NatsServer,
 ) -> None:
-    settings = Settings(nats_url=nats_server.url, controller_id="twin")
+    settings = Settings(
+        nats_url=nats_server.url, nats_monitor_url=nats_server.monitor_url, controller_id="twin"
+    )
     older, later = Lifetime(), Lifetime()
     ended: list[ProcessReplaced] = []
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.client.frontier import Frontier, Position
+from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.contracts.stream_queries import Successor
 from kit.rng import Random
 
@@ -26,11 +27,15 @@ def successor(
     )
 
 
+def first(number: int, start: float, end: float) -> SegmentInStream:
+    return SegmentInStream(segment_id=number, name=segment(number), key_start=start, key_end=end)
+
+
 A, B = segment(0), segment(1)
 
 
 def at_end() -> Frontier:
-    return Frontier({A: Position(10), B: Position(20, 3)})
+    return Frontier([(first(0, 0.0, 0.5), Position(10)), (first(1, 0.5, 1.0), Position(20, 3))])
 
 
 def test_a_split_opens_at_once_and_takes_its_predecessors_place() -> None:
@@ -57,6 +62,20 @@ def test_a_segment_that_shares_a_successor_holds_the_others_back_so_that_the_cut
     right = successor(3, 1, (0.3, 1.0), (0, 0), (0, 1))
     assert frontier.finish(A, [left, right]) == []
     assert frontier.finish(B, [right]) == [left.name, right.name]
+
+
+def test_a_future_segment_is_read_when_what_comes_before_it_was() -> None:
+    merged = successor(2, 1, (0.0, 1.0), (0, 0), (0, 1))
+    frontier = Frontier([(first(1, 0.5, 1.0), Position(20)), (merged, Position(-1))])
+    assert frontier.begun == [B]
+    assert frontier.positions[merged.name] == (-1, 0)
+    assert frontier.finish(B, [merged]) == [merged.name]
+    assert frontier.positions == {merged.name: (0, 0)}
+
+
+def test_a_future_segment_that_nothing_comes_before_is_read_from_its_start() -> None:
+    frontier = Frontier([(first(0, 0.0, 1.0), Position(-1))])
+    assert frontier.positions == {A: (0, 0)}
 
 
 def test_what_nothing_follows_stays_at_its_end() -> None:
@@ -95,7 +114,7 @@ def test_every_segment_is_opened_once_and_the_positions_are_always_a_cut(
             number += 1
         epochs.append(made)
     known = {new.name: new for made in epochs for new in made}
-    frontier = Frontier({new.name: Position(0) for new in epochs[0]})
+    frontier = Frontier([(new, Position(0)) for new in epochs[0]])
     reading, opened = {new.name for new in epochs[0]}, {new.name for new in epochs[0]}
     while reading:
         chosen = order.choice(sorted(reading))

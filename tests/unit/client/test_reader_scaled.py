@@ -13,6 +13,7 @@ from anabranch.common.errors import (
     SegmentTruncated,
     Unavailable,
 )
+from anabranch.common.model.hashing import routing_position
 from anabranch.common.wire.messages import ReadSegment
 from kit.client_bench import STREAM, Bench, bench, reader_settings, until, writer_settings
 from kit.history import KeyedHistory
@@ -154,6 +155,37 @@ async def test_positions_before_the_truncation_are_refused_by_name() -> None:
             await anext(b.client.reader(STREAM, current, settings=READER))
 
 
+@pytest.mark.parametrize("taken", [0, 1, 5])
+async def test_a_head_cut_with_a_future_segment_is_read_in_order_and_continued(taken: int) -> None:
+    """The stream begins in the second of two segments, and with what both were merged into."""
+    async with bench(2) as b:
+        await write(b, KeyedHistory(), "0", "1")
+        for _ in merge(b):
+            pass
+        await write(b, KeyedHistory(), "2")
+        whole = await b.by_key()
+        _, high, merged = b.every_segment()
+        b.truncate({high.segment_id: 0, merged.segment_id: -1})
+        b.seal()
+        found = []
+        async with b.client.reader(STREAM, settings=READER) as reader:
+            assert reader.positions() == {high.name: (0, 0), merged.name: (-1, 0)}
+            for _ in range(taken):
+                event = await anext(reader)
+                found.append((event.key, event.payload))
+            positions = reader.positions()
+        async with b.client.reader(STREAM, positions, settings=READER) as reader:
+            found += await rest(reader)
+        by_key: dict[str | None, list[bytes]] = {}
+        for key, payload in found:
+            by_key.setdefault(key, []).append(payload)
+        low_keys = {key for key in whole if routing_position(str(key)) < 0.5}
+        assert low_keys
+        assert by_key == {
+            key: payloads[-1:] if key in low_keys else payloads for key, payloads in whole.items()
+        }
+
+
 # --- ends -------------------------------------------------------------------------------------
 
 
@@ -269,18 +301,19 @@ async def test_a_cancelled_read_around_the_end_of_a_segment_loses_nothing() -> N
         history.check(found)
 
 
-async def test_the_read_ahead_is_shared_anew_by_the_successors() -> None:
-    async with bench() as b, asyncio.TaskGroup() as tasks:
-        for _ in b.scale_to(4):
-            pass
-        settings = reader_settings(read_ahead_bytes=400_000, read_size_bytes=400_000)
+async def test_the_read_ahead_is_shared_anew_when_segments_take_the_place_of_others() -> None:
+    async with bench(2) as b, asyncio.TaskGroup() as tasks:
+        settings = reader_settings(read_ahead_bytes=600_000, read_size_bytes=600_000, wait_ms=5)
         async with b.client.reader(STREAM, settings=settings) as reader:
             waiting = tasks.create_task(reader.next_batch())
-            await until(lambda: len(reader.positions()) == 4)
-            asked = b.store.requests
-            await until(lambda: sum(isinstance(m, ReadSegment) for m in asked) == 5)
-            sizes = [m.size_max for m in asked if isinstance(m, ReadSegment)]
-            assert sizes == [400_000] + 4 * [100_000]
+            for shares, stages in ((3, split), (2, merge)):
+                for _ in stages(b):
+                    pass
+                await until(lambda count=shares: len(reader.positions()) == count)  # type: ignore[misc]
+                asked = len(b.store.requests)
+                await until(lambda seen=asked: len(b.store.requests) > seen + 10)  # type: ignore[misc]
+                reads = [m for m in b.store.requests[asked + 3 :] if isinstance(m, ReadSegment)]
+                assert {m.size_max for m in reads} == {600_000 // shares}
             waiting.cancel()
 
 

@@ -12,7 +12,7 @@ from kit.fake_segstore import Fault, no_faults
 from kit.history import KeyedHistory
 
 FIRST = f"{STREAM}/0.#epoch.0"
-LOW, HIGH = "sensor-0", "sensor-2"
+LOW, HIGH = "sensor-0", "key1"
 """Keys of the first and of the second half of the key space."""
 
 

@@ -32,6 +32,7 @@ from anabranch.controller.domain.stream.export import (
     superseded,
 )
 from anabranch.controller.domain.stream.history import EpochRecord, History, SealedSegment
+from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.periodic.export_streams import SWEEP_S, StreamExporter, tell
 from kit.chunk_faults import PausingStorage, all_schedules, run_schedule
 from kit.rng import seeded
@@ -70,6 +71,10 @@ class FaultyStorage(MemoryChunkStorage):
         await super().delete(name)
 
 
+async def _history(stream: Stream) -> History:
+    return History(stream.epochs)
+
+
 class World:
     """An exporter over streams that are known as the test says."""
 
@@ -79,7 +84,9 @@ class World:
         self.session_count = 0
         self.reports: list[str] = []
         self.clock = VirtualClock(asyncio.get_running_loop())
-        self.exporter = StreamExporter(self.streams, self._open, 4, clock=self.clock, rng=seeded(1))
+        self.exporter = StreamExporter(
+            self.streams, _history, self._open, 4, clock=self.clock, rng=seeded(1)
+        )
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[ChunkStorage]:

@@ -29,7 +29,8 @@ from anabranch.controller.domain.stream.events import (
     StreamSealing,
 )
 from anabranch.controller.domain.stream.invariants import STREAM
-from anabranch.controller.handlers.queries import QueryDesk, answer_query
+from anabranch.controller.handlers.desk import QueryDesk
+from anabranch.controller.handlers.queries import answer_query
 from anabranch.controller.projections.mirror import Fold, Mirror
 from anabranch.controller.projections.notices import FoldListener
 

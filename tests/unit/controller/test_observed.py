@@ -17,7 +17,8 @@ from anabranch.common.runtime.tracing import trace_parent_of
 from anabranch.controller.domain.scope.state import SCOPE
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
-from anabranch.controller.handlers.queries import QueryDesk, answer_query
+from anabranch.controller.handlers.desk import QueryDesk
+from anabranch.controller.handlers.queries import answer_query
 from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.workflows.observed import (

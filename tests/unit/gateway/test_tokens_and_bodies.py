@@ -56,7 +56,7 @@ def test_a_token_of_another_stream_or_life_or_kind_is_refused() -> None:
         ("a/b", 1, page_token("scopes", "x")),
         ("a/b", 1, token[:-3]),
         ("a/b", 1, "0" + token[1:]),
-        ("a/b", 1, position_token("a/b", 1, {"a/b/0.#epoch.0": (-1, 0)})),
+        ("a/b", 1, position_token("a/b", 1, {"a/b/0.#epoch.0": (-2, 0)})),
     ):
         with pytest.raises(InvalidRequest):
             positions_of(stream, incarnation, wrong)

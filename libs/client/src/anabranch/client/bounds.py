@@ -15,13 +15,12 @@ from anabranch.client.control import (
     current_segments,
 )
 from anabranch.client.followers import Followers
-from anabranch.client.frontier import Position
+from anabranch.client.frontier import FUTURE, Position, Standing, share_keys
 from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.contracts.stream_queries import (
     CutFound,
     EpochSegments,
     HeadCut,
-    SegmentAt,
     SegmentRun,
     SegmentRunList,
     SegmentsBetween,
@@ -65,17 +64,17 @@ class StreamBounds:
         self._new_backoff = new_backoff
         self._followers = Followers(control, stream, clock, new_backoff)
 
-    async def start(self, start: Start) -> dict[str, Position]:
-        """Full segment names that cover all keys once → where reading them begins.
+    async def start(self, start: Start) -> list[Standing]:
+        """Where reading begins, for every key.
 
         Positions may be of any mixture of epochs. What they do not name is read from the head.
-        Raises InvalidRequest for what is not, or not of this stream, and StreamNotFound.
+        Raises InvalidRequest for what is no cut, or not of this stream, and StreamNotFound.
         """
         match start:
             case "head":
-                return {place.name: _at(place) for place in await self._head()}
+                return await self._head()
             case "tail":
-                return {name: Position(length) for name, length in (await self.tail()).items()}
+                return [(each, Position(length)) for each, length in await self._tail()]
             case str():
                 raise InvalidRequest(
                     f"a reader cannot start at {start!r}",
@@ -86,11 +85,17 @@ class StreamBounds:
     async def tail(self) -> dict[str, int]:
         """The current segments' full names → their lengths; nothing that was acknowledged before
         lies beyond. Raises Unavailable when a scale does not end in time."""
+        return {segment.name: length for segment, length in await self._tail()}
 
-        async def attempt() -> dict[str, int] | None:
+    async def _tail(self) -> list[tuple[SegmentInStream, int]]:
+        async def attempt() -> list[tuple[SegmentInStream, int]] | None:
             listed = await current_segments(self._control, self._stream)
             ended = listed.state in _NOT_SCALED
-            return await self._lengths([each.name for each in listed.segments], ended=ended)
+            names = [each.name for each in listed.segments]
+            lengths = await self._lengths(names, ended=ended)
+            if lengths is None:
+                return None
+            return [(each, lengths[each.name]) for each in listed.segments]
 
         return await self._settled(attempt)
 
@@ -155,12 +160,12 @@ class StreamBounds:
         found = await self._followers.ask(segment)
         return None if found.status == "followed" else info.length
 
-    async def _head(self) -> Sequence[SegmentAt]:
+    async def _head(self) -> list[Standing]:
         query = HeadCut(scope=self._stream.scope, stream=self._stream.stream)
         found = await self._control.query("head_cut", query, CutFound, timeout_s=QUERY_TIMEOUT_S)
-        return found.segments
+        return [(at, Position(at.offset)) for at in found.segments]
 
-    async def _completed(self, given: dict[str, Position]) -> dict[str, Position]:
+    async def _completed(self, given: Mapping[str, Position]) -> list[Standing]:
         """`given`, and from the head what it leaves out."""
         listed = await current_segments(self._control, self._stream)
         known: dict[str, SegmentInStream] = {each.name: each for each in listed.segments}
@@ -169,20 +174,20 @@ class StreamBounds:
                 known |= {each.name: each for each in await self._created_with(name)}
             if name not in known:
                 raise self._refused(name)
-        segments = [known[name] for name in given]
-        if _cover(segments):
-            return given
-        for at in await self._head():
-            if not any(_share_keys(at, each) for each in segments):
-                given[at.name] = _at(at)
-                segments.append(at)
-        if not _cover(segments):
+        standings = [(known[name], position) for name, position in given.items()]
+        if not _cover(standings):
+            standings += [
+                (at, position)
+                for at, position in await self._head()
+                if not any(share_keys(at, known[name]) for name in given)
+            ]
+        if not _cover(standings) or not _agree(standings):
             raise InvalidRequest(
                 "the positions do not cover every key of the stream once",
                 remedy="start at what `positions()` of a reader of this stream has told",
                 stream=str(self._stream),
             )
-        return given
+        return standings
 
     async def _created_with(self, name: str) -> Sequence[SegmentInStream]:
         """The segments of the stream epoch that created the one called `name`, if it did."""
@@ -210,25 +215,26 @@ class StreamBounds:
         )  # fmt: skip
 
 
-def _at(place: SegmentAt) -> Position:
-    """The segment's first byte where the cut has it before everything in it."""
-    return Position(max(0, place.offset))
-
-
 def _end_of(run: SegmentRun) -> int | None:
     """None: it grew when the controller was asked."""
     return run.size if run.end_offset is None else run.end_offset
 
 
-def _cover(segments: Iterable[SegmentInStream]) -> bool:
-    """Whether every key lies in exactly one of them."""
+def _cover(standings: Iterable[Standing]) -> bool:
+    """Whether every key lies in some of the segments."""
     at = 0.0
-    for segment in sorted(segments, key=lambda each: each.key_start):
-        if segment.key_start != at:
+    for segment, _ in sorted(standings, key=lambda each: each[0].key_start):
+        if segment.key_start > at:
             return False
-        at = segment.key_end
+        at = max(at, segment.key_end)
     return at == 1.0
 
 
-def _share_keys(one: SegmentInStream, other: SegmentInStream) -> bool:
-    return one.key_start < other.key_end and other.key_start < one.key_end
+def _agree(standings: Sequence[Standing]) -> bool:
+    """Whether the only segments that share keys with an older one are future ones."""
+    return all(
+        position == FUTURE
+        for segment, position in standings
+        for older, _ in standings
+        if older.segment_id < segment.segment_id and share_keys(older, segment)
+    )

@@ -1,35 +1,65 @@
 """Where a reader stands: a stream cut that moves forward through the scales. Pure.
 
-    reading ──the end of its segment──► finished, kept at its end ──all that replaces it may
-                                                                    be read──► gone
+    future ──nothing older has its keys──► reading ──end of the segment──► finished ──► gone
+                                                                        (kept at its end until all
+                                                                         that replaces it is opened)
 
 What one scale made may be read when every segment that it replaces has been read to its end, as
 far as new segments have predecessors in common: those take the place of these in one step.
-Therefore the positions cover every key exactly once at any moment, and whoever starts from them
-goes on exactly where they were taken.
+Therefore the segments that were begun never share keys, the positions are a stream cut at any
+moment, and whoever starts from them goes on exactly where they were taken.
+
+Only a start can name a future segment: one of which nothing was read, while some, but not all, of
+what comes before it was.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.contracts.stream_queries import Successor
 from anabranch.common.model.names import parse_segment_name
+from anabranch.common.model.stream import FUTURE_OFFSET
 
 
 class Position(NamedTuple):
-    """A place in a segment: event number `event_index` (from 0) of the block at byte `offset`."""
+    """A place in a segment: event number `event_index` (from 0) of the block at byte `offset`.
+
+    An offset of -1: the segment comes after another one that has a position.
+    """
 
     offset: int
     event_index: int = 0
 
 
+FUTURE = Position(FUTURE_OFFSET)
+Standing = tuple[SegmentInStream, Position]
+"""A segment, and the place in it."""
+
+
+def share_keys(one: SegmentInStream, other: SegmentInStream) -> bool:
+    """Whether some key is in both; of two such segments of a stream, one comes after the other."""
+    return one.key_start < other.key_end and other.key_start < one.key_end
+
+
 class Frontier:
     """See the module. `positions` is by full segment name, and moved by the reader."""
 
-    def __init__(self, positions: Mapping[str, Position]) -> None:
-        self.positions = dict(positions)
-        self._names: dict[int, str] = {parse_segment_name(name)[1]: name for name in positions}
+    def __init__(self, standings: Iterable[Standing]) -> None:
+        self.positions: dict[str, Position] = {}
+        self._segments: dict[int, SegmentInStream] = {}
         self._finished: dict[int, Sequence[Successor]] = {}
+        for segment, position in standings:
+            self._segments[segment.segment_id] = segment
+            self.positions[segment.name] = position
+        for segment in self._segments.values():
+            if self.positions[segment.name] == FUTURE and not self._before(segment):
+                self.positions[segment.name] = Position(0)
+
+    @property
+    def begun(self) -> list[str]:
+        """What is to be read from its position: everything but future segments."""
+        return [name for name, position in self.positions.items() if position != FUTURE]
 
     def finish(self, segment: str, successors: Sequence[Successor]) -> list[str]:
         """The segment was read to its end → the segments to be read from now on, sorted by key.
@@ -37,7 +67,7 @@ class Frontier:
         Without successors it stays at its end, for ever. Finishing again changes nothing.
         """
         number = parse_segment_name(segment)[1]
-        if not successors or number not in self._names:
+        if not successors or number not in self._segments:
             return []
         self._finished[number] = successors
         replaced: set[int] = set()
@@ -53,14 +83,22 @@ class Frontier:
             for new in self._finished[old]:
                 if new.segment_id not in opened:
                     opened[new.segment_id] = new
-                    pending.extend(new.predecessors)
+                    pending.extend(self._before(new))
         return self._step(replaced, sorted(opened.values(), key=lambda new: new.key_start))
+
+    def _before(self, segment: SegmentInStream) -> list[int]:
+        """What is to be read before it."""
+        return [
+            number
+            for number, other in self._segments.items()
+            if number < segment.segment_id and share_keys(other, segment)
+        ]
 
     def _step(self, replaced: set[int], opened: Sequence[Successor]) -> list[str]:
         for old in replaced:
             del self._finished[old]
-            del self.positions[self._names.pop(old)]
+            del self.positions[self._segments.pop(old).name]
         for new in opened:
-            self._names[new.segment_id] = new.name
+            self._segments[new.segment_id] = new
             self.positions[new.name] = Position(0)
         return [new.name for new in opened]

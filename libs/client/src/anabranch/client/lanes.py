@@ -2,8 +2,8 @@
 
 When a segment takes no more, `replace` puts its successors in its place in one step of the event
 loop: the keys are rerouted, and what was not stored goes ahead of everything written from then on.
-A successor may have been replaced before its last predecessor is; the way on from it is remembered
-as long as some route may still lead to it.
+A successor may have been replaced before its last predecessor is. It then gets an appender once
+more, which is told that it is sealed before anything is sent, and hands over in its turn.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from itertools import cycle
 from anabranch.client.appender import SegmentAppender
 from anabranch.client.handover import hand_over
 from anabranch.client.outbox import Outbox
-from anabranch.client.routing import Route, SegmentRouter, rerouted, routes_to, still_needed
+from anabranch.client.routing import Route, SegmentRouter, rerouted, routes_to
 from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.errors import InvalidRequest
 
@@ -28,7 +28,6 @@ class Lanes:
         self._by_segment: dict[str, SegmentAppender] = {}
         self._routes: tuple[Route, ...] = ()
         self._router: SegmentRouter | None = None
-        self._replaced: dict[str, Sequence[Route]] = {}
         self.outboxes: list[Outbox] = []
         """By route; empty until `open`."""
 
@@ -57,13 +56,12 @@ class Lanes:
     def replace(self, source: SegmentAppender, successors: Sequence[SegmentInStream]) -> None:
         """The segment of `source`, which has ended, takes no more: its successors do."""
         del self._by_segment[source.segment]
-        self._replaced[source.segment] = routes_to(successors)
-        gone = [route for route in self._routes if route.segment == source.segment]
-        self._route_by(rerouted(self._routes, self._replaced))
-        names = {route.segment for route in rerouted(gone, self._replaced)}
+        after = routes_to(successors)
+        own = [route for route in self._routes if route.segment == source.segment]
+        self._route_by(rerouted(self._routes, source.segment, after))
+        names = {route.segment for route in rerouted(own, source.segment, after)}
         heirs = [self._by_segment[name] for name in sorted(names)]
         hand_over(source, self._choice_among(heirs))
-        self._replaced = still_needed(self._routes, self._replaced)
         for heir in heirs:
             heir.pump()
 

@@ -133,7 +133,7 @@ class EventReader:
         self._runtime = runtime
         self._settings = settings
         self._followers = Followers(control, stream, runtime.clock, self._new_backoff)
-        self._frontier = Frontier({})
+        self._frontier = Frontier(())
         self._ends: dict[str, int] = {}
         """Where reading ends before a segment does."""
         self._fetchers: dict[str, SegmentFetcher] = {}
@@ -183,19 +183,19 @@ class EventReader:
             info=self._info,
             new_backoff=self._new_backoff,
         )
-        positions = await bounds.start(self._start)
+        frontier = Frontier(await bounds.start(self._start))
         ends: dict[str, int] = {}
         if self._until_tail and self._start == "tail":
-            ends = {name: place.offset for name, place in positions.items()}
+            ends = {name: place.offset for name, place in frontier.positions.items()}
         elif self._until_tail:
             ends = await bounds.tail()
-        await self._directory.learn(list(positions))
+        await self._directory.learn(frontier.begun)
         if self._closed:
             return
-        self._frontier, self._ends = Frontier(positions), ends
+        self._frontier, self._ends = frontier, ends
         self._started = True
         self._runtime.open_parts.add(self)
-        self._read(positions)
+        self._read(frontier.begun)
 
     def _new_backoff(self) -> Backoff:
         runtime, settings = self._runtime, self._settings
@@ -342,8 +342,8 @@ class EventReader:
     def positions(self) -> dict[str, Position]:
         """Segment → where the next event to be yielded lies; a reader's `start` later.
 
-        A stream cut: the segments cover every key once. One that was read to its end stays there
-        until all that comes after it is being read.
+        A stream cut: for every key one segment. One that was read to its end stays there until
+        all that comes after it is being read.
         """
         found = dict(self._frontier.positions)
         if self._open_batch is not None and self._open_events:

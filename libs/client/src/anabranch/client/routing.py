@@ -5,13 +5,12 @@ several predecessors still takes its part, only the other part was rerouted to t
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.hashing import routing_position
-from anabranch.common.model.names import parse_segment_name
 from anabranch.common.wire.block import KEY_SIZE_BYTES_MAX
 
 
@@ -23,52 +22,37 @@ class Route(NamedTuple):
     segment: str
 
 
-Replaced = Mapping[str, Sequence[Route]]
-"""A segment that takes no more → its successors with their own ranges, sorted."""
-
-
 def routes_to(segments: Sequence[SegmentInStream]) -> tuple[Route, ...]:
     """Every segment takes its range; in the order given."""
     return tuple(Route(each.key_start, each.key_end, each.name) for each in segments)
 
 
-def rerouted(routes: Sequence[Route], replaced: Replaced) -> tuple[Route, ...]:
-    """The routes after `replaced`, however often in a row: each part of a range to whoever takes
-    it now."""
+def rerouted(
+    routes: Sequence[Route], sealed: str, successors: Sequence[Route]
+) -> tuple[Route, ...]:
+    """The routes after `sealed` takes no more: each of its keys to the successor that has it.
+
+    `successors` are sorted, each with its own range.
+    """
     found: list[Route] = []
-    pending = list(reversed(routes))
-    while pending:
-        route = pending.pop()
-        followers = replaced.get(route.segment)
-        if followers is None:
-            if found and found[-1].segment == route.segment:
-                route = Route(found.pop().start, route.end, route.segment)
-            found.append(route)
-            continue
-        parts = [
-            Route(max(route.start, after.start), min(route.end, after.end), after.segment)
-            for after in followers
-            if after.start < route.end and route.start < after.end
-        ]
-        assert parts
-        assert (parts[0].start, parts[-1].end) == (route.start, route.end)
-        pending.extend(reversed(parts))
+    for route in routes:
+        parts = [route] if route.segment != sealed else _parts(route, successors)
+        for part in parts:
+            if found and found[-1].segment == part.segment:
+                part = Route(found.pop().start, part.end, part.segment)  # noqa: PLW2901
+            found.append(part)
     return tuple(found)
 
 
-def still_needed(routes: Sequence[Route], replaced: Replaced) -> dict[str, Sequence[Route]]:
-    """Of `replaced`, what may still be met on the way from one of the routes.
-
-    That is what came later than a route's segment and shares keys with the route.
-    """
-    live = [(parse_segment_name(route.segment)[1], route) for route in routes]
-    kept: dict[str, Sequence[Route]] = {}
-    for segment, followers in replaced.items():
-        number = parse_segment_name(segment)[1]
-        start, end = followers[0].start, followers[-1].end
-        if any(older < number and r.start < end and start < r.end for older, r in live):
-            kept[segment] = followers
-    return kept
+def _parts(route: Route, successors: Sequence[Route]) -> list[Route]:
+    parts = [
+        Route(max(route.start, after.start), min(route.end, after.end), after.segment)
+        for after in successors
+        if after.start < route.end and route.start < after.end
+    ]
+    assert parts
+    assert (parts[0].start, parts[-1].end) == (route.start, route.end)
+    return parts
 
 
 class SegmentRouter:

@@ -417,12 +417,12 @@ class EventWriter:
                 raise error
             missing = error if isinstance(error, SegmentNotFound) else None
             successors = await self._followers.after(appender.segment, if_open=missing)
-            if not successors:
-                raise StreamSealed("the stream was sealed while it was being written to")
             if not appender.is_certain:
                 raise OutcomeUnknown(
                     "a segment was sealed, and deleted by truncation, before it acknowledged all"
                 )
+            if not successors:
+                raise StreamSealed("the stream was sealed while it was being written to")
             await self._directory.prepare(each.name for each in successors)
         except AnabranchError as final:
             final.fields = {

@@ -102,6 +102,16 @@ class ParkedCommands(Protocol):
         ...
 
 
+class AskPeers(Protocol):
+    """Puts a query to every other live controller."""
+
+    async def __call__(
+        self, name: str, payload: bytes, timeout_s: float, /
+    ) -> Sequence[tuple[str, bytes]]:
+        """(controller id, encoded answer) of all who answered in time."""
+        ...
+
+
 class TryAgain(Exception):
     """The command could not be decided now; it must be delivered again."""
 

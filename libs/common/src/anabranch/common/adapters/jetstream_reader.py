@@ -23,7 +23,9 @@ from anabranch.common.adapters.nats_connection import as_unavailable, keeping_ca
 from anabranch.common.errors import StreamRewound, Unavailable
 from anabranch.common.runtime.clock import Clock
 
-BATCH_COUNT = 256
+BATCH_COUNT = 1024
+BATCH_SIZE_BYTES_MAX = 4 * 1024 * 1024
+"""Of what is asked for at once, so that large messages do not pile up before a slow reader."""
 PULL_EXPIRES_S = 30.0
 HEARTBEAT_S = 2.0
 LISTEN_S = 1.0
@@ -243,6 +245,7 @@ class _Consumer:
     async def _pull(self) -> None:
         request = {
             "batch": BATCH_COUNT,
+            "max_bytes": BATCH_SIZE_BYTES_MAX,
             "expires": int(PULL_EXPIRES_S * 1e9),
             "idle_heartbeat": int(HEARTBEAT_S * 1e9),
         }

@@ -4,7 +4,8 @@ A request may demand `at_least`: the answering controller first catches up to th
 answer is either the model named in the request's docstring or a `QueryFailed`; both carry
 `ok`. Negative answers (not found, sealed) are given only after reading the subject's head.
 
-The names of the queries are in `QUERIES`.
+The names of the queries are in `QUERIES`; others are in `stream_queries` and `operation_queries`.
+An answer has at most `ANSWER_SIZE_BYTES_MAX`; pages end early where they would be larger.
 """
 
 from collections.abc import Mapping
@@ -14,9 +15,11 @@ from pydantic import Field
 
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
 from anabranch.common.model.cluster import Abandonment
-from anabranch.common.model.stream import StreamState
+from anabranch.common.model.stream import StreamConfig, StreamState
 
 PAGE_SIZE_MAX = 1000
+ANSWER_SIZE_BYTES_MAX = 1_000_000
+"""What the NATS server's usual `max_payload` lets through."""
 
 
 class Query(Contract):
@@ -58,15 +61,14 @@ class ScopeDescription(Contract):
 
 
 class ListStreams(PagedQuery):
-    """→ StreamList of the scope's streams that are not half-created, sorted by name."""
+    """→ StreamList of the scope's streams that are not half-created, sorted by name.
+
+    `tag`: only those that carry it; empty: all. `details`: with their descriptions.
+    """
 
     scope: str
-
-
-class StreamList(Contract):
-    ok: Literal[True] = True
-    streams: tuple[str, ...]
-    next_page_token: str = ""
+    tag: str = ""
+    details: bool = False
 
 
 class DescribeStream(Query):
@@ -76,7 +78,19 @@ class DescribeStream(Query):
     stream: str
 
 
+class PendingIntent(Contract):
+    """What a stream has accepted and not yet finished, since when, in Unix milliseconds (0: not
+    known). `step`: what is being done for it; empty: it waits for the ones before it."""
+
+    kind: str
+    since_ms: int = 0
+    step: str = ""
+
+
 class StreamDescription(Contract):
+    """`last_scaled_ms`: None if it never was. `has_head_cut`: it was truncated, so it begins where
+    `head_cut` says. `intents`: what it is doing first."""
+
     ok: Literal[True] = True
     scope: str
     stream: str
@@ -86,6 +100,23 @@ class StreamDescription(Contract):
     segment_count: int
     stream_epoch: int
     created_ms: int
+    config: StreamConfig | None = None
+    """None where the controller is of an older release."""
+    reference_epoch: int | None = None
+    last_scaled_ms: int | None = None
+    has_head_cut: bool = False
+    intents: tuple[PendingIntent, ...] = ()
+
+
+class StreamList(Contract):
+    """`descriptions`: of the same streams in the same order, if they were asked for. Then streams
+    that lie within the page and whose domain events cannot be read are `unreadable` instead."""
+
+    ok: Literal[True] = True
+    streams: tuple[str, ...]
+    next_page_token: str = ""
+    descriptions: tuple[StreamDescription, ...] | None = None
+    unreadable: tuple[str, ...] = ()
 
 
 class CurrentSegments(Query):
@@ -263,18 +294,35 @@ class ContainerPlaced(Contract):
 
 
 class GetOperation(Query):
-    """→ OperationFound; OperationNotFound when no live aggregate remembers it."""
+    """→ OperationFound; OperationNotFound when no aggregate remembers it.
+
+    `scope` and `stream` say where to look, which spares the controller from reading the heads of
+    all shards before it answers no; empty: anywhere.
+    """
 
     operation: str
-    scope: str
+    scope: str = ""
     stream: str | None = None
 
 
 class OperationFound(Contract):
+    """`error`: what it failed with. `kind`: what is done for it (create, scale, truncate, update,
+    seal, delete); `since_ms`: since when, in Unix milliseconds; both empty where not remembered.
+    Of a running one, `step`: what is being done now, `attempts`: how often that did not succeed
+    (as the controller that works on it last told), and `last_error`: why; it is repeated."""
+
     ok: Literal[True] = True
     operation: str
     state: Literal["running", "succeeded", "failed"]
     error: ErrorBody | None = None
+    kind: str = ""
+    scope: str = ""
+    stream: str | None = None
+    """None: it is the scope's."""
+    since_ms: int = 0
+    step: str = ""
+    attempts: int = 0
+    last_error: ErrorBody | None = None
 
 
 class Question(NamedTuple):

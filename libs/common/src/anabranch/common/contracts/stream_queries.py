@@ -3,12 +3,19 @@
 A segment is named by its id. A *cut* is a tuple of `SegmentOffset`, sorted by segment id.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
 
 from anabranch.common.contracts.base import Contract
-from anabranch.common.contracts.queries import PagedQuery, Query, SegmentInStream
+from anabranch.common.contracts.queries import (
+    PAGE_SIZE_MAX,
+    PagedQuery,
+    Query,
+    Question,
+    SegmentInStream,
+)
 from anabranch.common.model.stream import (
     SEGMENT_COUNT_MAX,
     SegmentOffset,
@@ -34,7 +41,7 @@ class StreamConfigFound(Contract):
 
 
 class SegmentAt(SegmentInStream):
-    """A segment and a byte offset in it."""
+    """A segment and a byte offset in it; as in a cut, -1 where its predecessors come first."""
 
     offset: int
 
@@ -141,10 +148,14 @@ class CutsCompared(Contract):
 
 class SegmentsBetween(StreamQuery):
     """→ SegmentRunList: what lies between two cuts (an empty `start` means the head, an empty
-    `end` everything up to and with the current segments). Raises InvalidCut."""
+    `end` everything up to and with the current segments). Raises InvalidCut.
+
+    `page_size` 0: all at once, and InvalidRequest where that is too much for one answer."""
 
     start: tuple[SegmentOffset, ...] = Field(default=(), max_length=SEGMENT_COUNT_MAX)
     end: tuple[SegmentOffset, ...] = Field(default=(), max_length=SEGMENT_COUNT_MAX)
+    page_token: str = ""
+    page_size: int = Field(default=0, ge=0, le=PAGE_SIZE_MAX)
 
 
 class SegmentRun(SegmentInStream):
@@ -159,6 +170,7 @@ class SegmentRunList(Contract):
     ok: Literal[True] = True
     segments: tuple[SegmentRun, ...]
     """Sorted by id, so predecessors come before their successors."""
+    next_page_token: str = ""
 
 
 class ListEpochs(PagedQuery):
@@ -217,3 +229,21 @@ class ScaleChecked(Contract):
     state: StreamState
     stream_epoch: int
     """The present one."""
+
+
+QUERIES: Mapping[str, Question] = {
+    "stream_config": Question(GetStreamConfig, StreamConfigFound),
+    "head_cut": Question(HeadCut, CutFound),
+    "tail_cut": Question(TailCut, CutFound),
+    "epoch_segments": Question(EpochSegments, CutFound),
+    "segments_at_time": Question(SegmentsAtTime, CutFound),
+    "successors": Question(Successors, SuccessorsFound),
+    "describe_segment": Question(DescribeSegment, SegmentDescription),
+    "check_cut": Question(CheckCut, CutChecked),
+    "compare_cuts": Question(CompareCuts, CutsCompared),
+    "segments_between": Question(SegmentsBetween, SegmentRunList),
+    "list_epochs": Question(ListEpochs, EpochList),
+    "scaling_events": Question(ScalingEvents, ScalingEventList),
+    "check_scale": Question(CheckScale, ScaleChecked),
+}
+"""By name."""

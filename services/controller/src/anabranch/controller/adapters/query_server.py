@@ -1,11 +1,13 @@
 """Queries over NATS: bounded, several at a time, one answer each.
 
-A query that finds the queue full is answered `Overloaded` at once. Controllers share the
-subjects by a queue group; each has subjects of its own beside them, by which its peers ask it.
+Queries that ask others before they answer (`slow`) wait in a queue of their own, so that a segment
+store that does not answer holds up nobody who asks what the controller knows by itself. A query
+that finds its queue full is answered `Overloaded` at once. Controllers share the subjects by a
+queue group; each has subjects of its own beside them, by which its peers ask it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 
 import nats.errors
 import structlog
@@ -19,14 +21,17 @@ from anabranch.common.contracts.subjects import QUERY_GROUP, direct_query, query
 from anabranch.common.errors import Overloaded
 from anabranch.common.runtime.tracing import trace_parent_in
 
-CONCURRENT_MAX = 32
+CONCURRENT_MAX = 128
+"""Of each of the two kinds; nearly all that are answered by what is known end without waiting."""
 WAITING_MAX = 1024
+
+_Waiting = asyncio.Queue[tuple[str, Msg]]
 
 _log = structlog.get_logger(__name__)
 
 
 class QueryServer:
-    """Answers the named queries by `answer(name, body, trace parent)`.
+    """Answers the named queries by `answer(name, body, trace parent)`; `slow` are some of them.
 
     `controller_id` is what peers ask it by.
     """
@@ -37,12 +42,15 @@ class QueryServer:
         names: Iterable[str],
         answer: Callable[[str, bytes, str], Awaitable[bytes]],
         controller_id: str,
+        slow: Collection[str] = (),
     ) -> None:
         self._client = client
         self._names = tuple(names)
         self._answer = answer
         self._controller_id = controller_id
-        self._waiting: asyncio.Queue[tuple[str, Msg]] = asyncio.Queue(WAITING_MAX)
+        self._slow = frozenset(slow)
+        self._waiting: _Waiting = asyncio.Queue(WAITING_MAX)
+        self._waiting_slow: _Waiting = asyncio.Queue(WAITING_MAX)
 
     async def serve(self) -> None:
         """Answer until cancelled; what was taken by then stays unanswered."""
@@ -59,7 +67,8 @@ class QueryServer:
                         )
             async with asyncio.TaskGroup() as group:
                 for _ in range(CONCURRENT_MAX):
-                    group.create_task(self._work())
+                    group.create_task(self._work(self._waiting))
+                    group.create_task(self._work(self._waiting_slow))
         finally:
             for subscription in subscriptions:
                 await _unsubscribe(subscription.unsubscribe)
@@ -68,9 +77,11 @@ class QueryServer:
         return direct_query(self._controller_id, name)
 
     def _receiver(self, name: str) -> Callable[[Msg], Awaitable[None]]:
+        waiting = self._waiting_slow if name in self._slow else self._waiting
+
         async def receive(message: Msg) -> None:
             try:
-                self._waiting.put_nowait((name, message))
+                waiting.put_nowait((name, message))
             except asyncio.QueueFull:
                 full = Overloaded("too many queries wait", waiting=WAITING_MAX)
                 refusal = QueryFailed(error=ErrorBody.of(full))
@@ -78,9 +89,9 @@ class QueryServer:
 
         return receive
 
-    async def _work(self) -> None:
+    async def _work(self, waiting: _Waiting) -> None:
         while True:
-            name, message = await self._waiting.get()
+            name, message = await waiting.get()
             trace_parent = trace_parent_in(message.headers)
             await self._respond(message, await self._answer(name, message.data, trace_parent))
 

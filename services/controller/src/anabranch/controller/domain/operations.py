@@ -6,7 +6,7 @@ answer of the first one. Only finished operations are forgotten.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.common.contracts.base import ErrorBody
 from anabranch.common.contracts.commands import CommandBase, OperationState
@@ -17,11 +17,14 @@ OPERATION_COUNT_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An accepted command. `error` only when it failed."""
+    """An accepted command. `error` only when it failed. `kind`: of the intent that it wants, and
+    `since_ms`: since when that is pending; both empty where they were not remembered."""
 
     operation: str
     state: OperationState = OperationState.RUNNING
     error: ErrorBody | None = None
+    kind: str = ""
+    since_ms: int = 0
 
 
 Operations = tuple[Operation, ...]
@@ -38,14 +41,19 @@ def running(operations: Operations) -> list[str]:
     return [o.operation for o in operations if o.state is OperationState.RUNNING]
 
 
-def with_started(operations: Operations, operation: str) -> Operations:
+def with_started(
+    operations: Operations, operation: str, kind: str = "", since_ms: int = 0
+) -> Operations:
     """One more, running; the oldest finished ones are forgotten."""
-    return _bounded((*operations, Operation(operation)))
+    return _bounded((*operations, Operation(operation, kind=kind, since_ms=since_ms)))
 
 
-def with_satisfied(operations: Operations, operation: str) -> Operations:
+def with_satisfied(
+    operations: Operations, operation: str, kind: str = "", since_ms: int = 0
+) -> Operations:
     """One more that had nothing to do and succeeded."""
-    return _bounded((*operations, Operation(operation, OperationState.SUCCEEDED)))
+    done = Operation(operation, OperationState.SUCCEEDED, kind=kind, since_ms=since_ms)
+    return _bounded((*operations, done))
 
 
 def with_finished(
@@ -54,8 +62,9 @@ def with_finished(
     """The named ones ended: well, or with `error`."""
     ended = frozenset(finished)
     state = OperationState.SUCCEEDED if error is None else OperationState.FAILED
-    return tuple(Operation(o.operation, state, error) if o.operation in ended else o
-                 for o in operations)  # fmt: skip
+    return tuple(
+        replace(o, state=state, error=error) if o.operation in ended else o for o in operations
+    )
 
 
 def finished_between(before: Operations, after: Operations) -> list[Operation]:

@@ -18,7 +18,7 @@ therefore costs pauses that grow and one line in the log, never a command or a q
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from itertools import groupby
@@ -47,6 +47,7 @@ from anabranch.controller.domain.stream.export import (
     superseded,
 )
 from anabranch.controller.domain.stream.history import History
+from anabranch.controller.domain.stream.state import Stream
 
 SWEEP_S = 5.0
 SESSION_S_MAX = 6 * 3600.0
@@ -58,6 +59,8 @@ _log = structlog.get_logger(__name__)
 
 ShapedStreams = Callable[[Collection[str] | None], Iterable[ShapedStream]]
 """The streams with these subjects, or all; see `Mirror.shaped_streams`."""
+HistoryOf = Callable[[Stream], Awaitable[History]]
+"""All epochs of a stream; see `Histories.of`."""
 OpenStorage = Callable[[], AbstractAsyncContextManager[ChunkStorage]]
 Report = Callable[[str], None]
 """Takes why tier 2 cannot be told at the moment; empty if it can."""
@@ -69,6 +72,7 @@ class StreamExporter:
     def __init__(
         self,
         streams: ShapedStreams,
+        histories: HistoryOf,
         open_storage: OpenStorage,
         container_count: int,
         *,
@@ -76,6 +80,7 @@ class StreamExporter:
         rng: Rng,
     ) -> None:
         self._streams = streams
+        self._histories = histories
         self._open_storage = open_storage
         self._container_count = container_count
         self._clock = clock
@@ -145,7 +150,7 @@ class StreamExporter:
         subjects: Collection[str] | None,
     ) -> None:
         async def tell_one(shaped: ShapedStream) -> None:
-            history = History(shaped.stream.epochs) if shaped.stream.epochs else None
+            history = await self._histories(shaped.stream) if shaped.stream.epochs else None
             exported = exported_stream(shaped, history, self._container_count)
             await tell(storage, exported)
             told[exported.ref] = exported.revision

@@ -8,13 +8,9 @@ call. Answers that say "no" are given only after the latter for the subject's sh
 An aggregate whose messages are damaged or too new is marked as such and answers with that
 error; the others go on. Its next snapshot heals it, because that is all the state there is; so
 does the one behind messages that were purged under a mirror that lags.
-
-Names are kept sorted, so a page token is simply the last name given and pages stay right while
-names come and go.
 """
 
 import asyncio
-import bisect
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -32,6 +28,7 @@ from anabranch.common.eventsourcing.ports import EventMessage, EventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
+from anabranch.common.workflow.bounded import for_each
 from anabranch.controller.domain.operations import Operation, finished_between
 from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
@@ -39,6 +36,9 @@ from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.export import ShapedStream, has_same_shape
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
+from anabranch.controller.projections.heads import SharedHeads
+from anabranch.controller.projections.names import NameIndex
+from anabranch.controller.projections.operation_index import OperationIndex
 
 CATCH_UP_DEADLINE_S = 5.0
 
@@ -62,11 +62,12 @@ class Fold:
 
 
 class _Family(Generic[S]):
-    """All aggregates of one kind, by subject."""
+    """All aggregates of one kind, by subject. `working`: those that have a next step."""
 
     def __init__(self) -> None:
         self.loaded: dict[str, Loaded[S]] = {}
         self.damaged: dict[str, AnabranchError] = {}
+        self.working: set[str] = set()
 
     def readable(self) -> Iterator[Loaded[S]]:
         return (one for subject, one in self.loaded.items() if subject not in self.damaged)
@@ -75,6 +76,12 @@ class _Family(Generic[S]):
         if subject in self.damaged:
             raise self.damaged[subject]
         return self.loaded.get(subject)
+
+    def keep_working(self, subject: str, *, has_work: bool) -> None:
+        if has_work:
+            self.working.add(subject)
+        else:
+            self.working.discard(subject)
 
 
 class Mirror:
@@ -88,6 +95,7 @@ class Mirror:
         on_fold: Callable[[Fold], None],
     ) -> None:
         self._store = store
+        self._heads = SharedHeads(store.last_sequence)
         self._scope_repository = scopes
         self._stream_repository = streams
         self._on_fold = on_fold
@@ -95,8 +103,8 @@ class Mirror:
         self._streams: _Family[Stream] = _Family()
         self._shaped: dict[str, int] = {}
         """The revision at which a stream's shape changed last, by subject."""
-        self._names: dict[str, list[str]] = {}
-        self._scope_names: list[str] = []
+        self.names = NameIndex()
+        self.operations = OperationIndex()
         self.folds = 0
         """Messages folded since the start."""
         self._reached = [0] * SHARD_COUNT
@@ -133,9 +141,12 @@ class Mirror:
         if change is None:
             return Fold(message.subject, point)
         before, after = change
-        _keep_listed(self._scope_names, after.name, listed=after.is_live)
+        self.names.keep_scope(after.name, listed=after.is_live)
+        self.operations.keep(message.subject, before.operations, after.operations)
+        has_work = scope_next_step(after) is not None
+        self._scopes.keep_working(message.subject, has_work=has_work)
         finished = finished_between(before.operations, after.operations)
-        return Fold(message.subject, point, finished, scope_next_step(after) is not None)
+        return Fold(message.subject, point, finished, has_work)
 
     def _fold_stream(self, message: EventMessage, point: ReadToken) -> Fold:
         change = _fold_into(self._streams, self._stream_repository, message)
@@ -143,13 +154,14 @@ class Mirror:
             return Fold(message.subject, point)
         before, after = change
         assert after.ref is not None
-        names = self._names.setdefault(after.ref.scope, [])
-        _keep_listed(names, after.ref.stream, listed=after.is_live)
+        self.names.keep_stream(after.ref, _listed_tags(before), _listed_tags(after))
+        self.operations.keep(message.subject, before.operations, after.operations)
         reshaped = not has_same_shape(before, after)
         if reshaped:
             self._shaped[message.subject] = self._streams.loaded[message.subject].revision
         finished = finished_between(before.operations, after.operations)
         has_work = stream_next_step(after) is not None
+        self._streams.keep_working(message.subject, has_work=has_work)
         return Fold(message.subject, point, finished, has_work, reshaped)
 
     # --- reaching a point ---------------------------------------------------------------------
@@ -172,13 +184,12 @@ class Mirror:
 
     async def reach_head(self, shard: int) -> None:
         """Fold everything that the shard's leader has stored by now. Raises Unavailable."""
-        head = await self._store.last_sequence(shard)
+        head = await self._heads.last_sequence(shard)
         await self.at_least(ReadToken(shard=shard, sequence=head))
 
     async def reach_heads(self) -> None:
-        """`reach_head` of every shard."""
-        for shard in range(SHARD_COUNT):
-            await self.reach_head(shard)
+        """`reach_head` of every shard, side by side."""
+        await for_each(range(SHARD_COUNT), SHARD_COUNT, self.reach_head)
 
     # --- looking ------------------------------------------------------------------------------
 
@@ -198,6 +209,23 @@ class Mirror:
         """What was folded of the stream with this subject; None if nothing, or it is damaged."""
         return _known(self._streams, subject)
 
+    def readable_stream(self, ref: StreamRef) -> Loaded[Stream] | None:
+        """The stream as folded so far; None also for one that cannot be read."""
+        subject = stream_events(ref)
+        return None if subject in self._streams.damaged else self._streams.loaded.get(subject)
+
+    def is_present(self, stream: Loaded[Stream]) -> bool:
+        """Whether that very state is the stream's as folded so far."""
+        subject = stream.subject
+        return self._streams.loaded.get(subject) is stream and subject not in self._streams.damaged
+
+    def aggregate(self, subject: str) -> Loaded[Scope] | Loaded[Stream] | None:
+        """The scope or stream as folded so far; None also for one that cannot be read."""
+        family: _Family[Scope] | _Family[Stream] = self._scopes
+        if subject.split(".", 4)[3] == "stream":
+            family = self._streams
+        return None if subject in family.damaged else family.loaded.get(subject)
+
     async def scope_at_head(self, scope: ScopeName) -> Loaded[Scope] | None:
         """The scope with everything stored by now. Raises Corrupt, Unavailable."""
         await self.reach_head(shard_of_subject(scope_events(scope)))
@@ -208,15 +236,6 @@ class Mirror:
         await self.reach_head(shard_of_subject(stream_events(ref)))
         return self.stream(ref)
 
-    def scope_names(self, after: str, count: int) -> list[str]:
-        """Up to `count` names of live scopes that sort after `after`."""
-        return _page(self._scope_names, after, count)
-
-    def stream_names(self, scope: ScopeName, after: str) -> list[StreamName]:
-        """The names of the scope's live streams that sort after `after`."""
-        names = self._names.get(scope, [])
-        return [StreamName(name) for name in _page(names, after, len(names))]
-
     async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
         """See `StreamListing`. Raises Corrupt if a stream that may count cannot be read."""
         await self.reach_heads()
@@ -224,7 +243,7 @@ class Mirror:
             if subject.split(".")[4] == token(scope):
                 raise error
         found = []
-        for name in self.stream_names(scope, ""):
+        for name in map(StreamName, self.names.streams(scope)):
             loaded = self.stream(StreamRef(scope, name))
             if loaded is not None and loaded.state.scope_incarnation == incarnation:
                 found.append(name)
@@ -239,13 +258,11 @@ class Mirror:
 
     def scopes_with_work(self) -> list[str]:
         """Subjects of the scopes that have a next step."""
-        found = self._scopes.loaded.values()
-        return [loaded.subject for loaded in found if scope_next_step(loaded.state) is not None]
+        return list(self._scopes.working)
 
     def streams_with_work(self) -> list[str]:
         """Subjects of the streams that have a next step."""
-        found = self._streams.loaded.values()
-        return [loaded.subject for loaded in found if stream_next_step(loaded.state) is not None]
+        return list(self._streams.working)
 
     def reached(self) -> tuple[int, ...]:
         """By shard, the sequence of the last message that was folded."""
@@ -281,15 +298,5 @@ def _fold_into(
     return before.state, after.state
 
 
-def _keep_listed(names: list[str], name: str, *, listed: bool) -> None:
-    at = bisect.bisect_left(names, name)
-    present = at < len(names) and names[at] == name
-    if listed and not present:
-        names.insert(at, name)
-    elif present and not listed:
-        del names[at]
-
-
-def _page(names: list[str], after: str, count: int) -> list[str]:
-    start = bisect.bisect_right(names, after) if after else 0
-    return names[start : start + count]
+def _listed_tags(stream: Stream) -> tuple[str, ...] | None:
+    return stream.config.tags if stream.is_live else None

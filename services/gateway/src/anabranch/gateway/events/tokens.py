@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from anabranch.common.errors import InvalidRequest
+from anabranch.common.model.stream import FUTURE_OFFSET
 
 TOKEN_SIZE_BYTES_MAX = 256 * 1024
 """Of the JSON inside; a thousand segments take a tenth of it."""
@@ -26,7 +27,8 @@ class PageToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="pa
 
 
 class PositionToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="position"):
-    """Segment (without the stream's name) → (offset, index) of the next event."""
+    """Segment (without the stream's name) → (offset, index) of the next event; an offset of -1:
+    the segment comes after another one that is named."""
 
     stream: str
     incarnation: int
@@ -69,7 +71,7 @@ def positions_of(stream: str, incarnation: int, token: str) -> dict[str, tuple[i
             remedy="start at head or tail, or send back the Next-Position of the last answer",
             stream=stream,
         )
-    if any(offset < 0 or index < 0 for offset, index in opened.at.values()):
+    if any(offset < FUTURE_OFFSET or index < 0 for offset, index in opened.at.values()):
         raise InvalidRequest("the position is negative", stream=stream)
     return {f"{stream}/{segment}": place for segment, place in opened.at.items()}
 

@@ -120,7 +120,9 @@ def evolve(scope: Scope, event: ScopeEvent) -> Scope:
                 incarnation=event.incarnation,
                 status=ScopeStatus.ACTIVE,
                 created_ms=event.at_ms,
-                operations=operations.with_satisfied(scope.operations, event.command_id),
+                operations=operations.with_satisfied(
+                    scope.operations, event.command_id, "create", event.at_ms
+                ),
             )
         case ScopeDeleting():
             return replace(
@@ -128,14 +130,14 @@ def evolve(scope: Scope, event: ScopeEvent) -> Scope:
                 status=ScopeStatus.DELETING,
                 pending=(event.command_id,),
                 is_recursive=event.recursive,
-                operations=operations.with_started(scope.operations, event.command_id),
+                operations=operations.with_started(scope.operations, event.command_id, "delete"),
             )
         case ScopeIntentJoined():
             return replace(
                 scope,
                 pending=(*scope.pending, event.command_id),
                 is_recursive=scope.is_recursive or event.recursive,
-                operations=operations.with_started(scope.operations, event.command_id),
+                operations=operations.with_started(scope.operations, event.command_id, "delete"),
             )
         case ScopeReopened():
             return _rested(scope, ScopeStatus.ACTIVE, event.error)

@@ -152,7 +152,7 @@ def evolve(stream: Stream, event: StreamEvent) -> Stream:
     match event:
         case events.StreamUpdated():
             updated = replace(stream, config=event.config)
-            return updated if event.then_scales else _satisfied(updated, event.command_id)
+            return updated if event.then_scales else _satisfied(updated, event.command_id, "update")
         case events.StreamScaling() | events.StreamSuccessorsMade() | events.StreamScaled():
             return _scale(stream, event)
         case events.StreamTruncating() | events.StreamTruncated() | events.StreamTruncateFailed():
@@ -307,21 +307,26 @@ def _accepted(
     return replace(
         stream,
         intents=(*stream.intents, intent),
-        operations=operations.with_started(stream.operations, event.command_id),
+        operations=operations.with_started(
+            stream.operations, event.command_id, kind.value, event.at_ms
+        ),
     )
 
 
 def _joined(stream: Stream, event: events.StreamIntentJoined) -> Stream:
     kind = IntentKind(event.intent) if event.intent else stream.intents[0].kind
+    since_ms = _pending(stream, kind).since_ms
     return replace(
         stream,
         intents=intents.joined(stream.intents, kind, event.command_id),
-        operations=operations.with_started(stream.operations, event.command_id),
+        operations=operations.with_started(
+            stream.operations, event.command_id, kind.value, since_ms
+        ),
     )
 
 
-def _satisfied(stream: Stream, command_id: str) -> Stream:
-    noted = operations.with_satisfied(stream.operations, command_id)
+def _satisfied(stream: Stream, command_id: str, kind: str = "") -> Stream:
+    noted = operations.with_satisfied(stream.operations, command_id, kind)
     return replace(stream, operations=noted)
 
 

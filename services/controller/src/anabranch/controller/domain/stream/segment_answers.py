@@ -1,0 +1,114 @@
+"""What a stream and its history answer to queries about single segments. Pure.
+
+    ┌───────────────────────────────────────────────┬───────────────┬──────────────────────────┐
+    │ the segment                                   │ status        │ successors               │
+    ├───────────────────────────────────────────────┼───────────────┼──────────────────────────┤
+    │ was sealed by a scale                         │ followed      │ of the epoch after it    │
+    │ is about to be: the new segments exist        │ followed      │ the planned ones         │
+    │ is about to be: the new segments may not exist│ open          │                          │
+    │ is new: it exists, its epoch has not begun    │ open          │                          │
+    │ is one of a sealed stream's last              │ stream_sealed │                          │
+    │ is any other of the current epoch             │ open          │                          │
+    └───────────────────────────────────────────────┴───────────────┴──────────────────────────┘
+
+A truncation takes no segment out of the history, so segments that it deleted are followed, too.
+"""
+
+from collections.abc import Callable, Sequence
+
+from anabranch.common.contracts import stream_queries as asked
+from anabranch.common.contracts.queries import SegmentLocation
+from anabranch.common.errors import SegmentNotFound
+from anabranch.common.model.names import SegmentId, epoch_of
+from anabranch.common.model.stream import SegmentRange, StreamState
+from anabranch.controller.domain.stream import cuts
+from anabranch.controller.domain.stream.answers import planned, ref_of, where
+from anabranch.controller.domain.stream.history import History, SegmentLife, overlaps
+from anabranch.controller.domain.stream.intents import ScalePlan
+from anabranch.controller.domain.stream.state import Stream
+
+_ENDED = frozenset({StreamState.SEALED, StreamState.DELETING})
+
+
+def successors(stream: Stream, history: History, segment: SegmentId) -> asked.SuccessorsFound:
+    """What comes after a segment. Raises SegmentNotFound."""
+    life = history.lives.get(segment)
+    plan = planned(stream)
+    if life is None:
+        _new_segment(stream, plan, segment)
+        return _without(stream, "open")
+    if life.sealed_epoch is not None:
+        after = history.successors(segment)
+        return _followed(stream, [(s, history.predecessors(s.segment_id)) for s in after])
+    if plan is not None and segment in plan.sealed:
+        sealed = [s for s in stream.segments if s.segment_id in plan.sealed]
+        new = [s for s in plan.created if overlaps(s.keys, life.keys)]
+        new.sort(key=lambda s: s.keys.start)
+        return _followed(
+            stream,
+            [
+                (_as_life(s), [_as_life(old) for old in sealed if overlaps(old.keys, s.keys)])
+                for s in new
+            ],
+        )
+    return _without(stream, "stream_sealed" if stream.status in _ENDED else "open")
+
+
+def segment_described(
+    stream: Stream,
+    history: History,
+    segment: SegmentId,
+    locate: Callable[[str], SegmentLocation],
+) -> asked.SegmentDescription:
+    """A segment, and where it is (`locate` knows that by name). Raises SegmentNotFound."""
+    life = history.lives.get(segment)
+    if life is None:
+        life = _as_life(_new_segment(stream, planned(stream), segment))
+    is_deleted = cuts.frontier(history, stream.head).is_past(life)
+    named = where(ref_of(stream), segment, life.keys)
+    location = locate(named["name"])
+    return asked.SegmentDescription(
+        **named,
+        state="deleted" if is_deleted else "active" if life.size is None else "sealed",
+        stream_epoch=epoch_of(segment),
+        sealed_epoch=life.sealed_epoch,
+        size=life.size,
+        container=location.container,
+        node_id=location.node_id,
+    )
+
+
+def _new_segment(stream: Stream, plan: ScalePlan | None, segment: SegmentId) -> SegmentRange:
+    for created in plan.created if plan is not None else ():
+        if created.segment_id == segment:
+            return created
+    raise SegmentNotFound(
+        "the stream has no such segment", stream=str(ref_of(stream)), segment=segment
+    )
+
+
+def _as_life(segment: SegmentRange) -> SegmentLife:
+    return SegmentLife(segment.segment_id, segment.keys)
+
+
+def _without(stream: Stream, status: str) -> asked.SuccessorsFound:
+    return asked.SuccessorsFound.model_validate(
+        {"incarnation": stream.incarnation, "status": status}
+    )
+
+
+def _followed(
+    stream: Stream, found: Sequence[tuple[SegmentLife, Sequence[SegmentLife]]]
+) -> asked.SuccessorsFound:
+    ref = ref_of(stream)
+    return asked.SuccessorsFound(
+        incarnation=stream.incarnation,
+        status="followed",
+        successors=tuple(
+            asked.Successor(
+                **where(ref, s.segment_id, s.keys),
+                predecessors=tuple(before.segment_id for before in befores),
+            )
+            for s, befores in found
+        ),
+    )

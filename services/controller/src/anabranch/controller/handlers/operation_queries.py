@@ -1,0 +1,165 @@
+"""Accepted commands by their ids, and as a list.
+
+What a running one is tried for is told by the controller that works on it; `list_work` asks all.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from anabranch.common.contracts import operation_queries as asked
+from anabranch.common.contracts import queries
+from anabranch.common.contracts.base import Contract, ErrorBody
+from anabranch.common.contracts.commands import OperationState
+from anabranch.common.contracts.subjects import (
+    scope_events,
+    shard_of_subject,
+    stream_events,
+    token,
+)
+from anabranch.common.errors import OperationNotFound
+from anabranch.common.eventsourcing.repository import Loaded
+from anabranch.common.model.names import StreamRef, scope_name, stream_name
+from anabranch.common.workflow.progress import StepProgress
+from anabranch.controller.domain import operations
+from anabranch.controller.domain.operations import Operation
+from anabranch.controller.domain.scope.state import Scope
+from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.work import pending_work
+from anabranch.controller.handlers.desk import QueryDesk, Table
+from anabranch.controller.handlers.pages import page_of
+
+LOOKED_AT_MAX = 20_000
+"""For one page, so that no query holds up the others: where few are wanted, pages are short."""
+
+Aggregate = Scope | Stream
+Progress = Mapping[str, StepProgress]
+"""By subject."""
+
+
+async def get_operation(desk: QueryDesk, query: queries.GetOperation) -> Contract:
+    """Where an accepted command stands. Raises OperationNotFound."""
+    subject = _subject(query)
+    found = _find(desk, query.operation, subject)
+    if found is None:
+        if subject is not None:
+            await desk.mirror.reach_head(shard_of_subject(subject))
+        else:
+            await desk.mirror.reach_heads()
+        found = _find(desk, query.operation, subject)
+    if found is None:
+        raise OperationNotFound(
+            "no such operation, or it ended long ago", operation=query.operation
+        )
+    return _told(*found, _progress(desk))
+
+
+async def list_operations(desk: QueryDesk, query: asked.ListOperations) -> Contract:
+    """What aggregates remember, sorted by id. A page's token is the last id given or looked at."""
+    if query.scope:
+        scope_name(query.scope)
+    progress = _progress(desk)
+    looked = _Looked()
+    page, more = page_of(
+        (_told(state, operation, progress) for state, operation in _listed(desk, query, looked)),
+        query.page_size,
+    )
+    following = page[-1].operation if more else looked.stopped_at
+    return asked.OperationList(operations=page, next_page_token=following)
+
+
+@dataclass
+class _Looked:
+    """`stopped_at`: the last id that was looked at when there were too many; else empty."""
+
+    stopped_at: str = ""
+
+
+def _subject(query: queries.GetOperation) -> str | None:
+    """The aggregate that the query names, if it names one. Raises InvalidName."""
+    if not query.scope:
+        return None
+    scope = scope_name(query.scope)
+    if query.stream is None:
+        return scope_events(scope)
+    return stream_events(StreamRef(scope, stream_name(query.stream)))
+
+
+def _find(
+    desk: QueryDesk, operation: str, subject: str | None
+) -> tuple[Aggregate, Operation] | None:
+    """The operation, in that aggregate or (None) in the one that the index names."""
+    subject = subject or desk.mirror.operations.subject_of(operation)
+    loaded = None if subject is None else desk.mirror.aggregate(subject)
+    return None if loaded is None else _remembered(loaded, operation)
+
+
+def _remembered(
+    loaded: Loaded[Scope] | Loaded[Stream], operation: str
+) -> tuple[Aggregate, Operation] | None:
+    found = operations.find(loaded.state.operations, operation)
+    return None if found is None else (loaded.state, found)
+
+
+def _listed(
+    desk: QueryDesk, query: asked.ListOperations, looked: _Looked
+) -> Iterator[tuple[Aggregate, Operation]]:
+    index = desk.mirror.operations
+    scope = token(query.scope)
+    for count, (operation, subject) in enumerate(index.following(query.page_token), 1):
+        is_of_scope = not scope or subject.split(".")[4] == scope
+        if is_of_scope and index.is_in(query.state, operation):
+            found = _find(desk, operation, subject)
+            if found is not None:  # what it is of can be read
+                yield found
+        if count == LOOKED_AT_MAX:
+            looked.stopped_at = operation
+            return
+
+
+def _place(state: Aggregate) -> tuple[str, str | None]:
+    if isinstance(state, Scope):
+        return state.name, None
+    assert state.ref is not None
+    return state.ref.scope, state.ref.stream
+
+
+def _progress(desk: QueryDesk) -> Progress:
+    return {step.subject: step for step in desk.progress()}
+
+
+def _told(state: Aggregate, operation: Operation, progress: Progress) -> queries.OperationFound:
+    scope, stream = _place(state)
+    found = queries.OperationFound(
+        operation=operation.operation,
+        state=operation.state.value,
+        error=operation.error,
+        kind=operation.kind,
+        scope=scope,
+        stream=stream,
+        since_ms=operation.since_ms,
+    )
+    work = pending_work(state) if operation.state is OperationState.RUNNING else None
+    if work is None or operation.operation not in work.commands:
+        return found  # it ended, or waits for what is done before it
+    subject = _subject_of(state)
+    tried = progress.get(subject)
+    return found.model_copy(
+        update={
+            "step": work.step,
+            "attempts": tried.attempts if tried is not None else 0,
+            "last_error": ErrorBody.of(tried.error) if tried and tried.error else None,
+        }
+    )
+
+
+def _subject_of(state: Aggregate) -> str:
+    if isinstance(state, Scope):
+        return scope_events(scope_name(state.name))
+    assert state.ref is not None
+    return stream_events(state.ref)
+
+
+QUERIES: Table = {
+    "operation": (queries.GetOperation, get_operation),
+    "list_operations": (asked.ListOperations, list_operations),
+}

@@ -1,0 +1,116 @@
+"""What a controller knows and does of the cluster that it is in."""
+
+import os
+import socket
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from anabranch.common.adapters.redis_leases import RedisLeases
+from anabranch.common.contracts import subjects
+from anabranch.common.model.cluster import ControllerRecord
+from anabranch.common.model.hashing import SHARD_COUNT
+from anabranch.common.runtime.service import Lifetime
+from anabranch.controller.adapters.peers import Peers
+from anabranch.controller.cluster.balancer import Balancer
+from anabranch.controller.cluster.buckets import LEASE_S, Buckets, Neighbourhood
+from anabranch.controller.cluster.leadership import Leadership
+from anabranch.controller.cluster.membership import MemberRecords, Membership
+from anabranch.controller.cluster.placements import Placements
+from anabranch.controller.domain.liveness import Kind
+from anabranch.controller.handlers.cluster_queries import ClusterDesk
+from anabranch.controller.wiring.surroundings import Surroundings
+
+LEASE_PREFIX = "anabranch"
+HOST_LENGTH_MAX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """See the module."""
+
+    members: Membership
+    leadership: Leadership
+    placements: Placements
+    balancer: Balancer
+    peers: Peers
+    buckets: Buckets
+
+    def desk(self) -> ClusterDesk:
+        """What answers queries about it."""
+        return ClusterDesk(
+            self.members,
+            self.placements,
+            lambda: self.leadership.leader,
+            self.peers.ask_peers,
+            self.buckets.owners,
+        )
+
+    def count_members(self) -> Mapping[tuple[str, ...], float]:
+        """By (kind, state)."""
+        return Counter(
+            (kind.value, "live" if found.live else "down")
+            for kind in Kind
+            for _, found in self.members.standings(kind)
+        )
+
+    def holds(self) -> Mapping[tuple[str, ...], float]:
+        """By reason, 1 while there is a hold."""
+        hold = self.members.hold
+        blind = hold is not None and hold.blind
+        return {("blind",): int(blind), ("losses",): int(hold is not None and not blind)}
+
+    def report(self, lifetime: Lifetime) -> None:
+        """A hold takes nobody out of service: what is served goes on as it was."""
+        members = self.members
+        if not members.complete or not (members.seeing or members.hold):
+            return
+        hold = members.hold
+        reason = ""
+        if hold is not None:
+            missing = ", ".join(sorted(member.member_id for member in hold.missing))
+            reason = "held: own beats are not seen" if hold.blind else f"held: missing {missing}"
+        lifetime.set_ready("membership", True, reason)
+
+
+def build_cluster(around: Surroundings) -> Cluster:
+    """All of it, not started."""
+    settings, clock = around.settings, around.clock
+    me = _myself(around)
+    controllers = around.objects(subjects.CONTROLLERS_BUCKET)
+    placed = around.objects(subjects.PLACEMENTS_BUCKET)
+    records = MemberRecords(controllers, around.objects(subjects.NODES_BUCKET))
+    members = Membership(me, records, clock)
+    leadership = Leadership(around.objects(subjects.CLUSTER_BUCKET), controllers, members, clock)
+    placements = Placements(members, placed, settings.container_count, clock)
+    balancer = Balancer(
+        placed,
+        placements,
+        members,
+        leadership,
+        container_count=settings.container_count,
+        settle_s=settings.placement_settle_s,
+        clock=clock,
+    )
+    peers = Peers(around.client, members.live_controllers, me.controller_id)
+    return Cluster(members, leadership, placements, balancer, peers, _buckets(around, members))
+
+
+def _myself(around: Surroundings) -> ControllerRecord:
+    host = socket.gethostname()
+    short = "".join(c for c in host.split(".")[0] if c.isascii() and c.isalnum())
+    return ControllerRecord(
+        around.settings.controller_id or f"{short[:HOST_LENGTH_MAX]}-{around.ids.new_id()[:8]}",
+        session=around.ids.new_id(),
+        host=host,
+        pid=os.getpid(),
+        started_ms=around.clock.now_ms(),
+    )
+
+
+def _buckets(around: Surroundings, members: Membership) -> Buckets:
+    leases = None
+    if around.settings.redis_url:
+        leases = RedisLeases(around.settings.redis_url, LEASE_PREFIX, SHARD_COUNT, LEASE_S)
+    neighbourhood = Neighbourhood(members.me.controller_id, members.live_controllers)
+    return Buckets(neighbourhood, leases, clock=around.clock, rng=around.rng)

@@ -1,0 +1,288 @@
+"""All parts of a controller, connected but not started."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import nats.errors
+import structlog
+from nats.aio.client import Client
+
+from anabranch.common.adapters.chunk_transient import transient_chunk_storage
+from anabranch.common.adapters.jetstream_events import JetStreamEventStore
+from anabranch.common.contracts import subjects
+from anabranch.common.eventsourcing.chunks import HistoryChunks
+from anabranch.common.eventsourcing.gate import Gates
+from anabranch.common.eventsourcing.repository import Repository
+from anabranch.common.workflow.progress import StepProgress
+from anabranch.common.workflow.runner import Runner
+from anabranch.controller.adapters.command_queue import CommandQueue
+from anabranch.controller.adapters.command_sender import NatsCommandSender
+from anabranch.controller.adapters.load_reports import LoadReportListener
+from anabranch.controller.adapters.parked_commands import JetStreamParkedCommands
+from anabranch.controller.adapters.query_server import QueryServer
+from anabranch.controller.adapters.segment_requests import NatsSegmentStores
+from anabranch.controller.cluster.heads import HeadWatch
+from anabranch.controller.cluster.placement_changes import PlacementChanges
+from anabranch.controller.cluster.rates import Rates
+from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
+from anabranch.controller.domain.stream.events import StreamEvent
+from anabranch.controller.domain.stream.invariants import STREAM
+from anabranch.controller.domain.stream.state import Stream, StreamStep
+from anabranch.controller.handlers.commands import CommandDesk, handle_command
+from anabranch.controller.handlers.desk import QueryDesk
+from anabranch.controller.handlers.queries import QUERIES, SLOW, answer_query
+from anabranch.controller.metrics import ControllerMetrics
+from anabranch.controller.periodic.export_streams import StreamExporter
+from anabranch.controller.periodic.trim_events import EventTrimmer
+from anabranch.controller.projections.histories import Histories
+from anabranch.controller.projections.load_reports import LoadReports
+from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.projections.notices import FoldListener
+from anabranch.controller.wiring.cluster import Cluster, build_cluster
+from anabranch.controller.wiring.surroundings import Surroundings
+from anabranch.controller.wiring.workflows import scope_workflow, stream_workflow
+from anabranch.controller.workflows.context import WorkContext
+
+TIER_TWO_CALL_S_MAX = 30.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Runners:
+    """Who works on scopes and on streams."""
+
+    scopes: Runner[Scope, ScopeEvent, ScopeStep]
+    streams: Runner[Stream, StreamEvent, StreamStep]
+
+    def wake(self, subject: str) -> None:
+        """There may be something to do for the aggregate."""
+        runner = self.scopes if subject.split(".", 4)[3] == "scope" else self.streams
+        runner.wake(subject)
+
+    def let_go(self) -> None:
+        """Give up what is no longer owned."""
+        self.scopes.let_go()
+        self.streams.let_go()
+
+    def progress(self) -> list[StepProgress]:
+        """The steps under way."""
+        return [*self.scopes.progress(), *self.streams.progress()]
+
+    def failures(self) -> list[StepProgress]:
+        """The steps that fail at the moment."""
+        return [*self.scopes.failures(), *self.streams.failures()]
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """The parts of a running controller."""
+
+    around: Surroundings
+    mirror: Mirror
+    listener: FoldListener
+    runners: Runners
+    cluster: Cluster
+    exporter: StreamExporter | None
+    trimmer: EventTrimmer
+    heads: HeadWatch
+    load: LoadReportListener
+    queries: QueryServer
+    commands: CommandQueue
+
+    def buckets_changed(self, taken: frozenset[int], lost: frozenset[int]) -> None:
+        """Take up the work of new buckets, and none any more of lost ones."""
+        _log.info("buckets changed", taken=sorted(taken), lost=sorted(lost))
+        self.commands.own(self.cluster.buckets.owned)
+        self.runners.let_go()
+        if taken:
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Wake the runners for everything that has work; they know what is theirs."""
+        for subject in (*self.mirror.scopes_with_work(), *self.mirror.streams_with_work()):
+            self.runners.wake(subject)
+
+    def watch(self, metrics: ControllerMetrics) -> None:
+        """Let the metrics see it; once."""
+        runners = (self.runners.scopes, self.runners.streams)
+        buckets = self.cluster.buckets
+        metrics.watch(
+            active=lambda: sum(runner.active_count for runner in runners),
+            failing=lambda: sum(runner.failing_count for runner in runners),
+            folds=lambda: self.mirror.folds,
+        )
+        metrics.watch_buckets(
+            owned=lambda: len(buckets.owned),
+            by_rendezvous=lambda: int(buckets.by_rendezvous),
+            changes=lambda: {("taken",): buckets.taken_count, ("lost",): buckets.lost_count},
+            parked=lambda: self.commands.parked_count,
+        )
+        metrics.watch_cluster(
+            members=self.cluster.count_members,
+            holds=self.cluster.holds,
+            leads=lambda: int(self.cluster.leadership.leading),
+        )
+
+
+def build(around: Surroundings) -> Controller:
+    """Build all of it."""
+    settings, client, clock = around.settings, around.client, around.clock
+    store = JetStreamEventStore(client, clock)
+    scopes = Repository(
+        store,
+        SCOPE,
+        around.ids,
+        lambda known: mirror.known_scope(known),  # noqa: PLW0108
+    )
+    streams = Repository(
+        store,
+        STREAM,
+        around.ids,
+        lambda known: mirror.known_stream(known),  # noqa: PLW0108
+    )
+    listener = FoldListener(
+        lambda subject: runners.wake(subject),  # noqa: PLW0108
+        lambda subject: exporter.wake(subject) if exporter is not None else None,
+    )
+    mirror = Mirror(store, scopes, streams, listener)
+    histories = Histories(HistoryChunks(store, around.ids))
+    cluster = build_cluster(around)
+    context = _work_context(around, store, scopes, mirror, histories)
+    runners = _runners(around, cluster, context, streams)
+    exporter = _exporter(around, mirror, histories)
+    parked = JetStreamParkedCommands(client)
+    reports = LoadReports(clock)
+    command_desk = CommandDesk(
+        scopes, streams, clock, partial(_reply, client), around.observer, histories=histories
+    )
+    query_desk = _query_desk(
+        around, cluster, context, mirror, reports=reports, runners=runners, parked=parked
+    )
+    return Controller(
+        around=around,
+        mirror=mirror,
+        listener=listener,
+        runners=runners,
+        cluster=cluster,
+        exporter=exporter,
+        trimmer=_trimmer(around, store, mirror, cluster),
+        heads=HeadWatch(
+            around.objects(subjects.CLUSTER_BUCKET), store.last_sequence, mirror.reached, clock
+        ),
+        load=LoadReportListener(client, reports.learn, around.observer.metrics),
+        queries=QueryServer(
+            client,
+            QUERIES,
+            partial(answer_query, query_desk),
+            cluster.members.me.controller_id,
+            SLOW,
+        ),
+        commands=CommandQueue(
+            settings.nats_url, partial(handle_command, command_desk), parked.park, clock
+        ),
+    )
+
+
+def _work_context(
+    around: Surroundings,
+    store: JetStreamEventStore,
+    scopes: Repository[Scope, ScopeEvent],
+    mirror: Mirror,
+    histories: Histories,
+) -> WorkContext:
+    return WorkContext(
+        NatsSegmentStores(around.client, around.settings.container_count),
+        scopes,
+        mirror,
+        histories,
+        NatsCommandSender(around.client),
+        Gates(store, around.ids),
+    )
+
+
+def _runners(
+    around: Surroundings,
+    cluster: Cluster,
+    context: WorkContext,
+    streams: Repository[Stream, StreamEvent],
+) -> Runners:
+    observer, owns = around.observer, cluster.buckets.owns_aggregate
+    return Runners(
+        Runner(scope_workflow(context.scopes, context, observer), around.clock, around.rng, owns),
+        Runner(stream_workflow(streams, context, observer), around.clock, around.rng, owns),
+    )
+
+
+def _query_desk(
+    around: Surroundings,
+    cluster: Cluster,
+    context: WorkContext,
+    mirror: Mirror,
+    *,
+    reports: LoadReports,
+    runners: Runners,
+    parked: JetStreamParkedCommands,
+) -> QueryDesk:
+    count = around.settings.container_count
+    placed = around.objects(subjects.PLACEMENTS_BUCKET)
+    cluster_desk = cluster.desk()
+    return QueryDesk(
+        mirror,
+        cluster.placements.locate,
+        cluster.placements.list_containers,
+        around.observer,
+        Rates(cluster.placements, reports, count).rate,
+        cluster_desk.list_nodes,
+        PlacementChanges(placed, cluster.placements, count, around.clock).perform,
+        segment_length=context.stores.segment_length,
+        history=context.histories.of,
+        progress=runners.progress,
+        ask_peers=cluster.peers.ask_peers,
+        controller_id=cluster.members.me.controller_id,
+        parked=parked,
+        cluster=cluster_desk,
+    )
+
+
+def _exporter(around: Surroundings, mirror: Mirror, histories: Histories) -> StreamExporter | None:
+    settings = around.settings
+    if not settings.tier2_url:
+        _log.info("streams are not told to tier 2", unset="ANABRANCH_CONTROLLER_TIER2_URL")
+        return None
+    return StreamExporter(
+        mirror.shaped_streams,
+        histories.of,
+        partial(
+            transient_chunk_storage,
+            settings.tier2_url,
+            around.clock,
+            around.ids,
+            limit_s=TIER_TWO_CALL_S_MAX,
+            options=settings.tier2_options,
+        ),
+        settings.container_count,
+        clock=around.clock,
+        rng=around.rng,
+    )
+
+
+def _trimmer(
+    around: Surroundings, store: JetStreamEventStore, mirror: Mirror, cluster: Cluster
+) -> EventTrimmer:
+    """Two that trim the same do no harm: a purge names what it deletes."""
+    return EventTrimmer(
+        mirror.aggregates,
+        store.purge,
+        cluster.buckets.owns,
+        clock=around.clock,
+        trim_after_s=around.settings.trim_after_s,
+    )
+
+
+async def _reply(client: Client, inbox: str, answer: bytes) -> None:
+    try:
+        await client.publish(inbox, answer)
+    except nats.errors.Error as error:
+        # The decision is durable; the caller asks again with the same command id.
+        _log.warning("an answer could not be sent", error=repr(error))
