@@ -7,6 +7,7 @@ under its id, and sometimes long afterwards.
 
 import asyncio
 import itertools
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,6 @@ import nats.errors
 from anabranch.common.contracts import commands, queries, subjects
 from anabranch.common.contracts.commands import ANSWERS, Command, NewRange
 from anabranch.common.contracts.subjects import scope_events, stream_events
-from anabranch.common.errors import AnabranchError
 from anabranch.common.model.hashing import shard_of
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.stream import (
@@ -28,7 +28,7 @@ from anabranch.common.model.stream import (
 )
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream
-from anabranch.controller.handlers.queries import describe_stream
+from anabranch.controller.handlers.queries import answer_query
 from kit.control_world import World
 from kit.rng import Random
 from kit.simbus import SimClient
@@ -234,12 +234,13 @@ class Caller:
         subject = stream_events(ref)
         query = queries.DescribeStream(scope=ref.scope, stream=ref.stream)
         before = self._world.truth.get(subject)
-        try:
-            await describe_stream(desk, query)
-        except AnabranchError as error:
+        answer = json.loads(
+            await answer_query(desk, "describe_stream", query.model_dump_json().encode())
+        )
+        if not answer["ok"]:
             unchanged = before is not None and self._world.truth.get(subject) is before
-            if unchanged and error.code.endswith("not-found") and _exists(before):
-                self._world.wrong.append(f"{ref} was said not to exist: {error!r}")
+            if unchanged and answer["error"]["code"].endswith("not-found") and _exists(before):
+                self._world.wrong.append(f"{ref} was said not to exist: {answer}")
         self._world.counts[LOOKS] += 1
 
 

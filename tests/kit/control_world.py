@@ -32,7 +32,6 @@ from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.workflow.runner import Runner
-from anabranch.controller import wiring
 from anabranch.controller.adapters.command_queue import TRY_AGAIN_S
 from anabranch.controller.adapters.command_sender import NatsCommandSender
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
@@ -42,11 +41,13 @@ from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
-from anabranch.controller.handlers.queries import QueryDesk
+from anabranch.controller.handlers.desk import QueryDesk
 from anabranch.controller.ports import TryAgain
 from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
+from anabranch.controller.wiring.serving import CATCH_UP_PAUSE_S, SWEEP_S
+from anabranch.controller.wiring.workflows import scope_workflow, stream_workflow
 from anabranch.controller.workflows.context import WorkContext
 from anabranch.controller.workflows.observed import Observer
 from kit.control_referee import Referee
@@ -110,8 +111,8 @@ class SimController:
         )
         self.desk = CommandDesk(scopes, streams, clock, self._reply, observer, histories=histories)
         self.query_desk = QueryDesk(self.mirror, lambda _: (), tuple, observer)
-        scope_work = wiring._scope_workflow(scopes, context, observer)
-        stream_work = wiring._stream_workflow(streams, context, observer)
+        scope_work = scope_workflow(scopes, context, observer)
+        stream_work = stream_workflow(streams, context, observer)
         self.scope_runner = Runner(scope_work, clock, world.rng, self._owns)
         self.stream_runner = Runner(stream_work, clock, world.rng, self._owns)
 
@@ -159,12 +160,12 @@ class SimController:
                 await self.mirror.reach_heads()
                 return
             except Unavailable:
-                await self.world.clock.sleep(wiring.CATCH_UP_PAUSE_S)
+                await self.world.clock.sleep(CATCH_UP_PAUSE_S)
 
     async def _sweep(self) -> None:
         while True:
             self._wake_all()
-            await self.world.clock.sleep(wiring.SWEEP_S)
+            await self.world.clock.sleep(SWEEP_S)
 
     def _wake_all(self) -> None:
         for subject in self.mirror.scopes_with_work():

@@ -36,6 +36,7 @@ from anabranch.controller.domain.stream.events import (
 from anabranch.controller.domain.stream.state import Stream, StreamStep
 from anabranch.controller.handlers import commands as command_handlers
 from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.wiring import workflows
 from anabranch.controller.workflows import create_stream, delete_stream, scale_stream
 from anabranch.controller.workflows.context import WorkContext, seal_all, stamp_of
 from anabranch.segstore.domain.container.decide import NoChange
@@ -48,10 +49,8 @@ from kit.simqueue import Queued, SimQueue
 Planted = Callable[[], AbstractContextManager[object]]
 
 
-def _step(
-    table: Any, step: StreamStep, perform: Callable[..., Any]
-) -> AbstractContextManager[object]:
-    return patch.dict(table, {step: perform})
+def _step(step: StreamStep, perform: Callable[..., Any]) -> AbstractContextManager[object]:
+    return patch.dict(workflows.STREAM_STEPS, {step: perform})
 
 
 def sealed_before_told() -> AbstractContextManager[object]:
@@ -64,7 +63,7 @@ def sealed_before_told() -> AbstractContextManager[object]:
         await seal_all(context, loaded.state.names_of(plan.sealed), stamp_of(loaded))
         return await real(context, loaded)
 
-    return _step(scale_stream.STEPS, StreamStep.MAKE_SUCCESSORS, make_successors)
+    return _step(StreamStep.MAKE_SUCCESSORS, make_successors)
 
 
 def said_before_done() -> AbstractContextManager[object]:
@@ -73,7 +72,7 @@ def said_before_done() -> AbstractContextManager[object]:
     async def create(_context: WorkContext, _loaded: Loaded[Stream]) -> StreamEvent:
         return StreamCreated()
 
-    return _step(create_stream.STEPS, StreamStep.CREATE_SEGMENTS, create)
+    return _step(StreamStep.CREATE_SEGMENTS, create)
 
 
 @contextmanager
@@ -103,7 +102,7 @@ def no_scope_look() -> AbstractContextManager[object]:
     async def join(_context: WorkContext, _loaded: Loaded[Stream]) -> StreamEvent:
         return StreamJoinedScope()
 
-    return _step(create_stream.STEPS, StreamStep.JOIN_SCOPE, join)
+    return _step(StreamStep.JOIN_SCOPE, join)
 
 
 @contextmanager
@@ -312,7 +311,7 @@ def only_present_segments_deleted() -> AbstractContextManager[object]:
             await context.stores.delete_segment(name, stamp_of(loaded))
         return StreamDeleted()
 
-    return _step(delete_stream.STEPS, StreamStep.DELETE_SEGMENTS, delete)
+    return _step(StreamStep.DELETE_SEGMENTS, delete)
 
 
 def failure_given_up() -> AbstractContextManager[object]:
@@ -331,7 +330,7 @@ def seal_overtakes() -> AbstractContextManager[object]:
     def next_step(stream: Stream) -> StreamStep | None:
         return real(replace(stream, intents=intents_reversed(stream)))
 
-    return patch.multiple("anabranch.controller.wiring", stream_next_step=next_step)
+    return patch.multiple("anabranch.controller.wiring.workflows", stream_next_step=next_step)
 
 
 def intents_reversed(stream: Stream) -> intents.Intents:
