@@ -8,7 +8,7 @@ import pytest
 from nats.aio.client import Client
 
 from anabranch.common.adapters.nats_connection import connect_nats
-from anabranch.common.contracts import commands, queries
+from anabranch.common.contracts import commands
 from anabranch.common.contracts.commands import Command, NewRange
 from anabranch.common.model.names import StreamRef, segment_id, segment_name, stream_ref
 from anabranch.common.model.stream import StreamState
@@ -18,7 +18,6 @@ from kit.control_processes import (
     all_ready,
     controller_processes,
 )
-from kit.controller_caller import Caller
 from kit.infra import NatsServer
 from kit.rng import seeded
 
@@ -68,15 +67,13 @@ async def perform_all(caller: StubbornCaller, asked: Iterable[Command]) -> None:
             group.create_task(caller.perform(command))
 
 
-async def check_scaled(client: Client, stores: StoresOnNats, streams: list[StreamRef]) -> None:
+async def check_scaled(
+    caller: StubbornCaller, stores: StoresOnNats, streams: list[StreamRef]
+) -> None:
     """Every stream is at epoch 1, and the stores have just what that says."""
     expected = {}
     for ref in streams:
-        described = await Caller(client).ask(
-            "describe_stream",
-            queries.DescribeStream(scope=ref.scope, stream=ref.stream),
-            queries.StreamDescription,
-        )
+        described = await caller.describe(ref)
         found = (described.state, described.stream_epoch, described.segment_count)
         assert found == (StreamState.ACTIVE, 1, 2), ref
         expected[segment_name(ref, segment_id(0, 0))] = True
@@ -106,7 +103,7 @@ async def test_a_hundred_scales_survive_the_death_of_a_controller_that_performs_
             processes[0].kill()
 
             await perform_all(caller, map(scale, streams))
-            await check_scaled(client, stores, streams)
+            await check_scaled(caller, stores, streams)
 
 
 async def test_an_event_store_that_is_killed_again_and_again_loses_nothing(
@@ -132,4 +129,4 @@ async def test_an_event_store_that_is_killed_again_and_again_loses_nothing(
                 group.create_task(strike())
                 for ref in streams:
                     group.create_task(live(ref))
-            await check_scaled(client, stores, streams)
+            await check_scaled(caller, stores, streams)

@@ -23,6 +23,7 @@ from anabranch.common.contracts import commands, queries, subjects
 from anabranch.common.contracts.commands import ANSWERS
 from anabranch.common.errors import AnabranchError, OperationNotFound
 from anabranch.common.model.hashing import shard_of
+from anabranch.common.model.names import StreamRef
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.health import PORT_FILE_VARIABLE
 from kit.controller_caller import Caller
@@ -142,6 +143,14 @@ class StubbornCaller:
             with suppress(nats.errors.Error, TimeoutError):
                 if await self._has_succeeded(query):
                     return
+            await asyncio.sleep(PAUSE_S)
+
+    async def describe(self, ref: StreamRef) -> queries.StreamDescription:
+        """The stream, asked for until somebody answers: all may be connecting again."""
+        query = queries.DescribeStream(scope=ref.scope, stream=ref.stream)
+        while True:
+            with suppress(nats.errors.Error, TimeoutError):
+                return await self._queries.ask("describe_stream", query, queries.StreamDescription)
             await asyncio.sleep(PAUSE_S)
 
     async def accepted(self, command: commands.Command) -> None:
