@@ -57,6 +57,12 @@ test: setup
 test-containers: setup
 	ANABRANCH_TEST_INFRA=containers $(BIN)/pytest -n $(WORKERS) tests/integration $(ARGS)
 
+## make hurt      tests/integration while HURT (redis,nats) is emptied and restarted at random moments
+HURT ?= redis,nats
+.PHONY: hurt
+hurt: setup
+	ANABRANCH_TEST_HURT=$(HURT) $(BIN)/pytest -n $(WORKERS) tests/integration $(ARGS)
+
 ## make asyncapi  renew docs/asyncapi.json from the messages and subjects
 .PHONY: asyncapi
 asyncapi: setup

@@ -9,6 +9,7 @@ import pytest
 import structlog
 
 from kit.infra import Infra
+from kit.infra.hurting import HurtingInfra, chosen_hurts
 from kit.infra.selection import chosen_provider, start_infra, tell_what_was_skipped
 from kit.s3_server import S3Server, weed_binary
 
@@ -25,8 +26,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def infra() -> Infra:
-    """Whoever starts NATS and Redis for this run; see `kit.infra`."""
-    return start_infra(chosen_provider())
+    """Whoever starts NATS and Redis for this run, and hurts them if asked; see `kit.infra`."""
+    started, hurts = start_infra(chosen_provider()), chosen_hurts()
+    return HurtingInfra(started, hurts) if hurts else started
 
 
 @pytest.fixture(autouse=True)

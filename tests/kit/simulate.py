@@ -1,4 +1,4 @@
-"""Seeded random runs of whole parts against simulated disks: so many seeds, or for so long.
+"""Seeded random runs of whole parts against simulated disks and buses: so many seeds, or so long.
 
 ``python -m kit.simulate --seeds 20``: each seed goes through every kind of simulation. A failure is
 printed with the command that repeats it. At the end stands how many runs of each kind passed, and
@@ -19,6 +19,7 @@ import structlog
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock, SystemClock
 from kit.container_crash import random_container
+from kit.control_scenario import random_control
 from kit.fault_counts import counted_faults
 from kit.journal_damage import random_damage
 from kit.journal_scenario import random_journal
@@ -33,6 +34,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "store": random_store,
     "takeover": random_takeover,
     "damage": random_damage,
+    "control": random_control,
 }
 """A scenario takes a seed and raises when a promise is broken; it may say what it counted. An error
 that is neither an AssertionError nor one of the project's is a fault of the simulation and ends

@@ -1,6 +1,8 @@
-"""What every `EventStore` does, on the in-memory one and on a real NATS server."""
+"""What every `EventStore` does, on the in-memory one, and through the JetStream adapter on a
+simulated NATS server and on a real one."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from itertools import count
 
@@ -13,15 +15,24 @@ from anabranch.common.errors import CorruptEvent, WrongExpectedSequence
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.ports import EventStore, Gate, NewMessage
 from anabranch.common.runtime.clock import SystemClock
+from kit.rng import seeded
+from kit.simbus import SimClient, SimServer, sim_event_store, simulated_readers
+from kit.simlink import Link
 
 _NUMBERS = count()
 DEADLINE_S = 10
 
 
-@pytest.fixture(params=["memory", "jetstream"])
+@pytest.fixture(params=["memory", "simulated", "jetstream"])
 async def store(request: pytest.FixtureRequest) -> AsyncIterator[EventStore]:
     if request.param == "memory":
         yield InMemoryEventStore()
+        return
+    if request.param == "simulated":
+        simulated = SimServer(seeded(1), Counter())
+        connection = SimClient(simulated, Link(seeded(2), Counter()), seeded(3))
+        with simulated_readers():
+            yield sim_event_store(connection, SystemClock())
         return
     server = request.getfixturevalue("nats_server")
     client = await connect_nats(server.url, "conformance")

@@ -1,0 +1,398 @@
+"""Says whether what the controllers stored and did is right; knows none of their states.
+
+It is told of every stored domain event and of every operation of a segment store in the order in
+which they happened, keeps a small model of its own, and notes what contradicts it:
+
+* an event that ends a work is stored only after the stores have done all of it, and once;
+* nothing is done in a store that no stored event asks for at that moment: no segment is made for a
+  stream that is gone or was never to be, none is sealed before its successors are told of;
+* a command is accepted once, and whoever joins wants the same as those he joins;
+* which operations run is what the aggregate's own state says after every event;
+* a stream joins only a scope that is not deleted, and no scope is deleted around a joined stream.
+
+`at_rest` looks at the end: every stream in one legal state, every segment as that state says.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from anabranch.common.contracts.commands import Command, ScaleStream, TruncateStream
+from anabranch.common.model.names import SegmentId, StreamRef, segment_name, stream_ref
+from anabranch.common.tier2.state import SegmentState
+from anabranch.controller.domain.scope import state as scope_events
+from anabranch.controller.domain.scope.state import ScopeEvent
+from anabranch.controller.domain.stream import events
+from anabranch.controller.domain.stream.events import PlannedSegment, StreamEvent
+from anabranch.segstore.domain.container.decide import Known
+from anabranch.segstore.domain.container.operations import (
+    CreateOperation,
+    DeleteOperation,
+    SealOperation,
+    TruncateOperation,
+)
+from kit.sim_segments import ControlOperation
+
+CREATE, SCALE, TRUNCATE, SEAL, DELETE = "create", "scale", "truncate", "seal", "delete"
+Bounds = tuple[float, float]
+
+
+@dataclass(slots=True)
+class Work:
+    """One thing that a stream has accepted to do."""
+
+    commands: list[str]
+    sealed: tuple[str, ...] = ()
+    created: tuple[str, ...] = ()
+    ranges: tuple[Bounds, ...] = ()
+    is_told: bool = False
+    cut: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Life:
+    """One incarnation of a stream."""
+
+    ref: StreamRef
+    incarnation: int
+    scope_incarnation: int
+    current: list[str]
+    planned: dict[str, Bounds]
+    """Every segment that was ever to be, and its keys."""
+    joined: bool = False
+    status: str = CREATE
+    sizes: dict[str, int] = field(default_factory=dict)
+    starts: dict[str, int] = field(default_factory=dict)
+    epoch: int = 0
+    made_in: dict[str, int] = field(default_factory=dict)
+    sealed_in: dict[str, int] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    has_refused: bool = False
+    """A truncation failed, of which some part may have been done."""
+    works: dict[str, Work] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in ("deleted", "failed")
+
+
+@dataclass(slots=True)
+class Name:
+    """What was seen of a scope."""
+
+    incarnation: int = 0
+    status: str = ""
+    commands: list[str] = field(default_factory=list)
+
+
+class Referee:
+    """See the module. `wrong`: what was found, in words; `accepted`: ids of commands."""
+
+    def __init__(self, segments: Mapping[str, Known], sent: Mapping[str, Command]) -> None:
+        self.wrong: list[str] = []
+        self._segments = segments
+        self._sent = sent
+        self._lives: dict[str, list[Life]] = {}
+        self._owners: dict[str, Life] = {}
+        self._scopes: dict[str, Name] = {}
+        self.accepted: set[str] = set()
+        self._made: set[str] = set()
+
+    # --- what is stored -------------------------------------------------------------------------
+
+    def scope_event(self, name: str, event: ScopeEvent) -> None:
+        """A scope's event was stored."""
+        scope = self._scopes.setdefault(name, Name())
+        match event:
+            case scope_events.ScopeCreated():
+                self._accept(event.command_id)
+                scope.incarnation, scope.status = event.incarnation, "active"
+            case scope_events.ScopeDeleting():
+                self._accept(event.command_id)
+                scope.status, scope.commands = "deleting", [event.command_id]
+            case scope_events.ScopeIntentJoined():
+                self._accept(event.command_id)
+                scope.commands.append(event.command_id)
+            case scope_events.ScopeReopened():
+                scope.status, scope.commands = "active", []
+            case scope_events.ScopeDeleted():
+                scope.status, scope.commands = "deleted", []
+                inside = [
+                    str(life.ref) for life in self._living(name, scope.incarnation) if life.joined
+                ]
+                self._require(not inside, f"scope {name} is deleted around {inside}")
+
+    def stream_event(self, subject: str, event: StreamEvent) -> None:
+        """A stream's event was stored."""
+        if isinstance(event, events.StreamCreating):
+            self._creating(subject, event)
+            return
+        life = self._lives[subject][-1]
+        match event:
+            case events.StreamJoinedScope():
+                scope = self._scopes.get(life.ref.scope, Name())
+                open_to_it = (scope.incarnation, scope.status != "deleted")
+                self._require(
+                    open_to_it == (life.scope_incarnation, True), f"{life.ref} joined a dead scope"
+                )
+                life.joined = True
+            case events.StreamScaling():
+                self._scaling(life, event)
+            case events.StreamTruncating():
+                self._accept(event.command_id)
+                cut = {_name(life, place.segment_id): place.offset for place in event.cut}
+                life.works[TRUNCATE] = Work([event.command_id], cut=cut)
+            case events.StreamSealing():
+                self._begin(life, SEAL, event.command_id)
+            case events.StreamDeleting():
+                self._begin(life, DELETE, event.command_id)
+            case events.StreamIntentJoined():
+                self._joined(life, event)
+            case events.StreamUpdated() if not event.then_scales:
+                self._accept(event.command_id)
+            case events.StreamCommandSatisfied():
+                self._accept(event.command_id)
+            case _:
+                self._done(life, event)
+
+    def _creating(self, subject: str, event: events.StreamCreating) -> None:
+        lives = self._lives.setdefault(subject, [])
+        ref = stream_ref(f"{event.scope}/{event.stream}")
+        if lives:
+            self._require(lives[-1].is_over, f"{ref} is created while it lives")
+            self._require(event.incarnation == lives[-1].incarnation + 1, f"{ref}: incarnation")
+        keys = {
+            segment_name(ref, SegmentId(s.segment_id)): (s.key_start, s.key_end)
+            for s in event.segments
+        }
+        names = list(keys)
+        self._require(not set(names) & set(self._owners), f"{ref}: segments are used again")
+        life = Life(ref, event.incarnation, event.scope_incarnation, names, keys)
+        lives.append(life)
+        self._owners.update(dict.fromkeys(names, life))
+        self._accept(event.command_id)
+        life.works[CREATE] = Work([event.command_id], created=tuple(names))
+
+    def _scaling(self, life: Life, event: events.StreamScaling) -> None:
+        self._accept(event.command_id)
+        created = tuple(_name(life, s.segment_id) for s in event.created)
+        self._require(not set(created) & set(self._owners), f"{life.ref}: segments used again")
+        self._owners.update(dict.fromkeys(created, life))
+        life.planned.update(zip(created, _bounds(event.created), strict=True))
+        sealed = tuple(_name(life, segment) for segment in event.sealed)
+        self._require(set(sealed) <= set(life.current), f"{life.ref}: seals what is not current")
+        life.works[SCALE] = Work(
+            [event.command_id], sealed=sealed, created=created, ranges=_bounds(event.created)
+        )
+
+    def _begin(self, life: Life, kind: str, command_id: str) -> None:
+        self._accept(command_id)
+        self._require(kind not in life.works, f"{life.ref}: {kind} is accepted twice")
+        life.works[kind] = Work([command_id])
+        if kind == DELETE:
+            life.status = "deleting"
+            life.works.pop(CREATE, None)
+
+    def _joined(self, life: Life, event: events.StreamIntentJoined) -> None:
+        self._accept(event.command_id)
+        work = life.works.get(event.intent)
+        if work is None:
+            self.wrong.append(f"{life.ref}: joins a {event.intent} that is not pending")
+            return
+        work.commands.append(event.command_id)
+        match self._sent.get(event.command_id):
+            case ScaleStream(seal=seal, new_ranges=ranges):
+                wanted = {_name(life, segment) for segment in seal}
+                bounds = tuple((new.key_start, new.key_end) for new in ranges)
+                same = (wanted, bounds) == (set(work.sealed), work.ranges)
+                self._require(same, f"{life.ref}: joins a scale that is another one")
+            case TruncateStream(cut=cut):
+                wanted_cut = {_name(life, place.segment_id): place.offset for place in cut}
+                self._require(wanted_cut == work.cut, f"{life.ref}: joins another truncation")
+
+    def _done(self, life: Life, event: StreamEvent) -> None:
+        """An event that says that something was done in the stores."""
+        match event:
+            case events.StreamCreateFailed():
+                life.works.pop(CREATE, None)
+                life.status = "failed"
+            case events.StreamCreated():
+                self._end(life, CREATE)
+                self._all_live(life, life.current)
+                life.status = "active"
+            case events.StreamSuccessorsMade():
+                work = life.works[SCALE]
+                work.is_told = True
+                self._all_live(life, work.created)
+            case events.StreamScaled():
+                work = self._end(life, SCALE)
+                self._all_sealed(life, work.sealed, event.sizes)
+                life.epoch += 1
+                life.sealed_in.update(dict.fromkeys(work.sealed, life.epoch))
+                life.made_in.update(dict.fromkeys(work.created, life.epoch))
+                stay = [name for name in life.current if name not in work.sealed]
+                life.current = sorted([*stay, *work.created], key=life.planned.__getitem__)
+            case events.StreamTruncated():
+                work = self._end(life, TRUNCATE)
+                self._all_deleted(life, _before(life, work.cut))
+                life.gone.update(_before(life, work.cut))
+                life.starts.update(work.cut)
+            case events.StreamTruncateFailed():
+                self._end(life, TRUNCATE)
+                life.has_refused = True
+            case events.StreamSealed():
+                self._end(life, SEAL)
+                self._all_sealed(life, life.current, event.lengths)
+                life.status = "sealed"
+            case events.StreamDeleted():
+                self._end(life, DELETE)
+                self._all_deleted(life, life.planned)
+                life.gone.update(life.planned)
+                life.status = "deleted"
+            case _:
+                pass
+
+    def _end(self, life: Life, kind: str) -> Work:
+        work = life.works.pop(kind, None)
+        self._require(work is not None, f"{life.ref}: ends a {kind} that nobody asked for")
+        return work if work is not None else Work([])
+
+    def _accept(self, command_id: str) -> None:
+        self._require(command_id not in self.accepted, f"{command_id} is accepted twice")
+        self.accepted.add(command_id)
+
+    # --- what is done in the stores -------------------------------------------------------------
+
+    def performed(self, operation: ControlOperation, before: Known) -> None:
+        """A store changed something."""
+        name = operation.segment
+        life = self._owners.get(name)
+        if life is None:
+            self.wrong.append(f"{name} is touched, and was never planned")
+            return
+        match operation:
+            case CreateOperation():
+                self._require(name not in self._made, f"{name} is made twice")
+                self._require(not life.is_over, f"{name} is made after its stream's end")
+                self._made.add(name)
+            case SealOperation():
+                self._require(self._may_be_sealed(life, name, before), f"{name} is sealed too soon")
+            case DeleteOperation():
+                truncation = life.works.get(TRUNCATE, Work([]))
+                due = DELETE in life.works or life.is_over or name in _before(life, truncation.cut)
+                self._require(due or name in life.gone, f"{name} is deleted, and nobody asked")
+            case TruncateOperation():
+                wanted = life.works.get(TRUNCATE, Work([])).cut.get(name)
+                past = life.starts.get(name, 0)
+                allowed = operation.offset in (wanted, past) or life.has_refused
+                self._require(allowed, f"{name} is truncated where nobody asked")
+
+    def _may_be_sealed(self, life: Life, name: str, before: Known) -> bool:
+        if isinstance(before, SegmentState) and before.sealed:
+            return True
+        scale = life.works.get(SCALE)
+        if scale is not None and name in scale.sealed and scale.is_told:
+            return True
+        return SEAL in life.works and SCALE not in life.works and name in life.current
+
+    # --- what must be so in the end -------------------------------------------------------------
+
+    def running(self, subject: str) -> set[str]:
+        """The commands that a stream has accepted and not yet ended."""
+        lives = self._lives.get(subject, ())
+        return {
+            command for life in lives for work in life.works.values() for command in work.commands
+        }
+
+    def at_rest(self) -> None:
+        """Note everything that is not as it must be when nothing is left to do."""
+        for name, scope in self._scopes.items():
+            self._require(scope.status in ("active", "deleted"), f"scope {name} is {scope.status}")
+        for lives in self._lives.values():
+            for life in lives:
+                self._rests(life)
+        for name in self._segments:
+            self._require(name in self._owners, f"{name} belongs to nobody")
+
+    def _rests(self, life: Life) -> None:
+        legal = ("active", "sealed", "deleted", "failed")
+        self._require(life.status in legal, f"{life.ref} is left in {life.status}")
+        self._require(not life.works, f"{life.ref} has not ended {sorted(life.works)}")
+        if not life.is_over:
+            scope = self._scopes.get(life.ref.scope, Name())
+            lives_in = (scope.incarnation, scope.status)
+            self._require(
+                lives_in == (life.scope_incarnation, "active"), f"{life.ref} lives in a dead scope"
+            )
+        for name in life.planned:
+            self._segment_rests(life, name)
+
+    def _segment_rests(self, life: Life, name: str) -> None:
+        known = self._segments.get(name)
+        if life.status == "failed":
+            self._require(not isinstance(known, SegmentState), f"{name} was left over")
+            return
+        if name in life.gone:
+            self._require(not isinstance(known, SegmentState), f"{name} should be deleted")
+            return
+        if not isinstance(known, SegmentState):
+            self.wrong.append(f"{name} is missing")
+            return
+        sealed = life.status == "sealed" or name not in life.current
+        self._require(known.sealed == sealed, f"{name}: sealed is {known.sealed}")
+        right = known.start == max(0, life.starts.get(name, 0)) or life.has_refused
+        self._require(right, f"{name} begins at {known.start}")
+        if name in life.sizes:
+            self._require(known.length == life.sizes[name], f"{name} grew after it was sealed")
+
+    # --- looking --------------------------------------------------------------------------------
+
+    def _all_live(self, life: Life, names: Iterable[str]) -> None:
+        for name in names:
+            alive = isinstance(self._segments.get(name), SegmentState)
+            self._require(alive, f"{life.ref}: {name} is said to exist")
+
+    def _all_sealed(self, life: Life, names: Iterable[str], sizes: Iterable[int]) -> None:
+        for name, size in zip(names, sizes, strict=True):
+            known = self._segments.get(name)
+            right = isinstance(known, SegmentState) and known.sealed and known.length == size
+            self._require(right, f"{name} is said to be sealed at {size}, and is {known}")
+            life.sizes[name] = size
+
+    def _all_deleted(self, life: Life, names: Iterable[str]) -> None:
+        for name in names:
+            lives = isinstance(self._segments.get(name), SegmentState)
+            self._require(not lives, f"{life.ref}: {name} is said to be deleted")
+
+    def _living(self, scope: str, incarnation: int) -> Iterable[Life]:
+        for lives in self._lives.values():
+            for life in lives:
+                inside = (life.ref.scope, life.scope_incarnation) == (scope, incarnation)
+                if inside and not life.is_over:
+                    yield life
+
+    def _require(self, holds: bool, what: str) -> None:
+        if not holds:
+            self.wrong.append(what)
+
+
+def _name(life: Life, segment: int) -> str:
+    return segment_name(life.ref, SegmentId(segment))
+
+
+def _before(life: Life, cut: Mapping[str, int]) -> set[str]:
+    """The segments of which all keys have gone on to segments of the cut, or to later ones."""
+    found = set()
+    for name, sealed_in in life.sealed_in.items():
+        start, end = life.planned[name]
+        over = [
+            other
+            for other in cut
+            if life.planned[other][0] < end and start < life.planned[other][1]
+        ]
+        if over and all(life.made_in.get(other, 0) >= sealed_in for other in over):
+            found.add(name)
+    return found
+
+
+def _bounds(planned: Iterable[PlannedSegment]) -> tuple[Bounds, ...]:
+    return tuple((segment.key_start, segment.key_end) for segment in planned)

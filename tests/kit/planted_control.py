@@ -1,0 +1,365 @@
+"""Known bugs of a control plane, planted on purpose: the simulation must find each of them.
+
+Each is a context manager under which controllers, or what they stand on, behave as if one line were
+missing or wrong.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import nats.errors
+
+from anabranch.common.adapters import jetstream_events
+from anabranch.common.adapters.jetstream_events import (
+    EXPECTED_SEQUENCE_HEADER,
+    JetStreamEventStore,
+)
+from anabranch.common.contracts.commands import Command
+from anabranch.common.errors import AnabranchError, Conflict, Corrupt
+from anabranch.common.eventsourcing.gate import Gates
+from anabranch.common.eventsourcing.ports import Gate
+from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.wire.messages import Stamp
+from anabranch.common.workflow.runner import Runner
+from anabranch.controller.domain.stream import decide, intents, scaling
+from anabranch.controller.domain.stream import state as stream_state
+from anabranch.controller.domain.stream.events import (
+    StreamCreated,
+    StreamDeleted,
+    StreamEvent,
+    StreamIntentJoined,
+    StreamJoinedScope,
+)
+from anabranch.controller.domain.stream.state import Stream, StreamStep
+from anabranch.controller.handlers import commands as command_handlers
+from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.wiring import workflows
+from anabranch.controller.workflows import create_stream, delete_stream, scale_stream
+from anabranch.controller.workflows.context import WorkContext, seal_all, stamp_of
+from anabranch.segstore.domain.container.decide import NoChange
+from anabranch.segstore.domain.container.operations import DeleteOperation, Operation
+from kit.control_world import SimController
+from kit.sim_segments import SimSegments
+from kit.simbus import SimJetStream, SimReader
+from kit.simqueue import Queued, SimQueue
+
+Planted = Callable[[], AbstractContextManager[object]]
+
+
+def _step(step: StreamStep, perform: Callable[..., Any]) -> AbstractContextManager[object]:
+    return patch.dict(workflows.STREAM_STEPS, {step: perform})
+
+
+def sealed_before_told() -> AbstractContextManager[object]:
+    """A scale seals the old segments before it is stored that the new ones exist."""
+    real = scale_stream.make_successors
+
+    async def make_successors(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
+        plan = loaded.state.intents[0].scale
+        assert plan is not None
+        await seal_all(context, loaded.state.names_of(plan.sealed), stamp_of(loaded))
+        return await real(context, loaded)
+
+    return _step(StreamStep.MAKE_SUCCESSORS, make_successors)
+
+
+def said_before_done() -> AbstractContextManager[object]:
+    """A stream is said to be created before its segments are made."""
+
+    async def create(_context: WorkContext, _loaded: Loaded[Stream]) -> StreamEvent:
+        return StreamCreated()
+
+    return _step(StreamStep.CREATE_SEGMENTS, create)
+
+
+@contextmanager
+def stamp_of_the_moment() -> Iterator[None]:
+    """Requests carry the stream's present revision instead of the intent's."""
+
+    def stamp(loaded: Loaded[Stream]) -> Stamp:
+        return Stamp(loaded.state.incarnation, loaded.revision)
+
+    with (
+        patch.object(create_stream, "stamp_of", stamp),
+        patch.object(scale_stream, "stamp_of", stamp),
+    ):
+        yield
+
+
+def stamp_not_raised() -> AbstractContextManager[object]:
+    """A deletion carries the stamp of the creation, not its own."""
+    return patch.object(
+        delete_stream, "stamp_of", lambda loaded: Stamp(loaded.state.incarnation, 1)
+    )
+
+
+def no_scope_look() -> AbstractContextManager[object]:
+    """A stream joins its scope without looking whether that is open."""
+
+    async def join(_context: WorkContext, _loaded: Loaded[Stream]) -> StreamEvent:
+        return StreamJoinedScope()
+
+    return _step(StreamStep.JOIN_SCOPE, join)
+
+
+@contextmanager
+def gate_left_open() -> Iterator[None]:
+    """A scope's deletion looks for members without closing the gate first."""
+
+    async def close(_self: Gates, _gate: str, _revision: int) -> None:
+        return
+
+    async def nobody(*_given: Any) -> Sequence[Any]:
+        return ()
+
+    with patch.object(Gates, "close", close), patch.object(Mirror, "live_streams", nobody):
+        yield
+
+
+@contextmanager
+def gate_not_asked() -> Iterator[None]:
+    """A membership record is stored whatever has become of the gate."""
+    real = jetstream_events._condition
+
+    def condition(subject: str, expected_sequence: int, gate: Gate | None) -> dict[str, str]:
+        named = real(subject, expected_sequence, gate)
+        if gate is not None:
+            del named[EXPECTED_SEQUENCE_HEADER]
+        return named
+
+    async def nobody(*_given: Any) -> Sequence[Any]:
+        return ()
+
+    with (
+        patch.object(jetstream_events, "_condition", condition),
+        patch.object(Mirror, "live_streams", nobody),
+    ):
+        yield
+
+
+def negative_without_looking() -> AbstractContextManager[object]:
+    """That there is no such stream is said without reaching the head."""
+
+    async def present(self: Mirror, ref: Any) -> Any:
+        return self.stream(ref)
+
+    return patch.object(Mirror, "stream_at_head", present)
+
+
+@contextmanager
+def sent_again() -> Iterator[None]:
+    """An append without an answer is sent again, without its condition."""
+    real = SimJetStream.publish
+
+    async def publish(self: SimJetStream, subject: str, *given: Any, **named: Any) -> Any:
+        try:
+            return await real(self, subject, *given, **named)
+        except nats.errors.TimeoutError:
+            headers = dict(named.get("headers") or {})
+            headers.pop(EXPECTED_SEQUENCE_HEADER, None)
+            return await real(self, subject, *given, **{**named, "headers": headers})
+
+    with patch.object(SimJetStream, "publish", publish):
+        yield
+
+
+@contextmanager
+def unknown_means_failed() -> Iterator[None]:
+    """What became of an append is not looked up: it counts as refused."""
+
+    class Refused(Conflict):
+        code = "refused"
+
+    async def resolve(*_given: Any, **_named: Any) -> int:
+        raise Refused("the append was not answered")
+
+    with patch.object(JetStreamEventStore, "_resolve", resolve):
+        yield
+
+
+def unknown_is_rejected() -> AbstractContextManager[object]:
+    """A command whose decision may be stored is answered as rejected."""
+
+    class Never(AnabranchError):
+        code = "never"
+
+    return patch.object(command_handlers, "Unknown", Never)
+
+
+def acked_before_decided() -> AbstractContextManager[object]:
+    """A command leaves the queue before its decision is durable."""
+    real = SimController._handle
+
+    async def handle(self: SimController, queue: SimQueue, queued: Queued, delivery: int) -> None:
+        queue.ack(queued, delivery)
+        await real(self, queue, queued, delivery)
+
+    return patch.object(SimController, "_handle", handle)
+
+
+def joined_across_kinds() -> AbstractContextManager[object]:
+    """Whoever joins an intent is noted with the first one, of whichever kind."""
+    real = stream_state._joined
+
+    def joined(stream: Stream, event: StreamIntentJoined) -> Stream:
+        return real(stream, event.model_copy(update={"intent": ""}))
+
+    return patch.object(stream_state, "_joined", joined)
+
+
+def joins_any_scale() -> AbstractContextManager[object]:
+    """Every scale joins the one that is pending."""
+    return patch.object(scaling, "is_same", lambda _plan, _command: True)
+
+
+def numbers_reused() -> AbstractContextManager[object]:
+    """The next life of a name begins its segments' numbers again."""
+    real = decide._create
+
+    def create(stream: Stream, command: Any, at: Any) -> Any:
+        return real(replace(stream, highest_number=-1), command, at)
+
+    return patch.object(decide, "_create", create)
+
+
+def tombstone_dropped() -> AbstractContextManager[object]:
+    """A store keeps nothing of a segment that it has deleted."""
+    real = SimSegments._log
+
+    def log(self: SimSegments, operation: Operation | NoChange) -> None:
+        real(self, operation)
+        if isinstance(operation, DeleteOperation):
+            del self.known[operation.segment]
+
+    return patch.object(SimSegments, "_log", log)
+
+
+def operations_forgotten() -> AbstractContextManager[object]:
+    """A stream's tombstone forgets which commands were accepted."""
+    real = stream_state._tombstone
+
+    def tombstone(stream: Stream) -> Stream:
+        return replace(real(stream), operations=())
+
+    return patch.object(stream_state, "_tombstone", tombstone)
+
+
+def ids_forgotten() -> AbstractContextManager[object]:
+    """A command that was accepted before is decided again."""
+    real = decide.decide
+
+    def decide_anew(stream: Stream, command: Command, at: Any) -> Any:
+        others = tuple(o for o in stream.operations if o.operation != command.command_id)
+        return real(replace(stream, operations=others), command, at)  # type: ignore[arg-type]
+
+    return patch.object(decide, "decide", decide_anew)
+
+
+def no_compare_and_set() -> AbstractContextManager[object]:
+    """A runner appends after whatever is last, instead of after what it has seen."""
+    real = Repository.append
+
+    async def append(self: Repository[Any, Any], loaded: Loaded[Any], events: Any) -> Loaded[Any]:
+        head = await self.load(loaded.subject)
+        seen = replace(
+            loaded, sequence=head.sequence, revision=head.revision,
+            snapshot_sequence=head.snapshot_sequence,
+        )  # fmt: skip
+        return await real(self, seen, events)
+
+    return patch.object(Repository, "append", append)
+
+
+def gap_at_reconnect() -> AbstractContextManager[object]:
+    """A follower that has to connect again goes on one message too late."""
+    real = SimReader.follow
+
+    async def follow(self: SimReader, after_sequence: int) -> AsyncIterator[Any]:
+        connected = self._server.generation
+        async for message in real(self, after_sequence):
+            if self._server.generation != connected:
+                connected = self._server.generation
+                continue
+            yield message
+
+    return patch.object(SimReader, "follow", follow)
+
+
+@contextmanager
+def gap_not_seen() -> Iterator[None]:
+    """A follower skips a message, and the mirror folds the next one all the same."""
+    real = Repository.fold
+
+    def fold(self: Repository[Any, Any], loaded: Loaded[Any], message: Any) -> Loaded[Any]:
+        try:
+            return real(self, loaded, message)
+        except (Corrupt, AssertionError):
+            return replace(loaded, sequence=message.sequence, revision=message.revision)
+
+    with gap_at_reconnect(), patch.object(Repository, "fold", fold):
+        yield
+
+
+def only_present_segments_deleted() -> AbstractContextManager[object]:
+    """Deleting a stream forgets the segments of earlier epochs."""
+
+    async def delete(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
+        for name in loaded.state.segment_names():
+            await context.stores.delete_segment(name, stamp_of(loaded))
+        return StreamDeleted()
+
+    return _step(StreamStep.DELETE_SEGMENTS, delete)
+
+
+def failure_given_up() -> AbstractContextManager[object]:
+    """A step that failed is not tried again."""
+
+    async def resume(_self: Any, _subject: str, _pause: float) -> None:
+        return
+
+    return patch.object(Runner, "_resume_after", resume)
+
+
+def seal_overtakes() -> AbstractContextManager[object]:
+    """The last intent accepted is performed first."""
+    real = stream_state.next_step
+
+    def next_step(stream: Stream) -> StreamStep | None:
+        return real(replace(stream, intents=intents_reversed(stream)))
+
+    return patch.multiple("anabranch.controller.wiring.workflows", stream_next_step=next_step)
+
+
+def intents_reversed(stream: Stream) -> intents.Intents:
+    return tuple(reversed(stream.intents))
+
+
+CONTROL_BUGS: dict[str, Planted] = {
+    "sealed before told": sealed_before_told,
+    "said before done": said_before_done,
+    "stamp of the moment": stamp_of_the_moment,
+    "stamp not raised": stamp_not_raised,
+    "no scope look": no_scope_look,
+    "gate left open": gate_left_open,
+    "gate not asked": gate_not_asked,
+    "negative without looking": negative_without_looking,
+    "sent again": sent_again,
+    "unknown means failed": unknown_means_failed,
+    "unknown is rejected": unknown_is_rejected,
+    "acked before decided": acked_before_decided,
+    "joined across kinds": joined_across_kinds,
+    "joins any scale": joins_any_scale,
+    "numbers reused": numbers_reused,
+    "tombstone dropped": tombstone_dropped,
+    "operations forgotten": operations_forgotten,
+    "ids forgotten": ids_forgotten,
+    "no compare and set": no_compare_and_set,
+    "gap at reconnect": gap_at_reconnect,
+    "gap not seen": gap_not_seen,
+    "only present segments deleted": only_present_segments_deleted,
+    "failure given up": failure_given_up,
+    "seal overtakes": seal_overtakes,
+}

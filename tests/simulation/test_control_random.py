@@ -1,0 +1,19 @@
+"""A few seeds of the random control plane; `make sim` runs as many as its time allows."""
+
+import pytest
+
+from kit.control_scenario import random_control, rewound_control
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_random_control_plane_keeps_its_promises(seed: int) -> None:
+    random_control(seed)
+
+
+def test_a_seed_gives_the_same_life_again() -> None:
+    assert random_control(3) == random_control(3)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_controller_goes_on_with_what_the_event_store_has_lost(seed: int) -> None:
+    rewound_control(seed)
