@@ -168,6 +168,7 @@ class _Writing:
                 if self._crash_at and len(written.hashes) >= self._crash_at[0]:
                     await self._crash(writer)
                 self._progress.update(self._task, completed=len(written.hashes))
+            await scaling.finish()
             await writer.flush()
         self.scales = scaling.scales
         return written

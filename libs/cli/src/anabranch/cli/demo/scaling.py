@@ -36,6 +36,14 @@ class Scaling:
             self._running = self._tasks.create_task(self._scale(self._begun))
             self._begun += 1
 
+    async def finish(self) -> None:
+        """Make what is still due, where rows came faster than scales."""
+        while self._running is not None:
+            await self._running
+            self._running = None
+            if self._due:
+                self.look(self._due[0])
+
     async def _scale(self, number: int) -> None:
         """In turn: the first segment in three, then the last two in one."""
         present = (await self._client.streams.current_segments(self._stream)).segments
