@@ -25,6 +25,9 @@ from bench.workloads.w10_many_segments import IdleSegments, SpreadSegments
 from bench.workloads.w11_open import OpenAfterKill
 from bench.workloads.w12_gateway import DirectWriters, GatewayGet, GatewayPost
 from bench.workloads.w13_spark import SparkRead
+from bench.workloads.w14_control import HeavyOperations, LightOperations
+from bench.workloads.w15_scale import ScaleUnderLoad
+from bench.workloads.w16_start import ControllerStart
 
 FLUSH_OFF = "flush off"
 BLOCK_BYTES = 256 * 1024
@@ -71,6 +74,9 @@ def workloads(names: Sequence[str]) -> list[Workload]:
         "W11": (OpenAfterKill(),),
         "W12": over_http,
         "W13": in_spark,
+        "W14": (LightOperations(once), HeavyOperations(once)),
+        "W15": (ScaleUnderLoad(FLUSH_OFF),),
+        "W16": (ControllerStart(FLUSH_OFF),),
     }
     unknown = [name for name in names if name not in known]
     if unknown or not names:

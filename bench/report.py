@@ -36,11 +36,11 @@ def cells(row: Result) -> tuple[str, ...]:
     least, greatest = row["range"]["events_per_s"]
     return (
         row["workload"],
-        f"{row['event_bytes']:,} B",
+        f"{row['event_bytes']:,} B" if row["event_bytes"] else "–",
         f"{row['system']}, {row['settings']}",
         row["durability"],
         f"{row['events_per_s']:,.0f} ({least:,.0f}–{greatest:,.0f})",
-        f"{row['mb_per_s']:,.1f}",
+        f"{row['mb_per_s']:,.1f}" if row["event_bytes"] else "–",
         _milliseconds(row["p50_ms"]),
         _milliseconds(row["p99_ms"]),
         _milliseconds(row["ack_p99_ms"]),

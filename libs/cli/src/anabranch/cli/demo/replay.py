@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from anabranch.cli.demo.check import RowSum, Tally, Written
 from anabranch.cli.demo.flights import Flight, flights
 from anabranch.cli.demo.http_reading import read_back
+from anabranch.cli.demo.scaling import SCALE_COUNT, Scaling
 from anabranch.cli.demo.spark_reading import PipelineOutcome, run_pipeline
 from anabranch.cli.session import through_gateway
 from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
@@ -59,6 +60,8 @@ class Outcome:
     http_seconds: float
     spark_seconds: float
     segments: int
+    scales: int
+    scales_wanted: int
     crashes: int
     crashes_wanted: int
 
@@ -66,7 +69,8 @@ class Outcome:
     def is_right(self) -> bool:
         written = self.tally.written.sum
         agreed = self.http == written and self.spark.read == written
-        return agreed and self.tally.is_right and self.crashes == self.crashes_wanted
+        hurt = self.crashes == self.crashes_wanted and self.scales == self.scales_wanted
+        return agreed and self.tally.is_right and hurt
 
 
 def crash_rows(rows: int, crashes: int) -> list[int]:
@@ -93,6 +97,7 @@ async def replay(plan: Plan) -> Outcome:
                 read_s = clock.monotonic()
                 http = await _read_over_http(str(cluster.endpoints["gateway"]), written, progress)
                 http_s = clock.monotonic()
+            segments = (await client.streams.describe(STREAM)).segment_count
             console.print("flushing to tier 2, stopping the cluster")
             await client.flush_to_tier2(timeout_s=FLUSH_S_MAX)
     console.print("Spark reads tier 2 by itself: a table of delays per hour, and two plots")
@@ -106,7 +111,9 @@ async def replay(plan: Plan) -> Outcome:
         read_seconds=read_s - written_s,
         http_seconds=http_s - read_s,
         spark_seconds=clock.monotonic() - spark_start_s,
-        segments=SEGMENT_COUNT,
+        segments=segments,
+        scales=writing.scales,
+        scales_wanted=SCALE_COUNT,
         crashes=writing.crashes,
         crashes_wanted=CRASH_COUNT if plan.crash else 0,
     )
@@ -126,7 +133,7 @@ def _progress(console: Console) -> Progress:
 
 
 class _Writing:
-    """The writing half: owns the crashes."""
+    """The writing half: owns the crashes and the scales."""
 
     def __init__(
         self,
@@ -144,21 +151,26 @@ class _Writing:
         self._task = progress.add_task("writing", total=plan.rows, note="")
         self._crash_at = crash_rows(plan.rows, CRASH_COUNT) if plan.crash else []
         self.crashes = 0
+        self.scales = 0
 
     async def run(self) -> Written:
         """Write every row and wait until all are durable."""
         written = Written()
         rows = flights(self._plan.table, self._plan.rows)
-        async with self._client.writer(STREAM) as writer:
+        async with asyncio.TaskGroup() as tasks, self._client.writer(STREAM) as writer:
+            scaling = Scaling(self._client, STREAM, self._plan.rows, tasks)
             for batch in _batches(rows):
                 for flight in batch:
                     await _write_one(writer, flight)
                     written.add(flight.event)
                 await asyncio.sleep(0)
+                scaling.look(len(written.hashes))
                 if self._crash_at and len(written.hashes) >= self._crash_at[0]:
                     await self._crash(writer)
                 self._progress.update(self._task, completed=len(written.hashes))
+            await scaling.finish()
             await writer.flush()
+        self.scales = scaling.scales
         return written
 
     async def _crash(self, writer: EventWriter) -> None:

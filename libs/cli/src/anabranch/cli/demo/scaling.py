@@ -1,0 +1,55 @@
+"""Scales the demo's stream by hand while it is written, as an operator would.
+
+One scale after the other, each begun when enough rows were written, while the writer goes on and is
+told nothing.
+"""
+
+import asyncio
+
+from anabranch.client import Client
+
+SCALE_COUNT = 4
+
+
+def scale_rows(rows: int) -> list[int]:
+    """The row counts after which to scale: the ends of equal parts, without the last."""
+    return [rows * (part + 1) // (SCALE_COUNT + 1) for part in range(SCALE_COUNT)]
+
+
+class Scaling:
+    """Owns which scales were made, and the one under way."""
+
+    def __init__(self, client: Client, stream: str, rows: int, tasks: asyncio.TaskGroup) -> None:
+        self._client = client
+        self._stream = stream
+        self._due = scale_rows(rows)
+        self._tasks = tasks
+        self._running: asyncio.Task[None] | None = None
+        self._begun = 0
+        self.scales = 0
+
+    def look(self, rows: int) -> None:
+        """So many rows were written: begin a scale if one is due and none is under way."""
+        is_busy = self._running is not None and not self._running.done()
+        if self._due and rows >= self._due[0] and not is_busy:
+            self._due.pop(0)
+            self._running = self._tasks.create_task(self._scale(self._begun))
+            self._begun += 1
+
+    async def finish(self) -> None:
+        """Make what is still due, where rows came faster than scales."""
+        while self._running is not None:
+            await self._running
+            self._running = None
+            if self._due:
+                self.look(self._due[0])
+
+    async def _scale(self, number: int) -> None:
+        """In turn: the first segment in three, then the last two in one."""
+        present = (await self._client.streams.current_segments(self._stream)).segments
+        ids = [segment.segment_id for segment in present]
+        if number % 2 == 0:
+            await self._client.streams.split_segment(self._stream, ids[0], 3)
+        else:
+            await self._client.streams.merge_segments(self._stream, ids[-2:])
+        self.scales += 1
