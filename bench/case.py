@@ -186,7 +186,7 @@ class Multiset:
 
 
 def case_of(event_bytes: int) -> Case:
-    """The pool for events of a size (at least 16 bytes)."""
+    """The pool for events of a size (at least 16 bytes, or 0 where no events are written)."""
     source = SeededIds(_SEED + event_bytes)
     filler = b"anabranch bench " * (event_bytes // 16 + 1)
     events = []

@@ -155,9 +155,7 @@ async def _repeat(
     return late_ms
 
 
-def _sample(
-    late_ms: list[float], seconds: float, cpu_seconds: float, *, verified: bool
-) -> Sample:
+def _sample(late_ms: list[float], seconds: float, cpu_seconds: float, *, verified: bool) -> Sample:
     return Sample(
         len(late_ms),
         seconds,

@@ -6,7 +6,7 @@ passed between two acknowledgements from a scale's beginning until a second afte
 """
 
 import asyncio
-from itertools import cycle, islice
+from itertools import cycle, islice, pairwise
 
 from anabranch.client import Client
 from bench.case import Case, Effort, Sample
@@ -98,7 +98,7 @@ class _Load:
         before = [at for at in self._acknowledged if at <= start][-1:]
         within = [at for at in self._acknowledged if start < at <= end + AFTER_S]
         moments = [*(before or [start]), *within]
-        return max((b - a for a, b in zip(moments, moments[1:], strict=False)), default=0.0)
+        return max((b - a for a, b in pairwise(moments)), default=0.0)
 
 
 async def _scale_again_and_again(

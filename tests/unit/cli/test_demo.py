@@ -15,6 +15,7 @@ from anabranch.cli.demo.check import RowSum, Tally, Written
 from anabranch.cli.demo.flights import Flight, flights, table_path
 from anabranch.cli.demo.http_reading import read_back
 from anabranch.cli.demo.replay import Outcome, crash_rows
+from anabranch.cli.demo.scaling import scale_rows
 from anabranch.cli.demo.spark_reading import PipelineOutcome, outcome_of, run_pipeline
 from anabranch.cli.http.calls import GatewayCalls
 from anabranch.cli.http.session import HttpSession
@@ -95,6 +96,10 @@ def test_crashes_fall_into_the_middle_of_each_third() -> None:
     assert crash_rows(600, 3) == [100, 300, 500]
 
 
+def test_scales_fall_between_equal_parts() -> None:
+    assert scale_rows(500) == [100, 200, 300, 400]
+
+
 # --- the other readers --------------------------------------------------------------------------
 
 
@@ -103,8 +108,8 @@ def outcome(http: RowSum, spark: RowSum) -> Outcome:
     tally.add([event(0), event(1)], [None, None])
     return Outcome(
         tally=tally, http=http, spark=PipelineOutcome(spark, 1, ("a.png", "b.png")),
-        write_seconds=1, read_seconds=1, http_seconds=1, spark_seconds=1, segments=1, crashes=0,
-        crashes_wanted=0,
+        write_seconds=1, read_seconds=1, http_seconds=1, spark_seconds=1, segments=1, scales=4,
+        scales_wanted=4, crashes=0, crashes_wanted=0,
     )  # fmt: skip
 
 

@@ -24,13 +24,13 @@ class StoreSource:
         self._lengths: dict[str, int] = {}
 
     async def bounds(self) -> StreamBounds:
-        """See the port: the lengths of this moment are where reading ends."""
+        """See the port: all segments from the head on; reading ends at the tail of this moment."""
         listed = await self._ranges.segments(self._stream)
         found: list[SegmentBounds] = []
-        for segment in sorted(listed.segments, key=lambda each: each.segment_id):
-            info = await self._ranges.info(segment.name)
-            self._lengths[segment.name] = info.length
-            found.append(SegmentBounds(segment.name, info.start, info.length))
+        for run in await self._ranges.runs(self._stream):
+            assert run.end_offset is not None, "runs to the tail have their ends"
+            self._lengths[run.name] = run.end_offset
+            found.append(SegmentBounds(run.name, run.start_offset, run.end_offset))
         return StreamBounds(listed.incarnation, tuple(found))
 
     async def block_at(self, segment: str, offset: int) -> BlockHeader:
