@@ -74,7 +74,7 @@ def workloads(names: Sequence[str]) -> list[Workload]:
         "W11": (OpenAfterKill(),),
         "W12": over_http,
         "W13": in_spark,
-        "W14": (LightOperations(once), HeavyOperations(once)),
+        "W14": (LightOperations(FLUSH_OFF), HeavyOperations(FLUSH_OFF)),
         "W15": (ScaleUnderLoad(FLUSH_OFF),),
         "W16": (ControllerStart(FLUSH_OFF),),
     }

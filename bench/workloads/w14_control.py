@@ -6,7 +6,7 @@ heavy     create with two segments, scale, seal, by 32 callers: an operation cou
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from itertools import count
 
 from anabranch.client import Client
@@ -34,11 +34,11 @@ class LightOperations:
     name = "W14 light"
     event_bytes: tuple[int, ...] = (0,)
 
-    def __init__(self, settings: Collection[str]) -> None:
+    def __init__(self, settings: str) -> None:
         self._settings = settings
 
     def suits(self, label: Label) -> bool:
-        return label.settings in self._settings and label.system == "anabranch"
+        return label.settings == self._settings and label.system == "anabranch"
 
     async def measure(
         self,
@@ -94,11 +94,11 @@ class HeavyOperations:
     name = "W14 heavy"
     event_bytes: tuple[int, ...] = (0,)
 
-    def __init__(self, settings: Collection[str]) -> None:
+    def __init__(self, settings: str) -> None:
         self._settings = settings
 
     def suits(self, label: Label) -> bool:
-        return label.settings in self._settings and label.system == "anabranch"
+        return label.settings == self._settings and label.system == "anabranch"
 
     async def measure(
         self,
