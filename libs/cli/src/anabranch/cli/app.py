@@ -21,6 +21,7 @@ from anabranch.cli import (
     stream_commands,
     tier2_commands,
     up,
+    work_commands,
     write_command,
 )
 from anabranch.cli.demo import command as demo_command
@@ -41,6 +42,7 @@ cluster_commands.register(app)
 controller_commands.register(app)
 operation_commands.register(app)
 operation_list_commands.register(operation_commands.operations)
+work_commands.register(operation_commands.operations)
 segstore_commands.register(app)
 tier2_commands.register(app)
 write_command.register(app)

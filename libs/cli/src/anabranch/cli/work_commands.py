@@ -1,0 +1,65 @@
+"""The command `anabranch operation work`: what is to be done, and what is in the way."""
+
+from collections.abc import AsyncIterator
+
+import cyclopts
+
+from anabranch.cli.output import Output, moment
+from anabranch.cli.session import Connection, run_with_client
+from anabranch.client import Client
+from anabranch.common.contracts.operation_queries import Work
+
+COLUMNS = ("about", "doing", "since", "tries", "controller", "in the way", "remedy")
+_HERE = Connection()
+
+
+def register(group: cyclopts.App) -> None:
+    """Add the command to the group `operation`."""
+    group.command(work)
+
+
+def work(*, scope: str = "", connection: Connection = _HERE) -> None:
+    """List every scope and stream that something is to be done for, and why it is not done yet.
+
+    Nothing has to be resumed: every step is repeated until it succeeds. What is in the way has to
+    go; the remedy says how.
+
+    Parameters
+    ----------
+    scope
+        Only this scope and its streams.
+    """
+
+    async def perform(client: Client, output: Output) -> None:
+        found = [one async for one in _all(client, scope)]
+        output.rows(
+            COLUMNS,
+            [row_of(one) for one in found],
+            [one.model_dump(mode="json") for one in found],
+        )
+
+    run_with_client(connection, perform)
+
+
+async def _all(client: Client, scope: str) -> AsyncIterator[Work]:
+    token = ""
+    while True:
+        page = await client.operations.work_page(scope, page_token=token)
+        for one in page.work:
+            yield one
+        if not (token := page.next_page_token):
+            return
+
+
+def row_of(one: Work) -> tuple[str, ...]:
+    """What a person sees of it; same order as `COLUMNS`."""
+    error = one.last_error
+    return (
+        f"{one.scope}/{one.stream}" if one.stream else one.scope,
+        f"{one.kind}: {one.step}",
+        moment(one.since_ms) if one.since_ms else "–",
+        str(one.attempts) if one.attempts else "–",
+        one.controller or "nobody yet",
+        error.message if error is not None else one.waits_for,
+        error.remedy if error is not None else "",
+    )
