@@ -54,6 +54,8 @@ async def _live_through(seed: int) -> Mapping[str, int]:
         if rested and not world.referee.wrong:
             await world.clock.sleep(LATE_S[1] + 10)
             rested = await world.wait_until(world.is_at_rest, REST_S)
+        # What was stored last is on its way to the mirrors; who never sees it is judged.
+        await world.wait_until(world.is_seen, REST_S)
         if not rested and not world.wrong and not world.referee.wrong:
             world.wrong.append(f"not at rest after {REST_S} s: {_unrest(world)}")
         for controller in list(world.controllers):
@@ -124,6 +126,7 @@ class Trouble:
             if self._rng.random() < 0.6
         ]
         self._callers: list[Caller] = []
+        self._is_healed = False
 
     def begin(self, callers: list[Caller]) -> None:
         """Start the controllers."""
@@ -143,6 +146,7 @@ class Trouble:
 
     def heal(self) -> None:
         """From now on everything works, and at least one controller runs."""
+        self._is_healed = True
         world = self._world
         world.server.queue.forgets = 0.0
         world.segments.down.clear()
@@ -193,7 +197,9 @@ class Trouble:
         struck = asyncio.Event()
 
         def once() -> None:
-            if not struck.is_set() and victim in self._world.controllers:
+            if self._is_healed or struck.is_set():
+                return  # a request that was under way for long may carry the blow until now
+            if victim in self._world.controllers:
                 struck.set()
                 strike()
 

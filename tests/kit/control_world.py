@@ -311,6 +311,14 @@ class World:
             _has_work(loaded.state) for loaded in self.truth.values()
         )
 
+    def is_seen(self) -> bool:
+        """Every controller that runs has folded all that is stored."""
+        return all(
+            controller.mirror.reached()[shard] >= len(self.server.logs[shard])
+            for controller in self.controllers
+            for shard in range(SHARD_COUNT)
+        )
+
     async def wait_until(self, condition: Callable[[], bool], seconds_max: float) -> bool:
         """Whether it came true in that (virtual) time."""
         deadline = self.clock.monotonic() + seconds_max
