@@ -19,13 +19,14 @@ from kit.controller_caller import Caller, until
 from kit.fake_stores import FakeSegmentStores
 from kit.fleet import Fleet, fleet
 from kit.infra import Infra, NatsServer, Server
+from kit.infra.hurting import unhurt
 
 TAKEN_OVER_S_MAX = 10.0
 
 
 @pytest.fixture
 def redis(infra: Infra) -> Iterator[Server]:
-    with infra.redis() as server:
+    with unhurt(infra).redis() as server:
         yield server
 
 

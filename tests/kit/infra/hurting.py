@@ -119,13 +119,13 @@ class HurtingInfra:
     """An `Infra` whose servers are hurt."""
 
     def __init__(self, inside: Infra, hurts: frozenset[str]) -> None:
-        self._inside = inside
+        self.inside = inside
         self._hurts = hurts
         self._started = 0
 
     @contextmanager
     def nats(self) -> Iterator[NatsServer]:
-        with self._inside.nats() as server:
+        with self.inside.nats() as server:
             if NATS not in self._hurts:
                 yield server
                 return
@@ -135,7 +135,7 @@ class HurtingInfra:
 
     @contextmanager
     def redis(self) -> Iterator[Server]:
-        with self._inside.redis() as server:
+        with self.inside.redis() as server:
             if REDIS not in self._hurts:
                 yield server
                 return
@@ -146,3 +146,9 @@ class HurtingInfra:
     def _next_seed(self) -> int:
         self._started += 1
         return self._started
+
+
+def unhurt(infra: Infra) -> Infra:
+    """The same without the blows: for tests that hurt their servers themselves, and say what is to
+    be found in them afterwards."""
+    return infra.inside if isinstance(infra, HurtingInfra) else infra
