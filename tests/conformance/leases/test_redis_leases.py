@@ -184,6 +184,17 @@ async def test_leases_of_another_prefix_are_not_seen(
     await other.close()
 
 
+async def test_leases_in_another_database_are_not_seen(
+    leases: RedisLeases, own_server: Server
+) -> None:
+    other = RedisLeases(f"{own_server.url}/1", "test", COUNT, LEASE_S)
+    assert set(await other.take([0], "a")) == {0}
+
+    assert await leases.read() == {}
+    assert set(await other.read()) == {0}
+    await other.close()
+
+
 @pytest.mark.parametrize("url", ["", "http://host", "127.0.0.1:6379", "redis://h:port"])
 def test_what_names_no_redis_is_refused(url: str) -> None:
     with pytest.raises(InvalidSetting):

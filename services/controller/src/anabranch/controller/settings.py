@@ -18,7 +18,8 @@ class Settings(ServiceSettings):
 
     nats_url: str = "nats://127.0.0.1:4222"
     redis_url: str = ""
-    """Where the leases of buckets are: redis://host:6379. Empty: shared by rendezvous."""
+    """Where the leases of buckets are: redis://host:6379, or with a database's number,
+    redis://host:6379/1: each cluster needs its own. Empty: shared by rendezvous."""
     nats_monitor_url: str = "http://127.0.0.1:8222"
     """The monitoring port of that server, which tells whether it syncs every write."""
     nats_sync: Literal["checked", "unchecked"] = "checked"
