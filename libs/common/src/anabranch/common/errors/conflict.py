@@ -154,3 +154,46 @@ class DirectoryInUse(Conflict):
 class PortInUse(Conflict):
     code = "port-in-use"
     default_remedy = "choose another port, or 0 for any free one"
+
+
+class ReaderGroupExists(Conflict):
+    code = "reader-group-exists"
+
+
+class GenerationMismatch(Conflict):
+    """The reader group was reset since: fields {generation}."""
+
+    code = "generation-mismatch"
+    default_remedy = "describe the reader group, then decide again"
+
+
+class ReaderInUse(Conflict):
+    """A reader of this id is alive in the group."""
+
+    code = "reader-in-use"
+    default_remedy = "give every reader of a group an id of its own"
+
+
+class TooManyReaders(Conflict):
+    code = "too-many-readers"
+    default_remedy = "use fewer readers, or several reader groups"
+
+
+class TooManyCheckpoints(Conflict):
+    """As many checkpoints are under way as the group allows at once."""
+
+    code = "too-many-checkpoints"
+    default_remedy = "wait for one of them, or cancel them"
+
+
+class CheckpointExists(Conflict):
+    """A checkpoint of this name is under way."""
+
+    code = "checkpoint-exists"
+
+
+class StateNotInitialized(Conflict):
+    """Nobody has given a state synchronizer's state its first value."""
+
+    code = "state-not-initialized"
+    default_remedy = "initialize it first"

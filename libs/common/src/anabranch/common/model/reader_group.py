@@ -1,0 +1,152 @@
+"""What a reader group is configured to be. Pure.
+
+A *reader group cut* says for every stream of the group where reading is: per segment the byte
+offset of a block and the index of an event in it. Configurations are checked where they are
+made: one that cannot be raises InvalidRequest.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from anabranch.common.errors import InvalidRequest
+from anabranch.common.model.names import ScopeName, SegmentId, StreamName, StreamRef, stream_ref
+from anabranch.common.model.stream import FUTURE_OFFSET, SEGMENT_COUNT_MAX
+
+GROUP_STREAMS_MAX = 64
+READERS_MAX = 200
+"""Of one group: every reader's heartbeat is read by all others."""
+LEASE_MS_MIN = 1_000
+LEASE_MS_MAX = 600_000
+CHECKPOINTS_MAX = 100
+STATE_STREAM_PREFIX = "_RG"
+
+
+class GroupState(StrEnum):
+    """What a reader group is doing. Legal moves: controller/domain/reader_group."""
+
+    CREATING = "creating"
+    ACTIVE = "active"
+    RESETTING = "resetting"
+    DELETING = "deleting"
+    DELETED = "deleted"
+
+
+class GroupRetention(StrEnum):
+    """Whether the group is a *subscriber* of its streams: what it has not released is kept.
+
+    NONE: it is not. MANUAL: it releases what the application says. AUTOMATIC: it releases what
+    lies before its last complete checkpoint.
+    """
+
+    NONE = "none"
+    MANUAL = "manual"
+    AUTOMATIC = "automatic"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SegmentPosition:
+    """Event number `event_index` (from 0) of the block at byte `offset` of a segment; an offset of
+    `FUTURE_OFFSET`: the segment comes after another one that has a position."""
+
+    segment_id: SegmentId
+    offset: int
+    event_index: int = 0
+
+    def __post_init__(self) -> None:
+        if self.offset < FUTURE_OFFSET or self.event_index < 0:
+            raise InvalidRequest("a position lies before a segment's start", offset=self.offset)
+
+
+PositionCut = tuple[SegmentPosition, ...]
+"""Per segment a position, sorted by segment id, covering all keys of a stream once."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStream:
+    """A stream of a group, ``scope/stream``, read from `start` to `end`.
+
+    Both are cuts; an empty `start` is the stream's head when the group is created or reset, an
+    empty `end` is none.
+    """
+
+    stream: str
+    start: PositionCut = ()
+    end: PositionCut = ()
+
+    def __post_init__(self) -> None:
+        stream_ref(self.stream)
+        for cut in (self.start, self.end):
+            if len(cut) > SEGMENT_COUNT_MAX or len({at.segment_id for at in cut}) < len(cut):
+                raise InvalidRequest(
+                    "a cut names a segment twice or too many", stream=self.stream, count=len(cut)
+                )
+
+    @property
+    def ref(self) -> StreamRef:
+        return stream_ref(self.stream)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderGroupConfig:
+    """A reader group's configuration.
+
+    `lease_ms`: a reader that shows no sign of life for so long loses its segments.
+    `automatic_checkpoint_ms`: how often the group makes a checkpoint by itself, 0 for never.
+    `checkpoints_max`: how many of the application's may be under way at once.
+    `release_after_checkpoint`: give segments to other readers only right after a checkpoint, as
+    Pravega does, and not at once.
+    """
+
+    streams: tuple[GroupStream, ...]
+    lease_ms: int = 10_000
+    automatic_checkpoint_ms: int = 0
+    checkpoints_max: int = 3
+    retention: GroupRetention = GroupRetention.NONE
+    release_after_checkpoint: bool = False
+
+    def __post_init__(self) -> None:
+        names = [each.stream for each in self.streams]
+        if not 1 <= len(names) <= GROUP_STREAMS_MAX or len(set(names)) < len(names):
+            raise InvalidRequest(
+                "a reader group reads at least one stream, and each once",
+                remedy=f"name 1 to {GROUP_STREAMS_MAX} different streams",
+                count=len(names),
+            )
+        if not LEASE_MS_MIN <= self.lease_ms <= LEASE_MS_MAX:
+            raise InvalidRequest(
+                "a reader group's lease is out of range",
+                remedy=f"use {LEASE_MS_MIN} to {LEASE_MS_MAX} ms", lease_ms=self.lease_ms,
+            )  # fmt: skip
+        if self.automatic_checkpoint_ms and self.automatic_checkpoint_ms < LEASE_MS_MIN:
+            raise InvalidRequest(
+                "automatic checkpoints are too frequent",
+                remedy=f"use at least {LEASE_MS_MIN} ms, or 0 for none",
+                automatic_checkpoint_ms=self.automatic_checkpoint_ms,
+            )
+        if not 1 <= self.checkpoints_max <= CHECKPOINTS_MAX:
+            raise InvalidRequest(
+                "the number of checkpoints under way is out of range",
+                remedy=f"allow 1 to {CHECKPOINTS_MAX}", checkpoints_max=self.checkpoints_max,
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GroupRef:
+    """A reader group by name."""
+
+    scope: ScopeName
+    group: str
+
+    def __str__(self) -> str:
+        return f"{self.scope}/{self.group}"
+
+    @property
+    def state_stream(self) -> StreamRef:
+        """The internal stream of one segment that holds what its readers agree on."""
+        return StreamRef(self.scope, StreamName(f"{STATE_STREAM_PREFIX}{self.group}"))
+
+
+def group_ref(text: str) -> GroupRef:
+    """Parse ``scope/group``; groups are named as streams are. Raises InvalidName."""
+    ref = stream_ref(text)
+    return GroupRef(ref.scope, ref.stream)
