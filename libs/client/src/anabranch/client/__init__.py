@@ -17,9 +17,10 @@ caller can do about it.
 """
 
 from anabranch.client.client import Client, Connecting, connect
+from anabranch.client.events import Event, EventBatch
 from anabranch.client.frontier import Position
 from anabranch.client.operations import Operation, Operations
-from anabranch.client.reader import Event, EventBatch, EventReader
+from anabranch.client.reader import EventReader
 from anabranch.client.settings import ReaderSettings, WriterSettings
 from anabranch.client.streams import Streams
 from anabranch.client.writer import EventWriter

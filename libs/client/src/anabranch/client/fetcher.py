@@ -84,7 +84,8 @@ class SegmentFetcher:
             self._room.clear()
 
     async def run(self) -> bool:
-        """Read until the end → whether that is the segment's own, which was sealed.
+        """Read until the end → whether that is the segment's own, which was sealed, and not
+        `end_offset`, though both may be the same place.
 
         Raises what retrying cannot cure.
         """
@@ -116,7 +117,7 @@ class SegmentFetcher:
             raise BadPacket("a read was answered with nothing", segment=self.segment)
         await self._read_on(reply, self.offset + len(data), len(data))
         self._deliver(data)
-        return reply.end_of_segment
+        return reply.end_of_segment and self._wants(self.offset)
 
     async def _read_on(self, reply: SegmentRead, offset: int, size: int) -> None:
         """Send the next read, if there is more to read and room for it."""

@@ -1,0 +1,238 @@
+"""Several segments read ahead at once, whose blocks come out of one queue.
+
+    open ──► fetcher ──verified blocks──► queue ──next──► EventBatch …, then one of
+               │                            ▲             SegmentEnd, SegmentFailed
+               └──end: what follows it? ────┘
+    drop ──► nothing of that opening comes any more
+
+The queue holds the blocks, ends and failures in the order of their arrival, so of each segment in
+the order of its events; the segment counts as open until its end or failure was taken. Every
+segment has an even share of the read-ahead, so a slow consumer bounds memory and no segment can
+starve another. The segments may be of several streams and come and go at any time; a segment
+that is opened again after it was dropped is another opening, which the first one's blocks cannot
+reach.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from anabranch.client.backoff import Backoff
+from anabranch.client.control import ControlPlane, SegmentDirectory
+from anabranch.client.events import EventBatch
+from anabranch.client.fetcher import FetchedBlock, SegmentFetcher
+from anabranch.client.followers import Followers
+from anabranch.client.frontier import Position
+from anabranch.client.runtime import Runtime
+from anabranch.client.settings import BackoffSettings, ReaderSettings
+from anabranch.common.contracts.stream_queries import Successor
+from anabranch.common.errors import AnabranchError
+from anabranch.common.model.names import parse_segment_name
+
+SHARE_SIZE_BYTES_MIN = 64 * 1024
+
+
+class SegmentEnd(NamedTuple):
+    """Everything of the segment lies before, and it is not open any more.
+
+    `reached_end_offset`: it was read to the offset that it was opened with; else to its own end,
+    where the `successors` take its place, none if it is its stream's last for its keys.
+    """
+
+    segment: str
+    successors: tuple[Successor, ...] = ()
+    reached_end_offset: bool = False
+
+
+class SegmentFailed(NamedTuple):
+    """Nothing more of the segment can be read, and it is not open any more."""
+
+    segment: str
+    error: AnabranchError
+
+
+IntakeItem = EventBatch | SegmentEnd | SegmentFailed
+
+
+@dataclass(eq=False, slots=True)
+class _Opening:
+    """One segment from when it is opened until it ends, fails or is dropped."""
+
+    number: int
+    fetcher: SegmentFetcher
+    task: asyncio.Task[None]
+
+
+class Intake:
+    """See the module. One consumer at a time; nothing is shared with other intakes."""
+
+    def __init__(
+        self,
+        control: ControlPlane,
+        directory: SegmentDirectory,
+        runtime: Runtime,
+        settings: ReaderSettings,
+    ) -> None:
+        self._control = control
+        self._directory = directory
+        self._runtime = runtime
+        self._settings = settings
+        self._open: dict[str, _Opening] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ready: deque[tuple[int, IntakeItem]] = deque()
+        """By the number of the opening."""
+        self._opened_count = 0
+        self._news = asyncio.Event()
+        self._shares_are_due = False
+        self._closed = False
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """What is open, in the order of opening."""
+        return tuple(self._open)
+
+    # --- what is read ---------------------------------------------------------------------
+
+    def open(self, segment: str, position: Position, end_offset: int | None = None) -> None:
+        """Start to read a segment that is not open, from `position` to `end_offset`, None: to
+        its end. An `end_offset` that is no block's lies at the end of the block it is in."""
+        assert segment not in self._open, "a segment is opened once at a time"
+        assert not self._closed, "a closed intake opens nothing"
+        self._opened_count = number = self._opened_count + 1
+        fetcher = self._new_fetcher(segment, number)
+        fetcher.offset, fetcher.index = position
+        fetcher.end_offset = end_offset
+        task = self._runtime.tasks.create_task(self._follow(fetcher, number))
+        self._open[segment] = _Opening(number, fetcher, task)
+        self._shares_are_due = True
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def drop(self, segment: str) -> None:
+        """Stop reading the segment: what waits of it vanishes and no more comes. Repeatable."""
+        if segment not in self._open:
+            return
+        number = self._end(segment)
+        self._ready = deque(each for each in self._ready if each[0] != number)
+        self._news.set()
+
+    async def close(self) -> None:
+        """Stop reading everything; what was read ahead is dropped. Repeatable."""
+        self._closed = True
+        self._open.clear()
+        self._ready.clear()
+        self._news.set()
+        if tasks := tuple(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    def _end(self, segment: str) -> int:
+        """It is not open any more; what waits of it stays → the number of its opening."""
+        opening = self._open.pop(segment)
+        opening.task.cancel()
+        self._shares_are_due = True
+        return opening.number
+
+    # --- in the background ----------------------------------------------------------------
+
+    async def _follow(self, fetcher: SegmentFetcher, number: int) -> None:
+        """Read a segment, and ask what comes after it."""
+        self._share_out()
+        segment = fetcher.segment
+        try:
+            if await fetcher.run():
+                self._put(number, SegmentEnd(segment, await self._successors(segment)))
+            else:
+                self._put(number, SegmentEnd(segment, reached_end_offset=True))
+        except AnabranchError as error:
+            self._put(number, _failed(segment, error))
+
+    async def _successors(self, segment: str) -> tuple[Successor, ...]:
+        stream = parse_segment_name(segment)[0]
+        followers = Followers(self._control, stream, self._runtime.clock, self._new_backoff)
+        found = await followers.after(segment)
+        await self._directory.prepare(each.name for each in found)
+        return found
+
+    def _put(self, number: int, item: IntakeItem) -> None:
+        opening = self._open.get(item.segment)
+        if opening is not None and opening.number == number:
+            self._ready.append((number, item))
+            self._news.set()
+
+    # --- taking ---------------------------------------------------------------------------
+
+    async def next(self) -> IntakeItem | None:
+        """What comes next, as soon as it is there; None: nothing is open (any more), or closed.
+
+        Whoever cancels the wait misses nothing.
+        """
+        while (item := self.next_nowait()) is None and self._open:
+            self._news.clear()
+            await self._news.wait()
+        return item
+
+    def next_nowait(self) -> IntakeItem | None:
+        """What comes next if it is there; blocks are given decompressed."""
+        self._share_out()
+        if not self._ready:
+            return None
+        _, item = self._ready.popleft()
+        if not isinstance(item, EventBatch):
+            self._end(item.segment)
+            return item
+        try:
+            item.open()
+        except AnabranchError as error:
+            self.drop(item.segment)
+            return _failed(item.segment, error)
+        return item
+
+    def consumed(self, batch: EventBatch) -> None:
+        """The consumer is done with the batch: as much more may be read ahead."""
+        opening = self._open.get(batch.segment)
+        if opening is not None and opening.number == batch.opening:
+            opening.fetcher.consumed(batch.next.offset - batch.start.offset)
+
+    # --- shares ---------------------------------------------------------------------------
+
+    def _share_out(self) -> None:
+        """Divide the read-ahead anew, once for any number of segments that came or went."""
+        if not self._shares_are_due:
+            return
+        self._shares_are_due = False
+        share = self._share()
+        for opening in self._open.values():
+            opening.fetcher.share(share)
+
+    def _share(self) -> int:
+        share = self._settings.read_ahead_bytes // max(1, len(self._open))
+        return max(share, SHARE_SIZE_BYTES_MIN)
+
+    def _new_fetcher(self, segment: str, number: int) -> SegmentFetcher:
+        def fetched(block: FetchedBlock) -> None:
+            self._put(number, EventBatch(block, number))
+
+        runtime = self._runtime
+        return SegmentFetcher(
+            segment,
+            settings=self._settings,
+            share_bytes=self._share(),
+            directory=self._directory,
+            clock=runtime.clock,
+            backoff=self._new_backoff(),
+            tasks=runtime.tasks,
+            fetched=fetched,
+        )
+
+    def _new_backoff(self) -> Backoff:
+        runtime, settings = self._runtime, self._settings
+        return Backoff(BackoffSettings(), runtime.rng, settings.retry_timeout_s)
+
+
+def _failed(segment: str, error: AnabranchError) -> SegmentFailed:
+    stream, _ = parse_segment_name(segment)
+    error.fields = {**error.fields, "stream": str(stream)}
+    return SegmentFailed(segment, error)
