@@ -9,7 +9,9 @@ from anabranch.common.errors import ERRORS_BY_CODE
 
 PUBLIC = frozenset(
     {
-        "AnabranchError", "BufferFull", "Busy", "Client", "ClusterOverview", "Conflict",
+        "AnabranchError", "ArrowSerializer", "BytesSerializer", "JsonSerializer", "Closed",
+        "PydanticSerializer", "Serializer", "TextSerializer", "CodecMissing", "SerializationFailed",
+        "BufferFull", "Busy", "Client", "ClusterOverview", "Conflict",
         "Connecting", "ConnectionLost", "ContainerDescription", "ControllerDescription",
         "Corrupt", "CorruptBlock", "CutChecked", "CutFound", "CutRefused", "CutsCompared",
         "EpochDescription", "Event", "EventBatch", "EventReader", "EventTooLarge",

@@ -9,6 +9,7 @@ from anabranch.client.settings import WRITER_BLOCK_SIZE_BYTES_MAX
 from anabranch.common.errors import (
     AnabranchError,
     BufferFull,
+    Closed,
     CorruptBlock,
     EventTooLarge,
     InvalidRequest,
@@ -370,8 +371,10 @@ async def test_leaving_the_client_ends_writers_and_readers_left_open() -> None:
         await writer.append(b"x")
         reader = b.client.reader(STREAM)
         assert (await anext(reader)).payload == b"x"
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(Closed):
         writer.write(b"y")
+    with pytest.raises(Closed):
+        await writer.append(b"y")
 
 
 @pytest.mark.parametrize("timestamp_ms", [1 << 63, -(1 << 63) - 1, 1.5, "now"])

@@ -21,6 +21,14 @@ from anabranch.client.events import Event, EventBatch
 from anabranch.client.frontier import Position
 from anabranch.client.operations import Operation, Operations
 from anabranch.client.reader import EventReader
+from anabranch.client.serializers import (
+    ArrowSerializer,
+    BytesSerializer,
+    JsonSerializer,
+    PydanticSerializer,
+    Serializer,
+    TextSerializer,
+)
 from anabranch.client.settings import ReaderSettings, WriterSettings
 from anabranch.client.streams import Streams
 from anabranch.client.writer import EventWriter
@@ -57,6 +65,8 @@ from anabranch.common.errors import (
     AnabranchError,
     BufferFull,
     Busy,
+    Closed,
+    CodecMissing,
     Conflict,
     ConnectionLost,
     Corrupt,
@@ -82,6 +92,7 @@ from anabranch.common.errors import (
     ScopeNotEmpty,
     ScopeNotFound,
     SegmentNotFound,
+    SerializationFailed,
     StreamExists,
     StreamNotFound,
     StreamNotSealed,
@@ -104,10 +115,14 @@ from anabranch.common.model.stream import (
 
 __all__ = [
     "AnabranchError",
+    "ArrowSerializer",
     "BufferFull",
     "Busy",
+    "BytesSerializer",
     "Client",
+    "Closed",
     "ClusterOverview",
+    "CodecMissing",
     "Conflict",
     "Connecting",
     "ConnectionLost",
@@ -133,6 +148,7 @@ __all__ = [
     "InvalidRanges",
     "InvalidRequest",
     "InvalidSetting",
+    "JsonSerializer",
     "KeyRange",
     "LossesConfirmed",
     "NodeDescription",
@@ -147,6 +163,7 @@ __all__ = [
     "Overloaded",
     "ParkedDescription",
     "Position",
+    "PydanticSerializer",
     "ReaderSettings",
     "RetentionPolicy",
     "RetentionType",
@@ -167,6 +184,8 @@ __all__ = [
     "SegmentRate",
     "SegmentRun",
     "SegmentWithRate",
+    "SerializationFailed",
+    "Serializer",
     "StreamConfig",
     "StreamDescription",
     "StreamExists",
@@ -177,6 +196,7 @@ __all__ = [
     "StreamState",
     "Streams",
     "SuccessorsFound",
+    "TextSerializer",
     "Unavailable",
     "Unknown",
     "UnsupportedProtocol",

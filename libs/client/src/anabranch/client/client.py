@@ -9,7 +9,7 @@ after which OutcomeUnknown names the operation.
 import asyncio
 from collections.abc import AsyncIterator, Generator
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, TypeVar, Unpack, overload
 
 from opentelemetry.trace import Tracer
 
@@ -23,6 +23,7 @@ from anabranch.client.parked import Parked
 from anabranch.client.ranges import SegmentRanges
 from anabranch.client.reader import EventReader
 from anabranch.client.runtime import Runtime
+from anabranch.client.serializers import Serializer
 from anabranch.client.settings import ConnectionSettings, ReaderSettings, WriterSettings
 from anabranch.client.streams import Streams
 from anabranch.client.tier2_flush import FLUSH_TIMEOUT_S, TierTwoFlush, list_containers
@@ -48,6 +49,8 @@ from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import IdSource, Rng, SystemIds, system_rng
 
 CONNECT_TIMEOUT_S = 10.0
+
+T = TypeVar("T")
 
 
 class Client:
@@ -240,16 +243,38 @@ class Client:
 
     # --- data -----------------------------------------------------------------------------
 
+    @overload
     def writer(
         self, stream: str | StreamRef, settings: WriterSettings | None = None
-    ) -> EventWriter:
-        """A writer, to be entered with `async with`. Raises InvalidName."""
+    ) -> EventWriter: ...
+
+    @overload
+    def writer(
+        self,
+        stream: str | StreamRef,
+        settings: WriterSettings | None = None,
+        *,
+        serializer: Serializer[T],
+    ) -> EventWriter[T]: ...
+
+    def writer(
+        self,
+        stream: str | StreamRef,
+        settings: WriterSettings | None = None,
+        *,
+        serializer: Serializer[T] | None = None,
+    ) -> EventWriter[T]:
+        """A writer, to be entered with `async with`. Raises InvalidName.
+
+        It takes the values of its `serializer`; without one, bytes and text.
+        """
         return EventWriter(
             _ref(stream),
             control=self._control,
             directory=self._directory,
             runtime=self._entered(),
             settings=settings or WriterSettings(),
+            serializer=serializer,
         )
 
     def reader(

@@ -19,7 +19,9 @@ from functools import lru_cache
 from itertools import accumulate
 from operator import index
 from types import TracebackType
-from typing import Self, cast
+from typing import Generic, Self, cast
+
+from typing_extensions import TypeVar
 
 from anabranch.client.appender import AppenderEvents, SegmentAppender
 from anabranch.client.backoff import Backoff
@@ -29,12 +31,14 @@ from anabranch.client.followers import Followers
 from anabranch.client.lanes import KEYS_CACHED_MAX, Lanes
 from anabranch.client.outbox import EVENT_OVERHEAD_BYTES, Outbox
 from anabranch.client.runtime import Runtime
+from anabranch.client.serializers import Serializer, serialized
 from anabranch.client.settings import BackoffSettings, WriterSettings
 from anabranch.client.tracing import joined
 from anabranch.common.contracts.queries import SegmentList
 from anabranch.common.errors import (
     AnabranchError,
     BufferFull,
+    Closed,
     EventTooLarge,
     InvalidRequest,
     OutcomeUnknown,
@@ -49,14 +53,16 @@ from anabranch.common.runtime.tracing import outside_of_spans
 from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
 from anabranch.common.wire.codec import require_zstd
 
+T = TypeVar("T", contravariant=True, default=bytes | str)
+
 _TIMESTAMP_MS_LIMIT = 1 << 63
 _SEALED = (StreamState.SEALING, StreamState.SEALED)
 _GONE = (StreamState.DELETING, StreamState.DELETED)
 
 
-class EventWriter:
+class EventWriter(Generic[T]):
     """See the module. An async context manager; leaving it normally flushes, leaving it by an
-    exception drops what is not acknowledged."""
+    exception drops what is not acknowledged. Takes what its `serializer` takes: T."""
 
     def __init__(
         self,
@@ -66,6 +72,7 @@ class EventWriter:
         directory: SegmentDirectory,
         runtime: Runtime,
         settings: WriterSettings,
+        serializer: Serializer[T] | None = None,
     ) -> None:
         self.stream = stream
         self.writer_id = runtime.ids.new_bytes()
@@ -73,6 +80,7 @@ class EventWriter:
         self._directory = directory
         self._runtime = runtime
         self._settings = settings
+        self._serializer = serializer
         self._lanes = Lanes(self._start_appender)
         self._followers = Followers(control, stream, runtime.clock, self._new_backoff)
         self._events = AppenderEvents(released=self._released, ended=self._appender_ended)
@@ -143,7 +151,7 @@ class EventWriter:
     async def close(self) -> None:
         """Stop without waiting for acknowledgements; repeatable. `flush` first to keep all."""
         if self._failure is None:
-            self._fail(InvalidRequest("the writer is closed", remedy="open a new writer"))
+            self._fail(Closed("the writer is closed"))
         self._runtime.open_parts.discard(self)
         if tasks := tuple(self._tasks):
             for task in tasks:
@@ -152,22 +160,21 @@ class EventWriter:
 
     # --- writing --------------------------------------------------------------------------
 
-    def write(
-        self, event: bytes | str, key: str | None = None, timestamp_ms: int | None = None
-    ) -> None:
+    def write(self, event: T, key: str | None = None, timestamp_ms: int | None = None) -> None:
         """Take one event; never waits.
 
         Raises BufferFull (nothing taken: `await drain()`, then write it again),
-        EventTooLarge, InvalidRequest, and the writer's failure.
+        EventTooLarge, InvalidRequest, SerializationFailed, and the writer's failure.
         """
-        if type(event) is not bytes:
-            event = _as_bytes(event)
+        data: bytes = event  # type: ignore[assignment]  # a cast would cost a call per event
+        if self._serializer is not None or type(event) is not bytes:
+            data = self._bytes_of(event)
         if timestamp_ms is not None and (
             type(timestamp_ms) is not int
             or not -_TIMESTAMP_MS_LIMIT <= timestamp_ms < _TIMESTAMP_MS_LIMIT
         ):
             timestamp_ms = _as_timestamps([timestamp_ms])[0]
-        cost = len(event) + EVENT_OVERHEAD_BYTES
+        cost = len(data) + EVENT_OVERHEAD_BYTES
         if key is not None:
             outbox, key_stored = self._route(key)
             cost += len(key_stored)
@@ -179,7 +186,7 @@ class EventWriter:
             or cost > EVENT_SIZE_BYTES_MAX
             or self._failure is not None
         ):
-            self._refuse_if_impossible(len(event), cost)
+            self._refuse_if_impossible(len(data), cost)
         self._used = used
         batch = outbox.gathering
         if key is not None:
@@ -192,7 +199,7 @@ class EventWriter:
             batch.timestamps_ms.append(timestamp_ms)
         if self._tracer is not None:
             batch.spans = joined(batch.spans, self._tracer)
-        batch.events.append(event)
+        batch.events.append(data)
         batch.cost += cost
         if batch.cost >= self._settings.block_size_bytes:
             outbox.close_batch()
@@ -203,7 +210,7 @@ class EventWriter:
 
     def write_batch(
         self,
-        events: Sequence[bytes],
+        events: Sequence[T],
         keys: Sequence[str | None] | None = None,
         timestamps_ms: Sequence[int] | None = None,
     ) -> None:
@@ -218,21 +225,32 @@ class EventWriter:
                 )
         if len(events) == 0:
             return
-        if set(map(type, events)) != {bytes}:
-            raise InvalidRequest("a batch's events must be bytes")
+        payloads = self._payloads_of(events)
         stamps = _as_timestamps(timestamps_ms) if timestamps_ms is not None else None
-        costs = costs_of(events)
+        costs = costs_of(payloads)
         routed = None if keys is None else self._route_all(keys)
         if routed is not None:
             costs = keyed_costs(costs, routed)
         self._refuse_unless_room_for(costs)
         self._used += sum(costs)
         if routed is None:
-            self._add(Columns(events, costs, None, stamps), None)
+            self._add(Columns(payloads, costs, None, stamps), None)
         else:
-            for outbox, columns in divide(events, routed, costs, stamps).items():
+            for outbox, columns in divide(payloads, routed, costs, stamps).items():
                 self._add(columns, outbox)
         self._schedule_pump()
+
+    def _bytes_of(self, event: T) -> bytes:
+        if (serializer := self._serializer) is not None:
+            return serialized(serializer, event)
+        return _as_bytes(event)
+
+    def _payloads_of(self, events: Sequence[T]) -> Sequence[bytes]:
+        if (serializer := self._serializer) is not None:
+            return [serialized(serializer, event) for event in events]
+        if set(map(type, events)) != {bytes}:
+            raise InvalidRequest("a batch's events must be bytes")
+        return cast(Sequence[bytes], events)
 
     def _route_all(self, keys: Sequence[str | None]) -> Routed:
         """Where each event goes; those without a key all to one segment, and stored without."""
@@ -340,7 +358,7 @@ class EventWriter:
             await self._outcome_of(waiter)
 
     async def append(
-        self, event: bytes | str, key: str | None = None, timestamp_ms: int | None = None
+        self, event: T, key: str | None = None, timestamp_ms: int | None = None
     ) -> None:
         """Write one event and wait until it is durable; waits for room if need be."""
         while True:

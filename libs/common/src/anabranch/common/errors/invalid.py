@@ -55,7 +55,7 @@ class BadPacket(Invalid):
 
 
 class CodecMissing(Invalid):
-    """A block is, or is to be, compressed by a library that is not installed: fields {package}."""
+    """Something needs a library that is not installed: fields {package}."""
 
     code = "codec-missing"
     default_remedy = "install the package that it names, then repeat"

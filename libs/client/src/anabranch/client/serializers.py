@@ -1,0 +1,169 @@
+"""How values become the bytes of events, and bytes values again.
+
+A writer and a reader are given one each; without any, a writer takes bytes and text and a reader
+gives bytes. A serializer is pure and may be shared. A value that cannot be serialized is refused
+before anything of it is taken, and bytes that are no value leave the reader where it is told.
+
+Routing keys and times are no part of a value: they are given beside it.
+"""
+
+import json
+from importlib import import_module
+from typing import Any, Generic, Protocol
+
+from pydantic import BaseModel, ValidationError
+from typing_extensions import TypeVar
+
+from anabranch.common.errors import CodecMissing, SerializationFailed
+
+CAUSE_LENGTH_MAX = 200
+
+T = TypeVar("T")
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Serializer(Protocol[T]):
+    """Both directions for values of one type. Both raise SerializationFailed."""
+
+    def serialize(self, value: T) -> bytes: ...
+
+    def deserialize(self, data: bytes) -> T: ...
+
+
+class BytesSerializer:
+    """Bytes as they are."""
+
+    def serialize(self, value: bytes) -> bytes:
+        """A bytearray or memoryview is copied. Raises SerializationFailed."""
+        if not isinstance(value, bytes | bytearray | memoryview):
+            raise _failed("a value is not bytes", value)
+        return bytes(value)
+
+    def deserialize(self, data: bytes) -> bytes:
+        """The same bytes."""
+        return data
+
+
+class TextSerializer:
+    """Text in UTF-8."""
+
+    def serialize(self, value: str) -> bytes:
+        """Raises SerializationFailed for what is no text or no Unicode."""
+        if not isinstance(value, str):
+            raise _failed("a value is not text", value)
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise _failed("a text is not valid Unicode", value, error) from error
+
+    def deserialize(self, data: bytes) -> str:
+        """Raises SerializationFailed."""
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise _refused("an event is not UTF-8 text", "str", error) from error
+
+
+class JsonSerializer:
+    """What JSON can say, in UTF-8 without spaces; it has no NaN, so that is refused."""
+
+    def serialize(self, value: Any) -> bytes:
+        """Raises SerializationFailed."""
+        try:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            return text.encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _failed("a value cannot be written as JSON", value, error) from error
+
+    def deserialize(self, data: bytes) -> Any:
+        """Raises SerializationFailed."""
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise _refused("an event is not JSON", "JSON", error) from error
+
+
+class PydanticSerializer(Generic[Model]):
+    """Objects of one pydantic model, as JSON; what is read is validated."""
+
+    def __init__(self, model: type[Model]) -> None:
+        self.model = model
+
+    def serialize(self, value: Model) -> bytes:
+        """Raises SerializationFailed, also for objects of another model."""
+        if not isinstance(value, self.model):
+            raise _failed(f"a value is no {self.model.__name__}", value)
+        try:
+            return value.model_dump_json().encode()
+        except (ValueError, TypeError) as error:
+            raise _failed("a value cannot be written as JSON", value, error) from error
+
+    def deserialize(self, data: bytes) -> Model:
+        """Raises SerializationFailed."""
+        try:
+            return self.model.model_validate_json(data)
+        except ValidationError as error:
+            kind = self.model.__name__
+            raise _refused("an event does not fit the model", kind, error) from error
+
+
+class ArrowSerializer:
+    """Tables of Arrow, each one event in Arrow's stream format.
+
+    Takes a RecordBatch too; what is read is a Table. Needs pyarrow. For a column whose rows are
+    events see `EventWriter.write_arrow`.
+    """
+
+    def serialize(self, value: Any) -> bytes:
+        """Raises SerializationFailed, CodecMissing."""
+        arrow = require_pyarrow()
+        if not isinstance(value, arrow.Table | arrow.RecordBatch):
+            raise _failed("a value is neither a Table nor a RecordBatch", value)
+        sink = arrow.BufferOutputStream()
+        try:
+            with arrow.ipc.new_stream(sink, value.schema) as writer:
+                writer.write(value)
+        except arrow.ArrowException as error:
+            raise _failed("a table cannot be written", value, error) from error
+        return bytes(sink.getvalue())
+
+    def deserialize(self, data: bytes) -> Any:
+        """A Table. Raises SerializationFailed, CodecMissing."""
+        arrow = require_pyarrow()
+        try:
+            with arrow.ipc.open_stream(data) as reader:
+                return reader.read_all()
+        except (arrow.ArrowException, OSError) as error:
+            raise _refused("an event is no table of Arrow", "Table", error) from error
+
+
+def require_pyarrow() -> Any:
+    """The module `pyarrow`, imported when it is first needed. Raises CodecMissing."""
+    try:
+        import_module("pyarrow.ipc")
+        return import_module("pyarrow")
+    except ImportError as error:
+        raise CodecMissing(
+            "data of Arrow needs a package that is not installed",
+            remedy="install the package pyarrow, then repeat",
+            package="pyarrow",
+        ) from error
+
+
+def serialized(serializer: Serializer[T], value: T) -> bytes:
+    """The value's bytes. Raises SerializationFailed, also for what is no bytes afterwards."""
+    data = serializer.serialize(value)
+    if type(data) is not bytes:
+        raise _failed(f"a serializer gave {type(data).__name__} instead of bytes", value)
+    return data
+
+
+def _failed(what: str, value: object, cause: Exception | None = None) -> SerializationFailed:
+    return _refused(what, type(value).__name__, cause)
+
+
+def _refused(what: str, kind: str, cause: Exception | None) -> SerializationFailed:
+    """`kind`: the type that should have become bytes, or that bytes should have become."""
+    if cause is None:
+        return SerializationFailed(what, type=kind)
+    return SerializationFailed(what, type=kind, cause=str(cause)[:CAUSE_LENGTH_MAX])
