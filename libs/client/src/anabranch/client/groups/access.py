@@ -12,10 +12,8 @@ from typing import Protocol
 from anabranch.client.bounds import StreamBounds
 from anabranch.client.control import QUERY_TIMEOUT_S, ControlPlane
 from anabranch.client.frontier import FUTURE, Frontier, Position, Standing
-from anabranch.client.groups.codec import ReaderGroupCodec
 from anabranch.client.groups.state import GroupEnd, GroupSegment, ReaderGroupState
 from anabranch.client.groups.updates import AnyUpdate
-from anabranch.client.revisioned_stream import RevisionedStream
 from anabranch.client.synchronizer import StateSynchronizer
 from anabranch.common.contracts.reader_groups import DescribeReaderGroup, ReaderGroupDescription
 from anabranch.common.model.names import StreamRef, segment_name
@@ -29,7 +27,7 @@ class Parts(Protocol):
 
     def bounds(self, stream: StreamRef) -> StreamBounds: ...
 
-    def revisioned_stream(self, stream: StreamRef) -> RevisionedStream: ...
+    def synchronizer(self, stream: StreamRef) -> GroupSynchronizer: ...
 
 
 class GroupAccess:
@@ -54,10 +52,13 @@ class GroupAccess:
         streams never had.
         """
         description = await self.describe()
-        stream = self._parts.revisioned_stream(self.group.state_stream)
-        await stream.open()
-        log = StateSynchronizer(stream, ReaderGroupCodec())
-        await self.renew(log, description)
+        log = self._parts.synchronizer(self.group.state_stream)
+        try:
+            await log.open()
+            await self.renew(log, description)
+        except BaseException:
+            await log.close()
+            raise
         return log
 
     async def renew(self, log: GroupSynchronizer, description: ReaderGroupDescription) -> bool:

@@ -36,7 +36,11 @@ class ReaderGroupCodec:
             raise _unknown("entry", error) from error
 
     def apply(
-        self, state: ReaderGroupState, update: AnyUpdate, *, revision: int  # noqa: ARG002
+        self,
+        state: ReaderGroupState,
+        update: AnyUpdate,
+        *,
+        revision: int,  # noqa: ARG002
     ) -> ReaderGroupState:
         """See `groups.state`; where in the log the entry is does not matter."""
         return group_state.apply(state, update)

@@ -102,6 +102,12 @@ class ReaderGroup:
             self._access, _reader_id(name), settings or GroupReaderSettings(), on_checkpoint
         )
 
+    async def close(self) -> None:
+        """Let go of the group's log; repeatable. The client does it too when it is left."""
+        log, self._log = self._log, None
+        if log is not None:
+            await log.close()
+
     # --- how it stands --------------------------------------------------------------------
 
     async def status(self) -> ReaderGroupStatus:

@@ -39,6 +39,7 @@ from anabranch.common.model.reader_group import READERS_MAX
 from anabranch.common.runtime.clock import Clock
 
 RETRY_PAUSE_S = 0.2
+COMPACT_ATTEMPTS = 5
 MEASURE_S = 5.0
 LISTEN_SHARE = 0.25
 """Of the lease: how long one wait at the log's end takes at most."""
@@ -46,6 +47,8 @@ LISTEN_PAUSE_S = 0.001
 """Per reader that is online: so that what all of them say is not fetched entry by entry by all."""
 BEAT_SHARE = 1 / 3
 LEAVE_TIMEOUT_S = 5.0
+COMPACTED_BYTES = 256 * 1024
+"""Of the log: the first reader compacts beyond that, any reader beyond four times as much."""
 
 
 Known = tuple[Mapping[str, GroupSegment], frozenset[str], tuple[Checkpoint, ...]]
@@ -68,6 +71,15 @@ class GroupLog(Protocol):
 
     async def append(self, updates: Sequence[u.AnyUpdate]) -> int:
         """Append whatever the state is → the revision behind it."""
+        ...
+
+    @property
+    def bytes_since_init(self) -> int:
+        """How much of the log whoever comes new has to fold."""
+        ...
+
+    async def compact(self) -> bool:
+        """Have the log begin with the present state, unless others append meanwhile."""
         ...
 
     async def update(
@@ -409,16 +421,26 @@ class GroupMember:
         held: Callable[[], Iterable[tuple[str, int]]],
         measured: Callable[[str, int], None],
     ) -> None:
-        """Now and then: how far behind each held segment (name, offset) is; and what was made
-        complete is told."""
+        """Now and then: how far behind each held segment (name, offset) is; whether the log is to be
+        compacted; and what was made complete is told."""
         while self.failure is None:
             await self._clock.sleep(MEASURE_S)
             for segment, offset in list(held()):
                 with suppress(AnabranchError):  # whoever reads it meets the same, and says so
                     measured(segment, await self._surroundings.unread(segment, offset))
+            with suppress(AnabranchError):  # it is tried again
+                await self._compact()
             while self._completed:
                 with suppress(AnabranchError):  # the next checkpoint makes up for it
                     await self._surroundings.completed(self._completed.popleft())
+
+    async def _compact(self) -> None:
+        is_first = self.reader_id == min(self.state.readers, default="")
+        if self._log.bytes_since_init > COMPACTED_BYTES * (1 if is_first else 4):
+            for _ in range(COMPACT_ATTEMPTS):
+                await self._log.fetch()
+                if await self._log.compact():
+                    return
 
 
 def _same(known: Known, before: Known | None) -> bool:

@@ -157,6 +157,7 @@ class GroupReader:
                 await self._member.leave(self._reading.all_saved())
         finally:
             self._parts.news.set()
+            await self._parts.log.close()
 
     # --- reading --------------------------------------------------------------------------
 
