@@ -17,6 +17,9 @@ from anabranch.client.bounds import Start
 from anabranch.client.cluster import ClusterMembers
 from anabranch.client.containers import Containers
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
+from anabranch.client.groups.access import GroupAccess
+from anabranch.client.groups.group import ReaderGroup
+from anabranch.client.groups.parts import ClientGroupParts
 from anabranch.client.nats_control import NatsControlPlane
 from anabranch.client.operations import Operation, Operations, Sending, send
 from anabranch.client.parked import Parked
@@ -44,6 +47,7 @@ from anabranch.common.contracts.queries import (
 )
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.names import StreamRef, scope_name, stream_ref
+from anabranch.common.model.reader_group import GroupRef, group_ref
 from anabranch.common.model.stream import fixed
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import IdSource, Rng, SystemIds, system_rng
@@ -299,6 +303,17 @@ class Client:
             runtime=self._entered(),
             settings=settings or ReaderSettings(),
         )
+
+    def reader_group(self, group: str | GroupRef) -> ReaderGroup:
+        """A reader group, by ``scope/group``: its readers, checkpoints, cuts, and how it stands.
+
+        Made by `reader_groups.create`. Raises InvalidName.
+        """
+        ref = group if isinstance(group, GroupRef) else group_ref(group)
+        runtime = self._entered()
+        parts = ClientGroupParts(self._control, self._directory, runtime)
+        access = GroupAccess(ref, self._control, parts)
+        return ReaderGroup(access, parts, runtime.clock, runtime.ids)
 
     def ranges(self) -> SegmentRanges:
         """Stored bytes of segments, for bulk readers; works on a client that is not entered."""

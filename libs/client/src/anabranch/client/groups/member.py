@@ -421,8 +421,8 @@ class GroupMember:
         held: Callable[[], Iterable[tuple[str, int]]],
         measured: Callable[[str, int], None],
     ) -> None:
-        """Now and then: how far behind each held segment (name, offset) is; whether the log is to be
-        compacted; and what was made complete is told."""
+        """Now and then: how far behind each held segment (name, offset) is; whether to compact
+        the log; and what was made complete is told."""
         while self.failure is None:
             await self._clock.sleep(MEASURE_S)
             for segment, offset in list(held()):
