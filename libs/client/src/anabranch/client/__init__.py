@@ -20,8 +20,10 @@ from anabranch.client.client import Client, Connecting, connect
 from anabranch.client.frontier import Position
 from anabranch.client.operations import Operation, Operations
 from anabranch.client.reader import Event, EventBatch, EventReader
-from anabranch.client.settings import ReaderSettings, WriterSettings
+from anabranch.client.revisioned_stream import Entries, RevisionedStream
+from anabranch.client.settings import OneSegmentSettings, ReaderSettings, WriterSettings
 from anabranch.client.streams import Streams
+from anabranch.client.synchronizer import StateCodec, StateSynchronizer
 from anabranch.client.writer import EventWriter
 from anabranch.common.contracts.commands import OperationState
 from anabranch.common.contracts.membership import (
@@ -56,6 +58,7 @@ from anabranch.common.errors import (
     AnabranchError,
     BufferFull,
     Busy,
+    Closed,
     Conflict,
     ConnectionLost,
     Corrupt,
@@ -71,6 +74,7 @@ from anabranch.common.errors import (
     InvalidRequest,
     InvalidSetting,
     NodeNotFound,
+    NotAtBoundary,
     NotFound,
     OperationNotFound,
     OutcomeUnknown,
@@ -81,6 +85,8 @@ from anabranch.common.errors import (
     ScopeNotEmpty,
     ScopeNotFound,
     SegmentNotFound,
+    SegmentTruncated,
+    StateNotInitialized,
     StreamExists,
     StreamNotFound,
     StreamNotSealed,
@@ -106,6 +112,7 @@ __all__ = [
     "BufferFull",
     "Busy",
     "Client",
+    "Closed",
     "ClusterOverview",
     "Conflict",
     "Connecting",
@@ -118,6 +125,7 @@ __all__ = [
     "CutFound",
     "CutRefused",
     "CutsCompared",
+    "Entries",
     "EpochDescription",
     "Event",
     "EventBatch",
@@ -136,7 +144,9 @@ __all__ = [
     "LossesConfirmed",
     "NodeDescription",
     "NodeNotFound",
+    "NotAtBoundary",
     "NotFound",
+    "OneSegmentSettings",
     "Operation",
     "OperationFound",
     "OperationNotFound",
@@ -150,6 +160,7 @@ __all__ = [
     "RetentionPolicy",
     "RetentionType",
     "Retry",
+    "RevisionedStream",
     "ScaleChecked",
     "ScaleRefused",
     "ScalingEvent",
@@ -165,7 +176,11 @@ __all__ = [
     "SegmentNotFound",
     "SegmentRate",
     "SegmentRun",
+    "SegmentTruncated",
     "SegmentWithRate",
+    "StateCodec",
+    "StateNotInitialized",
+    "StateSynchronizer",
     "StreamConfig",
     "StreamDescription",
     "StreamExists",
