@@ -3,7 +3,16 @@
 import re
 
 import anabranch.client
-from anabranch.client import Client, EventReader, EventWriter, Operations, Streams, connect
+from anabranch.client import (
+    Client,
+    EventReader,
+    EventWriter,
+    Operations,
+    RevisionedStream,
+    StateSynchronizer,
+    Streams,
+    connect,
+)
 from anabranch.client.stream_views import StreamViews
 from anabranch.common.errors import ERRORS_BY_CODE
 
@@ -12,25 +21,31 @@ PUBLIC = frozenset(
         "AnabranchError", "ArrowSerializer", "BytesSerializer", "JsonSerializer", "Closed",
         "PydanticSerializer", "Serializer", "TextSerializer", "CodecMissing", "SerializationFailed",
         "BufferFull", "Busy", "Client", "ClusterOverview", "Conflict",
+
+        "AnabranchError", "BufferFull", "Busy", "Client", "Closed", "ClusterOverview", "Conflict",
         "Connecting", "ConnectionLost", "ContainerDescription", "ControllerDescription",
         "Corrupt", "CorruptBlock", "CutChecked", "CutFound", "CutRefused", "CutsCompared",
-        "EpochDescription", "Event", "EventBatch", "EventReader", "EventTooLarge",
+        "Entries", "EpochDescription", "Event", "EventBatch", "EventReader", "EventTooLarge",
         "EventWriter", "Fenced", "FormatTooNew", "Invalid", "InvalidCut", "InvalidName",
         "InvalidRanges", "InvalidRequest", "InvalidSetting", "KeyRange", "LossesConfirmed",
-        "NodeDescription", "NodeNotFound", "NotFound", "Operation", "OperationFound",
-        "OperationNotFound", "OperationState", "Operations", "OutcomeUnknown", "Overloaded",
-        "ParkedDescription", "Position", "ReaderSettings", "RetentionPolicy", "RetentionType",
-        "Retry", "ScaleChecked", "ScaleRefused", "ScalingEvent", "ScalingPolicy", "ScalingType",
-        "ScopeDescription", "ScopeExists", "ScopeNotEmpty", "ScopeNotFound",
-        "SegmentDescription", "SegmentInStream", "SegmentList", "SegmentNotFound",
-        "SegmentRate", "SegmentRun", "SegmentWithRate", "StreamConfig", "StreamDescription",
-        "StreamExists", "StreamNotFound", "StreamNotSealed", "StreamRef", "StreamSealed",
-        "StreamState", "Streams", "SuccessorsFound", "Unavailable", "Unknown",
-        "UnsupportedProtocol", "WriterExpired", "WriterSettings", "connect",
+        "NodeDescription", "NodeNotFound", "NotAtBoundary", "NotFound", "OneSegmentSettings",
+        "Operation", "OperationFound", "OperationNotFound", "OperationState", "Operations",
+        "OutcomeUnknown", "Overloaded", "ParkedDescription", "Position", "ReaderSettings",
+        "RetentionPolicy", "RetentionType", "Retry", "RevisionedStream", "ScaleChecked",
+        "ScaleRefused", "ScalingEvent", "ScalingPolicy", "ScalingType", "ScopeDescription",
+        "ScopeExists", "ScopeNotEmpty", "ScopeNotFound", "SegmentDescription", "SegmentInStream",
+        "SegmentList", "SegmentNotFound", "SegmentRate", "SegmentRun", "SegmentTruncated",
+        "SegmentWithRate", "StateCodec", "StateNotInitialized", "StateSynchronizer",
+        "StreamConfig", "StreamDescription", "StreamExists", "StreamNotFound", "StreamNotSealed",
+        "StreamRef", "StreamSealed", "StreamState", "Streams", "SuccessorsFound", "Unavailable",
+        "Unknown", "UnsupportedProtocol", "WriterExpired", "WriterSettings", "connect",
     }
 )  # fmt: skip
 
-OWNERS = (Client, EventWriter, EventReader, Operations, Streams, StreamViews, connect)
+OWNERS = (
+    Client, EventWriter, EventReader, Operations, RevisionedStream, StateSynchronizer, Streams,
+    StreamViews, connect,
+)  # fmt: skip
 
 
 def test_the_public_names_are_these() -> None:

@@ -21,6 +21,7 @@ from anabranch.client.events import Event, EventBatch
 from anabranch.client.frontier import Position
 from anabranch.client.operations import Operation, Operations
 from anabranch.client.reader import EventReader
+from anabranch.client.revisioned_stream import Entries, RevisionedStream
 from anabranch.client.serializers import (
     ArrowSerializer,
     BytesSerializer,
@@ -29,8 +30,9 @@ from anabranch.client.serializers import (
     Serializer,
     TextSerializer,
 )
-from anabranch.client.settings import ReaderSettings, WriterSettings
+from anabranch.client.settings import OneSegmentSettings, ReaderSettings, WriterSettings
 from anabranch.client.streams import Streams
+from anabranch.client.synchronizer import StateCodec, StateSynchronizer
 from anabranch.client.writer import EventWriter
 from anabranch.common.contracts.commands import OperationState
 from anabranch.common.contracts.membership import (
@@ -82,6 +84,7 @@ from anabranch.common.errors import (
     InvalidRequest,
     InvalidSetting,
     NodeNotFound,
+    NotAtBoundary,
     NotFound,
     OperationNotFound,
     OutcomeUnknown,
@@ -92,7 +95,9 @@ from anabranch.common.errors import (
     ScopeNotEmpty,
     ScopeNotFound,
     SegmentNotFound,
+    SegmentTruncated,
     SerializationFailed,
+    StateNotInitialized,
     StreamExists,
     StreamNotFound,
     StreamNotSealed,
@@ -134,6 +139,7 @@ __all__ = [
     "CutFound",
     "CutRefused",
     "CutsCompared",
+    "Entries",
     "EpochDescription",
     "Event",
     "EventBatch",
@@ -153,7 +159,9 @@ __all__ = [
     "LossesConfirmed",
     "NodeDescription",
     "NodeNotFound",
+    "NotAtBoundary",
     "NotFound",
+    "OneSegmentSettings",
     "Operation",
     "OperationFound",
     "OperationNotFound",
@@ -168,6 +176,7 @@ __all__ = [
     "RetentionPolicy",
     "RetentionType",
     "Retry",
+    "RevisionedStream",
     "ScaleChecked",
     "ScaleRefused",
     "ScalingEvent",
@@ -183,9 +192,13 @@ __all__ = [
     "SegmentNotFound",
     "SegmentRate",
     "SegmentRun",
+    "SegmentTruncated",
     "SegmentWithRate",
     "SerializationFailed",
     "Serializer",
+    "StateCodec",
+    "StateNotInitialized",
+    "StateSynchronizer",
     "StreamConfig",
     "StreamDescription",
     "StreamExists",

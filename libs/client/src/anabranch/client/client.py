@@ -25,10 +25,17 @@ from anabranch.client.operations import Operation, Operations, Sending, send
 from anabranch.client.parked import Parked
 from anabranch.client.ranges import SegmentRanges
 from anabranch.client.reader import EventReader
+from anabranch.client.revisioned_stream import RevisionedStream
 from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
-from anabranch.client.settings import ConnectionSettings, ReaderSettings, WriterSettings
+from anabranch.client.settings import (
+    ConnectionSettings,
+    OneSegmentSettings,
+    ReaderSettings,
+    WriterSettings,
+)
 from anabranch.client.streams import Streams
+from anabranch.client.synchronizer import S, StateCodec, StateSynchronizer, U
 from anabranch.client.tier2_flush import FLUSH_TIMEOUT_S, TierTwoFlush, list_containers
 from anabranch.client.tracing import tracer_of_program
 from anabranch.client.writer import EventWriter
@@ -314,6 +321,39 @@ class Client:
         parts = ClientGroupParts(self._control, self._directory, runtime)
         access = GroupAccess(ref, self._control, parts)
         return ReaderGroup(access, parts, runtime.clock, runtime.ids)
+
+    def revisioned_stream(
+        self, stream: str | StreamRef, settings: OneSegmentSettings | None = None
+    ) -> RevisionedStream:
+        """A log that is appended to on condition, on a stream with one segment.
+
+        To be entered with `async with`. Raises InvalidName.
+        """
+        return RevisionedStream(
+            _ref(stream),
+            control=self._control,
+            directory=self._directory,
+            runtime=self._entered(),
+            settings=settings or OneSegmentSettings(),
+        )
+
+    def state_synchronizer(
+        self,
+        stream: str | StreamRef,
+        codec: StateCodec[S, U],
+        settings: OneSegmentSettings | None = None,
+    ) -> StateSynchronizer[S, U]:
+        """State that is shared with all who name the same stream, which has one segment.
+
+        To be entered with `async with`. Raises InvalidName.
+        """
+        settings = settings or OneSegmentSettings()
+        return StateSynchronizer(
+            self.revisioned_stream(stream, settings),
+            codec,
+            runtime=self._entered(),
+            retry_timeout_s=settings.retry_timeout_s,
+        )
 
     def ranges(self) -> SegmentRanges:
         """Stored bytes of segments, for bulk readers; works on a client that is not entered."""
