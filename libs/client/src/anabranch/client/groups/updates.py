@@ -1,4 +1,4 @@
-"""What the readers of a group write to its log, and how: the entries that `state.apply` folds.
+"""What the readers of a group write to its log, and how: the entries that `apply` folds.
 
 Every entry is a wish that the state may refuse: its order in the log decides, the same for all. A
 reader speaks under its *nonce*, drawn anew whenever it joins, and about a segment under the
