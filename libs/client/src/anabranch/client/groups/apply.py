@@ -13,10 +13,10 @@ stream, at any moment:
     │ assigned   │ Beat, CheckpointReached                  │ assigned, further on │
     │ assigned   │ Released, Left, Lost, PutOffline         │ unassigned           │
     │ assigned   │ Completed                                │ finished             │
-    │ finished   │ all of its followers were opened         │ (gone)               │
+    │ finished   │ all of its successors were opened        │ (gone)               │
     └────────────┴──────────────────────────────────────────┴──────────────────────┘
 
-A follower opens with the completion of the last segment that shares keys with it and is older. So
+A successor opens with the completion of the last segment that shares keys with it and is older. So
 what is open never shares keys, and one reader at a time reads a key.
 
 Entries that come too late are refused by what they quote: a reader's nonce, a segment's ownership,
@@ -160,18 +160,18 @@ def _completed(state: ReaderGroupState, update: u.Completed) -> ReaderGroupState
         return state
     state = _saved(state, update.reader_id, (update.at,))
     name = update.at.segment
-    followers = {each.name: each for each in update.followers if within_end(state, each)}
+    successors = {each.name: each for each in update.successors if within_end(state, each)}
     finished = replace(
         state.segments[name],
         owner="",
         ownership=0,
         unread_bytes=0,
         is_finished=True,
-        followers=tuple(followers),
+        successors=tuple(successors),
     )
     state = replace(
         state,
         segments={**state.segments, name: finished},
-        beyond={**state.beyond, **{n: f for n, f in followers.items() if n not in state.segments}},
+        beyond={**state.beyond, **{n: f for n, f in successors.items() if n not in state.segments}},
     )
     return opened(checkpoints.noted(state, update.reader_id, [finished]), finished)

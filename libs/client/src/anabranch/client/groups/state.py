@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from anabranch.client.frontier import FUTURE, Position
-from anabranch.client.groups.updates import CheckpointKind, Follower
+from anabranch.client.groups.updates import CheckpointKind, GroupSuccessor
 from anabranch.common.model.reader_group import ReaderGroupConfig
 
 
@@ -17,7 +17,7 @@ class GroupSegment:
     """A segment of the group; keys [key_start, key_end).
 
     `position`: everything before is processed. `end_offset`: where its reading ends before it
-    does. `owner` "" and `ownership` 0: nobody has it. `followers`: of a finished one.
+    does. `owner` "" and `ownership` 0: nobody has it. `successors`: of a finished one.
     """
 
     name: str
@@ -30,7 +30,7 @@ class GroupSegment:
     ownership: int = 0
     unread_bytes: int = 0
     is_finished: bool = False
-    followers: tuple[str, ...] = ()
+    successors: tuple[str, ...] = ()
 
     @property
     def is_unassigned(self) -> bool:
@@ -91,7 +91,7 @@ class ReaderGroupState:
     checkpoints: tuple[Checkpoint, ...] = ()
     checkpoints_begun: int = 0
     newest_ownership: int = 0
-    beyond: Mapping[str, Follower] = field(default_factory=dict)
+    beyond: Mapping[str, GroupSuccessor] = field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
@@ -125,7 +125,9 @@ class ReaderGroupState:
         return None
 
 
-def share_keys(one: GroupSegment | GroupEnd | Follower, other: GroupSegment | Follower) -> bool:
+def share_keys(
+    one: GroupSegment | GroupEnd | GroupSuccessor, other: GroupSegment | GroupSuccessor
+) -> bool:
     """Whether some key is in both; of two such segments, one comes after the other."""
     return (
         one.key_start < other.key_end

@@ -27,7 +27,7 @@ class Saved(msgspec.Struct, frozen=True):
     unread_bytes: int | None = None
 
 
-class Follower(msgspec.Struct, frozen=True):
+class GroupSuccessor(msgspec.Struct, frozen=True):
     """A segment that comes after another one; keys [start, end)."""
 
     name: str
@@ -75,13 +75,13 @@ class Released(Update, frozen=True, kw_only=True, tag="released"):
 class Completed(Update, frozen=True, kw_only=True, tag="completed"):
     """The last event of the segment, or the last one to be read of it, is processed.
 
-    `followers`: what comes after it, none after the last segment of a sealed stream.
+    `successors`: what comes after it, none after the last segment of a sealed stream.
     """
 
     reader_id: str
     nonce: int
     at: Saved
-    followers: tuple[Follower, ...] = ()
+    successors: tuple[GroupSuccessor, ...] = ()
 
 
 class Left(Update, frozen=True, kw_only=True, tag="left"):
