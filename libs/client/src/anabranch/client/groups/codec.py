@@ -2,7 +2,7 @@
 
 import msgspec
 
-from anabranch.client.groups import state as group_state
+from anabranch.client.groups import apply as entries
 from anabranch.client.groups.state import ReaderGroupState
 from anabranch.client.groups.updates import AnyUpdate
 from anabranch.common.errors import FormatTooNew
@@ -42,8 +42,8 @@ class ReaderGroupCodec:
         *,
         revision: int,  # noqa: ARG002
     ) -> ReaderGroupState:
-        """See `groups.state`; where in the log the entry is does not matter."""
-        return group_state.apply(state, update)
+        """See `groups.apply`; where in the log the entry is does not matter."""
+        return entries.apply(state, update)
 
 
 def _unknown(what: str, error: msgspec.DecodeError) -> FormatTooNew:

@@ -8,13 +8,13 @@ processed. What is saved, released or completed never lies beyond what is proces
 from dataclasses import dataclass
 
 from anabranch.client.frontier import Position
-from anabranch.client.groups.updates import Follower, Saved
+from anabranch.client.groups.updates import GroupSuccessor, Saved
 
 
 @dataclass(slots=True)
 class Holding:
     """A segment that the reader has. `given`: behind what the application was given last;
-    `processed`: behind what it has processed; `followers`: what comes after its end, once the
+    `processed`: behind what it has processed; `successors`: what comes after its end, once the
     reader has come there."""
 
     ownership: int
@@ -22,7 +22,7 @@ class Holding:
     processed: Position
     saved: Position
     unread_bytes: int | None = None
-    followers: tuple[Follower, ...] | None = None
+    successors: tuple[GroupSuccessor, ...] | None = None
 
 
 class Ledger:
@@ -98,5 +98,5 @@ class Ledger:
         return [
             segment
             for segment, holding in self.holdings.items()
-            if holding.followers is not None and self.is_processed(segment)
+            if holding.successors is not None and self.is_processed(segment)
         ]

@@ -249,10 +249,10 @@ class GroupMember:
         """Give these up where they stand."""
         self._say(u.Released(reader_id=self.reader_id, nonce=self._nonce, saved=tuple(saved)))
 
-    def complete(self, at: u.Saved, followers: tuple[u.Follower, ...]) -> None:
+    def complete(self, at: u.Saved, successors: tuple[u.GroupSuccessor, ...]) -> None:
         """All of the segment is processed; these come after it."""
         self._say(
-            u.Completed(reader_id=self.reader_id, nonce=self._nonce, at=at, followers=followers)
+            u.Completed(reader_id=self.reader_id, nonce=self._nonce, at=at, successors=successors)
         )
 
     def reach(self, checkpoint: str, saved: tuple[u.Saved, ...]) -> None:

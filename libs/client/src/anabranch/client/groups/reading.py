@@ -19,7 +19,7 @@ from anabranch.client.frontier import Position
 from anabranch.client.groups.ledger import Ledger
 from anabranch.client.groups.member import GroupMember
 from anabranch.client.groups.state import Checkpoint, GroupSegment
-from anabranch.client.groups.updates import Follower, Saved
+from anabranch.client.groups.updates import GroupSuccessor, Saved
 from anabranch.client.intake import IntakeItem, SegmentEnd, SegmentFailed
 from anabranch.common.errors import AnabranchError, EventsTruncated, InvalidRequest
 from anabranch.common.runtime.clock import Clock
@@ -214,8 +214,8 @@ class GroupReading:
         self._is_due = self.member.failure is not None
 
     def _ended(self, end: SegmentEnd) -> None:
-        self.ledger.holdings[end.segment].followers = tuple(
-            Follower(each.name, each.segment_id, each.key_start, each.key_end)
+        self.ledger.holdings[end.segment].successors = tuple(
+            GroupSuccessor(each.name, each.segment_id, each.key_start, each.key_end)
             for each in end.successors
         )
         self._complete()
@@ -242,9 +242,9 @@ class GroupReading:
         """Segments of which everything is processed are told to be finished."""
         for segment in self.ledger.finished():
             at = self.ledger.saved(segment)
-            followers = self.ledger.gone(segment).followers or ()
+            successors = self.ledger.gone(segment).successors or ()
             self._to_give_up.discard(segment)
-            self.member.complete(at, followers)
+            self.member.complete(at, successors)
 
     def _release(self) -> None:
         """What is to be given up, and processed as far as it was given, is released."""

@@ -1,4 +1,4 @@
-"""What the readers of a group write to its log, and how: the entries that `state.apply` folds.
+"""What the readers of a group write to its log, and how: the entries that `apply` folds.
 
 Every entry is a wish that the state may refuse: its order in the log decides, the same for all. A
 reader speaks under its *nonce*, drawn anew whenever it joins, and about a segment under the
@@ -27,7 +27,7 @@ class Saved(msgspec.Struct, frozen=True):
     unread_bytes: int | None = None
 
 
-class Follower(msgspec.Struct, frozen=True):
+class GroupSuccessor(msgspec.Struct, frozen=True):
     """A segment that comes after another one; keys [start, end)."""
 
     name: str
@@ -75,13 +75,13 @@ class Released(Update, frozen=True, kw_only=True, tag="released"):
 class Completed(Update, frozen=True, kw_only=True, tag="completed"):
     """The last event of the segment, or the last one to be read of it, is processed.
 
-    `followers`: what comes after it, none after the last segment of a sealed stream.
+    `successors`: what comes after it, none after the last segment of a sealed stream.
     """
 
     reader_id: str
     nonce: int
     at: Saved
-    followers: tuple[Follower, ...] = ()
+    successors: tuple[GroupSuccessor, ...] = ()
 
 
 class Left(Update, frozen=True, kw_only=True, tag="left"):
