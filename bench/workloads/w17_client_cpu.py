@@ -51,7 +51,7 @@ class WriteCost:
 
 
 class ReadCost:
-    """`how`: a way of reading that Anabranch has; other systems are read in the one that they have."""
+    """`how`: a way of reading that Anabranch has; other systems are read in the one they have."""
 
     event_bytes: tuple[int, ...] = (100,)
 

@@ -19,6 +19,14 @@ caller can do about it.
 from anabranch.client.client import Client, Connecting, connect
 from anabranch.client.events import Event, EventBatch
 from anabranch.client.frontier import Position
+from anabranch.client.groups.group import GroupCheckpoint, ReaderGroup
+from anabranch.client.groups.reader import GroupReader, GroupReaderSettings
+from anabranch.client.groups.status import (
+    CheckpointStatus,
+    Lag,
+    ReaderGroupStatus,
+    SegmentStatus,
+)
 from anabranch.client.operations import Operation, Operations
 from anabranch.client.reader import EventReader
 from anabranch.client.revisioned_stream import Entries, RevisionedStream
@@ -52,6 +60,7 @@ from anabranch.common.contracts.queries import (
     SegmentWithRate,
     StreamDescription,
 )
+from anabranch.common.contracts.reader_groups import ReaderGroupDescription, SubscriberDescription
 from anabranch.common.contracts.stream_queries import (
     CutChecked,
     CutFound,
@@ -67,6 +76,8 @@ from anabranch.common.errors import (
     AnabranchError,
     BufferFull,
     Busy,
+    CheckpointExists,
+    CheckpointNotFound,
     Closed,
     CodecMissing,
     Conflict,
@@ -74,9 +85,12 @@ from anabranch.common.errors import (
     Corrupt,
     CorruptBlock,
     CutRefused,
+    EventNotFound,
+    EventsTruncated,
     EventTooLarge,
     Fenced,
     FormatTooNew,
+    GenerationMismatch,
     Invalid,
     InvalidCut,
     InvalidName,
@@ -89,6 +103,12 @@ from anabranch.common.errors import (
     OperationNotFound,
     OutcomeUnknown,
     Overloaded,
+    ReaderGroupExists,
+    ReaderGroupNotFound,
+    ReaderGroupReset,
+    ReaderInUse,
+    ReaderNotFound,
+    ReaderRemoved,
     Retry,
     ScaleRefused,
     ScopeExists,
@@ -102,6 +122,9 @@ from anabranch.common.errors import (
     StreamNotFound,
     StreamNotSealed,
     StreamSealed,
+    SubscriberNotFound,
+    TooManyCheckpoints,
+    TooManyReaders,
     Unavailable,
     Unknown,
     UnsupportedProtocol,
@@ -109,6 +132,14 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import StreamRef
+from anabranch.common.model.reader_group import (
+    GroupRef,
+    GroupRetention,
+    GroupState,
+    GroupStream,
+    ReaderGroupConfig,
+    SegmentPosition,
+)
 from anabranch.common.model.stream import (
     RetentionPolicy,
     RetentionType,
@@ -124,6 +155,9 @@ __all__ = [
     "BufferFull",
     "Busy",
     "BytesSerializer",
+    "CheckpointExists",
+    "CheckpointNotFound",
+    "CheckpointStatus",
     "Client",
     "Closed",
     "ClusterOverview",
@@ -143,11 +177,21 @@ __all__ = [
     "EpochDescription",
     "Event",
     "EventBatch",
+    "EventNotFound",
     "EventReader",
     "EventTooLarge",
     "EventWriter",
+    "EventsTruncated",
     "Fenced",
     "FormatTooNew",
+    "GenerationMismatch",
+    "GroupCheckpoint",
+    "GroupReader",
+    "GroupReaderSettings",
+    "GroupRef",
+    "GroupRetention",
+    "GroupState",
+    "GroupStream",
     "Invalid",
     "InvalidCut",
     "InvalidName",
@@ -156,6 +200,7 @@ __all__ = [
     "InvalidSetting",
     "JsonSerializer",
     "KeyRange",
+    "Lag",
     "LossesConfirmed",
     "NodeDescription",
     "NodeNotFound",
@@ -172,6 +217,16 @@ __all__ = [
     "ParkedDescription",
     "Position",
     "PydanticSerializer",
+    "ReaderGroup",
+    "ReaderGroupConfig",
+    "ReaderGroupDescription",
+    "ReaderGroupExists",
+    "ReaderGroupNotFound",
+    "ReaderGroupReset",
+    "ReaderGroupStatus",
+    "ReaderInUse",
+    "ReaderNotFound",
+    "ReaderRemoved",
     "ReaderSettings",
     "RetentionPolicy",
     "RetentionType",
@@ -190,8 +245,10 @@ __all__ = [
     "SegmentInStream",
     "SegmentList",
     "SegmentNotFound",
+    "SegmentPosition",
     "SegmentRate",
     "SegmentRun",
+    "SegmentStatus",
     "SegmentTruncated",
     "SegmentWithRate",
     "SerializationFailed",
@@ -208,8 +265,12 @@ __all__ = [
     "StreamSealed",
     "StreamState",
     "Streams",
+    "SubscriberDescription",
+    "SubscriberNotFound",
     "SuccessorsFound",
     "TextSerializer",
+    "TooManyCheckpoints",
+    "TooManyReaders",
     "Unavailable",
     "Unknown",
     "UnsupportedProtocol",

@@ -24,7 +24,7 @@ from anabranch.client.synchronizer import StateSynchronizer
 from anabranch.common.contracts.reader_groups import UpdateSubscriberCut
 from anabranch.common.errors import NotFound, Retry, Unknown
 from anabranch.common.model.names import StreamRef, parse_segment_name, stream_ref
-from anabranch.common.model.reader_group import GroupRetention, SegmentPosition
+from anabranch.common.model.reader_group import GroupRetention, PositionCut, SegmentPosition
 from anabranch.common.wire.messages import SegmentInfo
 
 WATCH_S = 10.0
@@ -123,18 +123,22 @@ class ClientGroupParts:
                     if stream_of(name) == stream
                 )
             )
-            await send(
-                self._control,
-                lambda command_id, ref=ref, cut=cut: UpdateSubscriberCut(
-                    command_id=command_id,
-                    scope=ref.scope,
-                    stream=ref.stream,
-                    subscriber=str(access.group),
-                    generation=state.generation,
-                    cut=cut,
-                ),
-                timeout_s=CALL_TIMEOUT_S,
+            await send(self._control, self._release(access, ref, state.generation, cut))
+
+    def _release(
+        self, access: GroupAccess, stream: StreamRef, generation: int, cut: PositionCut
+    ) -> Callable[[str], UpdateSubscriberCut]:
+        def command(command_id: str) -> UpdateSubscriberCut:
+            return UpdateSubscriberCut(
+                command_id=command_id,
+                scope=stream.scope,
+                stream=stream.stream,
+                subscriber=str(access.group),
+                generation=generation,
+                cut=cut,
             )
+
+        return command
 
     def _watch(self, access: GroupAccess, log: GroupSynchronizer) -> Callable[[], Awaitable[None]]:
         async def watch() -> None:
