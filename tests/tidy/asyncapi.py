@@ -15,7 +15,13 @@ import msgspec
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from anabranch.common.contracts import membership, operation_queries, stream_queries, subjects
+from anabranch.common.contracts import (
+    membership,
+    operation_queries,
+    stream_queries,
+    subjects,
+    writer_times,
+)
 from anabranch.common.contracts.commands import (
     Accepted,
     Command,
@@ -175,6 +181,7 @@ def _add_queries(found: _Document) -> None:
         **operation_queries.QUERIES,
         **PARKED_QUERIES,
         **membership.QUERIES,
+        **writer_times.QUERIES,
     }
     for name, (query, answer) in asked.items():
         found.request(f"query.{name}", subjects.query(name), query, (answer, QueryFailed))
