@@ -15,11 +15,11 @@ from anabranch.common.contracts import membership as m
 from anabranch.common.contracts import queries as q
 from anabranch.common.contracts import stream_queries as sq
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
+from anabranch.common.contracts.command import CommandBase
 from anabranch.common.contracts.commands import (
     COMMANDS,
     Accepted,
     Command,
-    CommandBase,
     CreateScope,
     CreateStream,
     DeleteScope,

@@ -24,10 +24,10 @@ from anabranch.client.control import A
 from anabranch.common.adapters.nats_connection import keeping_cancellation
 from anabranch.common.contracts import subjects
 from anabranch.common.contracts.base import ErrorBody, ReadToken
+from anabranch.common.contracts.command import CommandBase, about, kind_of, subject_of
 from anabranch.common.contracts.commands import (
     ANSWERS,
     Accepted,
-    CommandBase,
     OperationState,
     OperationStatus,
     Rejected,
@@ -128,10 +128,11 @@ class NatsControlPlane:
         return reply.data
 
     def _token_for(self, query: Query) -> ReadToken | None:
-        scope, stream = getattr(query, "scope", None), getattr(query, "stream", None)
-        if not scope or not hasattr(query, "stream"):
+        scope = getattr(query, "scope", None)
+        if not scope or not (hasattr(query, "stream") or hasattr(query, "group")):
             return self._newest_token
-        return self._tokens.get(shard_of(f"{scope}/{stream}" if stream else scope))
+        part = getattr(query, "stream", None) or getattr(query, "group", None)
+        return self._tokens.get(shard_of(f"{scope}/{part}" if part else scope))
 
     def _remember(self, token: ReadToken | None) -> None:
         if token is None:
@@ -147,7 +148,7 @@ class NatsControlPlane:
         self, command: CommandBase, *, timeout_s: float, wait_s: float | None = None
     ) -> OperationState:
         """See `ControlPlane`."""
-        with asking(self._tracer, f"client command {_kind_of(command)}"):
+        with asking(self._tracer, f"client command {kind_of(command)}"):
             return await self._execute(command, timeout_s, wait_s)
 
     async def _execute(
@@ -217,13 +218,10 @@ class NatsControlPlane:
 
     async def _publish(self, command: CommandBase) -> bool:
         """One attempt → whether the command may have been stored."""
-        stream: str | None = getattr(command, "stream", None)
-        bucket = shard_of(f"{command.scope}/{stream}" if stream is not None else command.scope)
-        subject = subjects.command(bucket, _kind_of(command), command.scope, stream)
         try:
             with keeping_cancellation():
                 await self._jetstream.publish(
-                    subject,
+                    subject_of(command),
                     command.model_dump_json().encode(),
                     timeout=_ATTEMPT_S,
                     headers=trace_headers(),
@@ -261,8 +259,7 @@ class NatsControlPlane:
         """Poll once. Raises the operation's failure; not knowing it counts as not done."""
         query = GetOperation(
             operation=command.command_id,
-            scope=command.scope,
-            stream=getattr(command, "stream", None),
+            **about(command)._asdict(),
             at_least=at_least,
         )
         try:
@@ -274,10 +271,6 @@ class NatsControlPlane:
             return False
         _raise_if_failed(found.state, found.error)
         return found.state == "succeeded"
-
-
-def _kind_of(command: CommandBase) -> str:
-    return str(getattr(command, "kind"))  # noqa: B009
 
 
 def _parse_answer(data: bytes, answer: type[A]) -> A:
