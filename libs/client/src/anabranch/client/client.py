@@ -52,7 +52,7 @@ from anabranch.common.contracts.queries import (
     StreamDescription,
     StreamList,
 )
-from anabranch.common.errors import InvalidRequest
+from anabranch.common.errors import Closed, InvalidRequest
 from anabranch.common.model.names import StreamRef, scope_name, stream_ref
 from anabranch.common.model.reader_group import GroupRef, group_ref
 from anabranch.common.model.stream import fixed
@@ -86,6 +86,7 @@ class Client:
         self._directory = SegmentDirectory(control, self._pool)
         self._tasks = asyncio.TaskGroup()
         self._runtime: Runtime | None = None
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -99,7 +100,7 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         assert self._runtime is not None
-        open_parts, self._runtime = list(self._runtime.open_parts), None
+        open_parts, self._runtime = self._runtime.open_parts.newest_first(), None
         try:
             try:
                 for part in open_parts:
@@ -117,6 +118,7 @@ class Client:
 
     async def close(self) -> None:
         """Close the connections of a client that was never entered; repeatable."""
+        self._closed = True
         await self._pool.close()
         await self._control.close()
 
@@ -360,6 +362,8 @@ class Client:
         return SegmentRanges(self._control, self._directory, clock=self._clock, rng=self._rng)
 
     def _entered(self) -> Runtime:
+        if self._closed:
+            raise Closed("the client is closed", remedy="connect again")
         if self._runtime is None:
             raise InvalidRequest(
                 "the client is not open", remedy="use it as `async with connect(…) as client`"

@@ -40,6 +40,7 @@ from anabranch.common.contracts.queries import (
 )
 from anabranch.common.errors import (
     AnabranchError,
+    Closed,
     ConnectionLost,
     OperationNotFound,
     OutcomeUnknown,
@@ -76,6 +77,7 @@ class NatsControlPlane:
         self._ids = ids
         self._tokens: dict[int, ReadToken] = {}
         self._newest_token: ReadToken | None = None
+        self._closed = False
 
     def new_command_id(self) -> str:
         return self._ids.new_id()
@@ -85,9 +87,14 @@ class NatsControlPlane:
 
         A server that is away is success: the NATS client then fails to send what it had left.
         """
+        self._closed = True
         with contextlib.suppress(TimeoutError, OSError):
             async with asyncio.timeout(_CLOSE_S):
                 await self._connection.close()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise Closed("the client is closed", remedy="connect again")
 
     # --- queries --------------------------------------------------------------------------
 
@@ -96,6 +103,7 @@ class NatsControlPlane:
 
         The query demands to see what this client's own commands have done.
         """
+        self._refuse_if_closed()
         if query.at_least is None:
             query = query.model_copy(update={"at_least": self._token_for(query)})
         with asking(self._tracer, f"client query {name}"):
@@ -148,6 +156,7 @@ class NatsControlPlane:
         self, command: CommandBase, *, timeout_s: float, wait_s: float | None = None
     ) -> OperationState:
         """See `ControlPlane`."""
+        self._refuse_if_closed()
         with asking(self._tracer, f"client command {kind_of(command)}"):
             return await self._execute(command, timeout_s, wait_s)
 
