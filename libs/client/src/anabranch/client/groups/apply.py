@@ -142,6 +142,8 @@ def _acquired(state: ReaderGroupState, update: u.Acquired) -> ReaderGroupState:
         if segment is not None and segment.is_unassigned and name not in taken:
             newest += 1
             taken[name] = replace(segment, owner=update.reader_id, ownership=newest)
+    if not taken:
+        return state
     return replace(state, segments={**state.segments, **taken}, newest_ownership=newest)
 
 
@@ -160,7 +162,9 @@ def _completed(state: ReaderGroupState, update: u.Completed) -> ReaderGroupState
         return state
     state = _saved(state, update.reader_id, (update.at,))
     name = update.at.segment
-    successors = {each.name: each for each in update.successors if within_end(state, each)}
+    successors = {each.name: each for each in update.successors}
+    if not any(within_end(state, each) for each in successors.values()):
+        successors = {}
     finished = replace(
         state.segments[name],
         owner="",

@@ -22,7 +22,8 @@ def planned(state: ReaderGroupState) -> Mapping[str, str]:
     """Segment → the reader that shall have it, of all that can be read now.
 
     While no reader is online, nobody shall have anything. A reader for which a checkpoint waits
-    gets nothing new, unless that is true of all: then what nobody has stays so.
+    gets nothing new, unless that is true of all: then what nobody has stays so. Where segments are
+    released only after checkpoints it does, and what is released waits until it has reached it.
     """
     if not state.readers:
         return {}
@@ -36,11 +37,11 @@ def planned(state: ReaderGroupState) -> Mapping[str, str]:
     ready = [
         name
         for name, reader in state.readers.items()
-        if state.due_checkpoint(name, reader.nonce) is None
+        if state.config.release_after_checkpoint or state.due_checkpoint(name, reader.nonce) is None
     ]
     if ready:
         _give(free, held, sorted(ready))
-    _level(held)
+        _level(held, sorted(ready))
     return {each.name: reader_id for reader_id, has in held.items() for each in has}
 
 
@@ -55,24 +56,37 @@ def _give(
         loads[lightest] += weight(segment)
 
 
-def _level(held: Mapping[str, list[GroupSegment]]) -> None:
-    """Move from the heaviest to the lightest while that makes the heavier of both lighter.
+def _level(held: Mapping[str, list[GroupSegment]], ready: Sequence[str]) -> None:
+    """Move from the heaviest that can give to the lightest while that makes the heavier of both
+    lighter.
 
     Each move lessens the sum of the squares of the loads, so there is an end.
     """
     loads = {reader_id: _load(has) for reader_id, has in held.items()}
     while True:
-        heaviest = max(loads, key=lambda reader_id: (loads[reader_id], reader_id))
-        lightest = min(loads, key=lambda reader_id: (loads[reader_id], reader_id))
-        room = loads[heaviest] - loads[lightest]
-        movable = [each for each in held[heaviest] if weight(each) < room]
-        if not movable:
+        lightest = min(ready, key=lambda reader_id: (loads[reader_id], reader_id))
+        found = _movable(held, loads, loads[lightest])
+        if found is None:
             return
-        moved = max(movable, key=lambda each: (weight(each) * 2 <= room, weight(each), each.name))
-        held[heaviest].remove(moved)
+        giver, moved = found
+        held[giver].remove(moved)
         held[lightest].append(moved)
-        loads[heaviest] -= weight(moved)
+        loads[giver] -= weight(moved)
         loads[lightest] += weight(moved)
+
+
+def _movable(
+    held: Mapping[str, list[GroupSegment]], loads: Mapping[str, int], least: int
+) -> tuple[str, GroupSegment] | None:
+    """Who gives what to the one whose load is the least."""
+    for giver in sorted(loads, key=lambda reader_id: (-loads[reader_id], reader_id)):
+        room = loads[giver] - least
+        if movable := [each for each in held[giver] if weight(each) < room]:
+            by_fit = max(
+                movable, key=lambda each: (weight(each) * 2 <= room, weight(each), each.name)
+            )
+            return giver, by_fit
+    return None
 
 
 def _load(segments: Iterable[GroupSegment]) -> int:

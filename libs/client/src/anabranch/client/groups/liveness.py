@@ -44,8 +44,9 @@ class OwnLease:
         self._sent = {n: at_s for n, at_s in self._sent.items() if n > number}
 
     def end(self) -> None:
-        """Hand out nothing any more."""
+        """Hand out nothing any more, whatever is still found in the log."""
         self.valid_until_s = float("-inf")
+        self._sent.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,8 @@ class PeerWatch:
 
     def silent(self, now_s: float) -> Iterable[Lost]:
         """Who gave no sign of life for a whole lease in which one would have been seen."""
+        if now_s - self._fresh_s > self._lease_s * STALE_SHARE:
+            return
         for reader_id, known in self._seen.items():
             if now_s - max(known.since_s, self._fresh_since_s) >= self._lease_s:
                 yield Lost(reader_id=reader_id, nonce=known.reader.nonce, beat=known.reader.beat)

@@ -95,8 +95,10 @@ class ReaderGroupState:
 
     @property
     def is_complete(self) -> bool:
-        """Nothing is left to be read, for ever."""
-        return all(segment.is_finished for segment in self.segments.values())
+        """Nothing is left to be read, for ever; what is future then lies beyond the ends."""
+        return all(
+            segment.is_finished or segment.position == FUTURE for segment in self.segments.values()
+        )
 
     def after(self, ownership: int) -> "ReaderGroupState":
         """The same, where ownerships grow beyond those of the state that it takes the place of."""
