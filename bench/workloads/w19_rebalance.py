@@ -36,7 +36,13 @@ class Rebalance:
         return label.system == "anabranch" and label.settings == self._settings
 
     async def measure(
-        self, system: System, case: Case, effort: Effort, clock: Stopwatch, *, warm_up: bool
+        self,
+        system: System,
+        case: Case,  # noqa: ARG002 - the events are their own numbers
+        effort: Effort,  # noqa: ARG002 - it ends when all have their shares
+        clock: Stopwatch,
+        *,
+        warm_up: bool,  # noqa: ARG002
     ) -> Sample:
         assert isinstance(system, Anabranch), "nobody else has reader groups"
         client, group_name = system.client, f"bench/w19-{next(self._numbers)}"
@@ -83,7 +89,7 @@ class _Run:
             self._stopping = True
             await writing
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while len(self.seen) < self.sent:
+                while len(self.seen) < self.sent:  # noqa: ASYNC110  several tasks work on it
                     await asyncio.sleep(TICK_SECONDS)
             for reading in readers:
                 reading.cancel()
