@@ -3,32 +3,42 @@
 import re
 
 import anabranch.client
-from anabranch.client import Client, EventReader, EventWriter, Operations, Streams, connect
+from anabranch.client import (
+    Client,
+    EventReader,
+    EventWriter,
+    Operations,
+    ReaderGroups,
+    Streams,
+    connect,
+)
 from anabranch.client.stream_views import StreamViews
 from anabranch.common.errors import ERRORS_BY_CODE
 
 PUBLIC = frozenset(
     {
         "AnabranchError", "BufferFull", "Busy", "Client", "ClusterOverview", "Conflict",
-        "Connecting", "ConnectionLost", "ContainerDescription", "ControllerDescription",
-        "Corrupt", "CorruptBlock", "CutChecked", "CutFound", "CutRefused", "CutsCompared",
-        "EpochDescription", "Event", "EventBatch", "EventReader", "EventTooLarge",
-        "EventWriter", "Fenced", "FormatTooNew", "Invalid", "InvalidCut", "InvalidName",
-        "InvalidRanges", "InvalidRequest", "InvalidSetting", "KeyRange", "LossesConfirmed",
-        "NodeDescription", "NodeNotFound", "NotFound", "Operation", "OperationFound",
-        "OperationNotFound", "OperationState", "Operations", "OutcomeUnknown", "Overloaded",
-        "ParkedDescription", "Position", "ReaderSettings", "RetentionPolicy", "RetentionType",
-        "Retry", "ScaleChecked", "ScaleRefused", "ScalingEvent", "ScalingPolicy", "ScalingType",
-        "ScopeDescription", "ScopeExists", "ScopeNotEmpty", "ScopeNotFound",
-        "SegmentDescription", "SegmentInStream", "SegmentList", "SegmentNotFound",
-        "SegmentRate", "SegmentRun", "SegmentWithRate", "StreamConfig", "StreamDescription",
-        "StreamExists", "StreamNotFound", "StreamNotSealed", "StreamRef", "StreamSealed",
-        "StreamState", "Streams", "SuccessorsFound", "Unavailable", "Unknown",
-        "UnsupportedProtocol", "WriterExpired", "WriterSettings", "connect",
+        "Connecting", "ConnectionLost", "ContainerDescription", "ControllerDescription", "Corrupt",
+        "CorruptBlock", "CutChecked", "CutFound", "CutRefused", "CutsCompared", "EpochDescription",
+        "Event", "EventBatch", "EventReader", "EventTooLarge", "EventWriter", "Fenced",
+        "FormatTooNew", "GenerationMismatch", "GroupRetention", "GroupState", "GroupStream",
+        "Invalid", "InvalidCut", "InvalidName", "InvalidRanges", "InvalidRequest", "InvalidSetting",
+        "KeyRange", "LossesConfirmed", "NodeDescription", "NodeNotFound", "NotFound", "Operation",
+        "OperationFound", "OperationNotFound", "OperationState", "Operations", "OutcomeUnknown",
+        "Overloaded", "ParkedDescription", "Position", "ReaderGroupConfig",
+        "ReaderGroupDescription", "ReaderGroupExists", "ReaderGroupNotFound", "ReaderGroupReset",
+        "ReaderGroups", "ReaderSettings", "RetentionPolicy", "RetentionType", "Retry",
+        "ScaleChecked", "ScaleRefused", "ScalingEvent", "ScalingPolicy", "ScalingType",
+        "ScopeDescription", "ScopeExists", "ScopeNotEmpty", "ScopeNotFound", "SegmentDescription",
+        "SegmentInStream", "SegmentList", "SegmentNotFound", "SegmentPosition", "SegmentRate",
+        "SegmentRun", "SegmentWithRate", "StreamConfig", "StreamDescription", "StreamExists",
+        "StreamNotFound", "StreamNotSealed", "StreamRef", "StreamSealed", "StreamState", "Streams",
+        "SubscriberDescription", "SubscriberNotFound", "SuccessorsFound", "Unavailable", "Unknown",
+        "UnsupportedProtocol", "WriterExpired", "WriterMark", "WriterSettings", "connect",
     }
 )  # fmt: skip
 
-OWNERS = (Client, EventWriter, EventReader, Operations, Streams, StreamViews, connect)
+OWNERS = (Client, EventWriter, EventReader, Operations, ReaderGroups, Streams, StreamViews, connect)
 
 
 def test_the_public_names_are_these() -> None:

@@ -18,6 +18,7 @@ caller can do about it.
 
 from anabranch.client.client import Client, Connecting, connect
 from anabranch.client.frontier import Position
+from anabranch.client.groups.admin import ReaderGroups
 from anabranch.client.operations import Operation, Operations
 from anabranch.client.reader import Event, EventBatch, EventReader
 from anabranch.client.settings import ReaderSettings, WriterSettings
@@ -41,6 +42,10 @@ from anabranch.common.contracts.queries import (
     SegmentWithRate,
     StreamDescription,
 )
+from anabranch.common.contracts.reader_groups import (
+    ReaderGroupDescription,
+    SubscriberDescription,
+)
 from anabranch.common.contracts.stream_queries import (
     CutChecked,
     CutFound,
@@ -52,6 +57,7 @@ from anabranch.common.contracts.stream_queries import (
     SegmentRun,
     SuccessorsFound,
 )
+from anabranch.common.contracts.writer_times import WriterMark
 from anabranch.common.errors import (
     AnabranchError,
     BufferFull,
@@ -64,6 +70,7 @@ from anabranch.common.errors import (
     EventTooLarge,
     Fenced,
     FormatTooNew,
+    GenerationMismatch,
     Invalid,
     InvalidCut,
     InvalidName,
@@ -75,6 +82,9 @@ from anabranch.common.errors import (
     OperationNotFound,
     OutcomeUnknown,
     Overloaded,
+    ReaderGroupExists,
+    ReaderGroupNotFound,
+    ReaderGroupReset,
     Retry,
     ScaleRefused,
     ScopeExists,
@@ -85,6 +95,7 @@ from anabranch.common.errors import (
     StreamNotFound,
     StreamNotSealed,
     StreamSealed,
+    SubscriberNotFound,
     Unavailable,
     Unknown,
     UnsupportedProtocol,
@@ -92,6 +103,13 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import StreamRef
+from anabranch.common.model.reader_group import (
+    GroupRetention,
+    GroupState,
+    GroupStream,
+    ReaderGroupConfig,
+    SegmentPosition,
+)
 from anabranch.common.model.stream import (
     RetentionPolicy,
     RetentionType,
@@ -126,6 +144,10 @@ __all__ = [
     "EventWriter",
     "Fenced",
     "FormatTooNew",
+    "GenerationMismatch",
+    "GroupRetention",
+    "GroupState",
+    "GroupStream",
     "Invalid",
     "InvalidCut",
     "InvalidName",
@@ -146,6 +168,12 @@ __all__ = [
     "Overloaded",
     "ParkedDescription",
     "Position",
+    "ReaderGroupConfig",
+    "ReaderGroupDescription",
+    "ReaderGroupExists",
+    "ReaderGroupNotFound",
+    "ReaderGroupReset",
+    "ReaderGroups",
     "ReaderSettings",
     "RetentionPolicy",
     "RetentionType",
@@ -163,6 +191,7 @@ __all__ = [
     "SegmentInStream",
     "SegmentList",
     "SegmentNotFound",
+    "SegmentPosition",
     "SegmentRate",
     "SegmentRun",
     "SegmentWithRate",
@@ -175,11 +204,14 @@ __all__ = [
     "StreamSealed",
     "StreamState",
     "Streams",
+    "SubscriberDescription",
+    "SubscriberNotFound",
     "SuccessorsFound",
     "Unavailable",
     "Unknown",
     "UnsupportedProtocol",
     "WriterExpired",
+    "WriterMark",
     "WriterSettings",
     "connect",
 ]

@@ -17,6 +17,7 @@ from anabranch.client.bounds import Start
 from anabranch.client.cluster import ClusterMembers
 from anabranch.client.containers import Containers
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
+from anabranch.client.groups.admin import ReaderGroups
 from anabranch.client.nats_control import NatsControlPlane
 from anabranch.client.operations import Operation, Operations, Sending, send
 from anabranch.client.parked import Parked
@@ -159,6 +160,11 @@ class Client:
     def streams(self) -> Streams:
         """All that can be done with streams; what follows here are the commonest of it."""
         return Streams(self._control)
+
+    @property
+    def reader_groups(self) -> ReaderGroups:
+        """Reader groups: creating, resetting, deleting and describing them."""
+        return ReaderGroups(self._control, self.ranges().tail)
 
     @property
     def operations(self) -> Operations:

@@ -1,0 +1,1 @@
+"""Reader groups: readers that share the segments of streams among themselves."""
