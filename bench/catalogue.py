@@ -83,7 +83,7 @@ def workloads(names: Sequence[str]) -> list[Workload]:
         "W17": (
             WriteCost("write_batch", FLUSH_OFF),
             WriteCost("write", FLUSH_OFF),
-            *(ReadCost(way, frozenset({FLUSH_OFF})) for way in ("arrow", "batches")),
+            ReadCost("batches", frozenset({FLUSH_OFF})),
             ReadCost("async for", frozenset({FLUSH_OFF, "default", "everysec"})),
         ),
         "W18": (GroupTail(FLUSH_OFF),),

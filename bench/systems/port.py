@@ -92,7 +92,7 @@ class SingleWrites(Stream, Protocol):
         ...
 
 
-ReadingWay = Literal["arrow", "batches", "async for"]
+ReadingWay = Literal["batches", "async for"]
 
 
 @runtime_checkable

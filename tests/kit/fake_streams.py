@@ -11,6 +11,8 @@ from typing import Any
 from anabranch.common.contracts import queries as q
 from anabranch.common.contracts import stream_queries as sq
 from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.reader_groups import SubscriberDescription
+from anabranch.common.contracts.writer_times import WriterMark
 from anabranch.common.errors import CutRefused, InvalidRequest, ScaleRefused, SegmentNotFound
 from anabranch.common.model.key_range import KeyRange, even_ranges
 from anabranch.common.model.names import StreamRef, epoch_of, segment_id, segment_name
@@ -40,6 +42,9 @@ class FakeStream:
     lives: dict[int, FakeLife] = field(default_factory=dict)
     head: dict[int, int] = field(default_factory=dict)
     """The segments where the stream begins → the offsets there."""
+    subscribers: dict[str, SubscriberDescription] = field(default_factory=dict)
+    marks: dict[str, WriterMark] = field(default_factory=dict)
+    """By writer id."""
 
     def __post_init__(self) -> None:
         for number, keys in enumerate(even_ranges(self.segment_count)):

@@ -19,6 +19,7 @@ caller can do about it.
 from anabranch.client.client import Client, Connecting, connect
 from anabranch.client.events import Event, EventBatch
 from anabranch.client.frontier import Position
+from anabranch.client.groups.admin import ReaderGroups
 from anabranch.client.groups.group import GroupCheckpoint, ReaderGroup
 from anabranch.client.groups.reader import GroupReader, GroupReaderSettings
 from anabranch.client.groups.status import (
@@ -72,6 +73,7 @@ from anabranch.common.contracts.stream_queries import (
     SegmentRun,
     SuccessorsFound,
 )
+from anabranch.common.contracts.writer_times import WriterMark
 from anabranch.common.errors import (
     AnabranchError,
     BufferFull,
@@ -224,6 +226,7 @@ __all__ = [
     "ReaderGroupNotFound",
     "ReaderGroupReset",
     "ReaderGroupStatus",
+    "ReaderGroups",
     "ReaderInUse",
     "ReaderNotFound",
     "ReaderRemoved",
@@ -275,6 +278,7 @@ __all__ = [
     "Unknown",
     "UnsupportedProtocol",
     "WriterExpired",
+    "WriterMark",
     "WriterSettings",
     "connect",
 ]

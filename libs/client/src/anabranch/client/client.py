@@ -18,6 +18,7 @@ from anabranch.client.cluster import ClusterMembers
 from anabranch.client.containers import Containers
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
 from anabranch.client.groups.access import GroupAccess
+from anabranch.client.groups.admin import ReaderGroups
 from anabranch.client.groups.group import ReaderGroup
 from anabranch.client.groups.parts import ClientGroupParts
 from anabranch.client.nats_control import NatsControlPlane
@@ -175,6 +176,11 @@ class Client:
     def streams(self) -> Streams:
         """All that can be done with streams; what follows here are the commonest of it."""
         return Streams(self._control)
+
+    @property
+    def reader_groups(self) -> ReaderGroups:
+        """Reader groups: creating, resetting, deleting and describing them."""
+        return ReaderGroups(self._control, self.ranges().tail)
 
     @property
     def operations(self) -> Operations:
