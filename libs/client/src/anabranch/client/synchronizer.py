@@ -335,8 +335,6 @@ class StateSynchronizer(Generic[S, U]):
 
         A page that begins behind it follows a truncation: what was known is part of no state then.
         """
-        if page.next < self._folded.revision:
-            return
         known = self._folded
         folded: _Folded[S] = known if first <= known.revision else _Folded(None, first, first)
         count = 0
