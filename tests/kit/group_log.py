@@ -109,7 +109,7 @@ class SimGroupLog:
             return
         grown: asyncio.Future[None] = loop.create_future()
         self._waiting.append(grown)
-        timer = loop.call_later(wait_s, lambda: grown.done() or grown.set_result(None))
+        timer = loop.call_later(wait_s, grown.cancel)
 
         def woken(_: object) -> None:
             timer.cancel()

@@ -152,6 +152,7 @@ class GroupMember:
         self._to_say: list[u.AnyUpdate] = []
         self._saying: list[u.AnyUpdate] = []
         """What is being appended: whether it is in the log is not known yet."""
+        self._has_left = False
         self._said = asyncio.Event()
         self._asked: dict[str, int | None] = {}
         """Segments that were asked for → behind which revision the answer is known."""
@@ -219,17 +220,16 @@ class GroupMember:
 
     async def leave(self, saved: tuple[u.Saved, ...]) -> None:
         """Give everything up at once, after all that was said; bounded in time, best effort: else
-        the lease ends it."""
+        the lease ends it. Repeatable, also after it was cancelled."""
         self._lease.end()
-        if self.failure is not None:
+        if self._has_left or not isinstance(self.failure, Closed | None):
             return
         self.failure = Closed("the reader is closed", reader=self.reader_id)
         left = u.Left(reader_id=self.reader_id, nonce=self._nonce, saved=saved)
-        try:
+        with suppress(AnabranchError, TimeoutError):
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self._log.append([*self._saying, *self._to_say, left])
-        except (AnabranchError, TimeoutError):
-            return
+        self._has_left = True
 
     def _fail(self, error: AnabranchError) -> None:
         self._lease.end()

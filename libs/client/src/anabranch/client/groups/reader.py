@@ -79,6 +79,7 @@ class GroupReader:
         self._member: GroupMember | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._ended = False
 
     # --- life -----------------------------------------------------------------------------
 
@@ -104,7 +105,7 @@ class GroupReader:
         try:
             await member.join()
         except BaseException:
-            await self._end(saved=False)
+            await self.close()
             raise
         self._runtime.open_parts.add(self)
         self._run(member.speak())
@@ -135,16 +136,11 @@ class GroupReader:
     async def close(self) -> None:
         """Leave the group: its other readers go on at once where this one has processed to.
 
-        What is in hand counts as not processed. Repeatable.
+        What is in hand counts as not processed. Repeatable, also after it was cancelled.
         """
-        await self._end(saved=True)
-
-    async def _end(self, *, saved: bool) -> None:
-        if self._closed:
-            return
         self._closed = True
-        self._runtime.open_parts.discard(self)
-        assert self._parts is not None
+        if self._ended or self._parts is None:
+            return
         assert self._member is not None
         assert self._reading is not None
         try:
@@ -153,11 +149,12 @@ class GroupReader:
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks)
-            if saved:
-                await self._member.leave(self._reading.all_saved())
+            await self._member.leave(self._reading.all_saved())
+            await self._parts.log.close()
+            self._ended = True
+            self._runtime.open_parts.discard(self)
         finally:
             self._parts.news.set()
-            await self._parts.log.close()
 
     # --- reading --------------------------------------------------------------------------
 
