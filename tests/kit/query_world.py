@@ -11,7 +11,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from anabranch.common.contracts import commands, operation_queries, queries, stream_queries
+from anabranch.common.contracts import (
+    commands,
+    operation_queries,
+    queries,
+    reader_groups,
+    stream_queries,
+    writer_times,
+)
 from anabranch.common.contracts.base import Contract
 from anabranch.common.contracts.subjects import scope_events, stream_events
 from anabranch.common.eventsourcing.chunks import HistoryChunks
@@ -45,7 +52,13 @@ from anabranch.controller.workflows import (
 from anabranch.controller.workflows.context import WorkContext
 from kit.fake_stores import FakeSegmentStores
 
-QUERIES = {**queries.QUERIES, **stream_queries.QUERIES, **operation_queries.QUERIES}
+QUERIES = {
+    **queries.QUERIES,
+    **stream_queries.QUERIES,
+    **operation_queries.QUERIES,
+    **reader_groups.QUERIES,
+    **writer_times.QUERIES,
+}
 STEPS = {
     **create_stream.STEPS,
     **scale_stream.STEPS,
@@ -206,6 +219,12 @@ class QueryWorld:
         steps = more.pop("steps", ALL)
         more.setdefault("command_id", self.new_id())
         return await self.perform(commands.SealStream(scope=scope, stream=stream, **more), steps)
+
+    async def delete(self, name: str = "s/x") -> Loaded[Stream]:
+        scope, _, stream = name.partition("/")
+        return await self.perform(
+            commands.DeleteStream(command_id=self.new_id(), scope=scope, stream=stream)
+        )
 
     # --- asking --------------------------------------------------------------------------------
 
