@@ -25,7 +25,13 @@ from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
-from anabranch.common.model.names import SegmentId, StreamRef, scope_name, segment_id, stream_name
+from anabranch.common.model.names import (
+    SegmentId,
+    StreamRef,
+    any_stream_name,
+    scope_name,
+    segment_id,
+)
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.controller.domain.reader_group.invariants import GROUP
@@ -40,7 +46,7 @@ from anabranch.controller.domain.stream.state import Stream, next_step
 from anabranch.controller.handlers.desk import QueryDesk
 from anabranch.controller.handlers.queries import answer_query
 from anabranch.controller.projections.histories import Histories
-from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.projections.mirror import Fold, Mirror
 from anabranch.controller.workflows import (
     create_stream,
     delete_scope,
@@ -103,7 +109,8 @@ class QueryWorld:
         self.scopes = Repository(self.store, SCOPE, SeededIds(1))
         self.streams = Repository(self.store, STREAM, SeededIds(2))
         self.groups = Repository(self.store, GROUP, SeededIds(5))
-        self.mirror = Mirror(self.store, self.scopes, self.streams, self.groups, lambda _fold: None)
+        self.folds: list[Fold] = []
+        self.mirror = Mirror(self.store, self.scopes, self.streams, self.groups, self.folds.append)
         self.stores = FakeSegmentStores()
         self.context = WorkContext(
             self.stores,
@@ -154,7 +161,7 @@ class QueryWorld:
 
     async def perform(self, command: StreamCommand, steps: int = ALL) -> Loaded[Stream]:
         """Decide the command, then perform that many steps."""
-        ref = StreamRef(scope_name(command.scope), stream_name(command.stream))
+        ref = StreamRef(scope_name(command.scope), any_stream_name(command.stream))
         scope = (await self.scopes.load(scope_events(ref.scope))).state
 
         def decide(found: Loaded[Stream]) -> Any:
