@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.common.errors import CorruptBlock, InvalidRequest
+from anabranch.common.errors import CorruptBlock, EventTooLarge, InvalidRequest
 from anabranch.common.wire.block import (
     FLAG_KEYS,
     FLAG_TIMESTAMPS,
@@ -74,7 +74,8 @@ def record_batches(
     """The events of whole blocks, `data`, that lie at `offset` of the segment.
 
     The first `skip` events are left out, and of the last block all but the first `keep` (0: none
-    is). Raises CorruptBlock, FormatTooNew, CodecMissing.
+    is). Parts of large events are passed over. Raises CorruptBlock, FormatTooNew, CodecMissing, and
+    EventTooLarge for the large event itself.
     """
     for blocks in _groups(segment, data, offset):
         columns = _columns(segment, offset, blocks)
@@ -99,9 +100,14 @@ def _groups(segment: str, data: bytes, offset: int) -> Iterator[list[_PlacedBloc
     while at < len(view):
         try:
             header = verify_block(view, at)
-            body = block_body(view, header, at)
+            body = b"" if header.is_part else block_body(view, header, at)
         except CorruptBlock as error:
             raise _corrupt(error.message, segment, offset + at) from error
+        if header.is_large:
+            raise _too_large(segment, offset + at)
+        if header.is_part:
+            at += header.size
+            continue
         group.append(_PlacedBlock(at, header, body))
         at += header.size
         rows += header.event_count
@@ -211,6 +217,14 @@ def _offsets(lengths: Sequence[Ints], rows: int) -> pa.Buffer:
 def _joined(parts: Sequence[memoryview]) -> pa.Buffer:
     """The parts end to end; a single one is not copied."""
     return pa.py_buffer(parts[0] if len(parts) == 1 else b"".join(parts))
+
+
+def _too_large(segment: str, offset: int) -> EventTooLarge:
+    return EventTooLarge(
+        "an event of the stream is over 8 MiB: Spark reads streams without such events only",
+        remedy="read the stream with the Python client, or from a position behind the event",
+        segment=segment, offset=offset,
+    )  # fmt: skip
 
 
 def _corrupt(what: str, segment: str, offset: int) -> CorruptBlock:
