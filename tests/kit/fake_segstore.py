@@ -1,7 +1,8 @@
 """A segment store in memory behind a real TCP socket and the real protocol, with faults.
 
 It keeps the rules that clients depend on: idempotent appends per (writer id, segment), one live
-session per writer and segment, cumulative acks, whole-append reads that wait at the tail. What
+session per writer and segment, cumulative acks, whole-append reads that wait at the tail, transient
+segments that end with their connection. What
 it stores survives `restart` (a crash with everything synced).
 
 Faults are decided by `fault`, asked once per step. A step is a request that arrived ("in") or
@@ -27,20 +28,30 @@ from anabranch.common.errors import (
     WriterExpired,
     WrongHost,
 )
-from anabranch.common.wire.block import count_events
+from anabranch.common.model.names import transient_name
+from anabranch.common.wire.block import count_events, is_part
 from anabranch.common.wire.messages import (
     Append,
     Appended,
+    AppendOnce,
     AppendSetup,
+    CreateTransient,
+    DeleteSegment,
     Done,
     GetSegmentInfo,
     Hello,
     KeepAlive,
+    MergedSegment,
+    MergeSegments,
     Message,
     ReadSegment,
     Request,
+    Sealed,
+    SealSegment,
+    SegmentCreated,
     SegmentInfo,
     SegmentRead,
+    SegmentsMerged,
     SetupAppend,
     decode_message,
     encode_message,
@@ -77,7 +88,7 @@ class FakeSegment:
     start: int = 0
     """What lies before was truncated."""
 
-    def append(self, writer_id: bytes, append: Append, payload: bytes) -> int:
+    def append(self, writer_id: bytes, append: Append | AppendOnce, payload: bytes) -> int:
         """→ the last event number; raises what a container raises."""
         last = self.last_numbers.get(writer_id, 0)
         end = append.first_event_number + append.count - 1
@@ -90,12 +101,23 @@ class FakeSegment:
         if append.first_event_number > last + 1:
             kind = EventGap if last else WriterExpired
             raise kind("the block starts too late", last=last)
-        assert count_events(payload) == (1, append.count)
+        blocks, events = count_events(payload)
+        assert (blocks, 1 if is_part(payload) else events) == (1, append.count)
         self.data += payload
         self.boundaries.append(len(self.data))
         self.last_numbers[writer_id] = end
-        self.event_count += append.count
+        self.event_count += events
         return end
+
+    def absorb(self, source: "FakeSegment") -> int:
+        """Append all of a sealed segment → where it begins. Raises SegmentSealed."""
+        if self.sealed:
+            raise SegmentSealed("the segment is sealed")
+        offset = len(self.data)
+        self.data += source.data
+        self.boundaries += [offset + end for end in source.boundaries]
+        self.event_count += source.event_count
+        return offset
 
     def read(self, offset: int, size_max: int) -> bytes:
         """Whole appends from `offset`, at least one. Raises SegmentTruncated."""
@@ -112,10 +134,12 @@ class FakeSegmentStore:
     def __init__(self, *segments: str) -> None:
         self.segments = {name: FakeSegment() for name in segments}
         self.deleted: set[str] = set()
+        self.merged: dict[str, MergedSegment] = {}
         self.fault: FaultRule = no_faults
         self.container_epoch = 1
         self.connections: set[FakeConnection] = set()
         self.connection_count = 0
+        self.transient_count = 0
         self.keep_alive_count = 0
         self.requests: list[Message] = []
         self.sessions: dict[tuple[bytes, str], tuple[FakeConnection, int]] = {}
@@ -177,6 +201,7 @@ class FakeConnection(asyncio.Protocol):
         self._store = store
         self._parser = PacketParser()
         self._sessions: dict[int, tuple[bytes, str]] = {}
+        self._transients: list[str] = []
         self._held: list[list[bytes | memoryview]] = []
         self._waiting: set[asyncio.TimerHandle] = set()
 
@@ -187,6 +212,8 @@ class FakeConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._store.connections.discard(self)
+        for name in self._transients:
+            self._store.segments.pop(name, None)
         for handle in self._waiting:
             handle.cancel()
 
@@ -235,6 +262,22 @@ class FakeConnection(asyncio.Protocol):
                 self._reply(self._info(message), request_id)
             case ReadSegment():
                 self._read(message, request_id)
+            case CreateTransient():
+                self._reply(self._create_transient(message), request_id)
+            case AppendOnce():
+                segment = self._segment(message)
+                last = segment.append(message.writer_id, message, payload)
+                length = len(segment.data)
+                self._reply(Appended(session=0, last_event_number=last, length=length), request_id)
+            case SealSegment():
+                sealed = self._segment(message)
+                sealed.sealed = True
+                self._reply(Sealed(length=len(sealed.data)), request_id)
+            case MergeSegments():
+                self._reply(self._merge(message), request_id)
+            case DeleteSegment():
+                self._store.segments.pop(message.segment, None)
+                self._reply(Done(), request_id)
             case _:
                 self._reply(Done(), request_id)
 
@@ -265,6 +308,27 @@ class FakeConnection(asyncio.Protocol):
             raise SegmentNotFound("no such segment", segment=writer[1])
         last = segment.append(writer[0], append, payload)
         return Appended(session=append.session, last_event_number=last, length=len(segment.data))
+
+    def _create_transient(self, request: CreateTransient) -> SegmentCreated:
+        if self._segment(request).sealed:
+            raise SegmentSealed("the parent is sealed")
+        store = self._store
+        store.transient_count += 1
+        name = transient_name(request.segment, store.transient_count.to_bytes(16, "big"))
+        store.segments[name] = FakeSegment()
+        self._transients.append(name)
+        return SegmentCreated(segment=name)
+
+    def _merge(self, request: MergeSegments) -> SegmentsMerged:
+        (name,) = request.sources
+        if name not in self._store.merged:
+            target, source = self._segment(request), self._store.segments.get(name)
+            if source is None:
+                raise SegmentNotFound("no such segment", segment=name)
+            offset = target.absorb(source)
+            self._store.merged[name] = MergedSegment(name, offset, len(source.data))
+            del self._store.segments[name]
+        return SegmentsMerged(merged=(self._store.merged[name],))
 
     def _info(self, request: GetSegmentInfo) -> SegmentInfo:
         segment = self._segment(request)

@@ -77,9 +77,14 @@ class SegmentStoreConnection(asyncio.Protocol):
     # --- requests -------------------------------------------------------------------------
 
     async def request(
-        self, message: Message, expected: type[M], *, timeout_s: float | None = None
+        self,
+        message: Message,
+        expected: type[M],
+        *,
+        timeout_s: float | None = None,
+        payload: bytes = b"",
     ) -> tuple[M, bytes]:
-        """Send `message` → (reply, its payload).
+        """Send `message`, with `payload` if it has any → (reply, its payload).
 
         Raises the error that the store answered, ConnectionLost when the connection broke or
         no reply came in time (then the request may have been performed), Overloaded when too
@@ -91,11 +96,11 @@ class SegmentStoreConnection(asyncio.Protocol):
         request_id = self._last_request_id
         replied: asyncio.Future[Reply] = self._loop.create_future()
         received_before = self._packets_received
-        self._send(message, request_id)
+        self._send(message, request_id, payload)
         self._pending[request_id] = replied
         try:
             async with asyncio.timeout(timeout_s or self._settings.request_timeout_s):
-                reply, payload = await replied
+                reply, data = await replied
         except TimeoutError:
             raise self._request_timed_out(message, received_before) from None
         finally:
@@ -104,7 +109,7 @@ class SegmentStoreConnection(asyncio.Protocol):
             raise error_of(reply)
         if not isinstance(reply, expected):
             raise self.abort(BadPacket("a reply is of another kind than its request asks for"))
-        return reply, payload
+        return reply, data
 
     def _request_timed_out(self, message: Message, received_before: int) -> AnabranchError:
         error = ConnectionLost(
@@ -113,6 +118,11 @@ class SegmentStoreConnection(asyncio.Protocol):
             request=type(message).__name__,
         )
         return self.abort(error) if self._packets_received == received_before else error
+
+    def send_and_forget(self, message: Message) -> None:
+        """Send a request whose answer nobody waits for. Raises ConnectionLost."""
+        self._last_request_id += 1
+        self._send(message, self._last_request_id)
 
     # --- append sessions ------------------------------------------------------------------
 
