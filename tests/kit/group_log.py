@@ -18,7 +18,7 @@ from anabranch.client.groups.updates import AnyUpdate
 from anabranch.common.errors import AnabranchError, OutcomeUnknown, Unavailable
 from kit.group_process import SimProcess
 from kit.rng import Random
-from kit.simlink import ANSWERS_LOST, CLEAR, LATE_S, REQUESTS_LATE, REQUESTS_LOST, SLOW, Weather
+from kit.simlink import ANSWERS_LOST, CLEAR, LATE_S, REQUESTS_LATE, REQUESTS_LOST, SLOW
 
 SHORT_S = (0.0005, 0.02)
 SLOW_S = (0.1, 2.0)
@@ -181,9 +181,7 @@ class SimGroupHandle:
         self._log.counts[COMPACTIONS] += 1
         return await self._append_if(lambda: self._log.begin_again(state))
 
-    async def replace(
-        self, decide: Callable[[ReaderGroupState], ReaderGroupState | None]
-    ) -> bool:
+    async def replace(self, decide: Callable[[ReaderGroupState], ReaderGroupState | None]) -> bool:
         while True:
             new = decide(self._known())
             if new is None:
