@@ -131,7 +131,8 @@ class FakeSegment:
         if offset > len(self.data):
             raise InvalidRequest("the offset lies beyond the end", length=len(self.data))
         if offset > self.start and offset not in self.boundaries:
-            raise NotAtBoundary("no append ends there", offset=offset)
+            lower = max(end for end in (0, *self.boundaries) if end <= offset)
+            raise NotAtBoundary("no append ends there", offset=offset, lower=lower)
         self.start = max(self.start, offset)
 
     def read(self, offset: int, size_max: int, *, whole_appends: bool = True) -> bytes:

@@ -4,6 +4,7 @@ import re
 
 import anabranch.client
 from anabranch.client import (
+    ByteStream,
     Client,
     EventReader,
     EventWriter,
@@ -18,29 +19,30 @@ from anabranch.common.errors import ERRORS_BY_CODE
 
 PUBLIC = frozenset(
     {
-        "AnabranchError", "BufferFull", "Busy", "Client", "Closed", "ClusterOverview", "Conflict",
-        "Connecting", "ConnectionLost", "ContainerDescription", "ControllerDescription",
-        "Corrupt", "CorruptBlock", "CutChecked", "CutFound", "CutRefused", "CutsCompared",
-        "Entries", "EpochDescription", "Event", "EventBatch", "EventReader", "EventTooLarge",
-        "EventWriter", "Fenced", "FormatTooNew", "Invalid", "InvalidCut", "InvalidName",
-        "InvalidRanges", "InvalidRequest", "InvalidSetting", "KeyRange", "LossesConfirmed",
-        "NodeDescription", "NodeNotFound", "NotAtBoundary", "NotFound", "OneSegmentSettings",
-        "Operation", "OperationFound", "OperationNotFound", "OperationState", "Operations",
-        "OutcomeUnknown", "Overloaded", "ParkedDescription", "Position", "ReaderSettings",
-        "RetentionPolicy", "RetentionType", "Retry", "RevisionedStream", "ScaleChecked",
-        "ScaleRefused", "ScalingEvent", "ScalingPolicy", "ScalingType", "ScopeDescription",
-        "ScopeExists", "ScopeNotEmpty", "ScopeNotFound", "SegmentDescription", "SegmentInStream",
-        "SegmentList", "SegmentNotFound", "SegmentRate", "SegmentRun", "SegmentTruncated",
-        "SegmentWithRate", "StateCodec", "StateNotInitialized", "StateSynchronizer",
-        "StreamConfig", "StreamDescription", "StreamExists", "StreamNotFound", "StreamNotSealed",
-        "StreamRef", "StreamSealed", "StreamState", "Streams", "SuccessorsFound", "Unavailable",
-        "Unknown", "UnsupportedProtocol", "WriterExpired", "WriterSettings", "connect",
+        "AnabranchError", "BufferFull", "Busy", "ByteStream", "ByteStreamSettings", "Client",
+        "Closed", "ClusterOverview", "Conflict", "Connecting", "ConnectionLost",
+        "ContainerDescription", "ControllerDescription", "Corrupt", "CorruptBlock", "CutChecked",
+        "CutFound", "CutRefused", "CutsCompared", "Entries", "EpochDescription", "Event",
+        "EventBatch", "EventReader", "EventTooLarge", "EventWriter", "EventsTruncated", "Fenced",
+        "FormatTooNew", "Invalid", "InvalidCut", "InvalidName", "InvalidRanges", "InvalidRequest",
+        "InvalidSetting", "KeyRange", "LossesConfirmed", "NodeDescription", "NodeNotFound",
+        "NotAtBoundary", "NotFound", "OneSegmentSettings", "Operation", "OperationFound",
+        "OperationNotFound", "OperationState", "Operations", "OutcomeUnknown", "Overloaded",
+        "ParkedDescription", "Position", "ReaderSettings", "RetentionPolicy", "RetentionType",
+        "Retry", "RevisionedStream", "ScaleChecked", "ScaleRefused", "ScalingEvent",
+        "ScalingPolicy", "ScalingType", "ScopeDescription", "ScopeExists", "ScopeNotEmpty",
+        "ScopeNotFound", "SegmentDescription", "SegmentInStream", "SegmentList",
+        "SegmentNotFound", "SegmentRate", "SegmentRun", "SegmentTruncated", "SegmentWithRate",
+        "StateCodec", "StateNotInitialized", "StateSynchronizer", "StreamConfig",
+        "StreamDescription", "StreamExists", "StreamNotFound", "StreamNotSealed", "StreamRef",
+        "StreamSealed", "StreamState", "Streams", "SuccessorsFound", "Unavailable", "Unknown",
+        "UnsupportedProtocol", "WriterExpired", "WriterSettings", "connect",
     }
 )  # fmt: skip
 
 OWNERS = (
-    Client, EventWriter, EventReader, Operations, RevisionedStream, StateSynchronizer, Streams,
-    StreamViews, connect,
+    ByteStream, Client, EventWriter, EventReader, Operations, RevisionedStream,
+    StateSynchronizer, Streams, StreamViews, connect,
 )  # fmt: skip
 
 

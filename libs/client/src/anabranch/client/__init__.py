@@ -16,12 +16,18 @@ kind of an error (Retry, Conflict, Fenced, Invalid, NotFound, Corrupt, Unknown) 
 caller can do about it.
 """
 
+from anabranch.client.byte_stream import ByteStream
 from anabranch.client.client import Client, Connecting, connect
 from anabranch.client.frontier import Position
 from anabranch.client.operations import Operation, Operations
 from anabranch.client.reader import Event, EventBatch, EventReader
 from anabranch.client.revisioned_stream import Entries, RevisionedStream
-from anabranch.client.settings import OneSegmentSettings, ReaderSettings, WriterSettings
+from anabranch.client.settings import (
+    ByteStreamSettings,
+    OneSegmentSettings,
+    ReaderSettings,
+    WriterSettings,
+)
 from anabranch.client.streams import Streams
 from anabranch.client.synchronizer import StateCodec, StateSynchronizer
 from anabranch.client.writer import EventWriter
@@ -64,6 +70,7 @@ from anabranch.common.errors import (
     Corrupt,
     CorruptBlock,
     CutRefused,
+    EventsTruncated,
     EventTooLarge,
     Fenced,
     FormatTooNew,
@@ -111,6 +118,8 @@ __all__ = [
     "AnabranchError",
     "BufferFull",
     "Busy",
+    "ByteStream",
+    "ByteStreamSettings",
     "Client",
     "Closed",
     "ClusterOverview",
@@ -132,6 +141,7 @@ __all__ = [
     "EventReader",
     "EventTooLarge",
     "EventWriter",
+    "EventsTruncated",
     "Fenced",
     "FormatTooNew",
     "Invalid",
