@@ -362,7 +362,7 @@ async def test_a_stream_that_is_not_there_is_named() -> None:
         log = b.client.revisioned_stream("plant/nothing")
         with pytest.raises(StreamNotFound):
             await log.open()
-        with pytest.raises(InvalidRequest, match="not open"):
+        with pytest.raises(Closed, match="not open"):
             await log.append([b"a"])
 
 

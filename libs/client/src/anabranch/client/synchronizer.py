@@ -176,11 +176,12 @@ class StateSynchronizer(Generic[S, U]):
         return False
 
     async def update(self, decide: Callable[[S], Sequence[U]]) -> Sequence[U]:
-        """Append what `decide` makes of the newest state → that, as it was appended and folded.
+        """Append what `decide` makes of the state → that, as it was appended and folded.
 
-        `decide` is pure and may be called several times, on newer states, until nobody else was
-        faster. If it returns nothing, nothing is done. What it raises is passed on, once it was
-        raised about a state that was fetched during the call. Raises StateNotInitialized,
+        `decide` is pure. It is given the newest state that is known here, and newer ones as long
+        as others are faster. If it returns nothing, nothing is done, not even a look for news:
+        `fetch` first where that matters. What it raises is passed on, but only about a state that
+        was fetched during the call. Raises StateNotInitialized,
         Unavailable (others were faster all the time), OutcomeUnknown (fetch, then look), and as
         `RevisionedStream.append`.
         """
