@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from anabranch.client import RevisionedStream, one_segment
+from anabranch.client.revisioned_stream import MARK
 from anabranch.client.settings import OneSegmentSettings
 from anabranch.common.contracts.commands import Accepted, Command, Rejected, TruncateStream
 from anabranch.common.errors import (
@@ -31,6 +33,8 @@ from kit.fake_controller import FakeController
 from kit.fake_segstore import Direction, Fault, no_faults
 from kit.rng import seeded
 from kit.shared_state import SHARED, append_as_other, stored_entries
+
+ROOT = Path(__file__).parents[3]
 
 
 def opened(b: Bench, settings: OneSegmentSettings = SHARED) -> RevisionedStream:
@@ -151,6 +155,11 @@ async def test_the_mark_moves_with_its_append_or_not_at_all() -> None:
         b.segments[0].attributes.clear()
         assert await log.append_if([b"c"], first, mark=77) is None
         assert await log.mark() is None
+
+
+def test_the_mark_is_the_attribute_that_the_wires_page_names() -> None:
+    assert len(MARK) == 16
+    assert f"`{MARK.hex()}`" in (ROOT / "docs/wire.md").read_text()
 
 
 async def test_truncated_revisions_are_told_with_where_the_log_starts() -> None:

@@ -150,11 +150,17 @@ class StateSynchronizer(Generic[S, U]):
 
         Where there is no news it waits for some, up to `wait_s`. Raises FormatTooNew (a newer
         release wrote; nothing of that page was applied), CorruptBlock, StreamNotFound,
-        InvalidRequest, Unavailable, and what the codec raises.
+        InvalidRequest, Unavailable, what the codec raises, and StreamSealed where it was to wait
+        for what can never come.
         """
         applied_before = self._applied_count
         page = await self._read(wait_s)
         self._fold(page.first, page.entries)
+        if wait_s > 0 and page.entries.sealed and not page.entries.entries:
+            raise StreamSealed(
+                "the stream of the shared state is sealed, and all of it was fetched",
+                stream=str(self._log.stream),
+            )
         while not page.entries.at_tail:
             page = await self._read(0.0)
             self._fold(page.first, page.entries)
