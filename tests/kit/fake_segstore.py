@@ -142,7 +142,8 @@ class FakeSegment:
         if offset > len(self.data):
             raise InvalidRequest("the offset lies beyond the end", length=len(self.data))
         if offset > self.start and offset not in self.boundaries:
-            raise NotAtBoundary("no append ends there", offset=offset)
+            lower = max(end for end in (0, *self.boundaries) if end <= offset)
+            raise NotAtBoundary("no append ends there", offset=offset, lower=lower)
         self.start = max(self.start, offset)
 
     def absorb(self, source: "FakeSegment") -> int:

@@ -14,6 +14,7 @@ from typing import Self, TypeVar, Unpack, overload
 from opentelemetry.trace import Tracer
 
 from anabranch.client.bounds import Start
+from anabranch.client.byte_stream import ByteStream
 from anabranch.client.cluster import ClusterMembers
 from anabranch.client.containers import Containers
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
@@ -30,6 +31,7 @@ from anabranch.client.revisioned_stream import RevisionedStream
 from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import (
+    ByteStreamSettings,
     ConnectionSettings,
     OneSegmentSettings,
     ReaderSettings,
@@ -367,6 +369,21 @@ class Client:
             directory=self._directory,
             runtime=self._entered(),
             settings=settings or OneSegmentSettings(),
+        )
+
+    def byte_stream(
+        self, stream: str | StreamRef, settings: ByteStreamSettings | None = None
+    ) -> ByteStream:
+        """A stream with one segment, written and read as a file.
+
+        To be entered with `async with`. Raises InvalidName.
+        """
+        return ByteStream(
+            _ref(stream),
+            control=self._control,
+            directory=self._directory,
+            runtime=self._entered(),
+            settings=settings or ByteStreamSettings(),
         )
 
     def state_synchronizer(

@@ -132,6 +132,25 @@ class OneSegmentSettings:
 
     def __post_init__(self) -> None:
         if min(self.appends_waiting_max, self.read_size_bytes) < 1:
-            raise InvalidSetting("the sizes of a revisioned stream must be positive")
+            raise InvalidSetting("sizes must be positive")
         if min(self.retry_timeout_s, self.ack_timeout_s) <= 0:
-            raise InvalidSetting("the timeouts of a revisioned stream must be positive")
+            raise InvalidSetting("timeouts must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class ByteStreamSettings(OneSegmentSettings):
+    """`buffer_size_bytes` is how much may be written and not stored before a write waits; a write
+    is taken whole. `append_size_bytes` is the most that is stored at once."""
+
+    buffer_size_bytes: int = 8 * MIB
+    append_size_bytes: int = MIB
+
+    def __post_init__(self) -> None:
+        OneSegmentSettings.__post_init__(self)
+        if min(self.buffer_size_bytes, self.append_size_bytes) < 1:
+            raise InvalidSetting("a byte stream's sizes must be positive")
+        if self.append_size_bytes > BLOCK_SIZE_BYTES_MAX:
+            raise InvalidSetting(
+                "a byte stream's appends would be over the limit",
+                append_size_bytes=self.append_size_bytes, limit=BLOCK_SIZE_BYTES_MAX,
+            )  # fmt: skip
