@@ -84,7 +84,8 @@ class GroupReader:
     # --- life -----------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Join the group. Raises ReaderGroupNotFound, ReaderInUse, TooManyReaders, Unavailable."""
+        """Join the group. Raises ReaderGroupNotFound, ReaderInUse, TooManyReaders, ReaderRemoved,
+        Unavailable."""
         parts = await self._open_parts()
         clock = self._runtime.clock
         reading = GroupReading(
