@@ -121,7 +121,8 @@ class GroupReader:
         task.add_done_callback(self._tasks.discard)
 
     def _held(self) -> Iterator[tuple[str, int]]:
-        for segment, holding in self._opened().ledger.holdings.items():
+        assert self._reading is not None
+        for segment, holding in self._reading.ledger.holdings.items():
             yield segment, holding.given.offset
 
     async def __aexit__(
