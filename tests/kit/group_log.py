@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from anabranch.client.groups import invariants
 from anabranch.client.groups.codec import ReaderGroupCodec
 from anabranch.client.groups.state import ReaderGroupState
 from anabranch.client.groups.updates import AnyUpdate
 from anabranch.common.errors import AnabranchError, OutcomeUnknown, Unavailable
 from kit.group_process import SimProcess
 from kit.rng import Random
-from kit.simlink import ANSWERS_LOST, CLEAR, LATE_S, REQUESTS_LATE, REQUESTS_LOST, SLOW
+from kit.simlink import ANSWERS_LOST, CLEAR, LATE_S, REQUESTS_LATE, REQUESTS_LOST, SLOW, Weather
 
 SHORT_S = (0.0005, 0.02)
 SLOW_S = (0.1, 2.0)
@@ -78,6 +79,7 @@ class SimGroupLog:
             size += len(data)
             before, decoded = state, CODEC.decode_update(data)
             state = CODEC.apply(before, decoded, revision=len(self.states))
+            invariants.check(before, state)
             self._on_applied(before, decoded, state)
         self._grow(state, size)
         return self.revision
@@ -86,6 +88,7 @@ class SimGroupLog:
         """Append a whole state."""
         stored = CODEC.decode_state(CODEC.encode_state(state))
         assert stored == state, "a state is not what was stored of it"
+        invariants.check(stored, stored)
         self._inits.append(len(self.states))
         self._grow(stored, self._sizes[-1])
 
@@ -116,12 +119,6 @@ class SimGroupLog:
             then()
 
         grown.add_done_callback(woken)
-
-    def delay(self) -> float:
-        if self.rng.random() < self.weather.slow:
-            self.counts[SLOW] += 1
-            return self.rng.uniform(*SLOW_S)
-        return self.rng.uniform(*SHORT_S)
 
 
 class SimGroupHandle:
@@ -181,7 +178,9 @@ class SimGroupHandle:
         self._log.counts[COMPACTIONS] += 1
         return await self._append_if(lambda: self._log.begin_again(state))
 
-    async def replace(self, decide: Callable[[ReaderGroupState], ReaderGroupState | None]) -> bool:
+    async def replace(
+        self, decide: Callable[[ReaderGroupState], ReaderGroupState | None]
+    ) -> bool:
         while True:
             new = decide(self._known())
             if new is None:
@@ -252,7 +251,7 @@ class SimGroupHandle:
                 log.counts[ANSWERS_LOST] += 1
                 self._fail_later(settle, is_known=False)
             else:
-                loop.call_later(log.delay(), settle, Answer(revision))
+                loop.call_later(self._delay(), settle, Answer(revision))
 
         if self._process.is_buried:
             loop.call_later(0.001, settle, Answer(error=Unavailable("the run is over")))
@@ -277,12 +276,21 @@ class SimGroupHandle:
         loop, log = asyncio.get_running_loop(), self._log
         away_s = log.away_until_s - loop.time()
         if away_s <= 0:
-            loop.call_later(log.delay(), arrive, reply)
+            loop.call_later(self._delay(), arrive, reply)
         elif away_s > log.rng.uniform(*PATIENCE_S):
             self._fail_later(settle, is_known=True)
         else:
             self._process.trouble.append((loop.time(), log.away_until_s + 1))
-            loop.call_later(away_s + log.delay(), arrive, reply)
+            loop.call_later(away_s + self._delay(), arrive, reply)
+
+    def _delay(self) -> float:
+        log = self._log
+        if log.rng.random() >= log.weather.slow:
+            return log.rng.uniform(*SHORT_S)
+        log.counts[SLOW] += 1
+        slow_s, now_s = log.rng.uniform(*SLOW_S), asyncio.get_running_loop().time()
+        self._process.trouble.append((now_s, now_s + slow_s))
+        return slow_s
 
     def _fail_later(self, settle: Callable[[Answer], None], *, is_known: bool) -> None:
         loop = asyncio.get_running_loop()

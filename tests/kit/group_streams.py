@@ -6,6 +6,7 @@ truncation is told once and reading goes on behind it, a segment ends with what 
 """
 
 import asyncio
+import itertools
 from bisect import bisect_left
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -30,11 +31,12 @@ TRUNCATIONS = "truncations of streams that are read"
 
 @dataclass(frozen=True, slots=True)
 class SimEvent:
-    """`number`: counts all events of a world."""
+    """`number`: counts all events of a world; `behind`: the place of what comes next."""
 
     number: int
     cell: int
     at: Position
+    behind: Position
 
 
 class SimBlock:
@@ -43,7 +45,7 @@ class SimBlock:
     def __init__(self, events: list[SimEvent], offset: int) -> None:
         self.events_of_model = events
         self.offset = offset
-        self.size = 10 + 7 * len(events)
+        self.size = _size(len(events))
         self.header = self
 
     def open(self) -> None:
@@ -133,7 +135,7 @@ class SimStream:
     def _bounds(self, start: int, stop: int, count: int) -> list[range]:
         inner = self._rng.sample(range(start + 1, stop), min(count - 1, stop - start - 1))
         bounds = [start, *sorted(inner), stop]
-        return [range(low, high) for low, high in zip(bounds, bounds[1:], strict=False)]
+        return [range(low, high) for low, high in itertools.pairwise(bounds)]
 
     def _new(self, cells: range, before: list[SimSegment]) -> SimSegment:
         number = segment_id(self._epoch, len(self.segments))
@@ -145,13 +147,11 @@ class SimStream:
         """One block to a random segment → how many events."""
         segment = self._rng.choice(self.present)
         count = self._rng.randrange(1, 5)
+        end = Position(segment.length + _size(count))
+        places = [*(Position(segment.length, index) for index in range(count)), end]
         events = [
-            SimEvent(
-                next_number + index,
-                self._rng.choice(segment.cells),
-                Position(segment.length, index),
-            )  # fmt: skip
-            for index in range(count)
+            SimEvent(number, self._rng.choice(segment.cells), at, behind)
+            for number, (at, behind) in enumerate(itertools.pairwise(places), next_number)
         ]
         block = SimBlock(events, segment.length)
         segment.blocks.append(block)
@@ -217,6 +217,10 @@ class SimStream:
             if segment not in cut and segment not in finished and finished & set(segment.before):
                 cut[segment] = FUTURE.offset
         return cut
+
+
+def _size(count: int) -> int:
+    return 10 + 7 * count
 
 
 def _share(one: range, other: range) -> bool:
@@ -354,8 +358,8 @@ class SimSource:
 
 def _batch(segment: SimSegment, block: SimBlock, at: Position, number: int) -> EventBatch:
     start = at.event_index if at.offset == block.offset else 0
+    assert start < len(block), "a position lies beyond its block's events"
     fetched = FetchedBlock(segment.name, block.offset, cast(Any, block), start)
-    # `next_offset` reads the header's size, which a SimBlock has.
     return EventBatch(fetched, number)
 
 

@@ -180,7 +180,7 @@ class GroupMember:
     async def join(self) -> None:
         """Come online, at the latest a lease after an earlier reader of this id fell silent.
 
-        Raises ReaderInUse when that one is alive, TooManyReaders.
+        Raises ReaderInUse when that one is alive, TooManyReaders, ReaderRemoved.
         """
         await self._log.fetch()
         lease_s = self.state.config.lease_ms / 1000
@@ -194,8 +194,13 @@ class GroupMember:
         if not state.is_online(self.reader_id, self._nonce):
             if self.reader_id in state.readers:
                 raise self._in_use()
-            raise TooManyReaders(
-                "the reader group has as many readers as it can have", limit=READERS_MAX
+            if len(state.readers) >= READERS_MAX:
+                raise TooManyReaders(
+                    "the reader group has as many readers as it can have", limit=READERS_MAX
+                )
+            raise ReaderRemoved(
+                "the reader was taken for lost or put offline, or its group reset, as it joined",
+                reader=self.reader_id,
             )
         self._generation = (state.incarnation, state.generation)
         self._checkpoints_begun = state.checkpoints_begun

@@ -84,7 +84,8 @@ class GroupReader:
     # --- life -----------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Join the group. Raises ReaderGroupNotFound, ReaderInUse, TooManyReaders, Unavailable."""
+        """Join the group. Raises ReaderGroupNotFound, ReaderInUse, TooManyReaders, ReaderRemoved,
+        Unavailable."""
         parts = await self._open_parts()
         clock = self._runtime.clock
         reading = GroupReading(
@@ -120,7 +121,8 @@ class GroupReader:
         task.add_done_callback(self._tasks.discard)
 
     def _held(self) -> Iterator[tuple[str, int]]:
-        for segment, holding in self._opened().ledger.holdings.items():
+        assert self._reading is not None
+        for segment, holding in self._reading.ledger.holdings.items():
             yield segment, holding.given.offset
 
     async def __aexit__(
