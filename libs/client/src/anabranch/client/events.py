@@ -27,6 +27,7 @@ class EventBatch:
         self.segment = fetched.segment
         self.start = Position(fetched.offset, fetched.start_index)
         self.next = Position(fetched.next_offset)
+        self.held_size = fetched.held_size
 
     def __len__(self) -> int:
         return len(self._fetched.block) - self._fetched.start_index
