@@ -9,9 +9,7 @@ from pathlib import Path
 
 from anabranch.cli.up import UpSettings, embedded_cluster
 from anabranch.client import Client, WriterSettings, connect
-from anabranch.client.large_events import fetch_large
 from anabranch.common.model.names import stream_ref
-from anabranch.common.wire.block import Block, LargeReference
 from kit.history import KeyedHistory
 from kit.scaling_traffic import scale_to
 
@@ -80,21 +78,6 @@ async def test_a_large_event_is_stored_and_counted_as_one_event(tmp_path: Path) 
             writer.write(b"before", "k")
             writer.write(large, "k")
             writer.write(b"after", "k")
-        ranges = client.ranges()
-        (run,) = await ranges.runs(STREAM)
-        assert run.end_offset is not None
-        end = run.end_offset
-
-        async def read(offset: int, size: int) -> bytes:
-            return await ranges.read(run.name, offset, end)
-
-        found: list[bytes] = []
-        at = 0
-        while at < end:
-            block = Block(await read(at, 1))
-            for payload in block.events():
-                if block.header.is_large:
-                    payload = await fetch_large(read, LargeReference.parse(payload))  # noqa: PLW2901
-                found.append(payload)
-            at += block.header.size
+        async with client.reader(STREAM, until_tail=True) as reader:
+            found = [event.payload async for event in reader]
     assert found == [b"before", large, b"after"]

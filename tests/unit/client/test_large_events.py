@@ -17,7 +17,13 @@ from anabranch.common.errors import (
     Overloaded,
     SegmentTruncated,
 )
-from anabranch.common.wire.block import LargeReference, encode_part
+from anabranch.common.wire.block import (
+    FLAG_LARGE,
+    Block,
+    LargeReference,
+    encode_block,
+    encode_part,
+)
 from anabranch.common.wire.messages import (
     AppendOnce,
     CreateTransient,
@@ -26,7 +32,7 @@ from anabranch.common.wire.messages import (
     Message,
     SegmentsMerged,
 )
-from kit.client_bench import STREAM, bench, until, writer_settings
+from kit.client_bench import STREAM, bench, reader_settings, until, writer_settings
 from kit.fake_segstore import Direction, Fault, no_faults
 from kit.history import KeyedHistory
 from kit.large import LARGE_FROM, events_in, events_of, small_parts
@@ -284,3 +290,67 @@ async def test_parts_that_were_truncated_are_told_as_truncated_events() -> None:
     with pytest.raises(EventsTruncated) as caught:
         await fetch_large(read, REFERENCE)
     assert caught.value.fields == {"offset": 5, "start": 77}
+
+
+async def test_a_reader_yields_large_events_among_the_others_and_continues_anywhere() -> None:
+    async with bench() as b:
+        async with b.client.writer(STREAM, SETTINGS) as writer:
+            for number, event in enumerate(mixed(9)):
+                writer.write(event, "k", timestamp_ms=number)
+        async with b.client.reader(STREAM, until_tail=True) as reader:
+            events = [event async for event in reader]
+        assert [event.payload for event in events] == mixed(9)
+        assert {event.key for event in events} == {"k"}
+        assert [event.timestamp_ms for event in events] == list(range(9))
+        for number, read in enumerate(events):
+            start = {read.segment: read.position}
+            async with b.client.reader(STREAM, start, until_tail=True) as reader:
+                assert [again.payload async for again in reader] == mixed(9)[number:]
+
+
+async def test_a_slow_reader_keeps_one_large_event_of_a_segment() -> None:
+    async with bench() as b:
+        async with b.client.writer(STREAM, SETTINGS) as writer:
+            for number in range(5):
+                await writer.append(b"%d" % number * 3000)
+        async with b.client.reader(
+            STREAM, until_tail=True, settings=reader_settings(read_ahead_bytes=1 << 20)
+        ) as reader:
+            await asyncio.sleep(0.05)
+            (opening,) = reader._intake._open.values()
+            assert opening.fetcher._held_bytes < 4000
+            assert [event.payload async for event in reader] == [
+                b"%d" % number * 3000 for number in range(5)
+            ]
+
+
+async def test_a_large_event_whose_parts_were_truncated_is_named_with_what_lies_behind_it() -> None:
+    async with bench() as b:
+        async with b.client.writer(STREAM, SETTINGS) as writer:
+            await writer.append(b"x" * 200)
+        (segment,) = b.segments
+        segment.start = segment.boundaries[-2]
+        start = {b.every_segment()[0].name: (segment.start, 0)}
+        async with b.client.reader(STREAM, start, until_tail=True) as reader:
+            with pytest.raises((SegmentTruncated, EventsTruncated)) as caught:
+                await anext(reader)
+        assert caught.value.fields["start"] == segment.boundaries[-1]
+
+
+async def test_a_large_event_whose_parts_are_damaged_is_named_with_its_place() -> None:
+    async with bench() as b:
+        async with b.client.writer(STREAM, SETTINGS) as writer:
+            await writer.append(b"x" * 200)
+        (segment,) = b.segments
+        reference = segment.boundaries[-2]
+        block = Block(bytes(segment.data), reference)
+        found = LargeReference.parse(block[0])
+        wrong = LargeReference(found.offset, found.length, found.size, found.crc ^ 1)
+        segment.data[reference:] = encode_block(
+            [wrong.encode()], writer_id=bytes(16), first_event_number=1, base_timestamp_ms=0,
+            flags=FLAG_LARGE,
+        )  # fmt: skip
+        async with b.client.reader(STREAM, until_tail=True) as reader:
+            with pytest.raises(CorruptBlock) as caught:
+                await anext(reader)
+        assert caught.value.fields["offset"] == reference

@@ -47,6 +47,7 @@ class EventBatch:
         self.next = Position(fetched.next_offset)
         self.size = fetched.block.header.size
         """Of the whole block as it is stored."""
+        self.held_size = fetched.held_size
 
     def __len__(self) -> int:
         return len(self.fetched.block) - self.fetched.start_index

@@ -230,7 +230,7 @@ class Intake:
         """The consumer is done with the batch: as much more may be read ahead."""
         opening = self._open.get(batch.segment)
         if opening is not None and opening.number == batch.opening:
-            opening.fetcher.consumed(batch.next.offset - batch.start.offset)
+            opening.fetcher.consumed(batch.held_size)
 
     # --- shares ---------------------------------------------------------------------------
 

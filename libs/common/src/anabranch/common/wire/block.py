@@ -29,7 +29,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import cast
 
@@ -406,6 +406,20 @@ class Block:
         assert self.header.is_part
         self.open()
         return self._body
+
+    def put_event(self, event: bytes) -> None:
+        """Of a block with FLAG_LARGE: be as if the event were in it, instead of the reference.
+
+        The header's `size` stays that of the stored block.
+        """
+        header, body = self.header, self._body
+        assert header.is_large
+        keys_at = header.columns_size + header.payloads_size
+        length = struct.pack("<I", len(event))
+        self._body = b"".join((length, body[4 : header.columns_size], event, body[keys_at:]))
+        self._offsets = [header.columns_size, header.columns_size + len(event)]
+        flags = header.flags & ~FLAG_LARGE
+        self.header = replace(header, flags=flags, payloads_size=len(event))
 
     def keys(self) -> list[bytes | None]:
         """The routing keys, None where an event has none. Raises CorruptBlock."""
