@@ -13,7 +13,7 @@ others: at most what it did in the last `save_interval_s`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Self
@@ -189,9 +189,14 @@ class GroupReader:
         while (batch := await self.next_batch()) is not None:
             yield batch
 
-    def ack(self) -> None:
-        """Everything given so far is processed; it is saved within `save_interval_s`."""
-        self._opened().acknowledge()
+    def ack(self, up_to: Mapping[str, Position] | None = None) -> None:
+        """Everything given so far is processed; it is saved within `save_interval_s`.
+
+        `up_to`: only what lies before these positions, segment → behind what is processed: the
+        `next` of a batch, or ``Position(offset, index + 1)`` of an event within it. What lies
+        beyond that is given, or before what is processed already, changes nothing.
+        """
+        self._opened().acknowledge(up_to)
 
     def ownership(self, segment: str) -> int:
         """The number of the segment's assignment to this reader, 0 where it has it no more.
