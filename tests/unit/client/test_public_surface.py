@@ -25,7 +25,7 @@ PUBLIC = frozenset(
         "SegmentDescription", "SegmentInStream", "SegmentList", "SegmentNotFound",
         "SegmentRate", "SegmentRun", "SegmentWithRate", "StreamConfig", "StreamDescription",
         "StreamExists", "StreamNotFound", "StreamNotSealed", "StreamRef", "StreamSealed",
-        "StreamState", "Streams", "SuccessorsFound", "Unavailable", "Unknown",
+        "StreamState", "Streams", "SuccessorsFound", "TimedOut", "Unavailable", "Unknown",
         "UnsupportedProtocol", "WriterExpired", "WriterSettings", "connect",
     }
 )  # fmt: skip

@@ -175,6 +175,13 @@ class EventReader:
     def __aiter__(self) -> Self:
         return self
 
+    def next_event_nowait(self) -> Event | None:
+        """The next event of the block that is open, None if there is none.
+
+        Touches nothing that works in the background: the consumer may ask in another thread.
+        """
+        return self._open_events.popleft() if self._open_events else None
+
     async def __anext__(self) -> Event:
         if not self._open_events:
             batch = await self.next_batch()
