@@ -106,6 +106,12 @@ KILLS ?= 50
 chaos: setup
 	PYTHONPATH=tests $(BIN)/python -m kit.chaos --kills $(KILLS) $(ARGS)
 
+## make soak      SECONDS (600) of readers of a group that are killed while the stream is scaled
+SECONDS ?= 600
+.PHONY: soak
+soak: setup
+	PYTHONPATH=tests $(BIN)/python -m kit.soak --seconds $(SECONDS) $(ARGS)
+
 ## make fuzz      the gateway of a fresh cluster by its OpenAPI document, EXAMPLES (200) an operation
 EXAMPLES ?= 200
 .PHONY: fuzz

@@ -28,6 +28,9 @@ from bench.workloads.w13_spark import SparkRead
 from bench.workloads.w14_control import HeavyOperations, LightOperations
 from bench.workloads.w15_scale import ScaleUnderLoad
 from bench.workloads.w16_start import ControllerStart
+from bench.workloads.w17_client_cpu import ReadCost, WriteCost
+from bench.workloads.w18_group_tail import GroupTail
+from bench.workloads.w19_rebalance import Rebalance
 
 FLUSH_OFF = "flush off"
 BLOCK_BYTES = 256 * 1024
@@ -77,6 +80,14 @@ def workloads(names: Sequence[str]) -> list[Workload]:
         "W14": (LightOperations(FLUSH_OFF), HeavyOperations(FLUSH_OFF)),
         "W15": (ScaleUnderLoad(FLUSH_OFF),),
         "W16": (ControllerStart(FLUSH_OFF),),
+        "W17": (
+            WriteCost("write_batch", FLUSH_OFF),
+            WriteCost("write", FLUSH_OFF),
+            ReadCost("batches", frozenset({FLUSH_OFF})),
+            ReadCost("async for", frozenset({FLUSH_OFF, "default", "everysec"})),
+        ),
+        "W18": (GroupTail(FLUSH_OFF),),
+        "W19": (Rebalance(FLUSH_OFF),),
     }
     unknown = [name for name in names if name not in known]
     if unknown or not names:

@@ -17,7 +17,7 @@ from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
 from anabranch.client import Client, EventWriter, ReaderSettings, connect
 from anabranch.common.errors import BufferFull
 from bench.case import Case
-from bench.systems.port import HttpTarget, Label, SparkSource
+from bench.systems.port import HttpTarget, Label, ReadingWay, SparkSource
 
 SCOPE = "bench"
 APART = "apart"
@@ -106,6 +106,29 @@ class AnabranchStream:
                     await writer.drain()
             await writer.drain()
         await writer.flush()
+
+    async def write_each(self, batches: Iterable[Sequence[bytes]]) -> None:
+        writer = self._writer
+        for batch in batches:
+            try:
+                for event in batch:
+                    writer.write(event)
+            except BufferFull as error:
+                raise AssertionError("the buffer holds more than a batch") from error
+            await writer.drain()
+        await writer.flush()
+
+    async def read_in(self, way: ReadingWay) -> int:
+        read = 0
+        async with self._client.reader(self.name, until_tail=True) as reader:
+            match way:
+                case "batches":
+                    async for batch in reader.batches():
+                        read += len(batch.payloads)
+                case "async for":
+                    async for _ in reader:
+                        read += 1
+        return read
 
     async def append(self, event: bytes) -> None:
         await self._writer.append(event)

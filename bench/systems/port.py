@@ -83,6 +83,27 @@ class KeyedStream(Stream, Protocol):
         ...
 
 
+@runtime_checkable
+class SingleWrites(Stream, Protocol):
+    """A log with a call for one event that does not wait."""
+
+    async def write_each(self, batches: Iterable[Sequence[bytes]]) -> None:
+        """As `write_all`, with one call for each event."""
+        ...
+
+
+ReadingWay = Literal["batches", "async for"]
+
+
+@runtime_checkable
+class ReadInWays(Stream, Protocol):
+    """A log whose client reads in several ways."""
+
+    async def read_in(self, way: ReadingWay) -> int:
+        """Read everything that the system holds now → how many events."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
     """Where events are posted, one to a body, and where one event is got."""

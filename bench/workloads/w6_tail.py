@@ -7,7 +7,8 @@ whether it is the one that was sent. Writer and reader share one event loop.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from bench.case import Case, Effort, Sample
 from bench.clock import Stopwatch
@@ -81,27 +82,44 @@ class Tail:
     async def measure(
         self, system: System, case: Case, effort: Effort, clock: Stopwatch, *, warm_up: bool
     ) -> Sample:
-        seconds_max = effort.warm_up_s if warm_up else effort.tail_s
         async with system.stream(case) as stream:
             assert isinstance(stream, TailedStream), "the system cannot be read while it grows"
             await stream.append(case.events[0])  # connected and known to the server
-            async with stream.tail() as batches:
-                meter = Meter(system, clock)
-                count = max(1, int(seconds_max * RATE_PER_S))
-                timetable = Timetable(case, clock.now(), count, RATE_PER_S)
-                await _send_and_read(stream, batches, timetable, clock)
-                seconds, cpu_seconds = meter.read()
-        arrived_ms = timetable.arrived_ms or [PATIENCE_SECONDS * 1000]
-        return Sample(
-            count,
-            seconds,
-            cpu_seconds,
-            timetable.is_right,
-            p50_ms=percentile(arrived_ms, 50),
-            p99_ms=percentile(arrived_ms, 99),
-            ack_p50_ms=percentile(timetable.acked_ms, 50),
-            ack_p99_ms=percentile(timetable.acked_ms, 99),
-        )
+            return await measure_tail(
+                system, stream, stream.tail, case, effort.warm_up_s if warm_up else effort.tail_s,
+                clock,
+            )  # fmt: skip
+
+
+Tailing = Callable[[], AbstractAsyncContextManager[AsyncIterator[Sequence[bytes]]]]
+
+
+async def measure_tail(
+    system: System,
+    stream: TailedStream,
+    tail: Tailing,
+    case: Case,
+    seconds: float,
+    clock: Stopwatch,
+) -> Sample:
+    """The open loop for so long; `tail` opens the reader that stands at the end."""
+    async with tail() as batches:
+        meter = Meter(system, clock)
+        count = max(1, int(seconds * RATE_PER_S))
+        timetable = Timetable(case, clock.now(), count, RATE_PER_S)
+        await _send_and_read(stream, batches, timetable, clock)
+        spent, cpu_seconds = meter.read()
+    arrived_ms = timetable.arrived_ms or [PATIENCE_SECONDS * 1000]
+    return Sample(
+        count,
+        spent,
+        cpu_seconds,
+        timetable.is_right,
+        p50_ms=percentile(arrived_ms, 50),
+        p99_ms=percentile(arrived_ms, 99),
+        ack_p50_ms=percentile(timetable.acked_ms, 50),
+        ack_p99_ms=percentile(timetable.acked_ms, 99),
+    )
 
 
 async def _send_and_read(

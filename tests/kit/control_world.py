@@ -35,6 +35,8 @@ from anabranch.common.workflow.runner import Runner
 from anabranch.controller.adapters.command_queue import TRY_AGAIN_S
 from anabranch.controller.adapters.command_sender import NatsCommandSender
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
+from anabranch.controller.domain.reader_group.invariants import GROUP
+from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.scope.state import SCOPE, Scope
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.invariants import STREAM
@@ -47,7 +49,11 @@ from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.wiring.serving import CATCH_UP_PAUSE_S, SWEEP_S
-from anabranch.controller.wiring.workflows import scope_workflow, stream_workflow
+from anabranch.controller.wiring.workflows import (
+    group_workflow,
+    scope_workflow,
+    stream_workflow,
+)
 from anabranch.controller.workflows.context import WorkContext
 from anabranch.controller.workflows.observed import Observer
 from kit.control_referee import Referee
@@ -99,7 +105,8 @@ class SimController:
         scopes = Repository(self.store, SCOPE, ids, self._known_scope)
         streams = Repository(self.store, STREAM, ids, self._known_stream)
         self.listener = FoldListener(self._wake)
-        self.mirror = Mirror(self.store, scopes, streams, self.listener)
+        groups = Repository(self.store, GROUP, ids, self._known_group)
+        self.mirror = Mirror(self.store, scopes, streams, groups, self.listener)
         histories = Histories(HistoryChunks(self.store, ids))
         context = WorkContext(
             NatsSegmentStores(client, CONTAINER_COUNT),
@@ -108,13 +115,18 @@ class SimController:
             histories,
             NatsCommandSender(client),
             Gates(self.store, ids),
+            self.mirror,
         )
-        self.desk = CommandDesk(scopes, streams, clock, self._reply, observer, histories=histories)
+        self.desk = CommandDesk(
+            scopes, streams, groups, clock, self._reply, observer, histories=histories
+        )
         self.query_desk = QueryDesk(self.mirror, lambda _: (), tuple, observer)
         scope_work = scope_workflow(scopes, context, observer)
         stream_work = stream_workflow(streams, context, observer)
+        group_work = group_workflow(groups, context, observer)
         self.scope_runner = Runner(scope_work, clock, world.rng, self._owns)
         self.stream_runner = Runner(stream_work, clock, world.rng, self._owns)
+        self.group_runner = Runner(group_work, clock, world.rng, self._owns)
 
     @property
     def is_alive(self) -> bool:
@@ -129,6 +141,7 @@ class SimController:
         self.owned = buckets
         self.scope_runner.let_go()
         self.stream_runner.let_go()
+        self.group_runner.let_go()
         self._wake_all()
 
     def kill(self) -> None:
@@ -143,6 +156,7 @@ class SimController:
                 group.create_task(self.mirror.serve())
                 group.create_task(self.scope_runner.serve())
                 group.create_task(self.stream_runner.serve())
+                group.create_task(self.group_runner.serve())
                 await self._catch_up()
                 self.listener.go_live()
                 self.is_caught_up = True
@@ -168,10 +182,8 @@ class SimController:
             await self.world.clock.sleep(SWEEP_S)
 
     def _wake_all(self) -> None:
-        for subject in self.mirror.scopes_with_work():
-            self.scope_runner.wake(subject)
-        for subject in self.mirror.streams_with_work():
-            self.stream_runner.wake(subject)
+        for subject in self.mirror.with_work():
+            self._wake(subject)
 
     def _known_scope(self, subject: str) -> Loaded[Scope] | None:
         return self.mirror.known_scope(subject)
@@ -179,12 +191,20 @@ class SimController:
     def _known_stream(self, subject: str) -> Loaded[Stream] | None:
         return self.mirror.known_stream(subject)
 
+    def _known_group(self, subject: str) -> Loaded[ReaderGroup] | None:
+        return self.mirror.known_group(subject)
+
     def _owns(self, subject: str) -> bool:
         return shard_of_subject(subject) in self.owned
 
     def _wake(self, subject: str) -> None:
-        scope = subject.split(".")[3] == "scope"
-        (self.scope_runner if scope else self.stream_runner).wake(subject)
+        match subject.split(".")[3]:
+            case "scope":
+                self.scope_runner.wake(subject)
+            case "stream":
+                self.stream_runner.wake(subject)
+            case _:
+                self.group_runner.wake(subject)
 
     async def _pull(self) -> None:
         """Take commands one after another, as `command_broker` does."""

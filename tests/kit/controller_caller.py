@@ -11,8 +11,8 @@ from nats.aio.client import Client
 
 from anabranch.common.contracts import commands, queries, subjects
 from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.command import about, subject_of
 from anabranch.common.errors import AnabranchError
-from anabranch.common.model.hashing import shard_of
 from anabranch.common.runtime.service import Lifetime
 
 DEADLINE_S = 15.0
@@ -50,11 +50,8 @@ class Caller:
         """Publish a command and wait for the controller's answer."""
         inbox = self._client.new_inbox()
         subscription = await self._client.subscribe(inbox, max_msgs=1)
-        stream = getattr(command, "stream", None)
-        name = f"{command.scope}/{stream}" if stream else command.scope
-        subject = subjects.command(shard_of(name), command.kind, command.scope, stream)
         body = command.model_copy(update={"reply_to": inbox}).model_dump_json().encode()
-        await self._js.publish(subject, body)
+        await self._js.publish(subject_of(command), body)
         reply = await subscription.next_msg(timeout=DEADLINE_S)
         return commands.ANSWERS.validate_json(reply.data)
 
@@ -73,8 +70,7 @@ class Caller:
                     "operation",
                     queries.GetOperation(
                         operation=answer.operation,
-                        scope=command.scope,
-                        stream=getattr(command, "stream", None),
+                        **about(command)._asdict(),
                         at_least=answer.read_token,
                     ),
                     queries.OperationFound,

@@ -15,6 +15,7 @@ from anabranch.common.contracts import parked as p
 from anabranch.common.contracts import queries as q
 from anabranch.common.contracts import stream_queries as sq
 from anabranch.common.contracts.base import Contract, ErrorBody
+from anabranch.common.contracts.command import about
 from anabranch.common.contracts.queries import Question
 from anabranch.common.errors import (
     AnabranchError,
@@ -106,7 +107,7 @@ class AdminController(FakeController):
 
     def _perform(self, command: c.Command) -> None:
         if self.busy and not isinstance(command, c.CreateScope | c.DeleteScope):
-            raise Busy("the stream is scaling; that must end first", stream=command.stream)
+            raise Busy("the stream is scaling; that must end first", stream=str(about(command)))
         match command:
             case c.UpdateStream():
                 self._writable(command).config = command.config

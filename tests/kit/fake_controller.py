@@ -13,13 +13,15 @@ from pydantic import TypeAdapter
 from anabranch.client.control import A
 from anabranch.common.contracts import membership as m
 from anabranch.common.contracts import queries as q
+from anabranch.common.contracts import reader_groups as rg
 from anabranch.common.contracts import stream_queries as sq
+from anabranch.common.contracts import writer_times as wt
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
+from anabranch.common.contracts.command import CommandBase
 from anabranch.common.contracts.commands import (
     COMMANDS,
     Accepted,
     Command,
-    CommandBase,
     CreateScope,
     CreateStream,
     DeleteScope,
@@ -43,8 +45,10 @@ from anabranch.common.errors import (
     StreamNotFound,
     StreamNotSealed,
 )
-from anabranch.common.model.names import StreamRef, stream_ref
+from anabranch.common.model.names import ScopeName, StreamName, StreamRef, is_internal
 from anabranch.common.model.stream import StreamState
+from kit import fake_groups
+from kit.fake_groups import FakeGroups
 from kit.fake_segstore import FakeSegment, FakeSegmentStore
 from kit.fake_streams import FakeStream
 
@@ -72,6 +76,7 @@ QUERIES: dict[str, type[q.Query]] = {
     "list_controllers": m.ListControllers,
     "cluster_overview": m.ShowCluster,
     "confirm_losses": m.ConfirmLosses,
+    **fake_groups.QUERIES,
 }
 
 
@@ -91,6 +96,12 @@ class FakeController:
     placed: dict[int, str] = field(default_factory=dict)
     """Containers that were moved → to which of `NODES`."""
     changes: list[q.PlacementChange] = field(default_factory=list)
+    now_ms: int = 1_700_000_000_000
+
+    def __post_init__(self) -> None:
+        self.groups = FakeGroups(
+            self._stream, self._make_state_stream, self._drop_stream, lambda: self.now_ms
+        )
 
     # --- commands -------------------------------------------------------------------------
 
@@ -113,7 +124,7 @@ class FakeController:
                     raise ScopeExists("the scope exists", scope=command.scope)
                 self.scopes[command.scope] = {}
             case DeleteScope():
-                if self._scope(command.scope):
+                if self._scope(command.scope) or self.groups.names(command.scope):
                     raise ScopeNotEmpty("the scope has streams", scope=command.scope)
                 del self.scopes[command.scope]
             case CreateStream():
@@ -130,6 +141,26 @@ class FakeController:
                 if stream.state is not StreamState.SEALED:
                     raise StreamNotSealed("the stream is not sealed", stream=command.stream)
                 del self.scopes[command.scope][command.stream]
+            case (
+                rg.CreateReaderGroup()
+                | rg.ResetReaderGroup()
+                | rg.DeleteReaderGroup()
+                | rg.AddSubscriber()
+                | rg.RemoveSubscriber()
+                | rg.UpdateSubscriberCut()
+            ):
+                self._scope(command.scope)
+                self.groups.perform(command)
+
+    def _make_state_stream(self, scope: str, stream: str) -> None:
+        self._create_stream(CreateStream(command_id="state", scope=scope, stream=stream))
+
+    def _drop_stream(self, scope: str, stream: str) -> None:
+        """With its segments: whoever reads it notices."""
+        if self.store is not None:
+            for name in self.segment_names(scope, stream):
+                self.store.delete(name)
+        self.scopes[scope].pop(stream, None)
 
     def _create_stream(self, command: CreateStream) -> None:
         scope = self._scope(command.scope)
@@ -138,6 +169,7 @@ class FakeController:
         scope[command.stream] = FakeStream(command.configured().scaling.min_segments)
         if self.store is not None:
             for name in self.segment_names(command.scope, command.stream):
+                self.store.deleted.discard(name)
                 self.store.segments[name] = FakeSegment()
 
     def _reshape(self, command: ScaleStream | TruncateStream) -> None:
@@ -171,7 +203,8 @@ class FakeController:
                 self._scope(query.scope)
                 return q.ScopeDescription(scope=query.scope, incarnation=1)
             case q.ListStreams():
-                names, token = self._page(sorted(self._scope(query.scope)), query)
+                listed = sorted(n for n in self._scope(query.scope) if not is_internal(n))
+                names, token = self._page(listed, query)
                 return q.StreamList(streams=names, next_page_token=token)
             case q.DescribeStream():
                 stream = self._stream(query.scope, query.stream)
@@ -181,6 +214,8 @@ class FakeController:
                     stream_epoch=stream.epoch,
                     created_ms=1_700_000_000_000,
                 )  # fmt: skip
+            case wt.NoteTime() | wt.RemoveWriter():
+                return self.groups.marks(query)
             case q.CurrentSegments() | q.SegmentRates() | sq.StreamQuery():
                 return self._about_segments(query)
             case q.Locate():
@@ -194,6 +229,21 @@ class FakeController:
                 return q.NodeList(nodes=tuple(nodes))
             case q.MoveContainer() | q.AbandonTail() | q.EnableContainer() | q.UnpinContainer():
                 return self._change(query)
+        return self._about_groups(query)
+
+    def _about_groups(self, query: q.Query) -> Contract:
+        match query:
+            case rg.DescribeReaderGroup():
+                self._scope(query.scope)
+                return self.groups.describe(query)
+            case rg.ListReaderGroups():
+                self._scope(query.scope)
+                names, token = self._page(self.groups.names(query.scope), query)
+                return rg.ReaderGroupList(groups=names, next_page_token=token)
+            case rg.ListSubscribers():
+                return self.groups.subscribers(query)
+            case wt.ListWriterMarks():
+                return self.groups.listed_marks(query, self.page_size)
         raise AssertionError(query)
 
     def _about_segments(
@@ -217,7 +267,7 @@ class FakeController:
             incarnation=1,
             state=stream.state,
             stream_epoch=stream.epoch,
-            segments=stream.listed(stream_ref(f"{scope}/{name}")),
+            segments=stream.listed(_ref_of(scope, name)),
         )
 
     def _rates(self, scope: str, name: str) -> q.SegmentRateList:
@@ -309,7 +359,7 @@ class FakeController:
 
     def segment_names(self, scope: str, stream: str) -> list[str]:
         """Of the current segments, sorted by key."""
-        found = self.scopes[scope][stream].listed(stream_ref(f"{scope}/{stream}"))
+        found = self.scopes[scope][stream].listed(_ref_of(scope, stream))
         return [segment.name for segment in found]
 
     def _scope(self, scope: str) -> dict[str, FakeStream]:
@@ -330,7 +380,12 @@ class FakeController:
 
 
 def _ref(named: ScaleStream | TruncateStream | sq.StreamQuery) -> StreamRef:
-    return stream_ref(f"{named.scope}/{named.stream}")
+    return _ref_of(named.scope, named.stream)
+
+
+def _ref_of(scope: str, stream: str) -> StreamRef:
+    """Of internal streams, too."""
+    return StreamRef(ScopeName(scope), StreamName(stream))
 
 
 class FakeControlPlane:

@@ -1,7 +1,8 @@
 """A segment store in memory behind a real TCP socket and the real protocol, with faults.
 
 It keeps the rules that clients depend on: idempotent appends per (writer id, segment), one live
-session per writer and segment, cumulative acks, whole-append reads that wait at the tail. What
+session per writer and segment, conditions looked at only for what is new, cumulative acks,
+whole-append reads that wait at the tail. What
 it stores survives `restart` (a crash with everything synced).
 
 Faults are decided by `fault`, asked once per step. A step is a request that arrived ("in") or
@@ -10,14 +11,19 @@ answers the request instead of performing it, `HOLD` keeps a reply back until `r
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, cast
 
+import msgspec
+
 from anabranch.common.errors import (
     AnabranchError,
     EventGap,
+    InvalidRequest,
+    NotAtBoundary,
+    OffsetMismatch,
     OutcomeUnknown,
     PartialDuplicate,
     SegmentNotFound,
@@ -31,8 +37,14 @@ from anabranch.common.wire.block import count_events
 from anabranch.common.wire.messages import (
     Append,
     Appended,
+    AppendOnce,
     AppendSetup,
+    AttributeUpdate,
+    AttributeValue,
+    AttributeValues,
+    ConditionalAppend,
     Done,
+    GetAttributes,
     GetSegmentInfo,
     Hello,
     KeepAlive,
@@ -76,8 +88,9 @@ class FakeSegment:
     event_count: int = 0
     start: int = 0
     """What lies before was truncated."""
+    attributes: dict[bytes, int] = field(default_factory=dict)
 
-    def append(self, writer_id: bytes, append: Append, payload: bytes) -> int:
+    def append(self, writer_id: bytes, append: Append | AppendOnce, payload: bytes) -> int:
         """→ the last event number; raises what a container raises."""
         last = self.last_numbers.get(writer_id, 0)
         end = append.first_event_number + append.count - 1
@@ -90,17 +103,45 @@ class FakeSegment:
         if append.first_event_number > last + 1:
             kind = EventGap if last else WriterExpired
             raise kind("the block starts too late", last=last)
-        assert count_events(payload) == (1, append.count)
+        changed = self.attributes
+        if isinstance(append, ConditionalAppend):
+            if append.expected_length not in (None, len(self.data)):
+                raise OffsetMismatch("the segment grew", length=len(self.data))
+            changed = self._updated(append.updates)
+        if append.is_block:
+            assert count_events(payload) == (1, append.count)
+        self.attributes = changed
         self.data += payload
         self.boundaries.append(len(self.data))
         self.last_numbers[writer_id] = end
         self.event_count += append.count
         return end
 
-    def read(self, offset: int, size_max: int) -> bytes:
-        """Whole appends from `offset`, at least one. Raises SegmentTruncated."""
+    def _updated(self, updates: Iterable[AttributeUpdate]) -> dict[bytes, int]:
+        """Only `replace` is known here."""
+        changed = dict(self.attributes)
+        for update in updates:
+            assert update.kind == "replace"
+            assert update.value is not None
+            changed[update.attribute] = update.value
+        return changed
+
+    def truncate(self, offset: int) -> None:
+        """The start never falls. Raises NotAtBoundary, InvalidRequest."""
+        if offset > len(self.data):
+            raise InvalidRequest("the offset lies beyond the end", length=len(self.data))
+        if offset > self.start and offset not in self.boundaries:
+            raise NotAtBoundary("no append ends there", offset=offset)
+        self.start = max(self.start, offset)
+
+    def read(self, offset: int, size_max: int, *, whole_appends: bool = True) -> bytes:
+        """Whole appends from `offset`, at least one. Raises SegmentTruncated, InvalidRequest."""
         if offset < self.start:
             raise SegmentTruncated("the offset lies before the start", start=self.start)
+        if offset > len(self.data):
+            raise InvalidRequest("the offset lies beyond the end", length=len(self.data))
+        if not whole_appends:
+            return bytes(self.data[offset : offset + size_max])
         ends = [end for end in self.boundaries if end > offset]
         fitting = [end for end in ends if end - offset <= size_max] or ends[:1]
         return bytes(self.data[offset : fitting[-1]]) if fitting else b""
@@ -231,6 +272,10 @@ class FakeConnection(asyncio.Protocol):
                 self._reply(self._set_up(message), request_id)
             case Append():
                 self._reply(self._append(message, payload), request_id)
+            case AppendOnce():
+                self._reply(self._append_once(message, payload), request_id)
+            case GetAttributes():
+                self._reply(self._attributes(message), request_id)
             case GetSegmentInfo():
                 self._reply(self._info(message), request_id)
             case ReadSegment():
@@ -266,6 +311,18 @@ class FakeConnection(asyncio.Protocol):
         last = segment.append(writer[0], append, payload)
         return Appended(session=append.session, last_event_number=last, length=len(segment.data))
 
+    def _append_once(self, request: AppendOnce, payload: bytes) -> Appended:
+        if request.segment in self._store.deleted:
+            raise OutcomeUnknown("the segment was deleted; what was in flight may be stored")
+        segment = self._segment(request)
+        last = segment.append(request.writer_id, request, payload)
+        return Appended(session=0, last_event_number=last, length=len(segment.data))
+
+    def _attributes(self, request: GetAttributes) -> AttributeValues:
+        found = self._segment(request).attributes
+        ids = sorted(set(request.attributes or found) & found.keys())
+        return AttributeValues(values=tuple(AttributeValue(each, found[each]) for each in ids))
+
     def _info(self, request: GetSegmentInfo) -> SegmentInfo:
         segment = self._segment(request)
         return SegmentInfo(
@@ -278,19 +335,20 @@ class FakeConnection(asyncio.Protocol):
         """Answer now, or look again each time that something may have changed."""
         segment = self._segment(request)
         end = len(segment.data)
-        if request.offset < end or segment.sealed or request.wait_ms <= 0:
-            data = segment.read(request.offset, request.size_max)
+        if request.offset != end or segment.sealed or request.wait_ms <= 0:
+            data = segment.read(
+                request.offset, request.size_max, whole_appends=request.whole_appends
+            )
             tail = request.offset + len(data) == end
             reply = SegmentRead(
-                offset=request.offset, at_tail=tail, end_of_segment=tail and segment.sealed
+                offset=request.offset,
+                at_tail=tail and not segment.sealed,
+                end_of_segment=tail and segment.sealed,
             )
             self._reply(reply, request_id, data)
             return
         step_ms = min(request.wait_ms, 2)
-        later = ReadSegment(
-            segment=request.segment, offset=request.offset, size_max=request.size_max,
-            wait_ms=request.wait_ms - step_ms,
-        )  # fmt: skip
+        later = msgspec.structs.replace(request, wait_ms=request.wait_ms - step_ms)
         loop = asyncio.get_running_loop()
         self._waiting.add(loop.call_later(step_ms / 1000, self._read_again, later, request_id))
 

@@ -11,7 +11,9 @@ from typing import Any
 from anabranch.common.contracts import queries as q
 from anabranch.common.contracts import stream_queries as sq
 from anabranch.common.contracts.base import Contract
-from anabranch.common.errors import InvalidRequest, ScaleRefused, SegmentNotFound
+from anabranch.common.contracts.reader_groups import SubscriberDescription
+from anabranch.common.contracts.writer_times import WriterMark
+from anabranch.common.errors import CutRefused, InvalidRequest, ScaleRefused, SegmentNotFound
 from anabranch.common.model.key_range import KeyRange, even_ranges
 from anabranch.common.model.names import StreamRef, epoch_of, segment_id, segment_name
 from anabranch.common.model.stream import StreamState
@@ -40,6 +42,9 @@ class FakeStream:
     lives: dict[int, FakeLife] = field(default_factory=dict)
     head: dict[int, int] = field(default_factory=dict)
     """The segments where the stream begins → the offsets there."""
+    subscribers: dict[str, SubscriberDescription] = field(default_factory=dict)
+    marks: dict[str, WriterMark] = field(default_factory=dict)
+    """By writer id."""
 
     def __post_init__(self) -> None:
         for number, keys in enumerate(even_ranges(self.segment_count)):
@@ -105,7 +110,15 @@ class FakeStream:
     def truncate(
         self, ref: StreamRef, store: FakeSegmentStore | None, cut: Mapping[int, int]
     ) -> None:
-        """The stream begins at the cut; segments before it are deleted."""
+        """The stream begins at the cut; segments before it are deleted.
+
+        Raises CutRefused, NotAtBoundary, InvalidRequest.
+        """
+        for segment, offset in cut.items():
+            if offset < self.head.get(segment, offset):
+                raise CutRefused("the cut lies before the head", segment=segment)
+            if store is not None:
+                store.segments[_name(ref, segment)].truncate(max(0, offset))
         self.head = dict(cut)
         before = [old for new in cut for old in self.lives[new].predecessors]
         while before:
@@ -115,9 +128,6 @@ class FakeStream:
             before.extend(self.lives[old].predecessors)
             if store is not None and _name(ref, old) in store.segments:
                 store.delete(_name(ref, old))
-        if store is not None:
-            for segment, offset in cut.items():
-                store.segments[_name(ref, segment)].start = max(0, offset)
 
     # --- queries --------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.names import SegmentId, StreamRef, scope_name, segment_id, stream_name
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import SCOPE, Scope
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
@@ -88,7 +89,8 @@ class QueryWorld:
         self.store = CountingStore()
         self.scopes = Repository(self.store, SCOPE, SeededIds(1))
         self.streams = Repository(self.store, STREAM, SeededIds(2))
-        self.mirror = Mirror(self.store, self.scopes, self.streams, lambda _fold: None)
+        self.groups = Repository(self.store, GROUP, SeededIds(5))
+        self.mirror = Mirror(self.store, self.scopes, self.streams, self.groups, lambda _fold: None)
         self.stores = FakeSegmentStores()
         self.context = WorkContext(
             self.stores,
@@ -97,6 +99,7 @@ class QueryWorld:
             Histories(HistoryChunks(self.store, SeededIds(3))),
             NoQueue(),
             Gates(self.store, SeededIds(4)),
+            self.mirror,
         )
         self.now_ms = 1000
         self.is_behind = False

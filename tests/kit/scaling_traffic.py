@@ -7,8 +7,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from anabranch.client import Client
+from anabranch.common.contracts.command import CommandBase
 from anabranch.common.contracts.commands import (
-    CommandBase,
     NewRange,
     ScaleStream,
     TruncateStream,

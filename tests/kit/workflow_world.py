@@ -19,16 +19,20 @@ from anabranch.common.contracts.commands import (
     SealStream,
     TruncateStream,
 )
-from anabranch.common.contracts.subjects import scope_events, stream_events
+from anabranch.common.contracts.subjects import group_events, scope_events, stream_events
 from anabranch.common.errors import Conflict, NotFound
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef, segment_id, stream_ref
+from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.workflow.runner import Workflow, run_to_rest
+from anabranch.controller.domain.reader_group.events import GroupEvent
+from anabranch.controller.domain.reader_group.invariants import GROUP
+from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
@@ -104,8 +108,9 @@ class World:
     def __post_init__(self) -> None:
         self.scopes = Repository(self.store, SCOPE, SeededIds(1))
         self.streams = Repository(self.store, STREAM, SeededIds(2))
+        self.groups = Repository(self.store, GROUP, SeededIds(5))
         self.chunks = HistoryChunks(self.store, SeededIds(3))
-        self.listing = Listing(self.streams)
+        self.listing = Listing(self.streams, self.groups)
         self.queue = DecidingQueue(self)
         self.histories = Histories(self.chunks)
         self.context = self.controller(self.segments)
@@ -119,6 +124,7 @@ class World:
             histories=Histories(self.chunks),
             commands=self.queue,
             gates=Gates(self.store, SeededIds(4)),
+            groups=self.listing,
         )
 
     def workflow(
@@ -185,16 +191,34 @@ class World:
 
 
 class Listing:
-    """`StreamListing` by reading streams at their heads; `names` are those that may live."""
+    """`StreamListing` and `GroupListing` by reading aggregates at their heads.
 
-    def __init__(self, streams: Repository[Stream, StreamEvent]) -> None:
+    `names` are those of streams that may live.
+    """
+
+    def __init__(
+        self,
+        streams: Repository[Stream, StreamEvent],
+        groups: Repository[ReaderGroup, GroupEvent],
+    ) -> None:
         self._streams = streams
+        self._groups = groups
         self._seen: dict[StreamRef, Loaded[Stream]] = {}
         self.names = {REF.stream}
 
     def stream(self, ref: StreamRef) -> Loaded[Stream] | None:
         """See `StreamListing.stream`."""
         return self._seen.get(ref)
+
+    async def stream_at_head(self, ref: StreamRef) -> Loaded[Stream] | None:
+        """See `StreamListing.stream_at_head`."""
+        loaded = await self._streams.load(stream_events(ref))
+        return loaded if loaded.revision else None
+
+    async def group_at_head(self, ref: GroupRef) -> Loaded[ReaderGroup] | None:
+        """See `GroupListing.group_at_head`."""
+        loaded = await self._groups.load(group_events(ref))
+        return loaded if loaded.revision else None
 
     async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
         """See `StreamListing.live_streams`."""

@@ -18,6 +18,7 @@ from pydantic.json_schema import models_json_schema
 from anabranch.common.contracts import (
     membership,
     operation_queries,
+    reader_groups,
     stream_queries,
     subjects,
     writer_times,
@@ -47,8 +48,10 @@ _DESCRIPTION = (
     "not base64, then the payload if there is one."
 )
 _PLACES = {
-    "bucket": "MurmurHash3 (32 bits, seed 0) of `scope` or `scope/stream`, modulo 16.",
+    "bucket": "MurmurHash3 (32 bits, seed 0) of `scope`, `scope/stream` or `scope/group`, "
+    "modulo 16.",
     "container": "The number that the query `locate` tells for a segment.",
+    "group": "The reader group's name, with `.` written `=`.",
     "node": "The segment store's node id.",
     "operation": "The command's `command_id`.",
     "scope": "The scope's name, with `.` written `=`.",
@@ -161,8 +164,8 @@ def _add_commands(found: _Document) -> None:
     union, *_ = get_args(Command)
     for command in get_args(union):
         kind = command.model_fields["kind"].default
-        about_stream = "stream" in command.model_fields
-        subject = subjects.command(0, kind, "{scope}", "{stream}" if about_stream else None)
+        part = next((p for p in ("stream", "group") if p in command.model_fields), None)
+        subject = subjects.command(0, kind, "{scope}", part and f"{{{part}}}")
         address = subject.replace(".0.", ".{bucket}.", 1)
         found.request(
             f"command.{kind}",
@@ -181,6 +184,7 @@ def _add_queries(found: _Document) -> None:
         **operation_queries.QUERIES,
         **PARKED_QUERIES,
         **membership.QUERIES,
+        **reader_groups.QUERIES,
         **writer_times.QUERIES,
     }
     for name, (query, answer) in asked.items():

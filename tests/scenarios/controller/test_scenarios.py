@@ -27,7 +27,7 @@ from anabranch.common.contracts.commands import (
     DeleteScope,
 )
 from anabranch.common.errors import AnabranchError
-from anabranch.controller.domain.operations import Operations
+from anabranch.controller.domain.reader_group.decide import GroupCommand
 from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
@@ -38,7 +38,8 @@ from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
-from kit.story_fields import parsed, told
+from kit.group_story import GroupStory
+from kit.story_fields import parsed, shown, told
 
 STORIES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 NOW_MS = 1000
@@ -85,7 +86,7 @@ class StreamStory:
     def command(self, fields: dict[str, object]) -> Sequence[StreamEvent]:
         scope = int(str(fields.pop("open", 1)))
         command = COMMANDS.validate_python({"scope": "s", "stream": "x", **parsed(fields)})
-        assert not isinstance(command, CreateScope | DeleteScope)
+        assert not isinstance(command, CreateScope | DeleteScope | GroupCommand)
         return stream_decide.decide(
             self.state,
             command,
@@ -123,19 +124,30 @@ class StreamStory:
         segments = ",".join(told(s.segment_id) for s in state.segments)
         head = ",".join(f"{told(p.segment_id)}:{p.offset}" for p in state.head)
         intents = ",".join(intent.kind for intent in state.intents)
+        subscribers = shown_subscribers(state)
         return (
             f"= {state.state} incarnation={state.incarnation} segments={segments} head={head} "
             f"highest={state.highest_number} intents={intents} next={stream_next_step(state)} "
+            + subscribers
             + shown(state.operations)
         )
 
 
-def shown(operations: Operations) -> str:
-    marks = {"running": "…", "succeeded": "+", "failed": "-"}
-    return "operations=" + ",".join(o.operation + marks[o.state] for o in operations)
+def shown_subscribers(stream: Stream) -> str:
+    """Nothing if there never were any."""
+    known = stream.subscriptions
+    present = [
+        f"{one.subscriber}/{one.incarnation}.{one.generation}@"
+        + "+".join(f"{told(at.segment_id)}:{at.offset}:{at.event_index}" for at in one.cut)
+        for one in known.present
+    ]
+    former = [f"{one.subscriber}/{one.incarnation}.{one.generation}" for one in known.former]
+    if not present and not former:
+        return ""
+    return f"subscribers={','.join(present)} former={','.join(former)} "
 
 
-def perform(story: ScopeStory | StreamStory, line: str) -> list[str]:
+def perform(story: ScopeStory | StreamStory | GroupStory, line: str) -> list[str]:
     """What comes of one line, as text."""
     verb, *words = line.split()
     named = dict(word.split("=", 1) for word in words if "=" in word)
@@ -155,6 +167,14 @@ def perform(story: ScopeStory | StreamStory, line: str) -> list[str]:
     return [*outcome, story.show()]
 
 
+STORY_OF: dict[str, type[ScopeStory | StreamStory | GroupStory]] = {
+    "scope": ScopeStory,
+    "stream": StreamStory,
+    "group": GroupStory,
+}
+"""By the first word of a file's name."""
+
+
 def blocks(text: str) -> Iterator[tuple[str, str, list[str]]]:
     """(comment lines, line to perform, expected outcome) of each block."""
     for block in text.strip().split("\n\n"):
@@ -165,7 +185,7 @@ def blocks(text: str) -> Iterator[tuple[str, str, list[str]]]:
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
 def test_the_story_goes_as_written(path: Path) -> None:
-    story = ScopeStory() if path.stem.startswith("scope") else StreamStory()
+    story = STORY_OF[path.stem.partition("_")[0]]()
     told = []
     for comments, line, expected in blocks(path.read_text()):
         outcome = perform(story, line)

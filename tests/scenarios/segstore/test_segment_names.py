@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from anabranch.common.errors import InvalidName
 from anabranch.common.model.names import (
     StreamRef,
+    any_stream_name,
     parse_segment_name,
     scope_name,
     segment_id,
     segment_name,
-    stream_name,
 )
 from anabranch.segstore.domain.container.decide import check_segment_name
 
 PLAIN = re.compile(
-    r"[A-Za-z0-9.-]{1,255}/[A-Za-z0-9.-]{1,250}"
+    r"[A-Za-z0-9.-]{1,255}/(_[A-Za-z0-9.-]{1,254}|[A-Za-z0-9.-]{1,250})"
     r"/(0|[1-9][0-9]{0,9})\.#epoch\.(0|[1-9][0-9]{0,9})",
     re.ASCII,
 )
@@ -28,10 +28,12 @@ HOSTILE = [
     "a/b/0.#epoch.٣", "a/b/0.#epoch.0\n", "a/b/0.#epoch.0\0", "a/b\0/0.#epoch.0",
     "../../etc/0.#epoch.0", "a/b/c/0.#epoch.0", "a/%2e%2e/0.#epoch.0", "a/b%00/0.#epoch.0",
     "а/b/0.#epoch.0", "a/ｂ/0.#epoch.0", "a/b\u200b/0.#epoch.0", "a/\ud800/0.#epoch.0",
-    "_system/b/0.#epoch.0", "a/_b/0.#epoch.0", "a/*/0.#epoch.0", "a/>/0.#epoch.0",
+    "_system/b/0.#epoch.0", "a/b_/0.#epoch.0", "a/__b/0.#epoch.0", "a/_/0.#epoch.0",
+    "a/*/0.#epoch.0", "a/>/0.#epoch.0",
     "a/b c/0.#epoch.0", "a/[b]?/0.#epoch.0", "a/b/2147483648.#epoch.0", "a/b/0.#epoch.2147483648",
     "a/b/0.#epoch.0#transaction.00ff", "a/b/0.#epoch.0#transient.w", "a/b/0.#EPOCH.0",
     "x" * 256 + "/b/0.#epoch.0", "a/" + "x" * 251 + "/0.#epoch.0", "x" * 10_000,
+    "a/_" + "x" * 255 + "/0.#epoch.0",
     "a/b/" + "9" * 10_000 + ".#epoch.0",
 ]  # fmt: skip
 PARTS = st.sampled_from(
@@ -64,11 +66,12 @@ def test_what_is_accepted_is_plain_and_spelled_in_one_way(name: str) -> None:
 
 @given(
     st.from_regex(r"[A-Za-z0-9.\-]{1,20}", fullmatch=True),
+    st.sampled_from(["", "_RG"]),
     st.integers(0, 2**31 - 1),
     st.integers(0, 2**31 - 1),
 )
 def test_every_name_that_the_controller_gives_is_accepted(
-    word: str, epoch: int, number: int
+    word: str, internal: str, epoch: int, number: int
 ) -> None:
-    ref = StreamRef(scope_name(word), stream_name(word))
+    ref = StreamRef(scope_name(word), any_stream_name(internal + word))
     check_segment_name(segment_name(ref, segment_id(epoch, number)))

@@ -439,10 +439,10 @@ async def test_a_client_cancelled_while_it_closes_leaves_no_task_behind() -> Non
 
     async def use() -> None:
         async with bench() as b:
-            await b.client.writer(STREAM).__aenter__()
+            writer = await b.client.writer(STREAM).__aenter__()
             runtime = b.client._runtime
             assert runtime is not None
-            runtime.open_parts.clear()
+            runtime.open_parts.discard(writer)
             runtime.open_parts.add(Stuck())
 
     before = asyncio.all_tasks()

@@ -279,7 +279,12 @@ async def test_a_command_about_archived_epochs_is_decided_by_a_controller_that_k
         answers.append(ANSWERS.validate_json(body))
 
     desk = CommandDesk(
-        world.scopes, world.streams, SystemClock(), reply, histories=Histories(world.chunks)
+        world.scopes,
+        world.streams,
+        world.groups,
+        SystemClock(),
+        reply,
+        histories=Histories(world.chunks),
     )
     truncate = TruncateStream(
         command_id="t",

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from anabranch.common.contracts.command import CommandBase
 from anabranch.common.contracts.commands import (
     ANSWERS,
     Accepted,
     Answer,
-    CommandBase,
     CreateScope,
     CreateStream,
     Rejected,
@@ -20,6 +20,7 @@ from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage
 from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.scope.state import SCOPE
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
@@ -79,6 +80,7 @@ def desk(store: FlakyStore, sent: Sent) -> CommandDesk:
     return CommandDesk(
         Repository(store, SCOPE, SeededIds(1)),
         Repository(store, STREAM, SeededIds(2)),
+        Repository(store, GROUP, SeededIds(5)),
         SystemClock(),
         sent.reply,
         histories=Histories(HistoryChunks(store, SeededIds(3))),

@@ -15,6 +15,7 @@ from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.model.hashing import shard_of
 from anabranch.common.model.names import ScopeName, stream_ref
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.scope.state import SCOPE, ScopeCreated
 from anabranch.controller.domain.stream.events import (
     PlannedSegment,
@@ -42,8 +43,9 @@ class World:
         self.store = InMemoryEventStore()
         self.scopes = Repository(self.store, SCOPE, SeededIds(1))
         self.streams = Repository(self.store, STREAM, SeededIds(2))
+        self.groups = Repository(self.store, GROUP, SeededIds(5))
         self.folds: list[Fold] = []
-        self.mirror = Mirror(self.store, self.scopes, self.streams, self.folds.append)
+        self.mirror = Mirror(self.store, self.scopes, self.streams, self.groups, self.folds.append)
         self.desk = QueryDesk(self.mirror, lambda _: (), lambda: ())
 
     async def scope(self, name: str) -> None:
@@ -239,7 +241,7 @@ async def test_only_news_is_announced_and_wakes_work() -> None:
     woken: list[str] = []
     listener = FoldListener(woken.append)
     world = World()
-    world.mirror = Mirror(world.store, world.scopes, world.streams, listener)
+    world.mirror = Mirror(world.store, world.scopes, world.streams, world.groups, listener)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(world.mirror.serve())
         await world.stream("s/old", *ACTIVE)
@@ -287,7 +289,7 @@ async def test_a_change_of_shape_is_passed_on_once_the_past_is_known() -> None:
     told: list[str] = []
     listener = FoldListener(lambda _subject: None, told.append)
     world = World()
-    world.mirror = Mirror(world.store, world.scopes, world.streams, listener)
+    world.mirror = Mirror(world.store, world.scopes, world.streams, world.groups, listener)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(world.mirror.serve())
         await world.stream("s/old", *ACTIVE)

@@ -4,7 +4,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from anabranch.common.contracts.commands import CommandBase, CreateScope
+from anabranch.common.contracts.command import CommandBase
+from anabranch.common.contracts.commands import (
+    CreateScope,
+)
 from anabranch.common.contracts.subjects import scope_events
 from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.chunks import HistoryChunks
@@ -14,6 +17,7 @@ from anabranch.common.model.names import ScopeName
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.runtime.tracing import trace_parent_of
+from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.scope.state import SCOPE
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
@@ -44,11 +48,12 @@ class World:
             Repository(store, SCOPE, SeededIds(1)),
             Repository(store, STREAM, SeededIds(2)),
         )
+        groups = Repository(store, GROUP, SeededIds(5))
         histories = Histories(HistoryChunks(store, SeededIds(3)))
         self.commands = CommandDesk(
-            scopes, streams, SystemClock(), self._reply, self.observer, histories=histories
+            scopes, streams, groups, SystemClock(), self._reply, self.observer, histories=histories
         )
-        mirror = Mirror(store, scopes, streams, lambda _: None)
+        mirror = Mirror(store, scopes, streams, groups, lambda _: None)
         self.queries = QueryDesk(mirror, lambda _: (), lambda: (), self.observer)
 
     async def _reply(self, _inbox: str, _answer: bytes) -> None:

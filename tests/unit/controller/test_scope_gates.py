@@ -27,10 +27,12 @@ from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage
 from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
+from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.model.stream import StreamState
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.workflow.runner import StepFailed, Workflow, run_to_rest
+from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.scope.state import SCOPE, ScopeStatus
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.invariants import STREAM
@@ -106,6 +108,12 @@ class Deaf:
     def stream(self, ref: StreamRef) -> None:
         return None
 
+    async def stream_at_head(self, ref: StreamRef) -> None:
+        return None
+
+    async def group_at_head(self, ref: GroupRef) -> None:
+        return None
+
 
 class NoQueue:
     """Takes no command."""
@@ -122,9 +130,13 @@ class World:
         self.gates = Gates(self.store, SeededIds(3))
         self.segments = FakeSegmentStores()
         histories = Histories(HistoryChunks(self.store, SeededIds(4)))
-        context = WorkContext(self.segments, self.scopes, Deaf(), histories, NoQueue(), self.gates)
+        deaf = Deaf()
+        context = WorkContext(
+            self.segments, self.scopes, deaf, histories, NoQueue(), self.gates, deaf
+        )
+        groups = Repository(self.store, GROUP, SeededIds(5))
         self.desk = CommandDesk(
-            self.scopes, self.streams, SystemClock(), _nobody, histories=histories
+            self.scopes, self.streams, groups, SystemClock(), _nobody, histories=histories
         )
         self.scope_workflow = Workflow(
             self.scopes,

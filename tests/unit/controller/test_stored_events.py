@@ -8,6 +8,7 @@ that are there stay as they are. ``REWRITE_GOLDEN=1`` writes those of today anew
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
@@ -18,6 +19,12 @@ from anabranch.common.eventsourcing.message import KIND_EVENTS
 from anabranch.common.eventsourcing.ports import EventMessage
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import segment_id
+from anabranch.common.model.reader_group import (
+    GroupRetention,
+    GroupStream,
+    ReaderGroupConfig,
+    SegmentPosition,
+)
 from anabranch.common.model.stream import (
     RetentionPolicy,
     RetentionType,
@@ -29,6 +36,9 @@ from anabranch.common.model.stream import (
     StreamState,
     fixed,
 )
+from anabranch.controller.domain.reader_group import events as group
+from anabranch.controller.domain.reader_group.events import GroupEvent
+from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.scope import state as scope
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent
 from anabranch.controller.domain.stream import archive, events
@@ -84,6 +94,15 @@ STREAM_EVENTS: list[StreamEvent] = [
     events.StreamSealed(lengths=(8, 9)),
     events.StreamDeleting(command_id="c5", revision=11, at_ms=5000, creation_error=ERROR),
     events.StreamDeleted(),
+    events.StreamSubscriberAdded(
+        command_id="c8", subscriber="s/g", group_incarnation=1, generation=2
+    ),
+    events.StreamSubscriberRemoved(
+        command_id="c9", subscriber="s/g", group_incarnation=1, generation=2
+    ),
+    events.StreamSubscriberReleased(
+        command_id="c10", subscriber="s/g", cut=(SegmentPosition(segment_id(1, 1), 9, 3),)
+    ),
     events.StreamIntentJoined(command_id="c6", intent="seal"),
     events.StreamCommandSatisfied(command_id="c7"),
     events.StreamHistoryArchived(chunk=0, through_epoch=1),
@@ -95,7 +114,42 @@ SCOPE_EVENTS: list[ScopeEvent] = [
     scope.ScopeReopened(error=ERROR),
     scope.ScopeDeleted(),
 ]
-ALL: list[Contract] = [*STREAM_EVENTS, *SCOPE_EVENTS]
+GROUP_CONFIG = ReaderGroupConfig(
+    streams=(
+        GroupStream(
+            "s/x",
+            start=(SegmentPosition(segment_id(0, 0), 7),),
+            end=(SegmentPosition(segment_id(0, 0), 9, 3), SegmentPosition(segment_id(1, 1), -1)),
+        ),
+    ),
+    lease_ms=5000,
+    automatic_checkpoint_ms=30_000,
+    checkpoints_max=2,
+    retention=GroupRetention.AUTOMATIC,
+    release_after_checkpoint=True,
+)
+GROUP_EVENTS: list[GroupEvent] = [
+    group.GroupCreating(
+        command_id="c1",
+        scope="s",
+        group="g",
+        incarnation=1,
+        scope_incarnation=3,
+        config=GROUP_CONFIG,
+        at_ms=1000,
+    ),
+    group.GroupJoinedScope(),
+    group.GroupCreateFailed(error=ERROR),
+    group.GroupStateMade(),
+    group.GroupCreated(),
+    group.GroupResetting(command_id="c2", generation=1, config=GROUP_CONFIG, at_ms=2000),
+    group.GroupReset(),
+    group.GroupDeleting(command_id="c3", at_ms=3000, ended_error=ERROR),
+    group.GroupUnsubscribed(),
+    group.GroupDeleted(),
+    group.GroupIntentJoined(command_id="c4"),
+]
+ALL: list[Contract] = [*STREAM_EVENTS, *SCOPE_EVENTS, *GROUP_EVENTS]
 
 
 def name_of(event: Contract) -> str:
@@ -122,20 +176,21 @@ def test_an_event_is_written_as_it_always_was(event: Contract) -> None:
 
 @pytest.mark.parametrize("event", ALL, ids=name_of)
 def test_an_event_is_read_as_it_was_written(event: Contract) -> None:
-    codec: TypeAdapter[list[StreamEvent]] | TypeAdapter[list[ScopeEvent]]
+    codec: TypeAdapter[Any]
     codec = STREAM.events if event in STREAM_EVENTS else SCOPE.events
+    codec = GROUP.events if event in GROUP_EVENTS else codec
 
     assert codec.validate_json(b"[%s]" % read(name_of(event))) == [event]
 
 
 def test_every_kind_of_event_has_a_file() -> None:
-    kinds = {name for aggregate in (STREAM, SCOPE) for name in tagged(aggregate)}
+    kinds = {name for aggregate in (STREAM, SCOPE, GROUP) for name in tagged(aggregate)}
 
     assert {event.model_dump()["kind"] for event in ALL} == kinds
     assert {name.rpartition("_")[0] for name in map(name_of, ALL)} == kinds
 
 
-def tagged(aggregate: Aggregate[Stream, StreamEvent] | Aggregate[Scope, ScopeEvent]) -> list[str]:
+def tagged(aggregate: Aggregate[Any, Any]) -> list[str]:
     schema = aggregate.events.json_schema()
     return list(schema["items"]["discriminator"]["mapping"])
 

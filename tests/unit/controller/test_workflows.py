@@ -223,7 +223,7 @@ async def _both(world: World) -> tuple[Scope, Stream]:
 
 async def test_the_mirror_lists_what_was_stored_before_the_question() -> None:
     world = World()
-    mirror = Mirror(world.store, world.scopes, world.streams, lambda _: None)
+    mirror = Mirror(world.store, world.scopes, world.streams, world.groups, lambda _: None)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(mirror.serve())
         await world.open_scope()

@@ -19,8 +19,18 @@ caller can do about it.
 from anabranch.client.client import Client, Connecting, connect
 from anabranch.client.events import Event, EventBatch
 from anabranch.client.frontier import Position
+from anabranch.client.groups.admin import ReaderGroups
+from anabranch.client.groups.group import GroupCheckpoint, ReaderGroup
+from anabranch.client.groups.reader import GroupReader, GroupReaderSettings
+from anabranch.client.groups.status import (
+    CheckpointStatus,
+    Lag,
+    ReaderGroupStatus,
+    SegmentStatus,
+)
 from anabranch.client.operations import Operation, Operations
 from anabranch.client.reader import EventReader
+from anabranch.client.revisioned_stream import Entries, RevisionedStream
 from anabranch.client.serializers import (
     ArrowSerializer,
     BytesSerializer,
@@ -29,8 +39,9 @@ from anabranch.client.serializers import (
     Serializer,
     TextSerializer,
 )
-from anabranch.client.settings import ReaderSettings, WriterSettings
+from anabranch.client.settings import OneSegmentSettings, ReaderSettings, WriterSettings
 from anabranch.client.streams import Streams
+from anabranch.client.synchronizer import StateCodec, StateSynchronizer
 from anabranch.client.writer import EventWriter
 from anabranch.common.contracts.commands import OperationState
 from anabranch.common.contracts.membership import (
@@ -50,6 +61,7 @@ from anabranch.common.contracts.queries import (
     SegmentWithRate,
     StreamDescription,
 )
+from anabranch.common.contracts.reader_groups import ReaderGroupDescription, SubscriberDescription
 from anabranch.common.contracts.stream_queries import (
     CutChecked,
     CutFound,
@@ -61,10 +73,13 @@ from anabranch.common.contracts.stream_queries import (
     SegmentRun,
     SuccessorsFound,
 )
+from anabranch.common.contracts.writer_times import WriterMark
 from anabranch.common.errors import (
     AnabranchError,
     BufferFull,
     Busy,
+    CheckpointExists,
+    CheckpointNotFound,
     Closed,
     CodecMissing,
     Conflict,
@@ -72,9 +87,12 @@ from anabranch.common.errors import (
     Corrupt,
     CorruptBlock,
     CutRefused,
+    EventNotFound,
+    EventsTruncated,
     EventTooLarge,
     Fenced,
     FormatTooNew,
+    GenerationMismatch,
     Invalid,
     InvalidCut,
     InvalidName,
@@ -82,22 +100,34 @@ from anabranch.common.errors import (
     InvalidRequest,
     InvalidSetting,
     NodeNotFound,
+    NotAtBoundary,
     NotFound,
     OperationNotFound,
     OutcomeUnknown,
     Overloaded,
+    ReaderGroupExists,
+    ReaderGroupNotFound,
+    ReaderGroupReset,
+    ReaderInUse,
+    ReaderNotFound,
+    ReaderRemoved,
     Retry,
     ScaleRefused,
     ScopeExists,
     ScopeNotEmpty,
     ScopeNotFound,
     SegmentNotFound,
+    SegmentTruncated,
     SerializationFailed,
+    StateNotInitialized,
     StreamExists,
     StreamNotFound,
     StreamNotSealed,
     StreamSealed,
+    SubscriberNotFound,
     TimedOut,
+    TooManyCheckpoints,
+    TooManyReaders,
     Unavailable,
     Unknown,
     UnsupportedProtocol,
@@ -105,6 +135,14 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import StreamRef
+from anabranch.common.model.reader_group import (
+    GroupRef,
+    GroupRetention,
+    GroupState,
+    GroupStream,
+    ReaderGroupConfig,
+    SegmentPosition,
+)
 from anabranch.common.model.stream import (
     RetentionPolicy,
     RetentionType,
@@ -120,6 +158,9 @@ __all__ = [
     "BufferFull",
     "Busy",
     "BytesSerializer",
+    "CheckpointExists",
+    "CheckpointNotFound",
+    "CheckpointStatus",
     "Client",
     "Closed",
     "ClusterOverview",
@@ -135,14 +176,25 @@ __all__ = [
     "CutFound",
     "CutRefused",
     "CutsCompared",
+    "Entries",
     "EpochDescription",
     "Event",
     "EventBatch",
+    "EventNotFound",
     "EventReader",
     "EventTooLarge",
     "EventWriter",
+    "EventsTruncated",
     "Fenced",
     "FormatTooNew",
+    "GenerationMismatch",
+    "GroupCheckpoint",
+    "GroupReader",
+    "GroupReaderSettings",
+    "GroupRef",
+    "GroupRetention",
+    "GroupState",
+    "GroupStream",
     "Invalid",
     "InvalidCut",
     "InvalidName",
@@ -151,10 +203,13 @@ __all__ = [
     "InvalidSetting",
     "JsonSerializer",
     "KeyRange",
+    "Lag",
     "LossesConfirmed",
     "NodeDescription",
     "NodeNotFound",
+    "NotAtBoundary",
     "NotFound",
+    "OneSegmentSettings",
     "Operation",
     "OperationFound",
     "OperationNotFound",
@@ -165,10 +220,22 @@ __all__ = [
     "ParkedDescription",
     "Position",
     "PydanticSerializer",
+    "ReaderGroup",
+    "ReaderGroupConfig",
+    "ReaderGroupDescription",
+    "ReaderGroupExists",
+    "ReaderGroupNotFound",
+    "ReaderGroupReset",
+    "ReaderGroupStatus",
+    "ReaderGroups",
+    "ReaderInUse",
+    "ReaderNotFound",
+    "ReaderRemoved",
     "ReaderSettings",
     "RetentionPolicy",
     "RetentionType",
     "Retry",
+    "RevisionedStream",
     "ScaleChecked",
     "ScaleRefused",
     "ScalingEvent",
@@ -182,11 +249,17 @@ __all__ = [
     "SegmentInStream",
     "SegmentList",
     "SegmentNotFound",
+    "SegmentPosition",
     "SegmentRate",
     "SegmentRun",
+    "SegmentStatus",
+    "SegmentTruncated",
     "SegmentWithRate",
     "SerializationFailed",
     "Serializer",
+    "StateCodec",
+    "StateNotInitialized",
+    "StateSynchronizer",
     "StreamConfig",
     "StreamDescription",
     "StreamExists",
@@ -196,13 +269,18 @@ __all__ = [
     "StreamSealed",
     "StreamState",
     "Streams",
+    "SubscriberDescription",
+    "SubscriberNotFound",
     "SuccessorsFound",
     "TextSerializer",
     "TimedOut",
+    "TooManyCheckpoints",
+    "TooManyReaders",
     "Unavailable",
     "Unknown",
     "UnsupportedProtocol",
     "WriterExpired",
+    "WriterMark",
     "WriterSettings",
     "connect",
 ]

@@ -17,15 +17,26 @@ from anabranch.client.bounds import Start
 from anabranch.client.cluster import ClusterMembers
 from anabranch.client.containers import Containers
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
+from anabranch.client.groups.access import GroupAccess
+from anabranch.client.groups.admin import ReaderGroups
+from anabranch.client.groups.group import ReaderGroup
+from anabranch.client.groups.parts import ClientGroupParts
 from anabranch.client.nats_control import NatsControlPlane
 from anabranch.client.operations import Operation, Operations, Sending, send
 from anabranch.client.parked import Parked
 from anabranch.client.ranges import SegmentRanges
 from anabranch.client.reader import EventReader
+from anabranch.client.revisioned_stream import RevisionedStream
 from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
-from anabranch.client.settings import ConnectionSettings, ReaderSettings, WriterSettings
+from anabranch.client.settings import (
+    ConnectionSettings,
+    OneSegmentSettings,
+    ReaderSettings,
+    WriterSettings,
+)
 from anabranch.client.streams import Streams
+from anabranch.client.synchronizer import S, StateCodec, StateSynchronizer, U
 from anabranch.client.tier2_flush import FLUSH_TIMEOUT_S, TierTwoFlush, list_containers
 from anabranch.client.tracing import tracer_of_program
 from anabranch.client.writer import EventWriter
@@ -42,8 +53,9 @@ from anabranch.common.contracts.queries import (
     StreamDescription,
     StreamList,
 )
-from anabranch.common.errors import InvalidRequest
+from anabranch.common.errors import Closed, InvalidRequest
 from anabranch.common.model.names import StreamRef, scope_name, stream_ref
+from anabranch.common.model.reader_group import GroupRef, group_ref
 from anabranch.common.model.stream import fixed
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import IdSource, Rng, SystemIds, system_rng
@@ -75,6 +87,7 @@ class Client:
         self._directory = SegmentDirectory(control, self._pool)
         self._tasks = asyncio.TaskGroup()
         self._runtime: Runtime | None = None
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -88,7 +101,7 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         assert self._runtime is not None
-        open_parts, self._runtime = list(self._runtime.open_parts), None
+        open_parts, self._runtime = self._runtime.open_parts.newest_first(), None
         try:
             try:
                 for part in open_parts:
@@ -106,6 +119,7 @@ class Client:
 
     async def close(self) -> None:
         """Close the connections of a client that was never entered; repeatable."""
+        self._closed = True
         await self._pool.close()
         await self._control.close()
 
@@ -162,6 +176,11 @@ class Client:
     def streams(self) -> Streams:
         """All that can be done with streams; what follows here are the commonest of it."""
         return Streams(self._control)
+
+    @property
+    def reader_groups(self) -> ReaderGroups:
+        """Reader groups: creating, resetting, deleting and describing them."""
+        return ReaderGroups(self._control, self.ranges().tail)
 
     @property
     def operations(self) -> Operations:
@@ -300,11 +319,57 @@ class Client:
             settings=settings or ReaderSettings(),
         )
 
+    def reader_group(self, group: str | GroupRef) -> ReaderGroup:
+        """A reader group, by ``scope/group``: its readers, checkpoints, cuts, and how it stands.
+
+        Made by `reader_groups.create`. Raises InvalidName.
+        """
+        ref = group if isinstance(group, GroupRef) else group_ref(group)
+        runtime = self._entered()
+        parts = ClientGroupParts(self._control, self._directory, runtime)
+        access = GroupAccess(ref, self._control, parts)
+        return ReaderGroup(access, parts, runtime.clock, runtime.ids)
+
+    def revisioned_stream(
+        self, stream: str | StreamRef, settings: OneSegmentSettings | None = None
+    ) -> RevisionedStream:
+        """A log that is appended to on condition, on a stream with one segment.
+
+        To be entered with `async with`. Raises InvalidName.
+        """
+        return RevisionedStream(
+            _ref(stream),
+            control=self._control,
+            directory=self._directory,
+            runtime=self._entered(),
+            settings=settings or OneSegmentSettings(),
+        )
+
+    def state_synchronizer(
+        self,
+        stream: str | StreamRef,
+        codec: StateCodec[S, U],
+        settings: OneSegmentSettings | None = None,
+    ) -> StateSynchronizer[S, U]:
+        """State that is shared with all who name the same stream, which has one segment.
+
+        To be entered with `async with`. Raises InvalidName.
+        """
+        settings = settings or OneSegmentSettings()
+        return StateSynchronizer(
+            self.revisioned_stream(stream, settings),
+            codec,
+            runtime=self._entered(),
+            retry_timeout_s=settings.retry_timeout_s,
+        )
+
     def ranges(self) -> SegmentRanges:
         """Stored bytes of segments, for bulk readers; works on a client that is not entered."""
         return SegmentRanges(self._control, self._directory, clock=self._clock, rng=self._rng)
 
     def _entered(self) -> Runtime:
+        if self._closed:
+            raise Closed("the client is closed", remedy="connect again")
         if self._runtime is None:
             raise InvalidRequest(
                 "the client is not open", remedy="use it as `async with connect(…) as client`"

@@ -77,9 +77,14 @@ class SegmentStoreConnection(asyncio.Protocol):
     # --- requests -------------------------------------------------------------------------
 
     async def request(
-        self, message: Message, expected: type[M], *, timeout_s: float | None = None
+        self,
+        message: Message,
+        expected: type[M],
+        *,
+        timeout_s: float | None = None,
+        payload: bytes = b"",
     ) -> tuple[M, bytes]:
-        """Send `message` → (reply, its payload).
+        """Send `message`, with its payload if it has one → (reply, the reply's payload).
 
         Raises the error that the store answered, ConnectionLost when the connection broke or
         no reply came in time (then the request may have been performed), Overloaded when too
@@ -91,7 +96,7 @@ class SegmentStoreConnection(asyncio.Protocol):
         request_id = self._last_request_id
         replied: asyncio.Future[Reply] = self._loop.create_future()
         received_before = self._packets_received
-        self._send(message, request_id)
+        self._send(message, request_id, payload)
         self._pending[request_id] = replied
         try:
             async with asyncio.timeout(timeout_s or self._settings.request_timeout_s):

@@ -14,7 +14,10 @@ from typing import Protocol, TypeVar
 from anabranch.client.connection import SegmentStoreConnection, open_connection
 from anabranch.client.settings import ConnectionSettings
 from anabranch.common.contracts.base import Contract
-from anabranch.common.contracts.commands import CommandBase, OperationState
+from anabranch.common.contracts.command import CommandBase
+from anabranch.common.contracts.commands import (
+    OperationState,
+)
 from anabranch.common.contracts.queries import (
     CurrentSegments,
     Locate,

@@ -65,7 +65,10 @@ class _Opening:
 
 
 class Intake:
-    """See the module. One consumer at a time; nothing is shared with other intakes."""
+    """See the module. One consumer at a time; nothing is shared with other intakes.
+
+    `news` is set whenever something can be taken, for who waits for other things too.
+    """
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class Intake:
         directory: SegmentDirectory,
         runtime: Runtime,
         settings: ReaderSettings,
+        news: asyncio.Event | None = None,
     ) -> None:
         self._control = control
         self._directory = directory
@@ -83,7 +87,7 @@ class Intake:
         self._ready: deque[tuple[int, IntakeItem]] = deque()
         """By the number of the opening."""
         self._opened_count = 0
-        self._news = asyncio.Event()
+        self._news = news or asyncio.Event()
         self._shares_are_due = False
         self._closed = False
 

@@ -24,10 +24,10 @@ from anabranch.client.control import A
 from anabranch.common.adapters.nats_connection import keeping_cancellation
 from anabranch.common.contracts import subjects
 from anabranch.common.contracts.base import ErrorBody, ReadToken
+from anabranch.common.contracts.command import CommandBase, about, kind_of, subject_of
 from anabranch.common.contracts.commands import (
     ANSWERS,
     Accepted,
-    CommandBase,
     OperationState,
     OperationStatus,
     Rejected,
@@ -40,6 +40,7 @@ from anabranch.common.contracts.queries import (
 )
 from anabranch.common.errors import (
     AnabranchError,
+    Closed,
     ConnectionLost,
     OperationNotFound,
     OutcomeUnknown,
@@ -76,6 +77,7 @@ class NatsControlPlane:
         self._ids = ids
         self._tokens: dict[int, ReadToken] = {}
         self._newest_token: ReadToken | None = None
+        self._closed = False
 
     def new_command_id(self) -> str:
         return self._ids.new_id()
@@ -85,9 +87,14 @@ class NatsControlPlane:
 
         A server that is away is success: the NATS client then fails to send what it had left.
         """
+        self._closed = True
         with contextlib.suppress(TimeoutError, OSError):
             async with asyncio.timeout(_CLOSE_S):
                 await self._connection.close()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise Closed("the client is closed", remedy="connect again")
 
     # --- queries --------------------------------------------------------------------------
 
@@ -96,6 +103,7 @@ class NatsControlPlane:
 
         The query demands to see what this client's own commands have done.
         """
+        self._refuse_if_closed()
         if query.at_least is None:
             query = query.model_copy(update={"at_least": self._token_for(query)})
         with asking(self._tracer, f"client query {name}"):
@@ -128,10 +136,11 @@ class NatsControlPlane:
         return reply.data
 
     def _token_for(self, query: Query) -> ReadToken | None:
-        scope, stream = getattr(query, "scope", None), getattr(query, "stream", None)
-        if not scope or not hasattr(query, "stream"):
+        scope = getattr(query, "scope", None)
+        if not scope or not (hasattr(query, "stream") or hasattr(query, "group")):
             return self._newest_token
-        return self._tokens.get(shard_of(f"{scope}/{stream}" if stream else scope))
+        part = getattr(query, "stream", None) or getattr(query, "group", None)
+        return self._tokens.get(shard_of(f"{scope}/{part}" if part else scope))
 
     def _remember(self, token: ReadToken | None) -> None:
         if token is None:
@@ -147,7 +156,8 @@ class NatsControlPlane:
         self, command: CommandBase, *, timeout_s: float, wait_s: float | None = None
     ) -> OperationState:
         """See `ControlPlane`."""
-        with asking(self._tracer, f"client command {_kind_of(command)}"):
+        self._refuse_if_closed()
+        with asking(self._tracer, f"client command {kind_of(command)}"):
             return await self._execute(command, timeout_s, wait_s)
 
     async def _execute(
@@ -217,13 +227,10 @@ class NatsControlPlane:
 
     async def _publish(self, command: CommandBase) -> bool:
         """One attempt → whether the command may have been stored."""
-        stream: str | None = getattr(command, "stream", None)
-        bucket = shard_of(f"{command.scope}/{stream}" if stream is not None else command.scope)
-        subject = subjects.command(bucket, _kind_of(command), command.scope, stream)
         try:
             with keeping_cancellation():
                 await self._jetstream.publish(
-                    subject,
+                    subject_of(command),
                     command.model_dump_json().encode(),
                     timeout=_ATTEMPT_S,
                     headers=trace_headers(),
@@ -261,8 +268,7 @@ class NatsControlPlane:
         """Poll once. Raises the operation's failure; not knowing it counts as not done."""
         query = GetOperation(
             operation=command.command_id,
-            scope=command.scope,
-            stream=getattr(command, "stream", None),
+            **about(command)._asdict(),
             at_least=at_least,
         )
         try:
@@ -274,10 +280,6 @@ class NatsControlPlane:
             return False
         _raise_if_failed(found.state, found.error)
         return found.state == "succeeded"
-
-
-def _kind_of(command: CommandBase) -> str:
-    return str(getattr(command, "kind"))  # noqa: B009
 
 
 def _parse_answer(data: bytes, answer: type[A]) -> A:

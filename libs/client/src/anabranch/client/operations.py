@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict, Unpack
 
 from anabranch.client.control import QUERY_TIMEOUT_S, ControlPlane
-from anabranch.common.contracts.commands import CommandBase, OperationState
+from anabranch.common.contracts.command import CommandBase
+from anabranch.common.contracts.commands import (
+    OperationState,
+)
 from anabranch.common.contracts.operation_queries import (
     ListOperations,
     ListWork,

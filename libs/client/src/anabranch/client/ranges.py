@@ -50,15 +50,12 @@ class SegmentRanges:
         Every `end_offset` is known, and whatever was acknowledged before lies below. Raises
         StreamNotFound, and Unavailable when a scale does not end in time.
         """
-        bounds = StreamBounds(
-            stream,
-            control=self._control,
-            directory=self._directory,
-            clock=self._clock,
-            info=self.info,
-            new_backoff=self._new_backoff,
-        )
-        return await bounds.runs()
+        return await self._bounds(stream).runs()
+
+    async def tail(self, stream: StreamRef) -> dict[str, int]:
+        """The current segments' full names → their lengths; nothing that was acknowledged before
+        lies beyond. Raises StreamNotFound, and Unavailable as `runs` does."""
+        return await self._bounds(stream).tail()
 
     async def info(self, segment: str) -> SegmentInfo:
         """The segment's present bounds. Raises SegmentNotFound."""
@@ -98,6 +95,16 @@ class SegmentRanges:
                 segment=segment, offset=offset, end=end, have=len(data),
             )  # fmt: skip
         return data
+
+    def _bounds(self, stream: StreamRef) -> StreamBounds:
+        return StreamBounds(
+            stream,
+            control=self._control,
+            directory=self._directory,
+            clock=self._clock,
+            info=self.info,
+            new_backoff=self._new_backoff,
+        )
 
     def _calls(self, segment: str) -> SegmentCalls:
         backoff = self._new_backoff()

@@ -16,6 +16,23 @@ class OpenPart(Protocol):
     async def close(self) -> None: ...
 
 
+class OpenParts:
+    """What is open; whoever was opened last may stand on what was opened before."""
+
+    def __init__(self) -> None:
+        self._parts: dict[OpenPart, None] = {}
+
+    def add(self, part: OpenPart) -> None:
+        self._parts[part] = None
+
+    def discard(self, part: OpenPart) -> None:
+        self._parts.pop(part, None)
+
+    def newest_first(self) -> list[OpenPart]:
+        """In the order of closing."""
+        return list(reversed(self._parts))
+
+
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """`tasks` is the client's task group: everything in the background ends with the client,
@@ -26,4 +43,4 @@ class Runtime:
     rng: Rng
     tasks: asyncio.TaskGroup
     tracer: Tracer | None = None
-    open_parts: set[OpenPart] = field(default_factory=set)
+    open_parts: OpenParts = field(default_factory=OpenParts)

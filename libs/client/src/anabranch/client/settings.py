@@ -89,3 +89,21 @@ class ReaderSettings:
             raise InvalidSetting("a reader's sizes must be positive")
         if self.retry_timeout_s <= 0:
             raise InvalidSetting("a reader's timeouts must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class OneSegmentSettings:
+    """Of what lies on a stream with one segment. `retry_timeout_s` bounds a call from its
+    beginning, its turn included; `ack_timeout_s` bounds one attempt of it. At most
+    `appends_waiting_max` appends wait for their turn; `read_size_bytes` is asked for at once."""
+
+    retry_timeout_s: float = 60.0
+    ack_timeout_s: float = 20.0
+    appends_waiting_max: int = 1024
+    read_size_bytes: int = 2 * MIB
+
+    def __post_init__(self) -> None:
+        if min(self.appends_waiting_max, self.read_size_bytes) < 1:
+            raise InvalidSetting("the sizes of a revisioned stream must be positive")
+        if min(self.retry_timeout_s, self.ack_timeout_s) <= 0:
+            raise InvalidSetting("the timeouts of a revisioned stream must be positive")

@@ -53,11 +53,17 @@ from anabranch.common.contracts.stream_queries import (
     SuccessorsFound,
     TailCut,
 )
+from anabranch.common.contracts.writer_times import QUERIES as MARK_QUERIES
+from anabranch.common.contracts.writer_times import (
+    ListWriterMarks,
+    WriterMark,
+    WriterMarkList,
+)
 from anabranch.common.model.names import scope_name, stream_ref
 from anabranch.common.model.stream import StreamConfig
 
 A = TypeVar("A", bound=Contract)
-_NAME_OF = {question.query: name for name, question in QUERIES.items()}
+_NAME_OF = {question.query: name for name, question in {**QUERIES, **MARK_QUERIES}.items()}
 
 
 class StreamViews:
@@ -298,6 +304,20 @@ class StreamViews:
         ref = stream_ref(stream)
         query = CheckScale(scope=ref.scope, stream=ref.stream, stream_epoch=stream_epoch)
         return await self._ask(query, ScaleChecked)
+
+    # --- writers --------------------------------------------------------------------------
+
+    async def writer_marks(self, stream: str) -> tuple[WriterMark, ...]:
+        """What the stream's writers noted last of time, by writer id. Raises Unavailable where
+        nobody keeps marks."""
+        ref, token = stream_ref(stream), ""
+        marks: list[WriterMark] = []
+        while True:
+            query = ListWriterMarks(scope=ref.scope, stream=ref.stream, page_token=token)
+            page = await self._ask(query, WriterMarkList)
+            marks.extend(page.marks)
+            if not (token := page.next_page_token):
+                return tuple(marks)
 
     async def _ask(self, query: Query, answer: type[A]) -> A:
         return await self._control.query(

@@ -25,7 +25,7 @@ from anabranch.common.contracts.commands import (
 )
 from anabranch.common.errors import InvalidRanges, InvalidRequest
 from anabranch.common.model.key_range import KeyRange
-from anabranch.common.model.names import SegmentId, stream_ref
+from anabranch.common.model.names import SegmentId, StreamRef, stream_ref
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX, StreamConfig, fixed
 
 Ranges = Sequence[KeyRange | tuple[float, float]]
@@ -132,12 +132,14 @@ class Streams(StreamViews):
             **how,
         )
 
-    async def truncate(self, stream: str, cut: Cut, **how: Unpack[Sending]) -> Operation:
+    async def truncate(
+        self, stream: str | StreamRef, cut: Cut, **how: Unpack[Sending]
+    ) -> Operation:
         """Give up everything before the cut, for good; its offsets are append boundaries.
 
         Raises StreamNotFound, StreamSealed, InvalidCut, CutRefused.
         """
-        ref = stream_ref(stream)
+        ref = stream if isinstance(stream, StreamRef) else stream_ref(stream)
         offsets = stream_cut(ref, cut)
         if not 1 <= len(offsets) <= SEGMENT_COUNT_MAX:
             raise InvalidRequest("a cut names at least one segment", count=len(offsets))

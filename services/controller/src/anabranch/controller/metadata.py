@@ -3,7 +3,7 @@
     backup URL                        write everything to a directory or bucket
     restore URL [--backup NAME]       fill an empty cluster, before any controller starts
     verify                            read every subject as a controller would
-    repair SUBJECT [--yes]            bring a damaged scope or stream back to its last good state
+    repair SUBJECT [--yes]            bring a damaged aggregate back to its last good state
            [--from-backup URL]
 
 Needs the NATS server alone (``--nats``). Ends with 1 if verify found damage that is not healed, or

@@ -3,7 +3,7 @@
 `verify` folds every subject as a controller would and tells what it could not read. Damage that a
 later snapshot has healed is told too, but hurts nobody.
 
-`plan_repair` finds the last state of a damaged scope or stream that can be trusted, which is the
+`plan_repair` finds the last state of a damaged aggregate that can be trusted, which is the
 one before the damage. Messages of a backup stand in for those that cannot be read, wherever it has
 them; if it has all of them, nothing is lost. `perform_repair` appends that state as a snapshot,
 under a revision that no message ever had, and changes nothing else.
@@ -29,6 +29,7 @@ from anabranch.common.eventsourcing.ports import EventMessage, EventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.ids import IdSource
+from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.scope.state import SCOPE
 from anabranch.controller.domain.stream.invariants import STREAM
 
@@ -62,11 +63,15 @@ class RepairPlan:
 
 def aggregates(store: EventStore, ids: IdSource) -> Aggregates:
     """The repositories of what can be repaired."""
-    return {"scope": Repository(store, SCOPE, ids), "stream": Repository(store, STREAM, ids)}
+    return {
+        "scope": Repository(store, SCOPE, ids),
+        "stream": Repository(store, STREAM, ids),
+        "rg": Repository(store, GROUP, ids),
+    }
 
 
 def kind_of(subject: str) -> str:
-    """What a subject is of: scope, stream, gate, member, history."""
+    """What a subject is of: scope, stream, rg (reader group), gate, member, history."""
     return subject.split(".")[3]
 
 
@@ -150,7 +155,7 @@ async def plan_repair(
     repository = repositories.get(kind_of(subject)) if subject.count(".") > 3 else None
     if repository is None:
         raise InvalidRequest(
-            "only scopes and streams can be repaired",
+            "only scopes, streams and reader groups can be repaired",
             remedy="name a subject that `anabranch controller verify` lists; for gates, members "
             "and history restore a backup",
             subject=subject,

@@ -7,8 +7,10 @@ from anabranch.common.contracts.commands import Command
 from anabranch.common.errors import AnabranchError
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
+from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.wire.messages import Stamp
 from anabranch.controller.domain.parking import ParkedCommand
+from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.stream.history import EpochRecord, History
 from anabranch.controller.domain.stream.state import Stream
 
@@ -51,11 +53,23 @@ class StreamListing(Protocol):
         """The stream as it was known to be lately; None: it never was."""
         ...
 
+    async def stream_at_head(self, ref: StreamRef) -> Loaded[Stream] | None:
+        """The same with everything stored before the call."""
+        ...
+
     async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
         """The scope's streams that are not deleted, half-created ones included.
 
         Whatever was stored before the call is taken into account, in every shard.
         """
+        ...
+
+
+class GroupListing(Protocol):
+    """Which reader groups there are."""
+
+    async def group_at_head(self, ref: GroupRef) -> Loaded[ReaderGroup] | None:
+        """The group with everything stored before the call; None: it never was."""
         ...
 
 

@@ -1,10 +1,10 @@
 """Commands: what somebody wants done. Work-queue messages, imperative names.
 
-`command_id` is the idempotency key and becomes the operation's id: the same id gets the same
-answer. `incarnation` says which life of the scope or stream is meant (None: whichever lives
-when the command is decided). `reply_to` is the caller's inbox; the reply is an `Answer`, sent
-when the decision is durable, which is before the work is done. The operation's end is
-announced on `subjects.operation_notice` as an `OperationStatus`.
+What all commands share is in `command.py`, those about reader groups are in
+`reader_groups.py`. `incarnation` says which life of the scope or stream is meant (None: whichever
+lives when the command is decided). The reply is an `Answer`, sent when the decision is durable,
+which is before the work is done. The operation's end is announced on `subjects.operation_notice`
+as an `OperationStatus`.
 """
 
 from enum import StrEnum
@@ -13,17 +13,17 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
+from anabranch.common.contracts.command import CommandBase
+from anabranch.common.contracts.reader_groups import (
+    AddSubscriber,
+    CreateReaderGroup,
+    DeleteReaderGroup,
+    RemoveSubscriber,
+    ResetReaderGroup,
+    UpdateSubscriberCut,
+)
 from anabranch.common.model.names import SegmentId
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX, SegmentOffset, StreamConfig, fixed
-
-
-class CommandBase(Contract):
-    schema_number: Literal[1] = 1
-    command_id: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_\-]+$")
-    reply_to: str = ""
-    deadline_ms: int = 0
-    """Unix time in ms after which nobody waits; 0 = none. A later decision is refused."""
-    scope: str
 
 
 class CreateScope(CommandBase):
@@ -121,7 +121,13 @@ Command = Annotated[
     | ScaleStream
     | TruncateStream
     | SealStream
-    | DeleteStream,
+    | DeleteStream
+    | AddSubscriber
+    | RemoveSubscriber
+    | UpdateSubscriberCut
+    | CreateReaderGroup
+    | ResetReaderGroup
+    | DeleteReaderGroup,
     Field(discriminator="kind"),
 ]
 COMMANDS: TypeAdapter[Command] = TypeAdapter(Command)

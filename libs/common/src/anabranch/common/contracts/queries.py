@@ -296,13 +296,14 @@ class ContainerPlaced(Contract):
 class GetOperation(Query):
     """→ OperationFound; OperationNotFound when no aggregate remembers it.
 
-    `scope` and `stream` say where to look, which spares the controller from reading the heads of
-    all shards before it answers no; empty: anywhere.
+    `scope`, `stream` and `group` say where to look, which spares the controller from reading the
+    heads of all shards before it answers no; empty: anywhere.
     """
 
     operation: str
     scope: str = ""
     stream: str | None = None
+    group: str | None = None
 
 
 class OperationFound(Contract):
@@ -318,7 +319,9 @@ class OperationFound(Contract):
     kind: str = ""
     scope: str = ""
     stream: str | None = None
-    """None: it is the scope's."""
+    """None: it is the scope's, or the group's."""
+    group: str | None = None
+    """The reader group whose it is."""
     since_ms: int = 0
     step: str = ""
     attempts: int = 0

@@ -4,13 +4,14 @@ The controller keeps a group's configuration and *generation*, its state stream 
 subscriptions. Which reader has which segment is known to the readers alone, from that stream.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
 
 from anabranch.common.contracts.base import Contract
-from anabranch.common.contracts.commands import CommandBase
-from anabranch.common.contracts.queries import PagedQuery, Query
+from anabranch.common.contracts.command import CommandBase
+from anabranch.common.contracts.queries import PagedQuery, Query, Question
 from anabranch.common.model.reader_group import (
     GroupState,
     PositionCut,
@@ -54,11 +55,14 @@ class DeleteReaderGroup(CommandBase):
 class AddSubscriber(CommandBase):
     """The reader group `subscriber` (``scope/group``) holds back what the stream may give up.
 
-    Of one subscriber the highest (incarnation, generation) counts. Raises StreamNotFound.
+    Of one subscriber the highest (incarnation, generation) counts; with a new one it has released
+    nothing yet. Raises StreamNotFound, StaleRequest (it has left since), InvalidRequest (there are
+    too many subscribers).
     """
 
     kind: Literal["add_subscriber"] = "add_subscriber"
     stream: str
+    incarnation: int | None = None
     subscriber: str
     group_incarnation: int
     generation: int
@@ -69,6 +73,7 @@ class RemoveSubscriber(CommandBase):
 
     kind: Literal["remove_subscriber"] = "remove_subscriber"
     stream: str
+    incarnation: int | None = None
     subscriber: str
     group_incarnation: int
     generation: int
@@ -83,6 +88,7 @@ class UpdateSubscriberCut(CommandBase):
 
     kind: Literal["update_subscriber_cut"] = "update_subscriber_cut"
     stream: str
+    incarnation: int | None = None
     subscriber: str
     generation: int
     cut: PositionCut = Field(min_length=1)
@@ -138,3 +144,11 @@ class SubscriberDescription(Contract):
 class SubscriberList(Contract):
     ok: Literal[True] = True
     subscribers: tuple[SubscriberDescription, ...]
+
+
+QUERIES: Mapping[str, Question] = {
+    "describe_reader_group": Question(DescribeReaderGroup, ReaderGroupDescription),
+    "list_reader_groups": Question(ListReaderGroups, ReaderGroupList),
+    "list_subscribers": Question(ListSubscribers, SubscriberList),
+}
+"""By name."""

@@ -8,6 +8,7 @@ not, because its tombstone must be found by name.
 
 from anabranch.common.model.hashing import SHARD_COUNT, shard_of
 from anabranch.common.model.names import ScopeName, StreamRef
+from anabranch.common.model.reader_group import GroupRef
 
 EVENT_SUBJECT_PREFIX = "ana.evt"
 COMMAND_STREAM = "ANA_COMMANDS"
@@ -23,6 +24,8 @@ CLUSTER_BUCKET = "ana_cluster"
 """Holds `constants`: shard, bucket and container counts, written once; `leader`; and `heads`."""
 HEADS_KEY = "heads"
 """In that bucket: up to where controllers have read each shard, told now and then."""
+_GROUP_MARK = "+"
+"""Of membership records; no name contains it."""
 METADATA_BUCKETS = (NODES_BUCKET, PLACEMENTS_BUCKET, CLUSTER_BUCKET)
 """The buckets whose objects belong to a backup of the metadata."""
 
@@ -58,14 +61,26 @@ def scope_member(scope: ScopeName, incarnation: int, stream: str, stream_incarna
     return f"{start}.{token(stream)}.{stream_incarnation}"
 
 
+def scope_group_member(
+    scope: ScopeName, incarnation: int, group: str, group_incarnation: int
+) -> str:
+    """The same of a reader group; streams may have its name."""
+    return scope_member(scope, incarnation, f"{_GROUP_MARK}{group}", group_incarnation)
+
+
 def scope_members(scope: ScopeName, incarnation: int) -> str:
     """All membership records in one incarnation of a scope."""
     return f"{EVENT_SUBJECT_PREFIX}.{shard_of(scope)}.member.{token(scope)}.{incarnation}.>"
 
 
 def member_name(member: str) -> str:
-    """The name of the stream that a membership record is of."""
-    return member.split(".")[6].replace("=", ".")
+    """The name of the stream or group that a membership record is of."""
+    return member.split(".")[6].removeprefix(_GROUP_MARK).replace("=", ".")
+
+
+def is_group_member(member: str) -> bool:
+    """Whether a membership record is of a reader group."""
+    return member.split(".")[6].startswith(_GROUP_MARK)
 
 
 def stream_history(stream: StreamRef, incarnation: int, chunk: int) -> str:
@@ -81,15 +96,23 @@ def stream_events(stream: StreamRef) -> str:
     return f"{EVENT_SUBJECT_PREFIX}.{shard}.stream.{token(stream.scope)}.{token(stream.stream)}"
 
 
+def group_events(group: GroupRef) -> str:
+    """The subject of a reader group's own events."""
+    return (
+        f"{EVENT_SUBJECT_PREFIX}.{shard_of(str(group))}.rg"
+        f".{token(group.scope)}.{token(group.group)}"
+    )
+
+
 def shard_of_subject(subject: str) -> int:
     """The shard of any event subject."""
     return int(subject.split(".", 3)[2])
 
 
-def command(bucket: int, kind: str, scope: str, stream: str | None = None) -> str:
-    """The subject of a command about a scope or a stream."""
+def command(bucket: int, kind: str, scope: str, part: str | None = None) -> str:
+    """The subject of a command about a scope, or (`part`) about a stream or group in it."""
     start = f"ana.cmd.{bucket}.{kind}.{token(scope)}"
-    return f"{start}.{token(stream)}" if stream is not None else start
+    return f"{start}.{token(part)}" if part is not None else start
 
 
 def command_filter(bucket: int) -> str:

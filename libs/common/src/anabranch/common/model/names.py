@@ -4,6 +4,9 @@ Rules and forms follow Pravega's NameUtils: a segment's name is
 ``scope/stream/<number>.#epoch.<creation epoch>`` and its id is ``epoch << 32 | number``, so
 that a natural sort of ids sorts by (creation epoch, number). A transient segment is named
 ``<its parent's name>#transient.<32 hexadecimal digits>``.
+
+An *internal* stream is one that the system keeps for itself: its name begins with an underscore,
+which no name that a user gives may contain. It is not listed, but has segments as any other.
 """
 
 import re
@@ -18,6 +21,9 @@ SegmentId = NewType("SegmentId", int)
 
 SCOPE_NAME_LENGTH_MAX = 255
 STREAM_NAME_LENGTH_MAX = 250
+
+INTERNAL_MARK = "_"
+INTERNAL_NAME_LENGTH_MAX = 255
 
 _USER_NAME = re.compile(r"[A-Za-z0-9.\-]+")
 _TRANSIENT_NAME = re.compile(r"(?P<parent>.+)#transient\.[0-9a-f]{32}")
@@ -36,6 +42,20 @@ def stream_name(text: str) -> StreamName:
     """`text` as a stream's name. Raises InvalidName."""
     _check("stream", text, STREAM_NAME_LENGTH_MAX)
     return StreamName(text)
+
+
+def any_stream_name(text: str) -> StreamName:
+    """`text` as a stream's name, also an internal one's. Raises InvalidName."""
+    if not is_internal(text):
+        return stream_name(text)
+    if len(text) > INTERNAL_NAME_LENGTH_MAX or not _USER_NAME.fullmatch(text[1:]):
+        raise InvalidName("that is no name of an internal stream", name=text[:32])
+    return StreamName(text)
+
+
+def is_internal(stream: str) -> bool:
+    """Whether a stream of that name is internal."""
+    return stream.startswith(INTERNAL_MARK)
 
 
 def _check(kind: str, text: str, length_max: int) -> None:
@@ -99,12 +119,12 @@ def segment_name(stream: StreamRef, segment: SegmentId) -> str:
 def parse_segment_name(name: str) -> tuple[StreamRef, SegmentId]:
     """Inverse of `segment_name`; a missing epoch is 0. Raises InvalidName.
 
-    Scope and stream are held to the rules of their names.
+    Scope and stream are held to the rules of their names; the stream may be internal.
     """
     match = _SEGMENT_NAME.fullmatch(name)
     if match is None or not all(_is_int31(match[part] or "0") for part in ("number", "epoch")):
         raise InvalidName(f"{name[:600]!r} is not a segment's name", name=name[:600])
-    ref = StreamRef(scope_name(match["scope"]), stream_name(match["stream"]))
+    ref = StreamRef(scope_name(match["scope"]), any_stream_name(match["stream"]))
     return ref, segment_id(int(match["epoch"] or 0), int(match["number"]))
 
 

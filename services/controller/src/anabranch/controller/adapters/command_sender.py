@@ -3,9 +3,8 @@
 from nats.aio.client import Client
 
 from anabranch.common.adapters.nats_connection import as_unavailable
-from anabranch.common.contracts import subjects
+from anabranch.common.contracts.command import about, subject_of
 from anabranch.common.contracts.commands import Command
-from anabranch.common.model.hashing import shard_of
 from anabranch.common.runtime.tracing import trace_headers
 
 PUBLISH_DEADLINE_S = 5.0
@@ -19,12 +18,9 @@ class NatsCommandSender:
 
     async def post(self, command: Command) -> None:
         """See `CommandSender.post`."""
-        stream: str | None = getattr(command, "stream", None)
-        name = command.scope if stream is None else f"{command.scope}/{stream}"
-        subject = subjects.command(shard_of(name), command.kind, command.scope, stream)
-        with as_unavailable("take a command", command=command.kind, about=name):
+        with as_unavailable("take a command", command=command.kind, about=str(about(command))):
             await self._jetstream.publish(
-                subject,
+                subject_of(command),
                 command.model_dump_json().encode(),
                 timeout=PUBLISH_DEADLINE_S,
                 headers=trace_headers(),

@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from anabranch.common.contracts.base import ErrorBody
-from anabranch.common.contracts.commands import CommandBase, OperationState
+from anabranch.common.contracts.command import CommandBase
+from anabranch.common.contracts.commands import (
+    OperationState,
+)
 from anabranch.common.errors import Busy, DeadlinePassed
 
 OPERATION_COUNT_MAX = 256

@@ -17,16 +17,26 @@ from enum import StrEnum
 from pydantic import ValidationError
 
 from anabranch.common.contracts.base import ErrorBody, ReadToken
+from anabranch.common.contracts.command import CommandBase
 from anabranch.common.contracts.commands import (
     COMMANDS,
     Accepted,
     Command,
-    CommandBase,
     CreateScope,
     DeleteScope,
     Rejected,
 )
-from anabranch.common.contracts.subjects import scope_events, shard_of_subject, stream_events
+from anabranch.common.contracts.reader_groups import (
+    CreateReaderGroup,
+    DeleteReaderGroup,
+    ResetReaderGroup,
+)
+from anabranch.common.contracts.subjects import (
+    group_events,
+    scope_events,
+    shard_of_subject,
+    stream_events,
+)
 from anabranch.common.errors import (
     AnabranchError,
     Busy,
@@ -36,9 +46,16 @@ from anabranch.common.errors import (
     Unknown,
 )
 from anabranch.common.eventsourcing.repository import Loaded, Repository
-from anabranch.common.model.names import StreamRef, scope_name, stream_name
+from anabranch.common.model.names import StreamRef, any_stream_name, scope_name, stream_name
+from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.tracing import continued, current_trace_parent
+from anabranch.common.workflow.bounded import for_each
+from anabranch.controller.domain.reader_group import decide as group_decide
+from anabranch.controller.domain.reader_group.decide import GroupCommand
+from anabranch.controller.domain.reader_group.events import GroupEvent
+from anabranch.controller.domain.reader_group.starts import READABLE, SeenStream
+from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.stream import decide as stream_decide
@@ -47,9 +64,12 @@ from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.ports import TryAgain
 from anabranch.controller.projections.histories import Histories, HistoryNotLoaded
+from anabranch.controller.projections.mirror import Known
 from anabranch.controller.workflows.observed import Observer
 
 SCHEMA_SUPPORTED = 1
+STREAMS_AT_ONCE_MAX = 16
+"""That are read for one command about a reader group."""
 HISTORY_ATTEMPTS_MAX = 4
 """Between fetching a history and deciding, others may push it out of the memory."""
 MALFORMED = "malformed"
@@ -73,6 +93,7 @@ class CommandDesk:
 
     scopes: Repository[Scope, ScopeEvent]
     streams: Repository[Stream, StreamEvent]
+    groups: Repository[ReaderGroup, GroupEvent]
     clock: Clock
     reply: Reply
     histories: Histories = field(kw_only=True)
@@ -130,6 +151,8 @@ async def _decide(desk: CommandDesk, command: Command) -> Accepted:
     match command:
         case CreateScope() | DeleteScope():
             return _accepted(command, await _decide_scope(desk, command))
+        case CreateReaderGroup() | ResetReaderGroup() | DeleteReaderGroup():
+            return _accepted(command, await _decide_group(desk, command))
         case _:
             return _accepted(command, await _decide_stream(desk, command))
 
@@ -144,7 +167,7 @@ async def _decide_scope(desk: CommandDesk, command: CreateScope | DeleteScope) -
 
 
 async def _decide_stream(desk: CommandDesk, command: StreamCommand) -> Loaded[Stream]:
-    ref = StreamRef(scope_name(command.scope), stream_name(command.stream))
+    ref = StreamRef(scope_name(command.scope), any_stream_name(command.stream))
     scope = (await desk.scopes.load(scope_events(ref.scope))).state
     incarnation = scope.incarnation if scope.is_open else None
     now_ms = desk.clock.now_ms()
@@ -168,7 +191,37 @@ async def _decide_stream(desk: CommandDesk, command: StreamCommand) -> Loaded[St
     raise Busy("the stream's history was not to be had", stream=str(ref))
 
 
-def _accepted(command: CommandBase, loaded: Loaded[Scope] | Loaded[Stream]) -> Accepted:
+async def _decide_group(desk: CommandDesk, command: GroupCommand) -> Loaded[ReaderGroup]:
+    ref = GroupRef(scope_name(command.scope), stream_name(command.group))
+    scope = (await desk.scopes.load(scope_events(ref.scope))).state
+    at = group_decide.Circumstances(
+        open_scope_incarnation=scope.incarnation if scope.is_open else None,
+        streams=await _seen_streams(desk, command),
+        now_ms=desk.clock.now_ms(),
+    )
+    subject = group_events(ref)
+    desk.observer.traces.remember(subject, current_trace_parent())
+    return await desk.groups.transact(
+        subject, lambda loaded: group_decide.decide(loaded.state, command, at)
+    )
+
+
+async def _seen_streams(desk: CommandDesk, command: GroupCommand) -> dict[str, SeenStream]:
+    """The streams that the command names and that were ever created."""
+    found: dict[str, SeenStream] = {}
+
+    async def see(ref: StreamRef) -> None:
+        stream = (await desk.streams.load(stream_events(ref))).state
+        if stream.status in READABLE:
+            found[str(ref)] = SeenStream(stream, await desk.histories.of(stream))
+
+    if not isinstance(command, DeleteReaderGroup):
+        refs = [each.ref for each in command.config.streams]
+        await for_each(refs, STREAMS_AT_ONCE_MAX, see)
+    return found
+
+
+def _accepted(command: CommandBase, loaded: Known) -> Accepted:
     token = ReadToken(shard=shard_of_subject(loaded.subject), sequence=loaded.sequence)
     return Accepted(operation=command.command_id, read_token=token)
 

@@ -20,7 +20,7 @@ from anabranch.common.errors import (
     Unavailable,
 )
 from anabranch.common.eventsourcing.repository import Loaded
-from anabranch.common.model.names import ScopeName, StreamRef, scope_name, stream_name
+from anabranch.common.model.names import ScopeName, StreamRef, any_stream_name, scope_name
 from anabranch.common.model.stream import StreamState
 from anabranch.common.workflow.progress import StepProgress
 from anabranch.controller.domain.scope.state import Scope
@@ -135,7 +135,7 @@ async def found_scope(desk: QueryDesk, name: ScopeName) -> Scope:
 
 async def stream_at_head(desk: QueryDesk, query: AboutStream) -> Loaded[Stream]:
     """The stream with everything stored by now. Raises StreamNotFound, ScopeNotFound."""
-    ref = StreamRef(scope_name(query.scope), stream_name(query.stream))
+    ref = StreamRef(scope_name(query.scope), any_stream_name(query.stream))
     loaded = await desk.mirror.stream_at_head(ref)
     if loaded is None or not loaded.state.is_live:
         await found_scope(desk, ref.scope)
@@ -145,7 +145,7 @@ async def stream_at_head(desk: QueryDesk, query: AboutStream) -> Loaded[Stream]:
 
 def active_stream(desk: QueryDesk, query: AboutStream) -> Loaded[Stream] | None:
     """The stream as folded so far, if it is one of which nothing final can be said."""
-    ref = StreamRef(scope_name(query.scope), stream_name(query.stream))
+    ref = StreamRef(scope_name(query.scope), any_stream_name(query.stream))
     loaded = desk.mirror.stream(ref)
     is_active = loaded is not None and loaded.state.status is StreamState.ACTIVE
     return loaded if is_active else None

@@ -6,7 +6,7 @@ from itertools import islice
 from anabranch.common.contracts import queries
 from anabranch.common.contracts.base import Contract
 from anabranch.common.eventsourcing.repository import Loaded
-from anabranch.common.model.names import ScopeName, StreamName, StreamRef, scope_name
+from anabranch.common.model.names import ScopeName, StreamName, StreamRef, is_internal, scope_name
 from anabranch.common.model.stream import StreamState
 from anabranch.controller.domain.stream.answers import described
 from anabranch.controller.domain.stream.state import Stream
@@ -62,8 +62,10 @@ def _described_page(desk: QueryDesk, scope: ScopeName, query: queries.ListStream
 def _listed(
     desk: QueryDesk, scope: ScopeName, query: queries.ListStreams
 ) -> Iterator[tuple[str, Loaded[Stream] | None]]:
-    """Name and stream; None for one that cannot be read."""
+    """Name and stream; None for one that cannot be read. Internal ones are left out."""
     for name in desk.mirror.names.streams(scope, query.page_token, query.tag):
+        if is_internal(name):
+            continue
         yield name, desk.mirror.readable_stream(StreamRef(scope, StreamName(name)))
 
 

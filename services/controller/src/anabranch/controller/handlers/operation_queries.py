@@ -9,29 +9,33 @@ from dataclasses import dataclass
 from anabranch.common.contracts import operation_queries as asked
 from anabranch.common.contracts import queries
 from anabranch.common.contracts.base import Contract, ErrorBody
+from anabranch.common.contracts.command import About
 from anabranch.common.contracts.commands import OperationState
 from anabranch.common.contracts.subjects import (
+    group_events,
     scope_events,
     shard_of_subject,
     stream_events,
     token,
 )
 from anabranch.common.errors import OperationNotFound
-from anabranch.common.eventsourcing.repository import Loaded
-from anabranch.common.model.names import StreamRef, scope_name, stream_name
+from anabranch.common.model.names import StreamRef, any_stream_name, scope_name, stream_name
+from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.workflow.progress import StepProgress
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.operations import Operation
+from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.scope.state import Scope
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.work import pending_work
 from anabranch.controller.handlers.desk import QueryDesk, Table
 from anabranch.controller.handlers.pages import page_of
+from anabranch.controller.projections.mirror import Known
 
 LOOKED_AT_MAX = 20_000
 """For one page, so that no query holds up the others: where few are wanted, pages are short."""
 
-Aggregate = Scope | Stream
+Aggregate = Scope | Stream | ReaderGroup
 Progress = Mapping[str, StepProgress]
 """By subject."""
 
@@ -79,9 +83,11 @@ def _subject(query: queries.GetOperation) -> str | None:
     if not query.scope:
         return None
     scope = scope_name(query.scope)
+    if query.group is not None:
+        return group_events(GroupRef(scope, stream_name(query.group)))
     if query.stream is None:
         return scope_events(scope)
-    return stream_events(StreamRef(scope, stream_name(query.stream)))
+    return stream_events(StreamRef(scope, any_stream_name(query.stream)))
 
 
 def _find(
@@ -93,9 +99,7 @@ def _find(
     return None if loaded is None else _remembered(loaded, operation)
 
 
-def _remembered(
-    loaded: Loaded[Scope] | Loaded[Stream], operation: str
-) -> tuple[Aggregate, Operation] | None:
+def _remembered(loaded: Known, operation: str) -> tuple[Aggregate, Operation] | None:
     found = operations.find(loaded.state.operations, operation)
     return None if found is None else (loaded.state, found)
 
@@ -116,11 +120,16 @@ def _listed(
             return
 
 
-def _place(state: Aggregate) -> tuple[str, str | None]:
-    if isinstance(state, Scope):
-        return state.name, None
-    assert state.ref is not None
-    return state.ref.scope, state.ref.stream
+def _place(state: Aggregate) -> About:
+    match state:
+        case Scope():
+            return About(state.name)
+        case Stream():
+            assert state.ref is not None
+            return About(state.ref.scope, stream=state.ref.stream)
+        case ReaderGroup():
+            assert state.ref is not None
+            return About(state.ref.scope, group=state.ref.group)
 
 
 def _progress(desk: QueryDesk) -> Progress:
@@ -128,14 +137,12 @@ def _progress(desk: QueryDesk) -> Progress:
 
 
 def _told(state: Aggregate, operation: Operation, progress: Progress) -> queries.OperationFound:
-    scope, stream = _place(state)
     found = queries.OperationFound(
         operation=operation.operation,
         state=operation.state.value,
         error=operation.error,
         kind=operation.kind,
-        scope=scope,
-        stream=stream,
+        **_place(state)._asdict(),
         since_ms=operation.since_ms,
     )
     work = pending_work(state) if operation.state is OperationState.RUNNING else None
@@ -156,7 +163,7 @@ def _subject_of(state: Aggregate) -> str:
     if isinstance(state, Scope):
         return scope_events(scope_name(state.name))
     assert state.ref is not None
-    return stream_events(state.ref)
+    return stream_events(state.ref) if isinstance(state, Stream) else group_events(state.ref)
 
 
 QUERIES: Table = {

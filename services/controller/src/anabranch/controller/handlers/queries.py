@@ -19,6 +19,7 @@ from anabranch.common.errors import AnabranchError, InvalidRequest
 from anabranch.common.runtime.tracing import continued
 from anabranch.controller.handlers import (
     cut_queries,
+    group_queries,
     list_queries,
     operation_queries,
     parked,
@@ -70,6 +71,7 @@ QUERIES: Table = {
     **cut_queries.QUERIES,
     **operation_queries.QUERIES,
     **work_queries.QUERIES,
+    **group_queries.QUERIES,
     "locate": (queries.Locate, locate),
     "list_containers": (queries.ListContainers, list_containers),
     "list_nodes": (queries.ListNodes, list_nodes),

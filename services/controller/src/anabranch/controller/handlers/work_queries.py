@@ -18,16 +18,16 @@ from anabranch.common.contracts.operation_queries import (
     WorkList,
 )
 from anabranch.common.contracts.subjects import shard_of_subject
-from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import scope_name
 from anabranch.common.workflow.progress import StepProgress
-from anabranch.controller.domain.scope.state import Scope
-from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.work import pending_work
 from anabranch.controller.handlers.desk import QueryDesk, Table
 from anabranch.controller.handlers.pages import page_of
+from anabranch.controller.projections.mirror import Known
 
 PEERS_DEADLINE_S = 1.0
+_GROUP_MARK = "+"
+"""Behind the names of reader groups, because streams may have the same."""
 
 _log = structlog.get_logger(__name__)
 
@@ -61,10 +61,10 @@ def _listed(desk: QueryDesk, query: ListWork) -> Iterator[Work]:
 
 def _with_work(desk: QueryDesk, scope: str) -> Iterator[tuple[str, str]]:
     """Name and subject of everything that has a next step, or of that scope."""
-    for subject in (*desk.mirror.scopes_with_work(), *desk.mirror.streams_with_work()):
-        names = [part.replace("=", ".") for part in subject.split(".")[4:]]
+    for subject in desk.mirror.with_work():
+        kind, *names = [part.replace("=", ".") for part in subject.split(".")[3:]]
         if not scope or names[0] == scope:
-            yield "/".join(names), subject
+            yield "/".join(names) + (_GROUP_MARK if kind == "rg" else ""), subject
 
 
 def _tried(work: Work, tried: StepProgress, controller_id: str) -> Work:
@@ -80,13 +80,14 @@ def _tried(work: Work, tried: StepProgress, controller_id: str) -> Work:
     )
 
 
-def _work(loaded: Loaded[Scope] | Loaded[Stream]) -> Work | None:
+def _work(loaded: Known) -> Work | None:
     pending = pending_work(loaded.state)
     if pending is None:
         return None
     return Work(
         scope=pending.scope,
         stream=pending.stream,
+        group=pending.group,
         kind=pending.kind,
         step=pending.step,
         since_ms=pending.since_ms,
@@ -114,6 +115,8 @@ async def _told_by_others(desk: QueryDesk, query: ListWork) -> dict[str, Work]:
 
 
 def _name(work: Work) -> str:
+    if work.group is not None:
+        return f"{work.scope}/{work.group}{_GROUP_MARK}"
     return work.scope if work.stream is None else f"{work.scope}/{work.stream}"
 
 

@@ -21,13 +21,14 @@ from anabranch.common.errors import AnabranchError
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.bounded import for_each
+from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.scope.state import Scope
 from anabranch.controller.domain.stream.state import Stream
 
 PERIOD_S = 600.0
 CONCURRENT_MAX = 4
 
-Known = Loaded[Scope] | Loaded[Stream]
+Known = Loaded[Scope] | Loaded[Stream] | Loaded[ReaderGroup]
 Aggregates = Callable[[], Iterable[Known]]
 Purge = Callable[[str, int], Awaitable[None]]
 """See `EventStore.purge`."""

@@ -1,9 +1,9 @@
 """The mirror: every aggregate folded into memory, to answer queries from.
 
-Owns: the state of every scope and stream as of the shard sequences it has reached. Fed by one
-follower per shard; never written to by anything else. A reader who needs more than "some recent
-state" waits for a point: `at_least` for a token, `reach_heads` for everything stored before the
-call. Answers that say "no" are given only after the latter for the subject's shard.
+Owns: the state of every scope, stream and reader group as of the shard sequences it has reached.
+Fed by one follower per shard; never written to by anything else. A reader who needs more than
+"some recent state" waits for a point: `at_least` for a token, `reach_heads` for everything stored
+before the call. Answers that say "no" are given only after the latter for the subject's shard.
 
 An aggregate whose messages are damaged or too new is marked as such and answers with that
 error; the others go on. Its next snapshot heals it, because that is all the state there is; so
@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 
 from anabranch.common.contracts.base import ReadToken
 from anabranch.common.contracts.subjects import (
+    group_events,
     scope_events,
     shard_of_subject,
     stream_events,
@@ -27,9 +28,14 @@ from anabranch.common.eventsourcing.message import KIND_SNAPSHOT
 from anabranch.common.eventsourcing.ports import EventMessage, EventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.hashing import SHARD_COUNT
-from anabranch.common.model.names import ScopeName, StreamName, StreamRef
+from anabranch.common.model.names import ScopeName, StreamName, StreamRef, is_internal
+from anabranch.common.model.reader_group import GroupRef, GroupState
 from anabranch.common.workflow.bounded import for_each
 from anabranch.controller.domain.operations import Operation, finished_between
+from anabranch.controller.domain.reader_group.events import GroupEvent
+from anabranch.controller.domain.reader_group.others import groups_concerned
+from anabranch.controller.domain.reader_group.state import ReaderGroup
+from anabranch.controller.domain.reader_group.state import next_step as group_next_step
 from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.events import StreamEvent
@@ -42,7 +48,8 @@ from anabranch.controller.projections.operation_index import OperationIndex
 
 CATCH_UP_DEADLINE_S = 5.0
 
-S = TypeVar("S", Scope, Stream)
+Known = Loaded[Scope] | Loaded[Stream] | Loaded[ReaderGroup]
+S = TypeVar("S", Scope, Stream, ReaderGroup)
 E = TypeVar("E")
 
 
@@ -51,7 +58,8 @@ class Fold:
     """One message that was folded: which aggregate, and where in its shard.
 
     `finished`: the operations that it ended; `has_work`: the aggregate has a next step now;
-    `reshaped`: a stream's state or segments changed.
+    `reshaped`: a stream's state or segments changed; `concerned`: other aggregates that may have
+    waited for what happened to it.
     """
 
     subject: str
@@ -59,6 +67,7 @@ class Fold:
     finished: Sequence[Operation] = ()
     has_work: bool = False
     reshaped: bool = False
+    concerned: Sequence[str] = ()
 
 
 class _Family(Generic[S]):
@@ -85,22 +94,25 @@ class _Family(Generic[S]):
 
 
 class Mirror:
-    """The read model of scopes and streams. `on_fold` is called after each folded message."""
+    """The read model of all aggregates. `on_fold` is called after each folded message."""
 
     def __init__(
         self,
         store: EventStore,
         scopes: Repository[Scope, ScopeEvent],
         streams: Repository[Stream, StreamEvent],
+        groups: Repository[ReaderGroup, GroupEvent],
         on_fold: Callable[[Fold], None],
     ) -> None:
         self._store = store
         self._heads = SharedHeads(store.last_sequence)
         self._scope_repository = scopes
         self._stream_repository = streams
+        self._group_repository = groups
         self._on_fold = on_fold
         self._scopes: _Family[Scope] = _Family()
         self._streams: _Family[Stream] = _Family()
+        self._groups: _Family[ReaderGroup] = _Family()
         self._shaped: dict[str, int] = {}
         """The revision at which a stream's shape changed last, by subject."""
         self.names = NameIndex()
@@ -133,6 +145,8 @@ class Mirror:
                 return self._fold_scope(message, point)
             case "stream":
                 return self._fold_stream(message, point)
+            case "rg":
+                return self._fold_group(message, point)
             case _:
                 return Fold(message.subject, point)
 
@@ -156,13 +170,28 @@ class Mirror:
         assert after.ref is not None
         self.names.keep_stream(after.ref, _listed_tags(before), _listed_tags(after))
         self.operations.keep(message.subject, before.operations, after.operations)
-        reshaped = not has_same_shape(before, after)
+        reshaped = not has_same_shape(before, after) and not is_internal(after.ref.stream)
         if reshaped:
             self._shaped[message.subject] = self._streams.loaded[message.subject].revision
         finished = finished_between(before.operations, after.operations)
         has_work = stream_next_step(after) is not None
         self._streams.keep_working(message.subject, has_work=has_work)
-        return Fold(message.subject, point, finished, has_work, reshaped)
+        concerned = [group_events(group) for group in groups_concerned(before, after)]
+        return Fold(message.subject, point, finished, has_work, reshaped, concerned)
+
+    def _fold_group(self, message: EventMessage, point: ReadToken) -> Fold:
+        change = _fold_into(self._groups, self._group_repository, message)
+        if change is None:
+            return Fold(message.subject, point)
+        before, after = change
+        assert after.ref is not None
+        listed = after.is_live and after.status is not GroupState.CREATING
+        self.names.keep_group(after.ref, listed=listed)
+        self.operations.keep(message.subject, before.operations, after.operations)
+        finished = finished_between(before.operations, after.operations)
+        has_work = group_next_step(after) is not None
+        self._groups.keep_working(message.subject, has_work=has_work)
+        return Fold(message.subject, point, finished, has_work)
 
     # --- reaching a point ---------------------------------------------------------------------
 
@@ -201,6 +230,10 @@ class Mirror:
         """The stream as folded so far. Raises Corrupt for one that cannot be read."""
         return self._streams.get(stream_events(ref))
 
+    def group(self, ref: GroupRef) -> Loaded[ReaderGroup] | None:
+        """The group as folded so far. Raises Corrupt for one that cannot be read."""
+        return self._groups.get(group_events(ref))
+
     def known_scope(self, subject: str) -> Loaded[Scope] | None:
         """What was folded of the scope with this subject; None if nothing, or it is damaged."""
         return _known(self._scopes, subject)
@@ -208,6 +241,10 @@ class Mirror:
     def known_stream(self, subject: str) -> Loaded[Stream] | None:
         """What was folded of the stream with this subject; None if nothing, or it is damaged."""
         return _known(self._streams, subject)
+
+    def known_group(self, subject: str) -> Loaded[ReaderGroup] | None:
+        """What was folded of the group with this subject; None if nothing, or it is damaged."""
+        return _known(self._groups, subject)
 
     def readable_stream(self, ref: StreamRef) -> Loaded[Stream] | None:
         """The stream as folded so far; None also for one that cannot be read."""
@@ -219,12 +256,15 @@ class Mirror:
         subject = stream.subject
         return self._streams.loaded.get(subject) is stream and subject not in self._streams.damaged
 
-    def aggregate(self, subject: str) -> Loaded[Scope] | Loaded[Stream] | None:
-        """The scope or stream as folded so far; None also for one that cannot be read."""
-        family: _Family[Scope] | _Family[Stream] = self._scopes
-        if subject.split(".", 4)[3] == "stream":
-            family = self._streams
-        return None if subject in family.damaged else family.loaded.get(subject)
+    def aggregate(self, subject: str) -> Known | None:
+        """The aggregate as folded so far; None also for one that cannot be read."""
+        match subject.split(".", 4)[3]:
+            case "scope":
+                return _known(self._scopes, subject)
+            case "stream":
+                return _known(self._streams, subject)
+            case _:
+                return _known(self._groups, subject)
 
     async def scope_at_head(self, scope: ScopeName) -> Loaded[Scope] | None:
         """The scope with everything stored by now. Raises Corrupt, Unavailable."""
@@ -235,6 +275,11 @@ class Mirror:
         """The stream with everything stored by now. Raises Corrupt, Unavailable."""
         await self.reach_head(shard_of_subject(stream_events(ref)))
         return self.stream(ref)
+
+    async def group_at_head(self, ref: GroupRef) -> Loaded[ReaderGroup] | None:
+        """The group with everything stored by now. Raises Corrupt, Unavailable."""
+        await self.reach_head(shard_of_subject(group_events(ref)))
+        return self.group(ref)
 
     async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
         """See `StreamListing`. Raises Corrupt if a stream that may count cannot be read."""
@@ -264,17 +309,25 @@ class Mirror:
         """Subjects of the streams that have a next step."""
         return list(self._streams.working)
 
+    def groups_with_work(self) -> list[str]:
+        """Subjects of the reader groups that have a next step."""
+        return list(self._groups.working)
+
+    def with_work(self) -> list[str]:
+        """Subjects of everything that has a next step."""
+        return [*self._scopes.working, *self._streams.working, *self._groups.working]
+
     def reached(self) -> tuple[int, ...]:
         """By shard, the sequence of the last message that was folded."""
         return tuple(self._reached)
 
-    def aggregates(self) -> list[Loaded[Scope] | Loaded[Stream]]:
-        """All scopes and streams that can be read, deleted ones included."""
-        return [*self._scopes.readable(), *self._streams.readable()]
+    def aggregates(self) -> list[Known]:
+        """All that can be read, deleted ones included."""
+        return [*self._scopes.readable(), *self._streams.readable(), *self._groups.readable()]
 
     def damaged(self) -> dict[str, AnabranchError]:
         """What cannot be read, by subject."""
-        return self._scopes.damaged | self._streams.damaged
+        return self._scopes.damaged | self._streams.damaged | self._groups.damaged
 
 
 def _known(family: _Family[S], subject: str) -> Loaded[S] | None:

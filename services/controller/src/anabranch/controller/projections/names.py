@@ -1,4 +1,4 @@
-"""The names of what lives, sorted: scopes, each scope's streams, and its streams by tag.
+"""The names of what lives, sorted: scopes, each scope's streams, by tag too, and reader groups.
 
 Because they are sorted, a page token is simply the last name given, and pages stay right while
 names come and go.
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from anabranch.common.model.names import StreamRef
+from anabranch.common.model.reader_group import GroupRef
 
 Key = tuple[str, str]
 """Scope and tag; the tag "" stands for all of the scope's streams."""
@@ -20,6 +21,7 @@ class NameIndex:
     def __init__(self) -> None:
         self._scopes: list[str] = []
         self._streams: dict[Key, list[str]] = {}
+        self._groups: dict[str, list[str]] = {}
 
     def keep_scope(self, name: str, *, listed: bool) -> None:
         """The scope lives, or not."""
@@ -40,6 +42,13 @@ class NameIndex:
         for key in has - had:
             _keep_listed(self._streams.setdefault(key, []), ref.stream, listed=True)
 
+    def keep_group(self, ref: GroupRef, *, listed: bool) -> None:
+        """The reader group lives, or not."""
+        names = self._groups.setdefault(ref.scope, [])
+        _keep_listed(names, ref.group, listed=listed)
+        if not names:
+            del self._groups[ref.scope]
+
     def scopes(self, after: str = "") -> Iterator[str]:
         """The scopes that sort after `after`; to be used before the next wait."""
         return _following(self._scopes, after)
@@ -47,6 +56,10 @@ class NameIndex:
     def streams(self, scope: str, after: str = "", tag: str = "") -> Iterator[str]:
         """The scope's streams (with the tag) that sort after `after`; likewise."""
         return _following(self._streams.get((scope, tag), []), after)
+
+    def groups(self, scope: str, after: str = "") -> Iterator[str]:
+        """The scope's reader groups that sort after `after`; likewise."""
+        return _following(self._groups.get(scope, []), after)
 
 
 def _keys(ref: StreamRef, tags: tuple[str, ...] | None) -> set[Key]:

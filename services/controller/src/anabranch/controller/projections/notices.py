@@ -43,6 +43,8 @@ class FoldListener:
             return
         if fold.has_work:
             self._wake(fold.subject)
+        for subject in fold.concerned:
+            self._wake(subject)
         if fold.reshaped:
             self._on_reshaped(fold.subject)
         for operation in fold.finished:

@@ -2,7 +2,7 @@
 
 surroundings    what every part is built in: settings, connections, clock
 cluster         who is alive, who leads, where containers are
-workflows       which steps scopes and streams have
+workflows       which steps aggregates have
 controller      all parts of a controller
 serving         their life, from the first to the last
 """

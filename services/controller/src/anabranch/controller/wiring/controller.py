@@ -1,5 +1,6 @@
 """All parts of a controller, connected but not started."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,6 +25,9 @@ from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.cluster.heads import HeadWatch
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.rates import Rates
+from anabranch.controller.domain.reader_group.events import GroupEvent
+from anabranch.controller.domain.reader_group.invariants import GROUP
+from anabranch.controller.domain.reader_group.state import GroupStep, ReaderGroup
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
 from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.invariants import STREAM
@@ -40,7 +44,11 @@ from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.wiring.cluster import Cluster, build_cluster
 from anabranch.controller.wiring.surroundings import Surroundings
-from anabranch.controller.wiring.workflows import scope_workflow, stream_workflow
+from anabranch.controller.wiring.workflows import (
+    group_workflow,
+    scope_workflow,
+    stream_workflow,
+)
 from anabranch.controller.workflows.context import WorkContext
 
 TIER_TWO_CALL_S_MAX = 30.0
@@ -50,28 +58,39 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Runners:
-    """Who works on scopes and on streams."""
+    """Who works on scopes, on streams and on reader groups."""
 
     scopes: Runner[Scope, ScopeEvent, ScopeStep]
     streams: Runner[Stream, StreamEvent, StreamStep]
+    groups: Runner[ReaderGroup, GroupEvent, GroupStep]
 
     def wake(self, subject: str) -> None:
         """There may be something to do for the aggregate."""
-        runner = self.scopes if subject.split(".", 4)[3] == "scope" else self.streams
-        runner.wake(subject)
+        match subject.split(".", 4)[3]:
+            case "scope":
+                self.scopes.wake(subject)
+            case "stream":
+                self.streams.wake(subject)
+            case _:
+                self.groups.wake(subject)
 
     def let_go(self) -> None:
         """Give up what is no longer owned."""
         self.scopes.let_go()
         self.streams.let_go()
+        self.groups.let_go()
 
     def progress(self) -> list[StepProgress]:
         """The steps under way."""
-        return [*self.scopes.progress(), *self.streams.progress()]
+        return [*self.scopes.progress(), *self.streams.progress(), *self.groups.progress()]
 
     def failures(self) -> list[StepProgress]:
         """The steps that fail at the moment."""
-        return [*self.scopes.failures(), *self.streams.failures()]
+        return [*self.scopes.failures(), *self.streams.failures(), *self.groups.failures()]
+
+    def active_count(self) -> int:
+        """Aggregates that are worked on, or will be."""
+        return self.scopes.active_count + self.streams.active_count + self.groups.active_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +119,15 @@ class Controller:
 
     def sweep(self) -> None:
         """Wake the runners for everything that has work; they know what is theirs."""
-        for subject in (*self.mirror.scopes_with_work(), *self.mirror.streams_with_work()):
+        for subject in self.mirror.with_work():
             self.runners.wake(subject)
 
     def watch(self, metrics: ControllerMetrics) -> None:
         """Let the metrics see it; once."""
-        runners = (self.runners.scopes, self.runners.streams)
         buckets = self.cluster.buckets
         metrics.watch(
-            active=lambda: sum(runner.active_count for runner in runners),
-            failing=lambda: sum(runner.failing_count for runner in runners),
+            active=self.runners.active_count,
+            failing=lambda: len(self.runners.failures()),
             folds=lambda: self.mirror.folds,
         )
         metrics.watch_buckets(
@@ -129,32 +147,31 @@ def build(around: Surroundings) -> Controller:
     """Build all of it."""
     settings, client, clock = around.settings, around.client, around.clock
     store = JetStreamEventStore(client, clock)
-    scopes = Repository(
+    scopes, streams, groups = _repositories(
+        around,
         store,
-        SCOPE,
-        around.ids,
-        lambda known: mirror.known_scope(known),  # noqa: PLW0108
-    )
-    streams = Repository(
-        store,
-        STREAM,
-        around.ids,
-        lambda known: mirror.known_stream(known),  # noqa: PLW0108
+        lambda: mirror,
     )
     listener = FoldListener(
         lambda subject: runners.wake(subject),  # noqa: PLW0108
         lambda subject: exporter.wake(subject) if exporter is not None else None,
     )
-    mirror = Mirror(store, scopes, streams, listener)
+    mirror = Mirror(store, scopes, streams, groups, listener)
     histories = Histories(HistoryChunks(store, around.ids))
     cluster = build_cluster(around)
     context = _work_context(around, store, scopes, mirror, histories)
-    runners = _runners(around, cluster, context, streams)
+    runners = _runners(around, cluster, context, streams, groups)
     exporter = _exporter(around, mirror, histories)
     parked = JetStreamParkedCommands(client)
     reports = LoadReports(clock)
     command_desk = CommandDesk(
-        scopes, streams, clock, partial(_reply, client), around.observer, histories=histories
+        scopes,
+        streams,
+        groups,
+        clock,
+        partial(_reply, client),
+        around.observer,
+        histories=histories,
     )
     query_desk = _query_desk(
         around, cluster, context, mirror, reports=reports, runners=runners, parked=parked
@@ -184,6 +201,21 @@ def build(around: Surroundings) -> Controller:
     )
 
 
+def _repositories(
+    around: Surroundings, store: JetStreamEventStore, mirror: Callable[[], Mirror]
+) -> tuple[
+    Repository[Scope, ScopeEvent],
+    Repository[Stream, StreamEvent],
+    Repository[ReaderGroup, GroupEvent],
+]:
+    """Decisions are tried first on what the mirror, which is built later, has folded."""
+    return (
+        Repository(store, SCOPE, around.ids, lambda known: mirror().known_scope(known)),
+        Repository(store, STREAM, around.ids, lambda known: mirror().known_stream(known)),
+        Repository(store, GROUP, around.ids, lambda known: mirror().known_group(known)),
+    )
+
+
 def _work_context(
     around: Surroundings,
     store: JetStreamEventStore,
@@ -198,6 +230,7 @@ def _work_context(
         histories,
         NatsCommandSender(around.client),
         Gates(store, around.ids),
+        mirror,
     )
 
 
@@ -206,11 +239,13 @@ def _runners(
     cluster: Cluster,
     context: WorkContext,
     streams: Repository[Stream, StreamEvent],
+    groups: Repository[ReaderGroup, GroupEvent],
 ) -> Runners:
     observer, owns = around.observer, cluster.buckets.owns_aggregate
     return Runners(
         Runner(scope_workflow(context.scopes, context, observer), around.clock, around.rng, owns),
         Runner(stream_workflow(streams, context, observer), around.clock, around.rng, owns),
+        Runner(group_workflow(groups, context, observer), around.clock, around.rng, owns),
     )
 
 

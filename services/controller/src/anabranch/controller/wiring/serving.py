@@ -32,6 +32,7 @@ async def serve(controller: Controller, lifetime: Lifetime) -> None:
             group.create_task(cluster.balancer.serve()),
             group.create_task(controller.runners.scopes.serve()),
             group.create_task(controller.runners.streams.serve()),
+            group.create_task(controller.runners.groups.serve()),
         ]
         await _catch_up(controller)
         controller.listener.go_live()

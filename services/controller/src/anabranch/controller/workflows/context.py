@@ -2,17 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from anabranch.common.contracts.subjects import member_name, scope_member, scope_members
+from anabranch.common.contracts.subjects import (
+    is_group_member,
+    member_name,
+    scope_group_member,
+    scope_member,
+    scope_members,
+)
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.names import ScopeName, StreamName
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.bounded import for_each
+from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.ports import (
     CommandSender,
+    GroupListing,
     SegmentStores,
     StreamHistories,
     StreamListing,
@@ -32,6 +41,7 @@ class WorkContext:
     histories: StreamHistories
     commands: CommandSender
     gates: Gates
+    groups: GroupListing
 
 
 def membership_of(stream: Stream) -> str:
@@ -42,17 +52,32 @@ def membership_of(stream: Stream) -> str:
     )
 
 
-async def remaining_streams(
-    context: WorkContext, scope: ScopeName, incarnation: int
-) -> list[StreamName]:
-    """The streams of a scope whose gate is closed: complete, sorted.
+def group_membership_of(group: ReaderGroup) -> str:
+    """The subject of the group's membership record in its scope."""
+    assert group.ref is not None
+    return scope_group_member(
+        group.ref.scope, group.scope_incarnation, group.ref.group, group.incarnation
+    )
 
-    Those whose creation has not come to the gate, or that are older than the records, are asked of
-    the listing.
+
+class Remaining(NamedTuple):
+    """What is left in a scope, by name and sorted."""
+
+    groups: list[str]
+    streams: list[StreamName]
+
+
+async def remaining_in(context: WorkContext, scope: ScopeName, incarnation: int) -> Remaining:
+    """The groups and streams of a scope whose gate is closed: complete.
+
+    Streams whose creation has not come to the gate, or that are older than the records, are asked
+    of the listing. Groups are all recorded; one whose creation comes to the gate later fails.
     """
     members = await context.gates.members(scope_members(scope, incarnation))
     unrecorded = await context.streams.live_streams(scope, incarnation)
-    return sorted({*(StreamName(member_name(member)) for member in members), *unrecorded})
+    groups = [member_name(member) for member in members if is_group_member(member)]
+    recorded = (StreamName(member_name(m)) for m in members if not is_group_member(m))
+    return Remaining(sorted(groups), sorted({*recorded, *unrecorded}))
 
 
 async def seal_all(context: WorkContext, names: Sequence[str], stamp: Stamp) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Deleting a scope: close its gate, look whether it is empty, then delete or reopen it.
 
-Wakes on: a scope in DELETING, which is closed to new streams.
+Wakes on: a scope in DELETING, which is closed to new streams and reader groups.
 
 Why in this order: closing the gate comes *before* the look at the membership records, in the same
 shard. A creation that recorded its stream before the closing is seen; one that has not will be
@@ -19,7 +19,7 @@ from anabranch.common.contracts.base import ErrorBody
 from anabranch.common.contracts.subjects import scope_gate
 from anabranch.common.errors import ScopeNotEmpty
 from anabranch.common.eventsourcing.repository import Loaded
-from anabranch.common.model.names import ScopeName
+from anabranch.common.model.names import ScopeName, is_internal
 from anabranch.controller.domain.scope.state import (
     Scope,
     ScopeDeleted,
@@ -27,21 +27,27 @@ from anabranch.controller.domain.scope.state import (
     ScopeReopened,
     ScopeStep,
 )
-from anabranch.controller.workflows.context import WorkContext, remaining_streams
+from anabranch.controller.workflows.context import Remaining, WorkContext, remaining_in
 
 
 async def delete_if_empty(context: WorkContext, loaded: Loaded[Scope]) -> ScopeEvent:
-    """Delete the scope if no stream of this incarnation lives, else reopen it."""
+    """Delete the scope if nothing of this incarnation lives, else reopen it."""
     scope = loaded.state
     name = ScopeName(scope.name)
     await context.gates.close(scope_gate(name, scope.incarnation), loaded.revision)
-    streams = await remaining_streams(context, name, scope.incarnation)
-    if not streams:
+    found = await remaining_in(context, name, scope.incarnation)
+    if not found.streams and not found.groups:
         return ScopeDeleted()
-    occupied = ScopeNotEmpty(
-        "the scope has streams", scope=scope.name, count=len(streams), first=streams[0]
-    )
-    return ScopeReopened(error=ErrorBody.of(occupied))
+    return ScopeReopened(error=ErrorBody.of(_occupied(name, found)))
+
+
+def _occupied(scope: ScopeName, found: Remaining) -> ScopeNotEmpty:
+    """Streams of groups are no user's: they are named only where nothing else is left."""
+    streams = [name for name in found.streams if not is_internal(name)] or found.streams
+    what, names = ("streams", streams) if streams else ("reader groups", found.groups)
+    if found.groups and all(is_internal(name) for name in streams):
+        what, names = "reader groups", found.groups
+    return ScopeNotEmpty(f"the scope has {what}", scope=scope, count=len(names), first=names[0])
 
 
 STEPS: Mapping[ScopeStep, Callable[[WorkContext, Loaded[Scope]], Awaitable[ScopeEvent]]] = {

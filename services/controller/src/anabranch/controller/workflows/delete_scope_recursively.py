@@ -1,54 +1,71 @@
-"""Deleting a scope with its streams: tell each to seal and to be deleted, then delete the scope.
+"""Deleting a scope with all that is in it: tell each to be deleted, then delete the scope.
 
-Wakes on: a scope in DELETING whose deletion is recursive, which is closed to new streams.
+Wakes on: a scope in DELETING whose deletion is recursive, which is closed to whatever is new.
 
 Why in this order: the scope's gate is closed before the look, so a stream that could still come to
 be is seen and deleted, and any other one's creation is refused at the gate (see `create_stream`).
-The scope goes when nothing lives in it any more. A stream is another aggregate: it is not changed
-from here but told, by a command through the queue, and what became of that is seen in the stream.
-One command is posted for
-what a stream needs now, a bounded number of them at a time; then the step rests.
+The scope goes when nothing lives in it any more. A stream is another aggregate, and so is a group:
+it is not changed from here but told, by a command through the queue, and what became of that is
+seen in it. One command is posted for what each needs now, a bounded number of them at a time; then
+the step rests. Groups go first, and with them their state streams, so that no group is left whose
+streams are gone.
 
-Why safe to repeat: a command's id follows from the deletion, the stream's life and what it is told,
-so a repeated one is recognised. One that is refused, because the stream has moved on meanwhile,
-leaves no trace, and the next look sees what is needed then.
+Why safe to repeat: a command's id follows from the deletion, the life of what it is about and what
+that is told, so a repeated one is recognised. One that is refused, because the other has moved on
+meanwhile, leaves no trace, and the next look sees what is needed then.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import islice
 
 from anabranch.common.contracts.subjects import scope_gate
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import ScopeName, StreamRef
+from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.waiting import StillWaiting
 from anabranch.controller.domain.scope import emptying
 from anabranch.controller.domain.scope.state import Scope, ScopeDeleted, ScopeEvent, ScopeStep
-from anabranch.controller.workflows.context import WorkContext, remaining_streams
+from anabranch.controller.workflows.context import WorkContext, remaining_in
 
 POSTED_MAX = 256
 """Commands of one look; the streams beyond get theirs from the next ones."""
 POSTED_AT_ONCE_MAX = 16
 
 
-async def delete_streams(context: WorkContext, loaded: Loaded[Scope]) -> ScopeEvent:
-    """Delete the scope if no stream of this incarnation lives, else tell those that do.
+async def delete_contents(context: WorkContext, loaded: Loaded[Scope]) -> ScopeEvent:
+    """Delete the scope if nothing of this incarnation lives, else tell what does.
 
-    Raises StillWaiting while streams live.
+    Raises StillWaiting while something lives.
     """
     scope = ScopeName(loaded.state.name)
     await context.gates.close(scope_gate(scope, loaded.state.incarnation), loaded.revision)
-    names = await remaining_streams(context, scope, loaded.state.incarnation)
-    if not names:
-        return ScopeDeleted()
+    found = await remaining_in(context, scope, loaded.state.incarnation)
     workflow = loaded.state.pending[0]
-    found = (context.streams.stream(StreamRef(scope, name)) for name in names)
-    needed = (emptying.next_command(workflow, stream.state) for stream in found if stream)
+    if found.groups:
+        groups = [GroupRef(scope, name) for name in found.groups]
+        await _delete_groups(context, workflow, groups)
+        raise StillWaiting(f"{len(groups)} reader groups are left, the first is {groups[0].group}")
+    if not found.streams:
+        return ScopeDeleted()
+    known = (context.streams.stream(StreamRef(scope, name)) for name in found.streams)
+    needed = (emptying.next_command(workflow, stream.state) for stream in known if stream)
     commands = islice((command for command in needed if command is not None), POSTED_MAX)
     await for_each(commands, POSTED_AT_ONCE_MAX, context.commands.post)
+    names = found.streams
     raise StillWaiting(f"{len(names)} streams are left to be deleted, the first is {names[0]}")
 
 
+async def _delete_groups(context: WorkContext, workflow: str, groups: Sequence[GroupRef]) -> None:
+    async def delete(ref: GroupRef) -> None:
+        found = await context.groups.group_at_head(ref)
+        command = None if found is None else emptying.group_command(workflow, found.state)
+        if command is not None:
+            await context.commands.post(command)
+
+    await for_each(groups[:POSTED_MAX], POSTED_AT_ONCE_MAX, delete)
+
+
 STEPS: Mapping[ScopeStep, Callable[[WorkContext, Loaded[Scope]], Awaitable[ScopeEvent]]] = {
-    ScopeStep.DELETE_STREAMS: delete_streams,
+    ScopeStep.DELETE_STREAMS: delete_contents,
 }

@@ -1,9 +1,12 @@
-"""What the streams of a scope that is deleted recursively are told to do. Pure."""
+"""What is told to whatever is in a scope that is deleted recursively. Pure."""
 
 import hashlib
 
 from anabranch.common.contracts.commands import DeleteStream, SealStream
+from anabranch.common.contracts.reader_groups import DeleteReaderGroup
+from anabranch.common.model.reader_group import GroupState
 from anabranch.common.model.stream import StreamState
+from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.stream import intents
 from anabranch.controller.domain.stream.intents import IntentKind
 from anabranch.controller.domain.stream.state import Stream
@@ -29,6 +32,19 @@ def next_command(workflow: str, stream: Stream) -> SealStream | DeleteStream | N
         scope=stream.ref.scope,
         stream=stream.ref.stream,
         incarnation=stream.incarnation,
+    )
+
+
+def group_command(workflow: str, group: ReaderGroup) -> DeleteReaderGroup | None:
+    """The same of a reader group."""
+    assert group.ref is not None
+    if not group.is_live or group.status is GroupState.DELETING:
+        return None
+    return DeleteReaderGroup(
+        command_id=derived_id(workflow, "delete_group", f"{group.ref}/{group.incarnation}"),
+        scope=group.ref.scope,
+        group=group.ref.group,
+        incarnation=group.incarnation,
     )
 
 

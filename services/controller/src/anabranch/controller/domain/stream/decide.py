@@ -13,6 +13,11 @@ from anabranch.common.contracts.commands import (
     TruncateStream,
     UpdateStream,
 )
+from anabranch.common.contracts.reader_groups import (
+    AddSubscriber,
+    RemoveSubscriber,
+    UpdateSubscriberCut,
+)
 from anabranch.common.errors import (
     Busy,
     NotFound,
@@ -23,10 +28,11 @@ from anabranch.common.errors import (
     StreamSealed,
 )
 from anabranch.common.model.key_range import even_ranges
-from anabranch.common.model.names import scope_name, segment_id, stream_name
+from anabranch.common.model.names import any_stream_name, scope_name, segment_id, stream_name
+from anabranch.common.model.reader_group import STATE_STREAM_PREFIX
 from anabranch.common.model.stream import StreamState
 from anabranch.controller.domain import operations
-from anabranch.controller.domain.stream import cuts, intents, scaling
+from anabranch.controller.domain.stream import cuts, intents, scaling, subscribers
 from anabranch.controller.domain.stream.events import (
     PlannedSegment,
     StreamCommandSatisfied,
@@ -42,9 +48,16 @@ from anabranch.controller.domain.stream.events import (
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.intents import IntentKind, ScalePlan
 from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.stream.subscribers import SubscriberCommand
 
 StreamCommand = (
-    CreateStream | UpdateStream | ScaleStream | TruncateStream | SealStream | DeleteStream
+    CreateStream
+    | UpdateStream
+    | ScaleStream
+    | TruncateStream
+    | SealStream
+    | DeleteStream
+    | SubscriberCommand
 )
 
 
@@ -67,7 +80,8 @@ def decide(stream: Stream, command: StreamCommand, at: Circumstances) -> Sequenc
     """The events of `command`; none for a command that was accepted before.
 
     Raises InvalidName, InvalidRequest, InvalidRanges, InvalidCut, ScopeNotFound, StreamNotFound,
-    StreamExists, StreamSealed, StreamNotSealed, ScaleRefused, CutRefused, Busy, DeadlinePassed.
+    StreamExists, StreamSealed, StreamNotSealed, ScaleRefused, CutRefused, Busy, DeadlinePassed,
+    and what `subscribers.decide` raises.
     """
     if operations.find(stream.operations, command.command_id) is not None:
         return ()
@@ -76,6 +90,10 @@ def decide(stream: Stream, command: StreamCommand, at: Circumstances) -> Sequenc
     if isinstance(command, CreateStream):
         return _create(stream, command, at)
     _require_live(stream, command, at.open_scope_incarnation)
+    if isinstance(command, AddSubscriber | RemoveSubscriber | UpdateSubscriberCut):
+        if stream.status is StreamState.DELETING:
+            raise absent(command, at.open_scope_incarnation)
+        return subscribers.decide(stream, command, at.history)
     match command:
         case UpdateStream():
             return _update(stream, command, at)
@@ -100,7 +118,12 @@ def absent(command: StreamCommand, open_scope_incarnation: int | None) -> NotFou
 
 def _require_live(
     stream: Stream,
-    command: UpdateStream | ScaleStream | TruncateStream | SealStream | DeleteStream,
+    command: UpdateStream
+    | ScaleStream
+    | TruncateStream
+    | SealStream
+    | DeleteStream
+    | SubscriberCommand,
     open_scope_incarnation: int | None,
 ) -> None:
     meant = command.incarnation
@@ -109,7 +132,9 @@ def _require_live(
 
 
 def _create(stream: Stream, command: CreateStream, at: Circumstances) -> Sequence[StreamEvent]:
-    scope, name = scope_name(command.scope), stream_name(command.stream)
+    is_state = command.stream.startswith(STATE_STREAM_PREFIX)
+    scope, known = scope_name(command.scope), any_stream_name if is_state else stream_name
+    name = known(command.stream)
     config = command.configured()
     if at.open_scope_incarnation is None:
         raise absent(command, None)

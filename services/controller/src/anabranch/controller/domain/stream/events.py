@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from anabranch.common.contracts.base import Contract, ErrorBody
+from anabranch.common.model.reader_group import SegmentPosition
 from anabranch.common.model.stream import SegmentOffset, StreamConfig
 
 
@@ -162,6 +163,38 @@ class StreamDeleted(Contract):
     schema_number: Literal[1] = 1
 
 
+class StreamSubscriberAdded(Contract):
+    """The reader group `subscriber` holds back what the stream may give up."""
+
+    kind: Literal["stream_subscriber_added"] = "stream_subscriber_added"
+    schema_number: Literal[1] = 1
+    command_id: str
+    subscriber: str
+    group_incarnation: int
+    generation: int
+
+
+class StreamSubscriberRemoved(Contract):
+    """It does no more, up to and with this generation; it may never have."""
+
+    kind: Literal["stream_subscriber_removed"] = "stream_subscriber_removed"
+    schema_number: Literal[1] = 1
+    command_id: str
+    subscriber: str
+    group_incarnation: int
+    generation: int
+
+
+class StreamSubscriberReleased(Contract):
+    """It has released what lies before the cut."""
+
+    kind: Literal["stream_subscriber_released"] = "stream_subscriber_released"
+    schema_number: Literal[1] = 1
+    command_id: str
+    subscriber: str
+    cut: tuple[SegmentPosition, ...]
+
+
 class StreamIntentJoined(Contract):
     """Another command wants just what is being done. `intent`: of which kind; "" (before there
     were several): the only one."""
@@ -206,6 +239,9 @@ StreamEvent = Annotated[
     | StreamSealed
     | StreamDeleting
     | StreamDeleted
+    | StreamSubscriberAdded
+    | StreamSubscriberRemoved
+    | StreamSubscriberReleased
     | StreamIntentJoined
     | StreamCommandSatisfied
     | StreamHistoryArchived,

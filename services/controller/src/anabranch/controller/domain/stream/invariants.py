@@ -15,6 +15,8 @@ from anabranch.controller.domain.stream import intents
 from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.intents import IntentKind
 from anabranch.controller.domain.stream.state import Stream, evolve
+from anabranch.controller.domain.stream.subscribers import SUBSCRIBERS_MAX
+from anabranch.controller.domain.stream.subscriptions import FORMER_MAX, NO_SUBSCRIPTIONS
 
 _MOVES: frozenset[tuple[StreamState | None, StreamState | None]] = frozenset(
     {
@@ -54,6 +56,7 @@ def check(before: Stream, after: Stream) -> None:
         assert after.has_joined_scope, "STREAM-7: lives only in a scope that was seen open"
     _check_intents(after)
     _check_scale(after)
+    _check_subscribers(before, after, is_new=is_new)
     if not is_new and after.is_live:
         _check_epochs(before, after)
 
@@ -144,6 +147,21 @@ def _check_history(after: Stream) -> None:
         lengths = [segment.segment_id for segment in after.sealed]
         present = [segment.segment_id for segment in after.segments]
         assert lengths == present, "STREAM-15: of a sealed stream all lengths are known"
+
+
+def _check_subscribers(before: Stream, after: Stream, *, is_new: bool) -> None:
+    known = after.subscriptions
+    if not after.is_live:
+        assert known == NO_SUBSCRIPTIONS, "STREAM-16: what is deleted has no subscribers"
+    names = [one.subscriber for one in known.present]
+    assert names == sorted(set(names)), "STREAM-16: a subscriber subscribes once"
+    left = {one.subscriber for one in known.former}
+    assert not left & set(names), "STREAM-16: who has left is no subscriber"
+    bounds = len(names) <= SUBSCRIBERS_MAX and len(known.former) <= FORMER_MAX
+    assert bounds, "STREAM-16: subscribers are bounded"
+    for one in () if is_new else before.subscriptions.present:
+        now = known.find(one.subscriber)
+        assert now is None or now.standing >= one.standing, "STREAM-17: generations go forward"
 
 
 STREAM: Aggregate[Stream, StreamEvent] = Aggregate(

@@ -68,6 +68,7 @@ from anabranch.controller.domain.stream.intents import (
     TruncationPlan,
 )
 from anabranch.controller.domain.stream.rows import SegmentOffsets, SegmentRanges
+from anabranch.controller.domain.stream.subscriptions import NO_SUBSCRIPTIONS, Subscriptions
 
 UNCONFIGURED = StreamConfig()
 
@@ -110,6 +111,7 @@ class Stream:
     archived_epochs: int = 0
     archived_chunks: int = 0
     sealed: SealedSegments = ()
+    subscriptions: Subscriptions = NO_SUBSCRIPTIONS
     intents: Intents = ()
     operations: Operations = ()
 
@@ -161,6 +163,12 @@ def evolve(stream: Stream, event: StreamEvent) -> Stream:
             return _joined(stream, event)
         case events.StreamCommandSatisfied():
             return _satisfied(stream, event.command_id)
+        case (
+            events.StreamSubscriberAdded()
+            | events.StreamSubscriberRemoved()
+            | events.StreamSubscriberReleased()
+        ):
+            return _subscribed(stream, event)
         case events.StreamHistoryArchived():
             kept = tuple(e for e in stream.epochs if e.stream_epoch >= event.through_epoch)
             return replace(
@@ -272,6 +280,25 @@ def _truncate(
             return replace(_ended(stream, IntentKind.TRUNCATE), head=done.cut)
         case events.StreamTruncateFailed():
             return _ended(stream, IntentKind.TRUNCATE, event.error)
+
+
+def _subscribed(
+    stream: Stream,
+    event: events.StreamSubscriberAdded
+    | events.StreamSubscriberRemoved
+    | events.StreamSubscriberReleased,
+) -> Stream:
+    known, subscriber = stream.subscriptions, event.subscriber
+    match event:
+        case events.StreamSubscriberAdded():
+            standing = (event.group_incarnation, event.generation)
+            kind, after = "subscribe", known.added(subscriber, standing)
+        case events.StreamSubscriberRemoved():
+            standing = (event.group_incarnation, event.generation)
+            kind, after = "unsubscribe", known.removed(subscriber, standing)
+        case events.StreamSubscriberReleased():
+            kind, after = "release", known.released(subscriber, event.cut)
+    return _satisfied(replace(stream, subscriptions=after), event.command_id, kind)
 
 
 def _scaled(stream: Stream, event: events.StreamScaled) -> Stream:

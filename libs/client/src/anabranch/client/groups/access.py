@@ -1,0 +1,120 @@
+"""The way to a reader group's state: from the controller's description to the log's newest state.
+
+The controller decides what the group's generation and configuration are; the log's state follows.
+Whoever comes to a log without a state, or with one of an older generation, writes the first state
+of the present one, if nobody else has by then: a client that dies in the middle of a reset leaves
+nothing undone that the next one does not do.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from anabranch.client.bounds import StreamBounds
+from anabranch.client.control import QUERY_TIMEOUT_S, ControlPlane
+from anabranch.client.frontier import FUTURE, Frontier, Position, Standing
+from anabranch.client.groups.state import GroupEnd, GroupSegment, ReaderGroupState
+from anabranch.client.groups.updates import AnyUpdate
+from anabranch.client.synchronizer import StateSynchronizer
+from anabranch.common.contracts.reader_groups import DescribeReaderGroup, ReaderGroupDescription
+from anabranch.common.model.names import StreamRef, segment_name
+from anabranch.common.model.reader_group import GroupRef, GroupStream, PositionCut
+
+GroupSynchronizer = StateSynchronizer[ReaderGroupState, AnyUpdate]
+
+
+class Parts(Protocol):
+    """What is made of a client's connections."""
+
+    def bounds(self, stream: StreamRef) -> StreamBounds: ...
+
+    def synchronizer(self, stream: StreamRef) -> GroupSynchronizer: ...
+
+
+class GroupAccess:
+    """See the module. Of one group."""
+
+    def __init__(self, group: GroupRef, control: ControlPlane, parts: Parts) -> None:
+        self.group = group
+        self._control = control
+        self._parts = parts
+
+    async def describe(self) -> ReaderGroupDescription:
+        """Raises ReaderGroupNotFound, ScopeNotFound."""
+        query = DescribeReaderGroup(scope=self.group.scope, group=self.group.group)
+        return await self._control.query(
+            "describe_reader_group", query, ReaderGroupDescription, timeout_s=QUERY_TIMEOUT_S
+        )
+
+    async def open_log(self) -> GroupSynchronizer:
+        """The group's log, folded to its end, of the present generation.
+
+        Raises ReaderGroupNotFound, ScopeNotFound, StreamNotFound, InvalidRequest for cuts that the
+        streams never had.
+        """
+        description = await self.describe()
+        log = self._parts.synchronizer(self.group.state_stream)
+        try:
+            await log.open()
+            await self.renew(log, description)
+        except BaseException:
+            await log.close()
+            raise
+        return log
+
+    async def renew(self, log: GroupSynchronizer, description: ReaderGroupDescription) -> bool:
+        """Make the log's state that of the description, if it is of an older generation →
+        whether it was."""
+        await log.fetch()
+        present = (description.incarnation, description.generation)
+        if log.state is not None and _age(log.state) >= present:
+            return False
+        first = await self._first_state(description)
+        if log.state is None and await log.initialize(first):
+            return True
+
+        def decide(state: ReaderGroupState) -> ReaderGroupState | None:
+            if _age(state) >= present:
+                return None
+            return first.after(state.newest_ownership)
+
+        return await log.replace(decide)
+
+    async def _first_state(self, description: ReaderGroupDescription) -> ReaderGroupState:
+        segments: dict[str, GroupSegment] = {}
+        ends: list[GroupEnd] = []
+        for stream in description.config.streams:
+            bounds = self._parts.bounds(stream.ref)
+            stream_ends = await self._ends(bounds, stream)
+            offsets = {end.name: end.offset for end in stream_ends}
+            standings = await bounds.start(_positions(stream, stream.start) or "head")
+            positions = Frontier(standings).positions
+            for segment, _ in standings:
+                segments[segment.name] = GroupSegment(
+                    segment.name, segment.segment_id, segment.key_start, segment.key_end,
+                    positions[segment.name], offsets.get(segment.name),
+                )  # fmt: skip
+            ends.extend(stream_ends)
+        return ReaderGroupState(
+            description.incarnation, description.generation, description.config,
+            segments, tuple(ends),
+        )  # fmt: skip
+
+    async def _ends(self, bounds: StreamBounds, stream: GroupStream) -> Sequence[GroupEnd]:
+        if not stream.end:
+            return ()
+        standings: list[Standing] = await bounds.start(_positions(stream, stream.end))
+        return [
+            GroupEnd(at.name, at.segment_id, at.key_start, at.key_end, position.offset)
+            for at, position in standings
+            if position != FUTURE
+        ]
+
+
+def _positions(stream: GroupStream, cut: PositionCut) -> dict[str, Position]:
+    return {
+        segment_name(stream.ref, at.segment_id): Position(at.offset, at.event_index) for at in cut
+    }
+
+
+def _age(state: ReaderGroupState) -> tuple[int, int]:
+    return (state.incarnation, state.generation)

@@ -1,0 +1,213 @@
+"""Reader groups as the controller knows them: creating, resetting, deleting and describing.
+
+A group is named ``scope/group``. Each change is a command, sent as those of `streams.py` are and
+with the same errors. What the readers of a group do is known to them alone.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal, Unpack
+
+from anabranch.client.control import QUERY_TIMEOUT_S, ControlPlane
+from anabranch.client.cuts import Cut, stream_cut
+from anabranch.client.operations import Operation, Sending, send
+from anabranch.common.contracts.queries import PAGE_SIZE_MAX
+from anabranch.common.contracts.reader_groups import (
+    CreateReaderGroup,
+    DeleteReaderGroup,
+    DescribeReaderGroup,
+    ListReaderGroups,
+    ListSubscribers,
+    ReaderGroupDescription,
+    ReaderGroupList,
+    ResetReaderGroup,
+    SubscriberDescription,
+    SubscriberList,
+    UpdateSubscriberCut,
+)
+from anabranch.common.errors import InvalidRequest
+from anabranch.common.model.names import StreamRef, parse_segment_name, scope_name, stream_ref
+from anabranch.common.model.reader_group import (
+    GroupStream,
+    PositionCut,
+    ReaderGroupConfig,
+    SegmentPosition,
+    group_ref,
+)
+
+Tail = Callable[[StreamRef], Awaitable[Mapping[str, int]]]
+"""Where a stream ends: full names of its current segments → their lengths."""
+GroupStart = Literal["head", "tail"]
+
+
+class ReaderGroups:
+    """The reader groups of a cluster; `client.reader_groups`."""
+
+    def __init__(self, control: ControlPlane, tail: Tail) -> None:
+        self._control = control
+        self._tail = tail
+
+    # --- changing -------------------------------------------------------------------------
+
+    async def create(
+        self,
+        group: str,
+        config: ReaderGroupConfig | None = None,
+        *,
+        streams: Sequence[str] = (),
+        start: GroupStart = "head",
+        **how: Unpack[Sending],
+    ) -> Operation:
+        """Create a group that is configured so, or that reads these streams.
+
+        Streams that the configuration gives no start are read from their head or tail of now.
+        Raises ScopeNotFound, StreamNotFound, ReaderGroupExists, InvalidCut, InvalidRequest.
+        """
+        ref = group_ref(group)
+        if (config is None) == (not streams):
+            raise InvalidRequest(
+                "a reader group is given either a configuration or streams", group=group
+            )
+        asked = config or ReaderGroupConfig(tuple(GroupStream(name) for name in streams))
+        if start == "tail":
+            asked = await self._from_tail(asked)
+        elif start != "head":
+            raise InvalidRequest(
+                f"a reader group cannot start at {start!r}",
+                remedy="start at head, at tail, or give each stream a start",
+            )
+        return await send(
+            self._control,
+            lambda command_id: CreateReaderGroup(
+                command_id=command_id, scope=ref.scope, group=ref.group, config=asked
+            ),
+            **how,
+        )
+
+    async def reset(
+        self,
+        group: str,
+        config: ReaderGroupConfig | None = None,
+        *,
+        expected_generation: int | None = None,
+        **how: Unpack[Sending],
+    ) -> Operation:
+        """Read as configured, from the configured starts; without a configuration, as the present
+        one says, from where it began. Readers of before are told by ReaderGroupReset.
+
+        `expected_generation`: refuse unless the group is at it. Raises ReaderGroupNotFound,
+        GenerationMismatch, StreamNotFound, InvalidCut.
+        """
+        ref = group_ref(group)
+        incarnation = None
+        if config is None:
+            present = await self.describe(group)
+            config, incarnation = present.config, present.incarnation
+        asked = config
+        return await send(
+            self._control,
+            lambda command_id: ResetReaderGroup(
+                command_id=command_id,
+                scope=ref.scope,
+                group=ref.group,
+                incarnation=incarnation,
+                expected_generation=expected_generation,
+                config=asked,
+            ),
+            **how,
+        )
+
+    async def delete(self, group: str, **how: Unpack[Sending]) -> Operation:
+        """Delete the group, with what its readers have agreed on. Raises ReaderGroupNotFound."""
+        ref = group_ref(group)
+        return await send(
+            self._control,
+            lambda command_id: DeleteReaderGroup(
+                command_id=command_id, scope=ref.scope, group=ref.group
+            ),
+            **how,
+        )
+
+    async def release(
+        self, group: str, stream: str, cut: Cut | PositionCut, **how: Unpack[Sending]
+    ) -> Operation:
+        """Let the stream give up what lies before the cut, as far as the group is concerned.
+
+        For groups whose retention is MANUAL; others release by themselves or hold nothing back.
+        Raises ReaderGroupNotFound, StreamNotFound, SubscriberNotFound, GenerationMismatch (it was
+        reset meanwhile), InvalidCut, CutRefused (it lies behind what was released).
+        """
+        ref = stream_ref(stream)
+        positions = _positions(ref, cut)
+        generation = (await self.describe(group)).generation
+        return await send(
+            self._control,
+            lambda command_id: UpdateSubscriberCut(
+                command_id=command_id,
+                scope=ref.scope,
+                stream=ref.stream,
+                subscriber=str(group_ref(group)),
+                generation=generation,
+                cut=positions,
+            ),
+            **how,
+        )
+
+    # --- asking ---------------------------------------------------------------------------
+
+    async def describe(
+        self, group: str, *, timeout_s: float = QUERY_TIMEOUT_S
+    ) -> ReaderGroupDescription:
+        """State, generation and configuration. Raises ReaderGroupNotFound, ScopeNotFound."""
+        ref = group_ref(group)
+        query = DescribeReaderGroup(scope=ref.scope, group=ref.group)
+        return await self._control.query(
+            "describe_reader_group", query, ReaderGroupDescription, timeout_s=timeout_s
+        )
+
+    async def list(self, scope: str) -> AsyncIterator[str]:
+        """The names of the scope's groups in order, fetched page by page. Raises ScopeNotFound."""
+        token = ""
+        while True:
+            page = await self.page(scope, token)
+            for name in page.groups:
+                yield name
+            if not (token := page.next_page_token):
+                return
+
+    async def page(
+        self, scope: str, page_token: str = "", page_size: int = PAGE_SIZE_MAX
+    ) -> ReaderGroupList:
+        """One page of them, from the start or from an earlier page's token."""
+        query = ListReaderGroups(
+            scope=scope_name(scope), page_token=page_token, page_size=page_size
+        )
+        return await self._control.query(
+            "list_reader_groups", query, ReaderGroupList, timeout_s=QUERY_TIMEOUT_S
+        )
+
+    async def subscribers(self, stream: str) -> tuple[SubscriberDescription, ...]:
+        """The groups that hold back what the stream may give up. Raises StreamNotFound."""
+        ref = stream_ref(stream)
+        query = ListSubscribers(scope=ref.scope, stream=ref.stream)
+        found = await self._control.query(
+            "list_subscribers", query, SubscriberList, timeout_s=QUERY_TIMEOUT_S
+        )
+        return found.subscribers
+
+    async def _from_tail(self, config: ReaderGroupConfig) -> ReaderGroupConfig:
+        """One stream after the other: their tails have nothing to do with each other."""
+        streams = []
+        for each in config.streams:
+            if not each.start:
+                ends = await self._tail(each.ref)
+                start = sorted((parse_segment_name(name)[1], end) for name, end in ends.items())
+                each = replace(each, start=tuple(SegmentPosition(*at) for at in start))  # noqa: PLW2901
+            streams.append(each)
+        return replace(config, streams=tuple(streams))
+
+
+def _positions(stream: StreamRef, cut: Cut | PositionCut) -> PositionCut:
+    if isinstance(cut, tuple):
+        return cut
+    return tuple(SegmentPosition(at.segment_id, at.offset) for at in stream_cut(stream, cut))

@@ -1,0 +1,87 @@
+"""How checkpoints of a group begin, become complete, and are forgotten. Pure.
+
+    begun ──each reader says where it stands, or goes──► complete ──16 newer ones──► forgotten
+      └── cancelled: gone without a result
+
+A checkpoint takes what nobody has where it is saved at its beginning. Whatever a reader has that
+the checkpoint waits for, is taken where it stands when the reader says so, or when it gives it up
+before: somebody else may have moved it by then.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from anabranch.client.groups import updates as u
+from anabranch.client.groups.state import Checkpoint, GroupSegment, ReaderGroupState
+
+DONE_CHECKPOINTS_KEPT = 16
+"""Complete checkpoints that can still be asked for, besides the newest of the application."""
+
+
+def begun(state: ReaderGroupState, update: u.CheckpointBegun) -> ReaderGroupState:
+    under_way = [each for each in state.checkpoints if not each.is_complete]
+    of_user = sum(each.kind == "user" for each in under_way)
+    if any(each.name == update.name for each in under_way):
+        return state
+    if update.checkpoint == "user" and of_user >= state.config.checkpoints_max:
+        return state
+    waiting = {name: reader.nonce for name, reader in state.readers.items()}
+    new = Checkpoint(
+        name=update.name,
+        kind=update.checkpoint,
+        number=state.checkpoints_begun + 1,
+        waiting=waiting,
+        positions={n: s.position for n, s in state.segments.items() if s.owner not in waiting},
+    )
+    others = tuple(each for each in state.checkpoints if each.name != update.name)
+    state = replace(state, checkpoints_begun=new.number, checkpoints=(*others, new))
+    return _forgotten(state)
+
+
+def reached(state: ReaderGroupState, name: str, reader_id: str) -> ReaderGroupState:
+    """The reader stands where its segments are saved now."""
+    checkpoint = state.checkpoint(name)
+    if checkpoint is None or reader_id not in checkpoint.waiting:
+        return state
+    owned = {each.name: each.position for each in state.owned_by(reader_id)}
+    waiting = {n: nonce for n, nonce in checkpoint.waiting.items() if n != reader_id}
+    changed = replace(
+        checkpoint,
+        waiting=waiting,
+        positions={**owned, **checkpoint.positions},
+        last=reader_id,
+    )
+    return _forgotten(_with_checkpoint(state, changed))
+
+
+def noted(
+    state: ReaderGroupState, reader_id: str, segments: Iterable[GroupSegment]
+) -> ReaderGroupState:
+    """Checkpoints that wait for the reader, who has these no more, take their positions."""
+    for checkpoint in state.checkpoints:
+        if reader_id in checkpoint.waiting:
+            positions = dict(checkpoint.positions)
+            for each in segments:
+                positions.setdefault(each.name, each.position)
+            state = _with_checkpoint(state, replace(checkpoint, positions=positions))
+    return state
+
+
+def _with_checkpoint(state: ReaderGroupState, changed: Checkpoint) -> ReaderGroupState:
+    return replace(
+        state,
+        checkpoints=tuple(
+            changed if each.name == changed.name else each for each in state.checkpoints
+        ),
+    )
+
+
+def _forgotten(state: ReaderGroupState) -> ReaderGroupState:
+    """Without complete checkpoints that are older than those to be kept."""
+    complete = [each for each in state.checkpoints if each.is_complete]
+    by_user = [each for each in complete if each.kind == "user"]
+    kept = {each.number for each in (*complete[-DONE_CHECKPOINTS_KEPT:], *by_user[-1:])}
+    if len(kept) == len(complete):
+        return state
+    remaining = (each for each in state.checkpoints if not each.is_complete or each.number in kept)
+    return replace(state, checkpoints=tuple(remaining))

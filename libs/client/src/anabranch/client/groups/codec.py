@@ -1,0 +1,54 @@
+"""A reader group's state and entries as bytes: MessagePack by field names, so more can come."""
+
+import msgspec
+
+from anabranch.client.groups import apply as entries
+from anabranch.client.groups.state import ReaderGroupState
+from anabranch.client.groups.updates import AnyUpdate
+from anabranch.common.errors import FormatTooNew
+
+_ENCODER = msgspec.msgpack.Encoder()
+_STATE = msgspec.msgpack.Decoder(ReaderGroupState)
+_UPDATE: msgspec.msgpack.Decoder[AnyUpdate] = msgspec.msgpack.Decoder(AnyUpdate)
+
+
+class ReaderGroupCodec:
+    """What a `StateSynchronizer` must know of reader groups."""
+
+    def encode_state(self, state: ReaderGroupState) -> bytes:
+        return _ENCODER.encode(state)
+
+    def decode_state(self, data: bytes) -> ReaderGroupState:
+        """Raises FormatTooNew."""
+        try:
+            return _STATE.decode(data)
+        except msgspec.DecodeError as error:
+            raise _unknown("state", error) from error
+
+    def encode_update(self, update: AnyUpdate) -> bytes:
+        return _ENCODER.encode(update)
+
+    def decode_update(self, data: bytes) -> AnyUpdate:
+        """Raises FormatTooNew."""
+        try:
+            return _UPDATE.decode(data)
+        except msgspec.DecodeError as error:
+            raise _unknown("entry", error) from error
+
+    def apply(
+        self,
+        state: ReaderGroupState,
+        update: AnyUpdate,
+        *,
+        revision: int,  # noqa: ARG002
+    ) -> ReaderGroupState:
+        """See `groups.apply`; where in the log the entry is does not matter."""
+        return entries.apply(state, update)
+
+
+def _unknown(what: str, error: msgspec.DecodeError) -> FormatTooNew:
+    return FormatTooNew(
+        f"a reader group's {what} cannot be read",
+        remedy="use the client of the release that wrote it, or a newer one",
+        cause=str(error),
+    )

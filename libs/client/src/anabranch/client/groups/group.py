@@ -1,0 +1,266 @@
+"""A reader group, as applications use it: its readers, checkpoints, cuts, and how it stands."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from anabranch.client.frontier import Position
+from anabranch.client.groups import updates as u
+from anabranch.client.groups.access import GroupAccess, GroupSynchronizer
+from anabranch.client.groups.reader import GroupReader, GroupReaderSettings
+from anabranch.client.groups.reading import OnCheckpoint
+from anabranch.client.groups.state import Checkpoint, ReaderGroupState, stream_of
+from anabranch.client.groups.status import ReaderGroupStatus
+from anabranch.common.contracts.reader_groups import ReaderGroupDescription
+from anabranch.common.errors import (
+    CheckpointExists,
+    CheckpointNotFound,
+    InvalidName,
+    ReaderNotFound,
+    TooManyCheckpoints,
+    Unavailable,
+)
+from anabranch.common.model.names import stream_name
+from anabranch.common.model.reader_group import GroupRef
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import IdSource
+
+CHECKPOINT_TIMEOUT_S = 30.0
+WAIT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCheckpoint:
+    """A complete checkpoint: for every stream a cut, and all events before it are processed.
+
+    `positions`: by full segment name; a group can be reset to them, and `client.reader` starts
+    at those of one stream.
+    """
+
+    name: str
+    positions: Mapping[str, Position]
+
+    def of_stream(self, stream: str) -> dict[str, Position]:
+        """The positions in one stream, ``scope/stream``."""
+        return {name: at for name, at in self.positions.items() if stream_of(name) == stream}
+
+
+class GroupParts(Protocol):
+    """What a client makes for a group."""
+
+    def new_reader(
+        self,
+        access: GroupAccess,
+        reader_id: str,
+        settings: GroupReaderSettings,
+        on_checkpoint: OnCheckpoint | None,
+    ) -> GroupReader: ...
+
+    async def status(self, group: str, state: ReaderGroupState) -> ReaderGroupStatus: ...
+
+
+class ReaderGroup:
+    """See the module. Made by `client.reader_group`; the group need not exist before it is used.
+
+    Every method raises ReaderGroupNotFound and Unavailable.
+    """
+
+    def __init__(self, access: GroupAccess, parts: GroupParts, clock: Clock, ids: IdSource) -> None:
+        self._access = access
+        self._parts = parts
+        self._clock = clock
+        self._ids = ids
+        self._log: GroupSynchronizer | None = None
+        self._opening = asyncio.Lock()
+
+    @property
+    def ref(self) -> GroupRef:
+        return self._access.group
+
+    def __str__(self) -> str:
+        return str(self.ref)
+
+    async def describe(self) -> ReaderGroupDescription:
+        """Its configuration and generation, as the controller has them."""
+        return await self._access.describe()
+
+    def reader(
+        self,
+        reader_id: str | None = None,
+        settings: GroupReaderSettings | None = None,
+        *,
+        on_checkpoint: OnCheckpoint | None = None,
+    ) -> GroupReader:
+        """A reader, to be entered with `async with`; an id is drawn if none is given.
+
+        `on_checkpoint` is awaited with a checkpoint's name between two events: all before it are
+        processed, and none behind. Raises InvalidName.
+        """
+        name = self._ids.new_id() if reader_id is None else reader_id
+        return self._parts.new_reader(
+            self._access, _reader_id(name), settings or GroupReaderSettings(), on_checkpoint
+        )
+
+    async def close(self) -> None:
+        """Let go of the group's log; repeatable. The client does it too when it is left."""
+        log, self._log = self._log, None
+        if log is not None:
+            await log.close()
+
+    # --- how it stands --------------------------------------------------------------------
+
+    async def status(self) -> ReaderGroupStatus:
+        """Who has what, and what is unread, in events, bytes and seconds."""
+        return await self._parts.status(str(self.ref), (await self._fetched()).present)
+
+    async def readers(self) -> dict[str, tuple[str, ...]]:
+        """The readers that are online, each with the segments it has; asks no store but the one
+        of the group's own state."""
+        state = (await self._fetched()).present
+        return {
+            reader_id: tuple(sorted(each.name for each in state.owned_by(reader_id)))
+            for reader_id in sorted(state.readers)
+        }
+
+    async def positions(self) -> dict[str, Position]:
+        """A cut of all streams before which everything is processed, as far as it is saved."""
+        return (await self._fetched()).present.positions()
+
+    # --- checkpoints ----------------------------------------------------------------------
+
+    async def checkpoint(
+        self, name: str | None = None, *, timeout_s: float = CHECKPOINT_TIMEOUT_S
+    ) -> GroupCheckpoint:
+        """Have every reader that is online say where it stands; it does so when it asks for more.
+
+        A checkpoint that is not complete in time goes on: `wait_for_checkpoint` waits again.
+        Raises CheckpointExists, TooManyCheckpoints, Unavailable (fields: waiting).
+        """
+        name = name or self._ids.new_id()
+        await self.begin_checkpoint(name)
+        return await self.wait_for_checkpoint(name, timeout_s=timeout_s)
+
+    async def begin_checkpoint(self, name: str) -> None:
+        """The same without waiting. Raises CheckpointExists, TooManyCheckpoints."""
+        await self._begin(name, "user")
+
+    async def wait_for_checkpoint(
+        self, name: str, *, timeout_s: float = CHECKPOINT_TIMEOUT_S
+    ) -> GroupCheckpoint:
+        """Until it is complete. Raises CheckpointNotFound (never begun, cancelled, long ago),
+        Unavailable (fields: waiting)."""
+        log = await self._fetched()
+        deadline_s = self._clock.monotonic() + timeout_s
+        while True:
+            found = log.present.checkpoint(name)
+            if found is None:
+                raise CheckpointNotFound("there is no such checkpoint", name=name)
+            if found.is_complete:
+                return GroupCheckpoint(name, dict(found.positions))
+            left_s = deadline_s - self._clock.monotonic()
+            if left_s <= 0:
+                raise _not_reached(found)
+            await log.synchronizer.fetch(wait_s=min(left_s, WAIT_S))
+
+    async def cancel_checkpoints(self) -> None:
+        """All that are under way end without a result."""
+        log = await self._fetched()
+        await _settled(log.synchronizer, [u.CheckpointsCancelled()])
+
+    async def stream_cuts(
+        self, *, timeout_s: float = CHECKPOINT_TIMEOUT_S
+    ) -> dict[str, dict[str, Position]]:
+        """Stream → its cut at which all readers stand when each of them asks for more next.
+
+        No reader's `on_checkpoint` is called. Raises Unavailable (fields: waiting).
+        """
+        name = f"cut-{self._ids.new_id()}"
+        await self._begin(name, "silent")
+        found = await self.wait_for_checkpoint(name, timeout_s=timeout_s)
+        streams = {stream_of(segment) for segment in found.positions}
+        return {stream: found.of_stream(stream) for stream in sorted(streams)}
+
+    async def _begin(self, name: str, kind: u.CheckpointKind) -> None:
+        log = await self._fetched()
+
+        def decide(state: ReaderGroupState) -> Sequence[u.AnyUpdate]:
+            under_way = [each for each in state.checkpoints if not each.is_complete]
+            if state.checkpoint(name) is not None:
+                raise CheckpointExists("there is a checkpoint of this name", name=name)
+            if kind == "user" and _count(under_way) >= state.config.checkpoints_max:
+                raise TooManyCheckpoints(
+                    "too many checkpoints are under way", limit=state.config.checkpoints_max
+                )
+            return (u.CheckpointBegun(name=name, checkpoint=kind),)
+
+        await log.synchronizer.update(decide)
+
+    # --- readers --------------------------------------------------------------------------
+
+    async def reader_offline(
+        self, reader_id: str, positions: Mapping[str, Position] | None = None
+    ) -> None:
+        """Take the reader's segments away at once, for others to read.
+
+        From `positions`, up to where it is known to have processed, or else from what it saved.
+        Raises ReaderNotFound.
+        """
+        log = await self._fetched()
+        update = u.PutOffline(reader_id=reader_id, positions=dict(positions or {}))
+
+        def decide(state: ReaderGroupState) -> Sequence[u.AnyUpdate]:
+            if reader_id not in state.readers:
+                raise ReaderNotFound("no reader of this id is online", reader=reader_id)
+            return (update,)
+
+        await log.synchronizer.update(decide)
+
+    # --- behind the scenes ----------------------------------------------------------------
+
+    async def _fetched(self) -> "_Log":
+        """The state as it is now, of the generation that the controller knows."""
+        async with self._opening:
+            if self._log is None:
+                self._log = await self._access.open_log()
+            else:
+                await self._access.renew(self._log, await self._access.describe())
+        return _Log(self._log)
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    synchronizer: GroupSynchronizer
+
+    @property
+    def present(self) -> ReaderGroupState:
+        assert self.synchronizer.state is not None
+        return self.synchronizer.state
+
+
+async def _settled(log: GroupSynchronizer, updates: Sequence[u.AnyUpdate]) -> None:
+    behind = await log.append(updates)
+    while log.revision < behind:
+        await log.fetch(wait_s=WAIT_S)
+
+
+def _count(under_way: Sequence[Checkpoint]) -> int:
+    return sum(each.kind == "user" for each in under_way)
+
+
+def _not_reached(checkpoint: Checkpoint) -> Unavailable:
+    waiting = ", ".join(sorted(checkpoint.waiting))
+    return Unavailable(
+        "readers have not reached the checkpoint",
+        remedy="wait for it again; readers reach it when they ask for more",
+        name=checkpoint.name, waiting=waiting,
+    )  # fmt: skip
+
+
+def _reader_id(text: str) -> str:
+    try:
+        return stream_name(text)
+    except InvalidName as error:
+        raise InvalidName(
+            f"{text[:80]!r} is no reader's id", remedy=error.remedy, reader=text[:80]
+        ) from error

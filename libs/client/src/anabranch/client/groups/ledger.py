@@ -1,0 +1,102 @@
+"""What a reader of a group has, what of it the application was given, and what it has processed.
+
+Asking for more means that everything given before is processed; with explicit acknowledgements
+only `acknowledge` means that. Between the two something is *in hand*: given, and perhaps not
+processed. What is saved, released or completed never lies beyond what is processed. Pure.
+"""
+
+from dataclasses import dataclass
+
+from anabranch.client.frontier import Position
+from anabranch.client.groups.updates import GroupSuccessor, Saved
+
+
+@dataclass(slots=True)
+class Holding:
+    """A segment that the reader has. `given`: behind what the application was given last;
+    `processed`: behind what it has processed; `successors`: what comes after its end, once the
+    reader has come there."""
+
+    ownership: int
+    given: Position
+    processed: Position
+    saved: Position
+    unread_bytes: int | None = None
+    successors: tuple[GroupSuccessor, ...] | None = None
+
+
+class Ledger:
+    """See the module. `explicit`: only `acknowledge` makes anything processed."""
+
+    def __init__(self, *, explicit: bool) -> None:
+        self.explicit = explicit
+        self.holdings: dict[str, Holding] = {}
+        self._in_hand: str | None = None
+
+    def gained(self, segment: str, ownership: int, position: Position) -> None:
+        """The reader has the segment from now on."""
+        self.holdings[segment] = Holding(ownership, position, position, position)
+
+    def gone(self, segment: str) -> Holding:
+        """The reader does not have it any more."""
+        if self._in_hand == segment:
+            self._in_hand = None
+        return self.holdings.pop(segment)
+
+    def give(self, segment: str, behind: Position, in_hand: Position | None) -> None:
+        """The application was given what lies before `behind`; from `in_hand` on it may not have
+        processed it yet (None: it asked for more since)."""
+        holding = self.holdings[segment]
+        holding.given = behind
+        self._in_hand = None if in_hand is None else segment
+        if not self.explicit:
+            holding.processed = behind if in_hand is None else in_hand
+
+    def asked(self) -> None:
+        """The application asks for more."""
+        if self._in_hand is not None and not self.explicit:
+            holding = self.holdings[self._in_hand]
+            holding.processed = holding.given
+        self._in_hand = None
+
+    def acknowledge(self) -> None:
+        """The application says that it has processed all that it was given."""
+        for holding in self.holdings.values():
+            holding.processed = holding.given
+        self._in_hand = None
+
+    def is_processed(self, segment: str) -> bool:
+        """Whether nothing that was given of the segment is unprocessed."""
+        holding = self.holdings[segment]
+        return holding.processed == holding.given
+
+    def saved(self, segment: str) -> Saved:
+        """Where the segment stands, to be told to the group."""
+        holding = self.holdings[segment]
+        return Saved(segment, holding.ownership, holding.processed, holding.unread_bytes)
+
+    def news(self) -> tuple[Saved, ...]:
+        """What moved since it was told last; counts as told now."""
+        moved = []
+        for segment, holding in self.holdings.items():
+            if holding.saved != holding.processed or holding.unread_bytes is not None:
+                moved.append(self.saved(segment))
+                holding.saved, holding.unread_bytes = holding.processed, None
+        return tuple(moved)
+
+    def measured(self, segment: str, unread_bytes: int) -> None:
+        """So many bytes of the segment are left to be read; to be told with the next news."""
+        if segment in self.holdings:
+            self.holdings[segment].unread_bytes = unread_bytes
+
+    def all_saved(self) -> tuple[Saved, ...]:
+        """Where everything stands."""
+        return tuple(self.saved(segment) for segment in self.holdings)
+
+    def finished(self) -> list[str]:
+        """Segments that have been read to their ends, and all of it is processed."""
+        return [
+            segment
+            for segment, holding in self.holdings.items()
+            if holding.successors is not None and self.is_processed(segment)
+        ]

@@ -1,0 +1,460 @@
+"""A reader's membership in its group: speaks in the group's log, listens to it, and concludes.
+
+    say ──► queue ──speak──► log ──listen──► state ──conclude──► what to acquire, what to give up
+
+Three tasks. *Speaking* appends what was said, in order, and beats; *listening* waits at the log's
+end, folds what comes and concludes; *attending* looks now and then how far behind the segments are.
+All of them end with the first error that is final for this reader: it was removed, the group was
+reset or is gone. What can be cured by trying again is tried again, while the lease runs out.
+
+Nothing here waits for the application, and the application waits for nothing here but the lease
+and segments to read.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from anabranch.client.groups import updates as u
+from anabranch.client.groups.balance import planned
+from anabranch.client.groups.liveness import OwnLease, PeerWatch
+from anabranch.client.groups.state import Checkpoint, GroupSegment, ReaderGroupState
+from anabranch.common.errors import (
+    AnabranchError,
+    Closed,
+    NotFound,
+    ReaderGroupNotFound,
+    ReaderGroupReset,
+    ReaderInUse,
+    ReaderRemoved,
+    Retry,
+    StreamSealed,
+    TooManyReaders,
+    Unknown,
+)
+from anabranch.common.model.reader_group import READERS_MAX
+from anabranch.common.runtime.clock import Clock
+
+RETRY_PAUSE_S = 0.2
+COMPACT_ATTEMPTS = 5
+MEASURE_S = 5.0
+LISTEN_SHARE = 0.25
+"""Of the lease: how long one wait at the log's end takes at most."""
+LISTEN_PAUSE_S = 0.001
+"""Per reader that is online: so that what all of them say is not fetched entry by entry by all."""
+BEAT_SHARE = 1 / 3
+LEAVE_TIMEOUT_S = 5.0
+COMPACTED_BYTES = 256 * 1024
+"""Of the log: the first reader compacts beyond that, any reader beyond four times as much."""
+
+
+Known = tuple[Mapping[str, GroupSegment], frozenset[str], tuple[Checkpoint, ...]]
+
+
+class GroupLog(Protocol):
+    """The group's log and its state, as this reader knows it: a `StateSynchronizer`."""
+
+    @property
+    def state(self) -> ReaderGroupState | None: ...
+
+    @property
+    def revision(self) -> int:
+        """Up to where the log is folded into `state`."""
+        ...
+
+    async def fetch(self, *, wait_s: float = 0.0) -> int:
+        """Fold what came, waiting for it at the end that long → how many entries."""
+        ...
+
+    async def append(self, updates: Sequence[u.AnyUpdate]) -> int:
+        """Append whatever the state is → the revision behind it."""
+        ...
+
+    @property
+    def bytes_since_init(self) -> int:
+        """How much of the log whoever comes new has to fold."""
+        ...
+
+    async def compact(self) -> bool:
+        """Have the log begin with the present state, unless others append meanwhile."""
+        ...
+
+    async def update(
+        self, decide: Callable[[ReaderGroupState], Sequence[u.AnyUpdate]]
+    ) -> Sequence[u.AnyUpdate]:
+        """Append what is decided on the newest state, and nothing in between."""
+        ...
+
+
+class Holder(Protocol):
+    """The reader, as its membership sees it. Called from the event loop; must not wait."""
+
+    def gained(self, segment: GroupSegment) -> None:
+        """Read it from its position."""
+        ...
+
+    def give_up(self, segments: Iterable[str]) -> None:
+        """Release these as soon as what was given of them is processed."""
+        ...
+
+    def news(self) -> tuple[u.Saved, ...]:
+        """What was processed since it was told last."""
+        ...
+
+    def checkpoint_due(self, checkpoint: Checkpoint | None) -> None:
+        """The group waits for this reader to reach it; None: for nothing."""
+        ...
+
+    def wake(self) -> None:
+        """Something changed that the application may wait for: the lease, the end, an error."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a membership asks of the rest of the client.
+
+    `unread`: bytes of a segment behind an offset. `completed`: this reader made a checkpoint
+    complete.
+    """
+
+    unread: Callable[[str, int], Awaitable[int]]
+    completed: Callable[[Checkpoint], Awaitable[None]]
+
+
+class GroupMember:
+    """See the module. `join`, then `speak`, `listen` and `attend` as tasks, then `leave`."""
+
+    def __init__(
+        self,
+        reader_id: str,
+        nonce: int,
+        *,
+        log: GroupLog,
+        clock: Clock,
+        holder: Holder,
+        surroundings: Surroundings,
+        save_interval_s: float,
+    ) -> None:
+        self.reader_id = reader_id
+        self.failure: AnabranchError | None = None
+        self._nonce = nonce
+        self._log = log
+        self._clock = clock
+        self._holder = holder
+        self._surroundings = surroundings
+        self._save_interval_s = save_interval_s
+        self._lease = OwnLease(0.0)
+        self._peers = PeerWatch(0.0)
+        self._to_say: list[u.AnyUpdate] = []
+        self._said = asyncio.Event()
+        self._asked: dict[str, int | None] = {}
+        """Segments that were asked for → behind which revision the answer is known."""
+        self._newest_ownership = 0
+        self._generation = (0, 0)
+        self._concluded: Known | None = None
+        self._checkpoints_begun = 0
+        self._checkpoint_at_s = 0.0
+        self._completed: deque[Checkpoint] = deque(maxlen=1)
+        self._completed_number = 0
+
+    @property
+    def state(self) -> ReaderGroupState:
+        """What the group has agreed on, as far as this reader knows."""
+        assert self._log.state is not None
+        return self._log.state
+
+    @property
+    def valid_until_s(self) -> float:
+        """Until when, by the monotonic clock, events may be handed out."""
+        return self._lease.valid_until_s
+
+    # --- coming and going -----------------------------------------------------------------
+
+    async def join(self) -> None:
+        """Come online, at the latest a lease after an earlier reader of this id fell silent.
+
+        Raises ReaderInUse when that one is alive, TooManyReaders.
+        """
+        await self._log.fetch()
+        lease_s = self.state.config.lease_ms / 1000
+        self._lease, self._peers = OwnLease(lease_s), PeerWatch(lease_s)
+        await self._outlive_namesake()
+        joined = u.Joined(reader_id=self.reader_id, nonce=self._nonce)
+        behind = await self._log.append([joined, self._beat()])
+        while self._log.revision < behind:
+            await self._log.fetch(wait_s=lease_s * LISTEN_SHARE)
+        state = self.state
+        if not state.is_online(self.reader_id, self._nonce):
+            if self.reader_id in state.readers:
+                raise self._in_use()
+            raise TooManyReaders(
+                "the reader group has as many readers as it can have", limit=READERS_MAX
+            )
+        self._generation = (state.incarnation, state.generation)
+        self._checkpoints_begun = state.checkpoints_begun
+        self._checkpoint_at_s = self._clock.monotonic()
+        self._lease.confirmed(state.readers[self.reader_id].beat)
+        self._conclude()
+
+    async def _outlive_namesake(self) -> None:
+        """Wait until nobody of this id is online: it leaves, or is silent for a lease."""
+        first = self.state.readers.get(self.reader_id)
+        lease_s = self.state.config.lease_ms / 1000
+        while (other := self.state.readers.get(self.reader_id)) is not None:
+            if first is None or other != first:
+                raise self._in_use()
+            self._peers.caught_up(self.state.readers, self._clock.monotonic())
+            await self._remove_silent()
+            if self.reader_id in self.state.readers:
+                await self._log.fetch(wait_s=lease_s * LISTEN_SHARE)
+
+    def _in_use(self) -> ReaderInUse:
+        return ReaderInUse("a reader of this id is alive in the group", reader=self.reader_id)
+
+    async def leave(self, saved: tuple[u.Saved, ...]) -> None:
+        """Give everything up at once, after all that was said; bounded in time, best effort: else
+        the lease ends it."""
+        self._lease.end()
+        if self.failure is not None:
+            return
+        self.failure = Closed("the reader is closed", reader=self.reader_id)
+        left = u.Left(reader_id=self.reader_id, nonce=self._nonce, saved=saved)
+        try:
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                await self._log.append([*self._to_say, left])
+        except (AnabranchError, TimeoutError):
+            return
+
+    def _fail(self, error: AnabranchError) -> None:
+        self._lease.end()
+        if self.failure is None:
+            error.fields = {**error.fields, "reader": self.reader_id}
+            self.failure = error
+        self._said.set()
+        self._holder.wake()
+
+    # --- speaking -------------------------------------------------------------------------
+
+    def acquire(self, segments: Sequence[str]) -> None:
+        """Ask for these; whoever comes first in the log gets them."""
+        for name in segments:
+            self._asked[name] = None
+        self._say(u.Acquired(reader_id=self.reader_id, nonce=self._nonce, segments=tuple(segments)))
+
+    def release(self, saved: Sequence[u.Saved]) -> None:
+        """Give these up where they stand."""
+        self._say(u.Released(reader_id=self.reader_id, nonce=self._nonce, saved=tuple(saved)))
+
+    def complete(self, at: u.Saved, successors: tuple[u.GroupSuccessor, ...]) -> None:
+        """All of the segment is processed; these come after it."""
+        self._say(
+            u.Completed(reader_id=self.reader_id, nonce=self._nonce, at=at, successors=successors)
+        )
+
+    def reach(self, checkpoint: str, saved: tuple[u.Saved, ...]) -> None:
+        """Everything before is processed, nothing behind."""
+        self._say(
+            u.CheckpointReached(
+                name=checkpoint, reader_id=self.reader_id, nonce=self._nonce, saved=saved
+            )
+        )
+
+    def _say(self, update: u.AnyUpdate) -> None:
+        self._to_say.append(update)
+        self._said.set()
+
+    def _beat(self, saved: tuple[u.Saved, ...] = ()) -> u.Beat:
+        number = self._lease.sending(self._clock.monotonic())
+        return u.Beat(reader_id=self.reader_id, nonce=self._nonce, number=number, saved=saved)
+
+    async def speak(self) -> None:
+        """Append what is said as soon as it is, and beats in between."""
+        beat_s = self.state.config.lease_ms / 1000 * BEAT_SHARE
+        pause_s = min(beat_s, self._save_interval_s)
+        beaten_s = self._clock.monotonic()
+        while self.failure is None:
+            await self._until_said(pause_s)
+            now_s = self._clock.monotonic()
+            updates, self._to_say = self._to_say, []
+            news = self._holder.news()
+            if news or now_s - beaten_s >= beat_s - pause_s / 2:
+                updates.append(self._beat(news))
+                beaten_s = now_s
+            if updates:
+                await self._append(updates)
+
+    async def _until_said(self, pause_s: float) -> None:
+        if not self._to_say:
+            self._said.clear()
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._said.wait()
+            except TimeoutError:
+                return
+
+    async def _append(self, updates: Sequence[u.AnyUpdate]) -> None:
+        """Until it is in the log; said twice, all of it changes nothing the second time."""
+        while self.failure is None:
+            try:
+                behind = await self._log.append(updates)
+            except (Retry, Unknown):
+                await self._clock.sleep(RETRY_PAUSE_S)
+            except AnabranchError as error:
+                self._fail(_final(error))
+            else:
+                for name, known in self._asked.items():
+                    if known is None:
+                        self._asked[name] = behind
+                return
+
+    # --- listening ------------------------------------------------------------------------
+
+    async def listen(self) -> None:
+        """Fold the log as it grows, and conclude."""
+        wait_s = self.state.config.lease_ms / 1000 * LISTEN_SHARE
+        while self.failure is None:
+            try:
+                await self._log.fetch(wait_s=wait_s)
+                self._conclude()
+                if self.failure is None:
+                    await self._remove_silent()
+                    await self._begin_checkpoint()
+                    await self._clock.sleep(LISTEN_PAUSE_S * len(self.state.readers))
+            except (Retry, Unknown):
+                await self._clock.sleep(RETRY_PAUSE_S)
+            except AnabranchError as error:
+                self._fail(_final(error))
+
+    def _conclude(self) -> None:
+        """From the state as it is now, known to the end of the log."""
+        state, now_s = self.state, self._clock.monotonic()
+        if (state.incarnation, state.generation) != self._generation:
+            self._fail(ReaderGroupReset("the reader group was reset", generation=state.generation))
+            return
+        if not state.is_online(self.reader_id, self._nonce):
+            self._fail(ReaderRemoved("the reader was taken for lost, or put offline"))
+            return
+        self._lease.confirmed(state.readers[self.reader_id].beat)
+        self._peers.caught_up(state.readers, now_s)
+        self._see_gains(state)
+        self._holder.checkpoint_due(state.due_checkpoint(self.reader_id, self._nonce))
+        known = (state.segments, frozenset(state.readers), state.checkpoints)
+        if self._asked or not _same(known, self._concluded):
+            self._concluded = known
+            self.share()
+        self._note_completed(state)
+        self._holder.wake()
+
+    def _see_gains(self, state: ReaderGroupState) -> None:
+        mine = state.owned_by(self.reader_id)
+        for segment in sorted(mine, key=lambda each: each.ownership):
+            if segment.ownership > self._newest_ownership:
+                self._newest_ownership = segment.ownership
+                self._holder.gained(segment)
+
+    def share(self) -> None:
+        """Ask for what this reader shall have and nobody has; give up what another shall have."""
+        state, revision = self.state, self._log.revision
+        self._asked = {
+            name: known for name, known in self._asked.items() if known is None or known > revision
+        }
+        plan = planned(state)
+        wanted = [
+            name
+            for name, reader_id in plan.items()
+            if reader_id == self.reader_id
+            and state.segments[name].is_unassigned
+            and name not in self._asked
+        ]
+        if wanted and state.due_checkpoint(self.reader_id, self._nonce) is None:
+            self.acquire(wanted)
+        self._holder.give_up(
+            each.name
+            for each in state.owned_by(self.reader_id)
+            if plan.get(each.name) != self.reader_id
+        )
+
+    async def _remove_silent(self) -> None:
+        """Take over for readers that are lost; one more beat of theirs defeats it."""
+        lost = {each.reader_id: each for each in self._peers.silent(self._clock.monotonic())}
+        lost = {name: each for name, each in lost.items() if each.nonce != self._nonce}
+        if lost:
+            await self._log.update(lambda state: [e for e in lost.values() if _still(state, e)])
+
+    async def _begin_checkpoint(self) -> None:
+        """The group's own one, when it is time and none is under way."""
+        interval_s = self.state.config.automatic_checkpoint_ms / 1000
+        now_s = self._clock.monotonic()
+        if not interval_s:
+            return
+        if self.state.checkpoints_begun != self._checkpoints_begun:
+            self._checkpoints_begun, self._checkpoint_at_s = self.state.checkpoints_begun, now_s
+        if now_s - self._checkpoint_at_s < interval_s:
+            return
+        begun = self._checkpoints_begun
+
+        def decide(state: ReaderGroupState) -> Sequence[u.AnyUpdate]:
+            under_way = any(not each.is_complete for each in state.checkpoints)
+            if under_way or state.checkpoints_begun != begun:
+                return ()
+            return (u.CheckpointBegun(name=f"automatic-{begun + 1}", checkpoint="automatic"),)
+
+        self._checkpoint_at_s = now_s
+        await self._log.update(decide)
+
+    def _note_completed(self, state: ReaderGroupState) -> None:
+        """The newest checkpoint that this reader made complete is told to `surroundings`."""
+        for each in state.checkpoints:
+            if each.is_complete and each.number > self._completed_number:
+                self._completed_number = each.number
+                if each.last == self.reader_id and each.kind != "silent":
+                    self._completed.append(each)
+
+    # --- attending ------------------------------------------------------------------------
+
+    async def attend(
+        self,
+        held: Callable[[], Iterable[tuple[str, int]]],
+        measured: Callable[[str, int], None],
+    ) -> None:
+        """Now and then: how far behind each held segment (name, offset) is; whether to compact
+        the log; and what was made complete is told."""
+        while self.failure is None:
+            await self._clock.sleep(MEASURE_S)
+            for segment, offset in list(held()):
+                with suppress(AnabranchError):  # whoever reads it meets the same, and says so
+                    measured(segment, await self._surroundings.unread(segment, offset))
+            with suppress(AnabranchError):  # it is tried again
+                await self._compact()
+            while self._completed:
+                with suppress(AnabranchError):  # the next checkpoint makes up for it
+                    await self._surroundings.completed(self._completed.popleft())
+
+    async def _compact(self) -> None:
+        is_first = self.reader_id == min(self.state.readers, default="")
+        if self._log.bytes_since_init > COMPACTED_BYTES * (1 if is_first else 4):
+            for _ in range(COMPACT_ATTEMPTS):
+                await self._log.fetch()
+                if await self._log.compact():
+                    return
+
+
+def _same(known: Known, before: Known | None) -> bool:
+    """Whether nothing changed that says who shall have what."""
+    return before is not None and known[0] is before[0] and known[1:] == before[1:]
+
+
+def _still(state: ReaderGroupState, lost: u.Lost) -> bool:
+    reader = state.readers.get(lost.reader_id)
+    return reader is not None and (reader.nonce, reader.beat) == (lost.nonce, lost.beat)
+
+
+def _final(error: AnabranchError) -> AnabranchError:
+    """What an error that repeating does not cure says about the group."""
+    if isinstance(error, NotFound | StreamSealed):
+        return ReaderGroupNotFound("the reader group is gone", cause=str(error))
+    return error

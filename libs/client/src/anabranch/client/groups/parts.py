@@ -1,0 +1,166 @@
+"""Builds readers of groups out of a client's connections; the only place that knows all of them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from anabranch.client.backoff import Backoff
+from anabranch.client.bounds import StreamBounds
+from anabranch.client.control import ControlPlane, SegmentDirectory
+from anabranch.client.groups.access import GroupAccess, GroupSynchronizer
+from anabranch.client.groups.codec import ReaderGroupCodec
+from anabranch.client.groups.member import Surroundings
+from anabranch.client.groups.reader import GroupReader, GroupReaderParts, GroupReaderSettings
+from anabranch.client.groups.reading import OnCheckpoint
+from anabranch.client.groups.state import Checkpoint, ReaderGroupState, stream_of
+from anabranch.client.groups.status import ReaderGroupStatus, status_of
+from anabranch.client.intake import Intake
+from anabranch.client.operations import send
+from anabranch.client.ranges import SegmentRanges
+from anabranch.client.revisioned_stream import RevisionedStream
+from anabranch.client.runtime import Runtime
+from anabranch.client.segment_calls import SegmentCalls
+from anabranch.client.settings import BackoffSettings, OneSegmentSettings
+from anabranch.client.synchronizer import StateSynchronizer
+from anabranch.common.contracts.reader_groups import UpdateSubscriberCut
+from anabranch.common.errors import NotFound, Retry, Unknown
+from anabranch.common.model.names import StreamRef, parse_segment_name, stream_ref
+from anabranch.common.model.reader_group import GroupRetention, PositionCut, SegmentPosition
+from anabranch.common.wire.messages import SegmentInfo
+
+WATCH_S = 10.0
+"""How often a reader asks the controller whether its group was reset."""
+CALL_TIMEOUT_S = 20.0
+
+
+class ClientGroupParts:
+    """See the module; both `access.Parts` and `group.GroupParts`."""
+
+    def __init__(
+        self, control: ControlPlane, directory: SegmentDirectory, runtime: Runtime
+    ) -> None:
+        self._control = control
+        self._directory = directory
+        self._runtime = runtime
+
+    def bounds(self, stream: StreamRef) -> StreamBounds:
+        return StreamBounds(
+            stream,
+            control=self._control,
+            directory=self._directory,
+            clock=self._runtime.clock,
+            info=self._info,
+            new_backoff=self._new_backoff,
+        )
+
+    def synchronizer(self, stream: StreamRef) -> GroupSynchronizer:
+        settings = OneSegmentSettings()
+        log = RevisionedStream(
+            stream,
+            control=self._control,
+            directory=self._directory,
+            runtime=self._runtime,
+            settings=settings,
+        )
+        return StateSynchronizer(
+            log,
+            ReaderGroupCodec(),
+            runtime=self._runtime,
+            retry_timeout_s=settings.retry_timeout_s,
+        )
+
+    def new_reader(
+        self,
+        access: GroupAccess,
+        reader_id: str,
+        settings: GroupReaderSettings,
+        on_checkpoint: OnCheckpoint | None,
+    ) -> GroupReader:
+        async def open_parts() -> GroupReaderParts:
+            log = await access.open_log()
+            news = asyncio.Event()
+            source = Intake(self._control, self._directory, self._runtime, settings.reading, news)
+            return GroupReaderParts(
+                log, source, news, self._surroundings(access, log), self._watch(access, log)
+            )
+
+        return GroupReader(
+            reader_id,
+            open_parts=open_parts,
+            runtime=self._runtime,
+            settings=settings,
+            on_checkpoint=on_checkpoint,
+        )
+
+    async def status(self, group: str, state: ReaderGroupState) -> ReaderGroupStatus:
+        ranges = SegmentRanges(
+            self._control, self._directory, clock=self._runtime.clock, rng=self._runtime.rng
+        )
+        return await status_of(group, state, parts=self, ranges=ranges, clock=self._runtime.clock)
+
+    # --- what readers ask for -------------------------------------------------------------
+
+    def _surroundings(self, access: GroupAccess, log: GroupSynchronizer) -> Surroundings:
+        async def unread(segment: str, offset: int) -> int:
+            return max(0, (await self._info(segment)).length - offset)
+
+        async def completed(checkpoint: Checkpoint) -> None:
+            state = log.state
+            if state is not None and state.config.retention is GroupRetention.AUTOMATIC:
+                await self._released(access, state, checkpoint)
+
+        return Surroundings(unread=unread, completed=completed)
+
+    async def _released(
+        self, access: GroupAccess, state: ReaderGroupState, checkpoint: Checkpoint
+    ) -> None:
+        """Tell every stream that the group needs nothing before the checkpoint any more."""
+        for stream in {stream_of(name) for name in checkpoint.positions}:
+            ref = stream_ref(stream)
+            cut = tuple(
+                sorted(
+                    SegmentPosition(parse_segment_name(name)[1], *position)
+                    for name, position in checkpoint.positions.items()
+                    if stream_of(name) == stream
+                )
+            )
+            await send(self._control, self._release(access, ref, state.generation, cut))
+
+    def _release(
+        self, access: GroupAccess, stream: StreamRef, generation: int, cut: PositionCut
+    ) -> Callable[[str], UpdateSubscriberCut]:
+        def command(command_id: str) -> UpdateSubscriberCut:
+            return UpdateSubscriberCut(
+                command_id=command_id,
+                scope=stream.scope,
+                stream=stream.stream,
+                subscriber=str(access.group),
+                generation=generation,
+                cut=cut,
+            )
+
+        return command
+
+    def _watch(self, access: GroupAccess, log: GroupSynchronizer) -> Callable[[], Awaitable[None]]:
+        async def watch() -> None:
+            while True:
+                await self._runtime.clock.sleep(WATCH_S)
+                try:
+                    await access.renew(log, await access.describe())
+                except (Retry, Unknown):
+                    continue
+                except NotFound:
+                    return  # the log of a group that is gone is sealed: the membership meets that
+
+        return watch
+
+    async def _info(self, segment: str) -> SegmentInfo:
+        calls = SegmentCalls(
+            segment,
+            directory=self._directory,
+            clock=self._runtime.clock,
+            backoff=self._new_backoff(),
+        )
+        return await calls.info()
+
+    def _new_backoff(self) -> Backoff:
+        return Backoff(BackoffSettings(), self._runtime.rng, CALL_TIMEOUT_S)

@@ -1,0 +1,220 @@
+"""A reader of a group, as applications use it: joins, yields events, leaves.
+
+::
+
+    async with group.reader("worker-1") as reader:
+        async for event in reader:
+            await process(event)       # asking for the next event says that this one is processed
+
+Events of one key are processed in the order of their writing, by whichever readers. A reader that
+leaves by the end of its block has processed all that it was given; one that leaves by an exception,
+not what it had in hand. What a reader that dies has processed and not saved is processed again by
+others: at most what it did in the last `save_interval_s`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Literal, Self
+
+from anabranch.client.events import Event, EventBatch
+from anabranch.client.frontier import Position
+from anabranch.client.groups.access import GroupSynchronizer
+from anabranch.client.groups.member import GroupMember, Surroundings
+from anabranch.client.groups.reading import GroupReading, OnCheckpoint, SegmentSource
+from anabranch.client.runtime import Runtime
+from anabranch.client.settings import ReaderSettings
+from anabranch.common.errors import Closed, InvalidSetting
+from anabranch.common.runtime.tracing import outside_of_spans
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReaderSettings:
+    """`save_interval_s`: what is processed is saved that often. `acks`: whether asking for more
+    says that what came before is processed, or only `ack` does."""
+
+    reading: ReaderSettings = field(default_factory=ReaderSettings)
+    save_interval_s: float = 1.0
+    acks: Literal["asking", "explicit"] = "asking"
+
+    def __post_init__(self) -> None:
+        if self.save_interval_s <= 0:
+            raise InvalidSetting("a reader's save interval must be positive")
+        if self.acks not in ("asking", "explicit"):
+            raise InvalidSetting("a reader acknowledges by asking or explicitly", acks=self.acks)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReaderParts:
+    """What a reader is made of, once it is opened. `watch` ends when the group has a newer
+    generation, which it has seen to be in the log, or is gone."""
+
+    log: GroupSynchronizer
+    source: SegmentSource
+    news: asyncio.Event
+    surroundings: Surroundings
+    watch: Callable[[], Awaitable[None]]
+
+
+class GroupReader:
+    """See the module. An async context manager; one consumer at a time."""
+
+    def __init__(
+        self,
+        reader_id: str,
+        *,
+        open_parts: Callable[[], Awaitable[GroupReaderParts]],
+        runtime: Runtime,
+        settings: GroupReaderSettings,
+        on_checkpoint: OnCheckpoint | None = None,
+    ) -> None:
+        self.reader_id = reader_id
+        self._open_parts = open_parts
+        self._runtime = runtime
+        self._settings = settings
+        self._on_checkpoint = on_checkpoint
+        self._parts: GroupReaderParts | None = None
+        self._reading: GroupReading | None = None
+        self._member: GroupMember | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    # --- life -----------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        """Join the group. Raises ReaderGroupNotFound, ReaderInUse, TooManyReaders, Unavailable."""
+        parts = await self._open_parts()
+        clock = self._runtime.clock
+        reading = GroupReading(
+            parts.source, parts.news, clock,
+            explicit=self._settings.acks == "explicit", on_checkpoint=self._on_checkpoint,
+        )  # fmt: skip
+        member = GroupMember(
+            self.reader_id,
+            int.from_bytes(self._runtime.ids.new_bytes()[:7], "little"),
+            log=parts.log,
+            clock=clock,
+            holder=reading,
+            surroundings=parts.surroundings,
+            save_interval_s=self._settings.save_interval_s,
+        )
+        reading.belongs_to(member)
+        self._parts, self._reading, self._member = parts, reading, member
+        try:
+            await member.join()
+        except BaseException:
+            await self._end(saved=False)
+            raise
+        self._runtime.open_parts.add(self)
+        self._run(member.speak())
+        self._run(member.listen())
+        self._run(member.attend(self._held, reading.ledger.measured))
+        self._run(_awaited(parts.watch()))
+        return self
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        task = self._runtime.tasks.create_task(work, context=outside_of_spans())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _held(self) -> Iterator[tuple[str, int]]:
+        for segment, holding in self._opened().ledger.holdings.items():
+            yield segment, holding.given.offset
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None and self._reading is not None and self._settings.acks == "asking":
+            self._reading.acknowledge()
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave the group: its other readers go on at once where this one has processed to.
+
+        What is in hand counts as not processed. Repeatable.
+        """
+        await self._end(saved=True)
+
+    async def _end(self, *, saved: bool) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._runtime.open_parts.discard(self)
+        assert self._parts is not None
+        assert self._member is not None
+        assert self._reading is not None
+        try:
+            await self._parts.source.close()
+            if tasks := tuple(self._tasks):
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+            if saved:
+                await self._member.leave(self._reading.all_saved())
+        finally:
+            self._parts.news.set()
+            await self._parts.log.close()
+
+    # --- reading --------------------------------------------------------------------------
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        """The next event. Ends when all that the group reads is processed, for ever.
+
+        Raises EventsTruncated once for events that are gone and goes on behind them, ReaderRemoved,
+        ReaderGroupReset, ReaderGroupNotFound, Closed, and what makes a segment unreadable.
+        """
+        reading = self._reading
+        if reading is None or self._closed:
+            reading = self._opened()
+        event = reading.next_event_nowait()
+        if event is None and (event := await reading.next_event()) is None:
+            raise StopAsyncIteration
+        return event
+
+    async def next_batch(self) -> EventBatch | None:
+        """The next block's events; asking says that those before are processed. None at the end.
+
+        Raises as iterating does.
+        """
+        return await self._opened().next_batch()
+
+    async def batches(self) -> AsyncIterator[EventBatch]:
+        """Blocks until the end, see `next_batch`."""
+        while (batch := await self.next_batch()) is not None:
+            yield batch
+
+    def ack(self) -> None:
+        """Everything given so far is processed; it is saved within `save_interval_s`."""
+        self._opened().acknowledge()
+
+    def ownership(self, segment: str) -> int:
+        """The number of the segment's assignment to this reader, 0 where it has it no more.
+
+        Grows with every assignment of the group: a sink that keeps the highest it has seen per
+        segment can refuse what a reader writes that was taken for dead.
+        """
+        holding = self._opened().ledger.holdings.get(segment)
+        return 0 if holding is None else holding.ownership
+
+    def positions(self) -> dict[str, Position]:
+        """Segment → where processing stands, of those that this reader has now."""
+        return {at.segment: at.position for at in self._opened().all_saved()}
+
+    def _opened(self) -> GroupReading:
+        if self._reading is None or self._closed:
+            raise Closed(
+                "the reader is not open", remedy="use it as `async with group.reader(…)`",
+                reader=self.reader_id,
+            )  # fmt: skip
+        return self._reading
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    await work

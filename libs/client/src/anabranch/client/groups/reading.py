@@ -1,0 +1,285 @@
+"""What a reader of a group hands out, and what it tells the group of it: all but the network.
+
+    asks ──► what was given is processed ──► released, completed, checkpoint reached
+      ▲                                              │
+      └── next event, if the lease runs ◄── segments that this reader has
+
+Asking for more says that all before is processed, unless acknowledgements are explicit. Nothing is
+handed out when the lease has run out, or before a checkpoint that is due is reached; what was read
+ahead of a segment that goes to another reader is dropped. A failure is raised by every later call.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from anabranch.client.events import Event, EventBatch
+from anabranch.client.frontier import Position
+from anabranch.client.groups.ledger import Ledger
+from anabranch.client.groups.member import GroupMember
+from anabranch.client.groups.state import Checkpoint, GroupSegment
+from anabranch.client.groups.updates import GroupSuccessor, Saved
+from anabranch.client.intake import IntakeItem, SegmentEnd, SegmentFailed
+from anabranch.common.errors import AnabranchError, EventsTruncated, InvalidRequest
+from anabranch.common.runtime.clock import Clock
+
+OnCheckpoint = Callable[[str], Awaitable[None]]
+"""Called with a checkpoint's name when everything before it is processed, and nothing behind."""
+
+
+class SegmentSource(Protocol):
+    """Where blocks come from: an `Intake`."""
+
+    def open(self, segment: str, position: Position, end_offset: int | None = None) -> None: ...
+
+    def drop(self, segment: str) -> None: ...
+
+    def next_nowait(self) -> IntakeItem | None: ...
+
+    def consumed(self, batch: EventBatch) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class GroupReading:
+    """The part of a reader that knows no network: who has what, what is given, what is told.
+
+    `news` is set by the source and by the membership whenever there may be something to do.
+    """
+
+    def __init__(
+        self,
+        source: SegmentSource,
+        news: asyncio.Event,
+        clock: Clock,
+        *,
+        explicit: bool,
+        on_checkpoint: OnCheckpoint | None,
+    ) -> None:
+        self._source = source
+        self._news = news
+        self._clock = clock
+        self._on_checkpoint = on_checkpoint
+        self.ledger = Ledger(explicit=explicit)
+        self._member: GroupMember | None = None
+        self._to_give_up: set[str] = set()
+        self._failure: AnabranchError | None = None
+        self._due: Checkpoint | None = None
+        self._reached_number = 0
+        self._may_release = False
+        self._batch: EventBatch | None = None
+        self._events: deque[Event] = deque()
+        self._event: Event | None = None
+        self._is_due = False
+        """Something is to be done before the next event is handed out."""
+
+    def belongs_to(self, member: GroupMember) -> None:
+        """Whom this reader speaks through."""
+        self._member = member
+
+    @property
+    def member(self) -> GroupMember:
+        assert self._member is not None
+        return self._member
+
+    # --- called by the membership ---------------------------------------------------------
+
+    def gained(self, segment: GroupSegment) -> None:
+        """See `Holder`."""
+        self._source.drop(segment.name)
+        self.ledger.gained(segment.name, segment.ownership, segment.position)
+        self._source.open(segment.name, segment.position, segment.end_offset)
+
+    def give_up(self, segments: Iterable[str]) -> None:
+        """See `Holder`. What is being given up stays so, whatever the plan is by then."""
+        if self.member.state.config.release_after_checkpoint and not self._may_release:
+            return
+        self._to_give_up.update(name for name in segments if name in self.ledger.holdings)
+        if self._to_give_up:
+            self._settle()
+            self._release()
+
+    def news(self) -> tuple[Saved, ...]:
+        """See `Holder`."""
+        self._settle()
+        return self.ledger.news()
+
+    def checkpoint_due(self, checkpoint: Checkpoint | None) -> None:
+        """See `Holder`."""
+        is_new = checkpoint is not None and checkpoint.number > self._reached_number
+        self._due = checkpoint if is_new else None
+        self._is_due = self._is_due or is_new
+
+    def wake(self) -> None:
+        """See `Holder`."""
+        if self.member.failure is not None:
+            self._is_due = True
+        self._news.set()
+
+    # --- handing out ----------------------------------------------------------------------
+
+    def next_event_nowait(self) -> Event | None:
+        """The next event of the open block, if nothing else is to be done first."""
+        if (
+            self._events
+            and not self._is_due
+            and self._clock.monotonic() < self.member.valid_until_s
+        ):
+            self._event = event = self._events.popleft()
+            return event
+        return None
+
+    async def next_event(self) -> Event | None:
+        """The next event; None at the end of all that the group reads."""
+        self._asked()
+        while True:
+            await self._do_what_is_due()
+            if (event := self.next_event_nowait()) is not None:
+                return event
+            if self._events:
+                await self._wait()
+                continue
+            batch = await self._take()
+            if batch is None:
+                return None
+            self._batch, self._events = batch, self._events_of(batch)
+
+    def _events_of(self, batch: EventBatch) -> deque[Event]:
+        try:
+            return deque(batch.events())
+        except AnabranchError as error:
+            raise self._failed(error) from error
+
+    async def next_batch(self) -> EventBatch | None:
+        """The next block's events, or what is left of the open one; None at the end."""
+        if self._events:
+            raise InvalidRequest(
+                "a batch was asked for in the middle of a block whose events are being iterated",
+                remedy="use either events or batches of a reader",
+            )
+        self._asked()
+        batch = await self._take()
+        if batch is not None:
+            self.ledger.give(batch.segment, batch.next, batch.start)
+        return batch
+
+    def _asked(self) -> None:
+        """The application has processed what it was given, unless it says so explicitly."""
+        self._settle()
+        self._event = None
+        self._settle()
+        self.ledger.asked()
+        self._complete()
+        self._release()
+
+    async def _take(self) -> EventBatch | None:
+        """The next block of the source; a valid lease when it is returned."""
+        while True:
+            await self._do_what_is_due()
+            if self._clock.monotonic() < self.member.valid_until_s:
+                item = self._source.next_nowait()
+                match item:
+                    case EventBatch():
+                        self._source.consumed(item)
+                        return item
+                    case SegmentEnd():
+                        self._ended(item)
+                        continue
+                    case SegmentFailed():
+                        raise self._failed(item.error)
+                if not self.ledger.holdings and self.member.state.is_complete:
+                    return None
+            await self._wait()
+
+    async def _wait(self) -> None:
+        self._news.clear()
+        if not self._is_due:
+            await self._news.wait()
+
+    async def _do_what_is_due(self) -> None:
+        """Raise the failure; reach the checkpoint that the group waits for."""
+        failure = self.member.failure or self._failure
+        if failure is not None:
+            raise again(failure)
+        due = self._due
+        if due is not None:
+            if due.kind == "user" and self._on_checkpoint is not None:
+                await self._on_checkpoint(due.name)
+            self.member.reach(due.name, self.all_saved())
+            self._reached_number, self._due = due.number, None
+            self._may_release = True
+            self.member.share()
+            self._may_release = False
+        self._is_due = self.member.failure is not None
+
+    def _ended(self, end: SegmentEnd) -> None:
+        self.ledger.holdings[end.segment].successors = tuple(
+            GroupSuccessor(each.name, each.segment_id, each.key_start, each.key_end)
+            for each in end.successors
+        )
+        self._complete()
+
+    def _failed(self, error: AnabranchError) -> AnabranchError:
+        """Truncation is told once, and reading goes on by itself; all else is final."""
+        if not isinstance(error, EventsTruncated):
+            self._failure = error
+        return again(error)
+
+    # --- what is told ---------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Make the ledger say where the open block stands."""
+        if self._batch is None or self._batch.segment not in self.ledger.holdings:
+            return
+        behind = self._events[0].position if self._events else self._batch.next
+        in_hand = self._event.position if self._event is not None else None
+        self.ledger.give(self._batch.segment, behind, in_hand)
+        if not self._events and in_hand is None:
+            self._batch = None
+
+    def _complete(self) -> None:
+        """Segments of which everything is processed are told to be finished."""
+        for segment in self.ledger.finished():
+            at = self.ledger.saved(segment)
+            successors = self.ledger.gone(segment).successors or ()
+            self._to_give_up.discard(segment)
+            self.member.complete(at, successors)
+
+    def _release(self) -> None:
+        """What is to be given up, and processed as far as it was given, is released."""
+        self._to_give_up &= self.ledger.holdings.keys()
+        released = [name for name in self._to_give_up if self.ledger.is_processed(name)]
+        for name in self._to_give_up:
+            self._stop_giving(name)
+        if not released:
+            return
+        self.member.release([self.ledger.saved(name) for name in released])
+        for name in released:
+            self._to_give_up.discard(name)
+            self.ledger.gone(name)
+
+    def _stop_giving(self, segment: str) -> None:
+        """What was read ahead of it is dropped; the ledger knows what is still in hand."""
+        self._source.drop(segment)
+        if self._batch is not None and self._batch.segment == segment:
+            self._events.clear()
+            self._batch = None
+
+    def all_saved(self) -> tuple[Saved, ...]:
+        """Where everything stands that this reader has."""
+        self._settle()
+        return self.ledger.all_saved()
+
+    def acknowledge(self) -> None:
+        """All that was given is processed."""
+        self._settle()
+        self._event = None
+        self.ledger.acknowledge()
+        self._complete()
+        self._release()
+
+
+def again(error: AnabranchError) -> AnabranchError:
+    """A fresh copy to raise, so that one failure can be raised by many calls."""
+    return type(error)(error.message, remedy=error.remedy, **error.fields)

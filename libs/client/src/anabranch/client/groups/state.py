@@ -1,0 +1,143 @@
+"""What the readers of a group agree on. Pure; `apply` says how entries of their log change it.
+
+A segment of the group is *future*, *unassigned*, *assigned* or *finished*; the table of its moves
+is in `apply`. Together the segments' positions are a cut of every stream, at any moment.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from anabranch.client.frontier import FUTURE, Position
+from anabranch.client.groups.updates import CheckpointKind, GroupSuccessor
+from anabranch.common.model.reader_group import ReaderGroupConfig
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSegment:
+    """A segment of the group; keys [key_start, key_end).
+
+    `position`: everything before is processed. `end_offset`: where its reading ends before it
+    does. `owner` "" and `ownership` 0: nobody has it. `successors`: of a finished one.
+    """
+
+    name: str
+    segment_id: int
+    key_start: float
+    key_end: float
+    position: Position
+    end_offset: int | None = None
+    owner: str = ""
+    ownership: int = 0
+    unread_bytes: int = 0
+    is_finished: bool = False
+    successors: tuple[str, ...] = ()
+
+    @property
+    def is_unassigned(self) -> bool:
+        return not self.owner and not self.is_finished and self.position != FUTURE
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEnd:
+    """A segment of a cut at which the reading of its stream ends; keys [key_start, key_end)."""
+
+    name: str
+    segment_id: int
+    key_start: float
+    key_end: float
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineReader:
+    """A reader that is online; `beat`: the number of its last sign of life."""
+
+    nonce: int
+    beat: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """`waiting`: who has not said where it stands; `positions`: of all others, and of what nobody
+    had. Complete when nobody is waited for; then the positions are a cut of every stream.
+    `last`: who made it complete."""
+
+    name: str
+    kind: CheckpointKind
+    number: int
+    waiting: Mapping[str, int]
+    positions: Mapping[str, Position]
+    last: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.waiting
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderGroupState:
+    """See the module. `checkpoints`: by the order of their beginnings, complete ones included.
+
+    `ends`: where bounded streams end. `beyond`: what follows finished segments and cannot be
+    opened yet.
+    """
+
+    incarnation: int
+    generation: int
+    config: ReaderGroupConfig
+    segments: Mapping[str, GroupSegment]
+    ends: tuple[GroupEnd, ...] = ()
+    readers: Mapping[str, OnlineReader] = field(default_factory=dict)
+    checkpoints: tuple[Checkpoint, ...] = ()
+    checkpoints_begun: int = 0
+    newest_ownership: int = 0
+    beyond: Mapping[str, GroupSuccessor] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        """Nothing is left to be read, for ever; what is future then lies beyond the ends."""
+        return all(
+            segment.is_finished or segment.position == FUTURE for segment in self.segments.values()
+        )
+
+    def after(self, ownership: int) -> "ReaderGroupState":
+        """The same, where ownerships grow beyond those of the state that it takes the place of."""
+        return replace(self, newest_ownership=ownership)
+
+    def owned_by(self, reader_id: str) -> list[GroupSegment]:
+        """What the reader has."""
+        return [each for each in self.segments.values() if each.owner == reader_id]
+
+    def positions(self) -> dict[str, Position]:
+        """The cut of all streams before which everything is processed, as far as it is saved."""
+        return {name: segment.position for name, segment in self.segments.items()}
+
+    def is_online(self, reader_id: str, nonce: int) -> bool:
+        reader = self.readers.get(reader_id)
+        return reader is not None and reader.nonce == nonce
+
+    def checkpoint(self, name: str) -> Checkpoint | None:
+        return next((each for each in self.checkpoints if each.name == name), None)
+
+    def due_checkpoint(self, reader_id: str, nonce: int) -> Checkpoint | None:
+        """The oldest one that waits for this reader."""
+        for each in self.checkpoints:
+            if each.waiting.get(reader_id) == nonce:
+                return each
+        return None
+
+
+def share_keys(
+    one: GroupSegment | GroupEnd | GroupSuccessor, other: GroupSegment | GroupSuccessor
+) -> bool:
+    """Whether some key is in both; of two such segments, one comes after the other."""
+    return (
+        one.key_start < other.key_end
+        and other.key_start < one.key_end
+        and stream_of(one.name) == stream_of(other.name)
+    )
+
+
+def stream_of(segment: str) -> str:
+    """The stream, ``scope/stream``, of a segment's full name."""
+    return segment.rpartition("/")[0]

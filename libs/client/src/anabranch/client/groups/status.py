@@ -1,0 +1,179 @@
+"""How a reader group stands: who has what, and how far behind the streams' tails it is.
+
+Positions are as saved, so what a reader processed in the last second may count as unread. Bytes
+are exact. Events are exact while little is unread, else an estimate by the mean size of the
+segment's events. Seconds are the age of the oldest unread block, by its writer's clock.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from anabranch.client.bounds import StreamBounds
+from anabranch.client.frontier import Position
+from anabranch.client.groups.access import Parts
+from anabranch.client.groups.state import GroupSegment, ReaderGroupState, stream_of
+from anabranch.client.ranges import SegmentRanges
+from anabranch.common.contracts.stream_queries import SegmentRun
+from anabranch.common.errors import SegmentNotFound, SegmentTruncated
+from anabranch.common.model.names import SegmentId, parse_segment_name, stream_ref
+from anabranch.common.model.stream import SegmentOffset
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.wire.block import parse_header
+
+COUNTED_BYTES_MAX = 1024 * 1024
+"""Of a segment: as much unread is read to count its events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """What is unread. `seconds`: 0.0 where nothing is; `events_are_exact`: not estimated."""
+
+    events: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    events_are_exact: bool = True
+
+    def plus(self, other: "Lag") -> "Lag":
+        """Of both together."""
+        return Lag(
+            self.events + other.events,
+            self.bytes + other.bytes,
+            max(self.seconds, other.seconds),
+            self.events_are_exact and other.events_are_exact,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentStatus:
+    """A segment that a reader has, or nobody (`reader_id` "")."""
+
+    segment: str
+    reader_id: str
+    position: Position
+    lag: Lag
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStatus:
+    """A checkpoint under way, and the readers that it waits for."""
+
+    name: str
+    kind: str
+    waiting: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderGroupStatus:
+    """`readers`: who is online, with the segments each has. `segments`: those that can be read
+    now. `lag`: of everything up to the tails, what comes after those segments included."""
+
+    group: str
+    generation: int
+    readers: Mapping[str, tuple[str, ...]]
+    segments: tuple[SegmentStatus, ...]
+    lag: Lag
+    checkpoints: tuple[CheckpointStatus, ...] = ()
+    is_complete: bool = False
+    lag_of_readers: Mapping[str, Lag] = field(default_factory=dict)
+
+
+async def status_of(
+    group: str, state: ReaderGroupState, *, parts: Parts, ranges: SegmentRanges, clock: Clock
+) -> ReaderGroupStatus:
+    """Ask controller and stores what is unread. Raises StreamNotFound, Unavailable."""
+    lags: dict[str, Lag] = {}
+    for stream in {stream_of(name) for name in state.segments}:
+        bounds = parts.bounds(stream_ref(stream))
+        for run in await _unread(bounds, state, stream):
+            lags[run.name] = await _lag(ranges, run, state.segments.get(run.name), clock.now_ms())
+    total = Lag()
+    for lag in lags.values():
+        total = total.plus(lag)
+    listed = [each for each in state.segments.values() if each.owner or each.is_unassigned]
+    segments = tuple(
+        SegmentStatus(each.name, each.owner, each.position, lags.get(each.name, Lag()))
+        for each in sorted(listed, key=lambda each: each.name)
+    )
+    return ReaderGroupStatus(
+        group,
+        state.generation,
+        {
+            reader_id: tuple(each.segment for each in segments if each.reader_id == reader_id)
+            for reader_id in sorted(state.readers)
+        },
+        segments,
+        total,
+        tuple(
+            CheckpointStatus(each.name, each.kind, tuple(sorted(each.waiting)))
+            for each in state.checkpoints
+            if not each.is_complete
+        ),
+        state.is_complete,
+        {reader_id: _sum(segments, reader_id) for reader_id in sorted(state.readers)},
+    )
+
+
+def _sum(segments: Iterable[SegmentStatus], reader_id: str) -> Lag:
+    total = Lag()
+    for each in segments:
+        if each.reader_id == reader_id:
+            total = total.plus(each.lag)
+    return total
+
+
+async def _unread(bounds: StreamBounds, state: ReaderGroupState, stream: str) -> list[SegmentRun]:
+    """What lies between the group's positions and the end of the stream, or of its reading."""
+    start = [
+        SegmentOffset(SegmentId(each.segment_id), each.position.offset)
+        for each in state.segments.values()
+        if stream_of(each.name) == stream
+    ]
+    end = [
+        SegmentOffset(SegmentId(each.segment_id), each.offset)
+        for each in state.ends
+        if stream_of(each.name) == stream
+    ]
+    return await bounds.runs(start=tuple(sorted(start)), end=tuple(sorted(end)))
+
+
+async def _lag(
+    ranges: SegmentRanges, run: SegmentRun, known: GroupSegment | None, now_ms: int
+) -> Lag:
+    assert run.end_offset is not None
+    size = run.end_offset - run.start_offset
+    if size <= 0:
+        return Lag()
+    try:
+        info = await ranges.info(run.name)
+        start = max(run.start_offset, info.start)
+        if start >= run.end_offset:
+            return Lag()
+        data = await ranges.read(run.name, start, min(run.end_offset, start + COUNTED_BYTES_MAX))
+    except (SegmentNotFound, SegmentTruncated):
+        return Lag()  # truncated meanwhile: nothing of it can be read
+    oldest, events = parse_header(data).base_timestamp_ms, _count(data)
+    is_exact = start + len(data) >= run.end_offset
+    if not is_exact:
+        events = round(events * (run.end_offset - start) / len(data))
+    if known is not None and start == known.position.offset:
+        events -= known.position.event_index
+    seconds = max(0.0, (now_ms - oldest) / 1000)
+    return Lag(max(1, events), run.end_offset - start, seconds, is_exact)
+
+
+def _count(data: bytes) -> int:
+    at = events = 0
+    while at < len(data):
+        header = parse_header(data, at)
+        events += header.event_count
+        at += header.size
+    return events
+
+
+def segment_ids(positions: Mapping[str, Position], stream: str) -> dict[int, Position]:
+    """The positions in one stream, by segment id."""
+    return {
+        parse_segment_name(name)[1]: position
+        for name, position in positions.items()
+        if stream_of(name) == stream
+    }

@@ -1,0 +1,71 @@
+"""Creating a reader group: join the scope, have the state stream made, then subscribe.
+
+Wakes on: a reader group in CREATING. Its configuration is complete: where an empty start lies was
+found when the creation was decided.
+
+Why in this order: the scope is joined first (`joining.py`), so that it cannot be deleted without
+the group. The state stream is a member of the scope, too, and can be made only while the scope is
+open. The group subscribes before it becomes ACTIVE, so nothing is given up that a reader of an
+active group has yet to read. What the streams gave up since the decision, they gave up: then the
+group begins where they begin.
+
+Why safe to repeat: the others are told as `group_needs.py` says. A stream that was deleted since
+the decision needs no subscription. A creation that is not possible any more, because the scope is
+being deleted, waits until the deletion has the group deleted, too.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from anabranch.common.contracts.base import ErrorBody
+from anabranch.common.errors import ScopeNotFound
+from anabranch.common.eventsourcing.repository import Loaded
+from anabranch.common.workflow.waiting import StillWaiting
+from anabranch.controller.domain.reader_group import others
+from anabranch.controller.domain.reader_group.events import (
+    GroupCreated,
+    GroupCreateFailed,
+    GroupEvent,
+    GroupJoinedScope,
+    GroupStateMade,
+)
+from anabranch.controller.domain.reader_group.state import GroupStep, ReaderGroup
+from anabranch.controller.workflows.context import WorkContext, group_membership_of
+from anabranch.controller.workflows.group_needs import settle_stream, settle_streams
+from anabranch.controller.workflows.joining import joins_scope
+
+
+async def join_scope(context: WorkContext, loaded: Loaded[ReaderGroup]) -> GroupEvent:
+    """Go on only if the group is a member of the incarnation of the scope that was meant."""
+    group = loaded.state
+    assert group.ref is not None
+    member = group_membership_of(group)
+    if await joins_scope(context, group.ref.scope, group.scope_incarnation, member):
+        return GroupJoinedScope()
+    gone = ScopeNotFound(
+        "the scope was deleted while the reader group was being created", scope=group.ref.scope
+    )
+    return GroupCreateFailed(error=ErrorBody.of(gone))
+
+
+async def make_state_stream(context: WorkContext, loaded: Loaded[ReaderGroup]) -> GroupEvent:
+    """Have the state stream created. Raises StillWaiting until it is."""
+    ref = others.state_stream_of(loaded.state)
+    if not await settle_stream(context, ref, partial(others.state_stream_to_live, loaded.state)):
+        raise StillWaiting(f"the state stream {ref} is to be created")
+    return GroupStateMade()
+
+
+async def subscribe(context: WorkContext, loaded: Loaded[ReaderGroup]) -> GroupEvent:
+    """Subscribe to every stream that still lives. Raises StillWaiting until all know it."""
+    group = loaded.state
+    needed = partial(others.subscription, group)
+    await settle_streams(context, group.wanted, needed, "are to be subscribed to")
+    return GroupCreated()
+
+
+STEPS: Mapping[GroupStep, Callable[[WorkContext, Loaded[ReaderGroup]], Awaitable[GroupEvent]]] = {
+    GroupStep.JOIN_SCOPE: join_scope,
+    GroupStep.MAKE_STATE_STREAM: make_state_stream,
+    GroupStep.SUBSCRIBE: subscribe,
+}

@@ -1,0 +1,37 @@
+"""Resetting a reader group: leave the streams that it reads no more, subscribe to the others.
+
+Wakes on: a reader group in RESETTING; generation and configuration are the new ones already.
+
+Why in this order: none is needed. What a stream knows of an earlier generation is overruled by the
+present one, whichever comes first. Readers of the earlier generation learn of the reset from the
+state stream, where the first reader of the new one begins it.
+
+Why safe to repeat: the others are told as `group_needs.py` says; a stream that is gone needs no
+telling.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from anabranch.common.eventsourcing.repository import Loaded
+from anabranch.controller.domain.reader_group import others
+from anabranch.controller.domain.reader_group.events import GroupEvent, GroupReset
+from anabranch.controller.domain.reader_group.state import GroupStep, ReaderGroup
+from anabranch.controller.workflows.context import WorkContext
+from anabranch.controller.workflows.group_needs import settle_streams
+
+
+async def resubscribe(context: WorkContext, loaded: Loaded[ReaderGroup]) -> GroupEvent:
+    """Be a subscriber of just the wanted streams. Raises StillWaiting until all know it."""
+    group = loaded.state
+    dropped = [name for name in group.subscribed if name not in group.wanted]
+    needed = partial(others.end_of_subscription, group)
+    await settle_streams(context, dropped, needed, "are to be left")
+    needed = partial(others.subscription, group)
+    await settle_streams(context, group.wanted, needed, "are to be subscribed to")
+    return GroupReset()
+
+
+STEPS: Mapping[GroupStep, Callable[[WorkContext, Loaded[ReaderGroup]], Awaitable[GroupEvent]]] = {
+    GroupStep.RESUBSCRIBE: resubscribe,
+}
