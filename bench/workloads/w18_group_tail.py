@@ -12,7 +12,7 @@ from bench.case import Case, Effort, Sample
 from bench.clock import Stopwatch
 from bench.systems.anabranch import Anabranch, AnabranchStream
 from bench.systems.port import Label, System
-from bench.workloads.w6_tail import measure_tail
+from bench.workloads.w6_tail import Tailing
 
 GROUP = "bench/w18"
 
@@ -40,7 +40,7 @@ class GroupTail:
                     yield batches
 
             seconds = effort.warm_up_s if warm_up else effort.tail_s
-            return await measure_tail(system, stream, tail, case, seconds, clock)
+            return await Tailing(system, case, clock).measure(stream, tail, seconds)
 
 
 @asynccontextmanager

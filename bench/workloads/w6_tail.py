@@ -21,6 +21,8 @@ TICK_SECONDS = 0.001
 PATIENCE_SECONDS = 20.0
 _INDEX_BYTES = 8
 
+OpenTail = Callable[[], AbstractAsyncContextManager[AsyncIterator[Sequence[bytes]]]]
+
 
 class Timetable:
     """When each event is due, and what became of it. Times in seconds, events by index."""
@@ -85,41 +87,37 @@ class Tail:
         async with system.stream(case) as stream:
             assert isinstance(stream, TailedStream), "the system cannot be read while it grows"
             await stream.append(case.events[0])  # connected and known to the server
-            return await measure_tail(
-                system, stream, stream.tail, case, effort.warm_up_s if warm_up else effort.tail_s,
-                clock,
-            )  # fmt: skip
+            seconds = effort.warm_up_s if warm_up else effort.tail_s
+            return await Tailing(system, case, clock).measure(stream, stream.tail, seconds)
 
 
-Tailing = Callable[[], AbstractAsyncContextManager[AsyncIterator[Sequence[bytes]]]]
+class Tailing:
+    """The open loop, whoever reads."""
 
+    def __init__(self, system: System, case: Case, clock: Stopwatch) -> None:
+        self._system = system
+        self._case = case
+        self._clock = clock
 
-async def measure_tail(
-    system: System,
-    stream: TailedStream,
-    tail: Tailing,
-    case: Case,
-    seconds: float,
-    clock: Stopwatch,
-) -> Sample:
-    """The open loop for so long; `tail` opens the reader that stands at the end."""
-    async with tail() as batches:
-        meter = Meter(system, clock)
-        count = max(1, int(seconds * RATE_PER_S))
-        timetable = Timetable(case, clock.now(), count, RATE_PER_S)
-        await _send_and_read(stream, batches, timetable, clock)
-        spent, cpu_seconds = meter.read()
-    arrived_ms = timetable.arrived_ms or [PATIENCE_SECONDS * 1000]
-    return Sample(
-        count,
-        spent,
-        cpu_seconds,
-        timetable.is_right,
-        p50_ms=percentile(arrived_ms, 50),
-        p99_ms=percentile(arrived_ms, 99),
-        ack_p50_ms=percentile(timetable.acked_ms, 50),
-        ack_p99_ms=percentile(timetable.acked_ms, 99),
-    )
+    async def measure(self, stream: TailedStream, tail: OpenTail, seconds: float) -> Sample:
+        """For so long; `tail` opens the reader that stands at the end."""
+        async with tail() as batches:
+            meter = Meter(self._system, self._clock)
+            count = max(1, int(seconds * RATE_PER_S))
+            timetable = Timetable(self._case, self._clock.now(), count, RATE_PER_S)
+            await _send_and_read(stream, batches, timetable, self._clock)
+            spent, cpu_seconds = meter.read()
+        arrived_ms = timetable.arrived_ms or [PATIENCE_SECONDS * 1000]
+        return Sample(
+            count,
+            spent,
+            cpu_seconds,
+            timetable.is_right,
+            p50_ms=percentile(arrived_ms, 50),
+            p99_ms=percentile(arrived_ms, 99),
+            ack_p50_ms=percentile(timetable.acked_ms, 50),
+            ack_p99_ms=percentile(timetable.acked_ms, 99),
+        )
 
 
 async def _send_and_read(

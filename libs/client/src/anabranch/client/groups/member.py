@@ -150,6 +150,8 @@ class GroupMember:
         self._lease = OwnLease(0.0)
         self._peers = PeerWatch(0.0)
         self._to_say: list[u.AnyUpdate] = []
+        self._saying: list[u.AnyUpdate] = []
+        """What is being appended: whether it is in the log is not known yet."""
         self._said = asyncio.Event()
         self._asked: dict[str, int | None] = {}
         """Segments that were asked for → behind which revision the answer is known."""
@@ -225,7 +227,7 @@ class GroupMember:
         left = u.Left(reader_id=self.reader_id, nonce=self._nonce, saved=saved)
         try:
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
-                await self._log.append([*self._to_say, left])
+                await self._log.append([*self._saying, *self._to_say, left])
         except (AnabranchError, TimeoutError):
             return
 
@@ -285,7 +287,9 @@ class GroupMember:
                 updates.append(self._beat(news))
                 beaten_s = now_s
             if updates:
+                self._saying = updates
                 await self._append(updates)
+                self._saying = []
 
     async def _until_said(self, pause_s: float) -> None:
         if not self._to_say:

@@ -110,7 +110,7 @@ class GroupReader:
         self._run(member.speak())
         self._run(member.listen())
         self._run(member.attend(self._held, reading.ledger.measured))
-        self._run(_awaited(parts.watch()))
+        self._run(_awaited(parts.watch))
         return self
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
@@ -216,5 +216,5 @@ class GroupReader:
         return self._reading
 
 
-async def _awaited(work: Awaitable[None]) -> None:
-    await work
+async def _awaited(work: Callable[[], Awaitable[None]]) -> None:
+    await work()

@@ -39,7 +39,10 @@ class GroupSegment:
 
 @dataclass(frozen=True, slots=True)
 class GroupEnd:
-    """A segment of a cut at which the reading of its stream ends; keys [key_start, key_end)."""
+    """A segment of a cut at which the reading of its stream ends; keys [key_start, key_end).
+
+    `offset`: `FUTURE_OFFSET` where nothing of it is read, but not all that comes before it is.
+    """
 
     name: str
     segment_id: int
