@@ -121,7 +121,9 @@ class Referee:
 
     # --- what the log says --------------------------------------------------------------------
 
-    def applied(self, before: ReaderGroupState, update: u.AnyUpdate, after: ReaderGroupState) -> None:
+    def applied(
+        self, before: ReaderGroupState, update: u.AnyUpdate, after: ReaderGroupState
+    ) -> None:
         """An entry was folded."""
         self._state = after
         if self._speaks_too_late(before, update) and after != before:
@@ -456,6 +458,4 @@ class Referee:
         return found
 
     def _is_behind_end(self, segment: SimSegment, ends: set[str]) -> bool:
-        return any(
-            each.name in ends or self._is_behind_end(each, ends) for each in segment.before
-        )
+        return any(each.name in ends or self._is_behind_end(each, ends) for each in segment.before)

@@ -147,7 +147,8 @@ class SimStream:
         count = self._rng.randrange(1, 5)
         events = [
             SimEvent(
-                next_number + index, self._rng.choice(segment.cells),
+                next_number + index,
+                self._rng.choice(segment.cells),
                 Position(segment.length, index),
             )  # fmt: skip
             for index in range(count)
