@@ -229,6 +229,13 @@ class EventReader(Generic[T]):
     def __aiter__(self) -> Self:
         return self
 
+    def next_event_nowait(self) -> Event[T] | None:
+        """The next event of the block that is open, None if there is none.
+
+        Touches nothing that works in the background: the consumer may ask in another thread.
+        """
+        return self._open_events.popleft() if self._open_events else None
+
     async def __anext__(self) -> Event[T]:
         """The next event. Raises as `next_batch`, and SerializationFailed once for each event that
         the serializer refuses: the next call goes on behind it."""
