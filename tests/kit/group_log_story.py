@@ -30,6 +30,7 @@ from anabranch.client.groups.apply import apply
 from anabranch.client.groups.codec import ReaderGroupCodec
 from anabranch.client.groups.invariants import check
 from anabranch.client.groups.state import GroupEnd, GroupSegment, ReaderGroupState
+from anabranch.client.groups.succession import end_offset
 from anabranch.common.model.names import (
     epoch_of,
     number_of,
@@ -110,8 +111,7 @@ class GroupLogStory:
         ends: list[GroupEnd],
         options: dict[str, int],
     ) -> None:
-        offsets = {end.name: end.offset for end in ends}
-        new = {n: replace(each, end_offset=offsets.get(n)) for n, each in segments.items()}
+        new = {n: replace(each, end_offset=end_offset(ends, n)) for n, each in segments.items()}
         known = self.state
         streams = (GroupStream(stream),)
         if known is None:
@@ -211,7 +211,9 @@ def _end(word: str, segments: dict[str, GroupSegment], stream: str) -> GroupEnd:
     segment, offset = place.split("@")
     name = _name(segment, stream)
     known = _segment(f"{segment}[{keys}@0", stream) if keys else segments[name]
-    return GroupEnd(name, known.segment_id, known.key_start, known.key_end, int(offset))
+    return GroupEnd(
+        name, known.segment_id, known.key_start, known.key_end, _position(offset).offset
+    )
 
 
 def _saved(word: str) -> u.Saved:

@@ -67,6 +67,20 @@ async def test_starts_that_a_configuration_gives_are_kept_at_the_tail_too() -> N
         assert (await b.client.reader_groups.describe(GROUP)).config.streams == (given,)
 
 
+async def test_a_group_is_reset_to_the_positions_of_a_checkpoint() -> None:
+    async with bench(2) as b:
+        await b.client.reader_groups.create(GROUP, streams=[STREAM])
+        first, second = (f"{STREAM}/{number}.#epoch.0" for number in range(2))
+
+        await b.client.reader_groups.reset(GROUP, start={second: (0, 3), first: (0, 0)})
+
+        found = await b.client.reader_groups.describe(GROUP)
+        start = (SegmentPosition(FIRST, 0), SegmentPosition(SECOND, 0, 3))
+        assert (found.generation, found.config.streams[0].start) == (1, start)
+        with pytest.raises(InvalidRequest, match="does not read"):
+            await b.client.reader_groups.reset(GROUP, start={"plant/other/0.#epoch.0": (0, 0)})
+
+
 async def test_groups_are_listed_page_by_page_and_their_state_streams_not_among_the_streams() -> (
     None
 ):

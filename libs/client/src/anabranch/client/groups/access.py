@@ -11,8 +11,9 @@ from typing import Protocol
 
 from anabranch.client.bounds import StreamBounds
 from anabranch.client.control import QUERY_TIMEOUT_S, ControlPlane
-from anabranch.client.frontier import FUTURE, Frontier, Position, Standing
+from anabranch.client.frontier import Frontier, Position, Standing
 from anabranch.client.groups.state import GroupEnd, GroupSegment, ReaderGroupState
+from anabranch.client.groups.succession import end_offset
 from anabranch.client.groups.updates import AnyUpdate
 from anabranch.client.synchronizer import StateSynchronizer
 from anabranch.common.contracts.reader_groups import DescribeReaderGroup, ReaderGroupDescription
@@ -85,13 +86,12 @@ class GroupAccess:
         for stream in description.config.streams:
             bounds = self._parts.bounds(stream.ref)
             stream_ends = await self._ends(bounds, stream)
-            offsets = {end.name: end.offset for end in stream_ends}
             standings = await bounds.start(_positions(stream, stream.start) or "head")
             positions = Frontier(standings).positions
             for segment, _ in standings:
                 segments[segment.name] = GroupSegment(
                     segment.name, segment.segment_id, segment.key_start, segment.key_end,
-                    positions[segment.name], offsets.get(segment.name),
+                    positions[segment.name], end_offset(stream_ends, segment.name),
                 )  # fmt: skip
             ends.extend(stream_ends)
         return ReaderGroupState(
@@ -106,7 +106,6 @@ class GroupAccess:
         return [
             GroupEnd(at.name, at.segment_id, at.key_start, at.key_end, position.offset)
             for at, position in standings
-            if position != FUTURE
         ]
 
 

@@ -89,12 +89,15 @@ class ReaderGroups:
         group: str,
         config: ReaderGroupConfig | None = None,
         *,
+        start: Mapping[str, tuple[int, int]] | None = None,
         expected_generation: int | None = None,
         **how: Unpack[Sending],
     ) -> Operation:
         """Read as configured, from the configured starts; without a configuration, as the present
         one says, from where it began. Readers of before are told by ReaderGroupReset.
 
+        `start`: full segment names → positions, a cut of each stream that it names, which is read
+        from there: those of a checkpoint, for example.
         `expected_generation`: refuse unless the group is at it. Raises ReaderGroupNotFound,
         GenerationMismatch, StreamNotFound, InvalidCut.
         """
@@ -103,7 +106,7 @@ class ReaderGroups:
         if config is None:
             present = await self.describe(group)
             config, incarnation = present.config, present.incarnation
-        asked = config
+        asked = config if start is None else _starting_at(config, start)
         return await send(
             self._control,
             lambda command_id: ResetReaderGroup(
@@ -205,6 +208,25 @@ class ReaderGroups:
                 each = replace(each, start=tuple(SegmentPosition(*at) for at in start))  # noqa: PLW2901
             streams.append(each)
         return replace(config, streams=tuple(streams))
+
+
+def _starting_at(
+    config: ReaderGroupConfig, start: Mapping[str, tuple[int, int]]
+) -> ReaderGroupConfig:
+    cuts: dict[str, list[SegmentPosition]] = {}
+    for name, position in start.items():
+        stream, segment = parse_segment_name(name)
+        cuts.setdefault(str(stream), []).append(SegmentPosition(segment, *position))
+    for stream_of_cut in cuts.keys() - {each.stream for each in config.streams}:
+        raise InvalidRequest(
+            "a reader group starts at a cut of a stream that it does not read",
+            stream=stream_of_cut,
+        )
+    streams = (
+        replace(each, start=tuple(sorted(cuts.get(each.stream, each.start))))
+        for each in config.streams
+    )
+    return replace(config, streams=tuple(streams))
 
 
 def _positions(stream: StreamRef, cut: Cut | PositionCut) -> PositionCut:

@@ -79,11 +79,13 @@ class GroupReader:
         self._member: GroupMember | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._ended = False
 
     # --- life -----------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Join the group. Raises ReaderGroupNotFound, ReaderInUse, TooManyReaders, Unavailable."""
+        """Join the group. Raises ReaderGroupNotFound, ReaderInUse, TooManyReaders, ReaderRemoved,
+        Unavailable."""
         parts = await self._open_parts()
         clock = self._runtime.clock
         reading = GroupReading(
@@ -104,13 +106,13 @@ class GroupReader:
         try:
             await member.join()
         except BaseException:
-            await self._end(saved=False)
+            await self.close()
             raise
         self._runtime.open_parts.add(self)
         self._run(member.speak())
         self._run(member.listen())
         self._run(member.attend(self._held, reading.ledger.measured))
-        self._run(_awaited(parts.watch()))
+        self._run(_awaited(parts.watch))
         return self
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
@@ -119,7 +121,8 @@ class GroupReader:
         task.add_done_callback(self._tasks.discard)
 
     def _held(self) -> Iterator[tuple[str, int]]:
-        for segment, holding in self._opened().ledger.holdings.items():
+        assert self._reading is not None
+        for segment, holding in self._reading.ledger.holdings.items():
             yield segment, holding.given.offset
 
     async def __aexit__(
@@ -135,16 +138,11 @@ class GroupReader:
     async def close(self) -> None:
         """Leave the group: its other readers go on at once where this one has processed to.
 
-        What is in hand counts as not processed. Repeatable.
+        What is in hand counts as not processed. Repeatable, also after it was cancelled.
         """
-        await self._end(saved=True)
-
-    async def _end(self, *, saved: bool) -> None:
-        if self._closed:
-            return
         self._closed = True
-        self._runtime.open_parts.discard(self)
-        assert self._parts is not None
+        if self._ended or self._parts is None:
+            return
         assert self._member is not None
         assert self._reading is not None
         try:
@@ -153,11 +151,12 @@ class GroupReader:
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks)
-            if saved:
-                await self._member.leave(self._reading.all_saved())
+            await self._member.leave(self._reading.all_saved())
+            await self._parts.log.close()
+            self._ended = True
+            self._runtime.open_parts.discard(self)
         finally:
             self._parts.news.set()
-            await self._parts.log.close()
 
     # --- reading --------------------------------------------------------------------------
 
@@ -221,5 +220,5 @@ class GroupReader:
         return self._reading
 
 
-async def _awaited(work: Awaitable[None]) -> None:
-    await work
+async def _awaited(work: Callable[[], Awaitable[None]]) -> None:
+    await work()

@@ -152,7 +152,7 @@ class GroupReading:
             raise self._failed(error) from error
 
     async def next_batch(self) -> EventBatch | None:
-        """The next block's events, or what is left of the open one; None at the end."""
+        """The next block's events; None at the end. Raises InvalidRequest within an open block."""
         if self._events:
             raise InvalidRequest(
                 "a batch was asked for in the middle of a block whose events are being iterated",

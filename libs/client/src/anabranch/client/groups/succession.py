@@ -1,9 +1,16 @@
 """Which segments of a group are opened when others are finished. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from anabranch.client.frontier import FUTURE, Position
-from anabranch.client.groups.state import GroupSegment, ReaderGroupState, share_keys, stream_of
+from anabranch.client.groups.state import (
+    GroupEnd,
+    GroupSegment,
+    ReaderGroupState,
+    share_keys,
+    stream_of,
+)
 from anabranch.client.groups.updates import GroupSuccessor
 
 
@@ -52,12 +59,19 @@ def _in_turn(opening: dict[str, GroupSegment]) -> dict[str, GroupSegment]:
 
 
 def within_end(state: ReaderGroupState, successor: GroupSegment | GroupSuccessor) -> bool:
-    """Whether any of it is to be read: its stream does not end before it."""
-    stream = stream_of(successor.name)
+    """Whether any of it is to be read: its stream does not end before it.
+
+    That is the same for all of its keys, so one is looked at. Of the segments of the end that have
+    a key, the oldest is where it ends; all others are future.
+    """
+    stream, key = stream_of(successor.name), successor.key_start
     ends = [end for end in state.ends if stream_of(end.name) == stream]
-    return not ends or any(
-        end.segment_id >= successor.segment_id and share_keys(end, successor) for end in ends
-    )
+    there = [end for end in ends if end.key_start <= key < end.key_end]
+    last = min(there, key=lambda end: end.segment_id, default=None)
+    if last is None:
+        return not ends
+    is_in_last = last.segment_id == successor.segment_id and last.offset != FUTURE.offset
+    return is_in_last or last.segment_id > successor.segment_id
 
 
 def _successor(state: ReaderGroupState, name: str) -> GroupSegment:
@@ -71,8 +85,14 @@ def _successor(state: ReaderGroupState, name: str) -> GroupSegment:
         key_start=new.key_start,
         key_end=new.key_end,
         position=position,
-        end_offset=next((end.offset for end in state.ends if end.name == name), None),
+        end_offset=end_offset(state.ends, name),
     )
+
+
+def end_offset(ends: Iterable[GroupEnd], name: str) -> int | None:
+    """Where the segment's reading ends before it does."""
+    begun = (end for end in ends if end.name == name and end.offset != FUTURE.offset)
+    return next((end.offset for end in begun), None)
 
 
 def _before(state: ReaderGroupState, segment: GroupSegment) -> list[GroupSegment]:

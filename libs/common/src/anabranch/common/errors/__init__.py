@@ -138,6 +138,7 @@ from anabranch.common.errors.retry import (
 )
 from anabranch.common.errors.unknown import (
     OutcomeUnknown,
+    TimedOut,
 )
 
 __all__ = [
@@ -235,6 +236,7 @@ __all__ = [
     "SubscriberNotFound",
     "SyncFailed",
     "TierTwoNotHere",
+    "TimedOut",
     "TooManyAttributes",
     "TooManyCheckpoints",
     "TooManyReaders",

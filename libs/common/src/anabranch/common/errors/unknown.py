@@ -7,3 +7,9 @@ class OutcomeUnknown(Unknown):
     """Time or connection ran out after the request may have been performed."""
 
     code = "outcome-unknown"
+
+
+class TimedOut(Unknown, TimeoutError):
+    """The caller waited no longer; what was under way was cancelled."""
+
+    code = "timed-out"

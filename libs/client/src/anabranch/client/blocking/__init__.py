@@ -1,0 +1,86 @@
+"""The client for programs that block: scripts and notebooks. All of it works as in `connect`.
+
+::
+
+    from anabranch.client import blocking
+
+    with blocking.connect("nats://127.0.0.1:4222") as client:
+        client.create_stream("plant/sensors", segments=4)
+        with client.writer("plant/sensors") as writer:
+            writer.write_batch([b"21.5", b"21.7"], ["boiler", "boiler"])
+        with client.reader("plant/sensors", until_tail=True) as reader:
+            for event in reader:
+                print(event.key, event.payload)
+
+One thread runs one event loop for all that a client makes, also where a loop turns already, as
+in Jupyter. Methods, arguments and errors are those of the asynchronous client (`proxy` says how).
+Several threads may use one client, a reader or an iterator only one at a time. Ctrl-C cancels what
+is waited for and is raised there; a process that was forked has to connect by itself.
+"""
+
+import contextlib
+from types import TracebackType
+from typing import Literal, Self
+
+from opentelemetry.trace import Tracer
+
+from anabranch.client.blocking.background import Background, Stay
+from anabranch.client.blocking.proxy import Blocking, Target
+from anabranch.client.client import CONNECT_TIMEOUT_S, Client
+from anabranch.client.client import connect as connect_asynchronously
+from anabranch.common.errors import Closed
+from anabranch.common.runtime.clock import SystemClock
+
+__all__ = ["Blocking", "BlockingClient", "connect"]
+
+
+class BlockingClient(Blocking[Client]):
+    """An open client, and the thread of all that it makes; ends both when it is left."""
+
+    def close(self) -> None:
+        """End what the client has made, and its thread. What writers were given and nobody
+        flushed may be lost. Repeatable; in a forked child it does nothing."""
+        self.__exit__(None, None, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> Literal[False]:
+        target = self._target
+        try:
+            with contextlib.suppress(Closed):  # it has ended, or lives in another process
+                if target.stays:
+                    super().__exit__(kind, error, trace)
+        finally:
+            target.background.thread.close()
+        return False
+
+
+def connect(
+    nats_url: str,
+    *,
+    name: str = "anabranch-client",
+    timeout_s: float = CONNECT_TIMEOUT_S,
+    call_timeout_s: float | None = None,
+    tracer: Tracer | None = None,
+) -> BlockingClient:
+    """An open client; close it, or use it in a `with` block.
+
+    `call_timeout_s`: for every single wait of all that it makes, see `Blocking.with_timeout`.
+    The rest is as for the asynchronous client. Raises Unavailable when nothing answers in time.
+    """
+    connecting = connect_asynchronously(nats_url, name=name, timeout_s=timeout_s, tracer=tracer)
+    background = Background(SystemClock())
+    stay = Stay(connecting, background.thread.tasks)
+    try:
+        client = background.thread.perform(stay.enter)
+    except BaseException:
+        background.thread.close()
+        raise
+    assert isinstance(client, Client)
+    return BlockingClient(Target(client, background, [stay]), call_timeout_s)

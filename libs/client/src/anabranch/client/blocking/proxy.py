@@ -1,0 +1,197 @@
+"""A stand-in for an object of the asynchronous client, for callers that block.
+
+What is asked of it is asked of the object, in the loop's thread. Coroutines are waited for;
+asynchronous iterators and context managers become plain ones. What comes back is a stand-in again
+if its class has anything to be awaited, and else the value itself: events, batches, contracts.
+Arguments that are stand-ins arrive as what they stand for, and callbacks (``on_…``) are run by the
+thread whose call is under way.
+
+Every call costs the way to the loop and back, some 50 µs. What is used per event should therefore
+be asked for in batches: `write_batch`, `batches()`. A plain reader is iterated without that cost,
+because it gives the events of the block that is open in the thread that asks.
+"""
+
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, partial, update_wrapper
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, cast
+
+from anabranch.client.blocking.background import Background, Stay
+from anabranch.client.blocking.calls import asked_of_thread
+from anabranch.common.errors import Closed, InvalidRequest
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_END = object()
+_AWAITED = ("__aenter__", "__anext__", "__aiter__")
+
+
+@dataclass(slots=True)
+class Target(Generic[T]):
+    """An object and what its stand-ins share: where it lives, who is in it, what was not given."""
+
+    it: T
+    background: Background
+    stays: list[Stay] = field(default_factory=list)
+    kept: list[object] = field(default_factory=list)
+    """Items of interrupted steps, for the next ones to give."""
+    is_broken: bool = False
+    """Said of a generator that was interrupted: it cannot go on."""
+    nowait: Callable[[], object] | None = None
+
+    def __post_init__(self) -> None:
+        self.nowait = getattr(self.it, "next_event_nowait", None)
+
+
+class Blocking(Generic[T]):
+    """See the module."""
+
+    def __init__(self, target: Target[T], timeout_s: float | None = None) -> None:
+        self._target = target
+        self._timeout_s = timeout_s
+
+    @property
+    def asynchronous(self) -> T:
+        """What this stands for; it belongs to the loop's thread."""
+        return self._target.it
+
+    def with_timeout(self, timeout_s: float | None) -> Self:
+        """The same, of which every single wait ends by TimedOut after so many seconds.
+
+        What was under way is cancelled; an iterator goes on with the next item afterwards.
+        ``next(reader.with_timeout(1.0))`` waits a second for an event. None: waits for ever.
+        """
+        return type(self)(self._target, timeout_s)
+
+    def run(self, work: Callable[[T], Awaitable[R]]) -> R:
+        """Run `work` in the loop with what this stands for, and wait for what it returns.
+
+        One way to the loop for as many calls as it makes. Raises what it raises.
+        """
+        return cast(R, self._perform(partial(work, self._target.it)))
+
+    def __repr__(self) -> str:
+        return f"<blocking {self._target.it}>"
+
+    def __dir__(self) -> list[str]:
+        return [name for name in dir(self._target.it) if not name.startswith("_")]
+
+    def _perform(self, work: Callable[[], object]) -> Any:
+        target = self._target
+        return self._wrapped(target.background.thread.perform(work, self._timeout_s))
+
+    def _wrapped(self, value: object) -> Any:
+        if value is self._target.it:
+            return self
+        return wrapped(value, self._target.background, self._timeout_s)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        it = self._target.it
+        if isinstance(inspect.getattr_static(type(it), name, None), property | cached_property):
+            return self._perform(partial(getattr, it, name))
+        found = getattr(it, name)
+        return self._method(found) if inspect.isroutine(found) else self._wrapped(found)
+
+    def _method(self, method: Callable[..., object]) -> Callable[..., Any]:
+        def call(*args: object, **kwargs: object) -> Any:
+            given = [_unwrapped(value) for value in args]
+            named = {name: _argument(name, value) for name, value in kwargs.items()}
+            return self._perform(partial(method, *given, **named))
+
+        return update_wrapper(call, method)
+
+    # --- iterating ------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        it = self._target.it
+        if not hasattr(type(it), "__aiter__"):
+            raise TypeError(f"{type(it).__name__} cannot be iterated")
+        return cast(Iterator[Any], self._perform(cast(Any, it).__aiter__))
+
+    def __next__(self) -> Any:
+        """The next item. One that came although its wait was interrupted is given next."""
+        target = self._target
+        if not target.kept and target.nowait is not None:
+            event = target.nowait()
+            if event is not None:
+                return event
+        item = target.kept.pop() if target.kept else self._step()
+        if item is _END:
+            raise StopIteration
+        return item
+
+    def _step(self) -> object:
+        target, thread = self._target, self._target.background.thread
+        if target.is_broken:
+            raise Closed("the iteration was interrupted", remedy="begin a new one")
+        call = thread.new_call(partial(_next_of, target.it))
+        try:
+            return self._wrapped(thread.wait(call, self._timeout_s))
+        except BaseException:
+            outcome = call.outcome
+            if outcome is not None and outcome.error is None:
+                target.kept.append(self._wrapped(outcome.value))
+            elif outcome is None or not isinstance(outcome.error, Exception):
+                target.is_broken = outcome is None or isinstance(target.it, AsyncGenerator)
+            raise
+
+    # --- entering -------------------------------------------------------------------------
+
+    def __enter__(self) -> Any:
+        target, thread = self._target, self._target.background.thread
+        if not hasattr(type(target.it), "__aenter__"):
+            raise TypeError(f"{type(target.it).__name__} cannot be entered")
+        stay = Stay(cast(Any, target.it), thread.tasks)
+        value = self._perform(stay.enter)
+        target.stays.append(stay)
+        return value
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if not self._target.stays:
+            raise InvalidRequest("what was not entered cannot be left")
+        stay = self._target.stays.pop()
+        return bool(self._perform(partial(stay.leave, (kind, error, trace))))
+
+
+def wrapped(value: object, background: Background, timeout_s: float | None) -> object:
+    """A stand-in for what has anything to be awaited; anything else as it is."""
+    kind = type(value)
+    if kind not in background.kinds:
+        background.kinds[kind] = _is_asynchronous(kind)
+    if not background.kinds[kind]:
+        return value
+    return Blocking(Target(value, background), timeout_s)
+
+
+async def _next_of(iterator: Any) -> object:
+    return await anext(iterator, _END)
+
+
+def _unwrapped(value: object) -> object:
+    return value.asynchronous if isinstance(value, Blocking) else value
+
+
+def _argument(name: str, value: object) -> object:
+    is_callback = name.startswith("on_") and callable(value)
+    if is_callback and not inspect.iscoroutinefunction(value):
+        return asked_of_thread(cast(Callable[..., object], value))
+    return _unwrapped(value)
+
+
+def _is_asynchronous(kind: type) -> bool:
+    if any(hasattr(kind, name) for name in _AWAITED):
+        return True
+    members = [member for parent in kind.__mro__ for member in vars(parent).values()]
+    return any(
+        inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in members
+    )
