@@ -17,7 +17,7 @@ from anabranch.cli.http.bodies import NDJSON
 from anabranch.cli.http.calls import Call, GatewayCalls
 from anabranch.cli.http.groups import group_path
 from anabranch.cli.session_port import EventBatch, GroupReadRequest
-from anabranch.client import Event, Position
+from anabranch.client import Event
 from anabranch.common.errors import (
     AnabranchError,
     FieldValue,
@@ -150,5 +150,4 @@ def _event(told: Told) -> Event:
     payload = (
         base64.b64decode(told.payload_base64) if told.payload is None else told.payload.encode()
     )
-    position = Position(told.offset, told.index)
-    return Event(payload, told.key, told.timestamp_ms, told.segment, position)
+    return Event(payload, told.key, told.timestamp_ms, told.segment, told.offset, told.index)
