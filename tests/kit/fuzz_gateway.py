@@ -16,7 +16,7 @@ from pathlib import Path
 
 from anabranch.cli.up import UpSettings, embedded_cluster
 from anabranch.client import connect
-from kit.fuzz_hooks import DOOMED, SCOPE, STREAM
+from kit.fuzz_hooks import DOOMED, GROUP, SCOPE, STREAM
 
 SECONDS_MAX = 600.0
 TESTS = Path(__file__).resolve().parents[1]
@@ -41,6 +41,8 @@ async def _prepare(nats_url: str) -> None:
             await client.create_scope(scope)
         for name in (STREAM, DOOMED):
             await client.create_stream(f"{SCOPE}/{name}", segments=2)
+        for name in (GROUP, DOOMED):
+            await client.reader_groups.create(f"{SCOPE}/{name}", streams=[f"{SCOPE}/{STREAM}"])
 
 
 async def _run(url: str, examples: int, seed: int | None, directory: Path) -> int:

@@ -8,20 +8,27 @@ ON_PURPOSE = frozenset({503, 504})
 """Asked for too much or not to be had now; outcome not known in time."""
 SCOPE = "scope"
 STREAM = "stream"
+GROUP = "group"
 DOOMED = "doomed"
 """What requests that end something are about, so that the rest still find the other one."""
 
 
 @schemathesis.hook
 def map_path_parameters(context: Any, path_parameters: dict[str, Any]) -> dict[str, Any]:
-    """Every other request is about what exists; the rest keep the names that were drawn."""
+    """Every other request is about what exists; the rest keep the names that were drawn.
+
+    Events of a group that exists would be answered for ever.
+    """
     if not path_parameters or len(str(path_parameters.get("scope", ""))) % 2:
         return path_parameters
+    if context.operation.path.endswith("/readergroups/{group}/events"):
+        return path_parameters
     ends = context.operation.method.lower() in ("delete", "put")
-    ends_scope = ends and "stream" not in path_parameters
+    ends_scope = ends and not {"stream", "group"} & path_parameters.keys()
     existing = {
         "scope": DOOMED if ends_scope else SCOPE,
         "stream": DOOMED if ends else STREAM,
+        "group": DOOMED if ends else GROUP,
         "segment": 0,
         "part": "controller",
     }

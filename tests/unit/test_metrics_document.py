@@ -40,7 +40,7 @@ def of_the_store(metrics: Metrics) -> None:
 
 
 def of_the_gateway(metrics: Metrics) -> None:
-    GatewayMetrics(metrics, none)
+    GatewayMetrics(metrics, none, dict)
 
 
 def defined() -> list[Definition]:

@@ -132,11 +132,13 @@ async def test_a_client_that_takes_nothing_loses_its_connection_but_no_events() 
         async with streamed(g.app, STREAMED, "reader=one", SSE) as answer:
             await answer.event()
             answer.takes.clear()
-            await until(lambda: g.parts.group_readers.parked_count == 1)
+            await until(lambda: g.parts.group_readers.by_state()["parked",] == 1)
+            text = (await g.http.get("/metrics")).text
         async with streamed(g.app, STREAMED, "reader=one", SSE) as answer:
             hello = await answer.event()
             assert payloads(await taken(answer, 1)) == [0]
 
+    assert 'anabranch_gateway_group_readers{state="parked"} 1.0' in text
     assert hello is not None
     assert hello["data"]["resumed"] is True
 

@@ -117,16 +117,17 @@ def build(
         stopping=stopping,
     )
     ids = SystemIds()
+    group_readers = _group_readers(settings, client, clock, ids, stopping)
     return Parts(
         settings=settings,
         client=client,
         writers=writers,
         appends=Appends(writers, clock, tasks, limits),
         reads=reads,
-        group_readers=_group_readers(settings, client, clock, ids, stopping),
+        group_readers=group_readers,
         ids=ids,
         keys=UsedKeys(clock, settings.answers_max, settings.answer_age_s_max),
-        metrics=GatewayMetrics(telemetry.metrics, lambda: len(writers)),
+        metrics=GatewayMetrics(telemetry.metrics, lambda: len(writers), group_readers.by_state),
         tracer=telemetry.tracer,
         health=health,
     )

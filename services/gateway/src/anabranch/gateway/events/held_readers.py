@@ -7,6 +7,7 @@ when their grace is over; a new client, when there is no room but the place of o
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -64,9 +65,10 @@ class HeldReaders:
     def __len__(self) -> int:
         return len(self._held)
 
-    @property
-    def parked_count(self) -> int:
-        return sum(held.feed is None for held in self._held.values())
+    def by_state(self) -> Counter[tuple[str, ...]]:
+        """How many are connected, and how many parked."""
+        parked = sum(held.feed is None for held in self._held.values())
+        return Counter({("connected",): len(self._held) - parked, ("parked",): parked})
 
     async def connect(
         self, group: str, reader_id: str | None, token: Token | None

@@ -1,7 +1,7 @@
 """What the gateway counts; one of it per application."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from anabranch.common.runtime.metrics import Metrics
 
@@ -9,7 +9,12 @@ from anabranch.common.runtime.metrics import Metrics
 class GatewayMetrics:
     """Plain numbers that requests add to. A route is its template, so that its values are few."""
 
-    def __init__(self, metrics: Metrics, open_writers: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        open_writers: Callable[[], int],
+        group_readers: Callable[[], Mapping[tuple[str, ...], int]],
+    ) -> None:
         self.exposition = metrics.exposition
         self.in_flight = 0
         self.body_bytes = 0
@@ -42,6 +47,12 @@ class GatewayMetrics:
             "anabranch_gateway_events_out_total", "Events returned", lambda: self.events_out
         )
         metrics.gauge("anabranch_gateway_open_writers", "Streams with an open writer", open_writers)
+        metrics.gauge(
+            "anabranch_gateway_group_readers",
+            "Readers of groups held for callers",
+            group_readers,
+            ("state",),
+        )
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request has got its answer."""
