@@ -19,7 +19,7 @@ from anabranch.client.groups.updates import AnyUpdate
 from anabranch.common.errors import AnabranchError, OutcomeUnknown, Unavailable
 from kit.group_process import SimProcess
 from kit.rng import Random
-from kit.simlink import ANSWERS_LOST, CLEAR, LATE_S, REQUESTS_LATE, REQUESTS_LOST, SLOW, Weather
+from kit.simlink import ANSWERS_LOST, CLEAR, LATE_S, REQUESTS_LATE, REQUESTS_LOST, SLOW
 
 SHORT_S = (0.0005, 0.02)
 SLOW_S = (0.1, 2.0)
