@@ -15,6 +15,7 @@ PUBLIC = frozenset(
         "Connecting", "ConnectionLost", "ContainerDescription", "ControllerDescription",
         "Corrupt", "CorruptBlock", "CutChecked", "CutFound", "CutRefused", "CutsCompared",
         "EpochDescription", "Event", "EventBatch", "EventReader", "EventTooLarge",
+        "EventsTruncated",
         "EventWriter", "Fenced", "FormatTooNew", "Invalid", "InvalidCut", "InvalidName",
         "InvalidRanges", "InvalidRequest", "InvalidSetting", "KeyRange", "LossesConfirmed",
         "NodeDescription", "NodeNotFound", "NotFound", "Operation", "OperationFound",

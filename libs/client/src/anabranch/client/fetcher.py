@@ -105,7 +105,7 @@ class SegmentFetcher:
         """Read until the end → whether that is the segment's own, which was sealed, and not
         `end_offset`, though both may be the same place.
 
-        Raises what retrying cannot cure.
+        Raises what retrying cannot cure. It can be run again, from where (`offset`, `index`) is.
         """
         try:
             while self._wants(self.offset):
@@ -116,6 +116,7 @@ class SegmentFetcher:
         finally:
             if self._under_way is not None:
                 self._under_way.cancel()
+                self._under_way = None
 
     def _wants(self, offset: int) -> bool:
         return self.end_offset is None or offset < self.end_offset

@@ -16,14 +16,14 @@ from typing import Self
 
 from anabranch.client.backoff import Backoff
 from anabranch.client.bounds import Start, StreamBounds
-from anabranch.client.control import ControlPlane, SegmentDirectory, current_segments
+from anabranch.client.control import ControlPlane, SegmentDirectory
 from anabranch.client.events import Event, EventBatch
 from anabranch.client.frontier import Frontier, Position
 from anabranch.client.intake import Intake, SegmentEnd, SegmentFailed
 from anabranch.client.runtime import Runtime
 from anabranch.client.segment_calls import SegmentCalls
 from anabranch.client.settings import BackoffSettings, ReaderSettings
-from anabranch.common.errors import AnabranchError, SegmentNotFound
+from anabranch.common.errors import AnabranchError, Closed
 from anabranch.common.model.names import StreamRef
 from anabranch.common.wire.messages import SegmentInfo
 
@@ -127,24 +127,32 @@ class EventReader:
     # --- reading --------------------------------------------------------------------------
 
     async def next_batch(self) -> EventBatch | None:
-        """The next block's events, counted as read; None at the end. Raises the failure.
+        """The next block's events, counted as read; None at the end.
 
-        Continues behind the last event that was yielded.
+        Continues behind the last event that was yielded. Raises EventsTruncated, once each time
+        that what comes next was truncated: the next call goes on behind it. Every other failure
+        is raised again by all calls after it; StreamNotFound: the stream was deleted. Raises
+        Closed for a reader that was closed; a call that waits then ends with None, and so do
+        iterations.
         """
-        if not self._started and not self._closed:
+        if self._closed:
+            raise Closed("the reader is closed", stream=str(self.stream))
+        if not self._started:
             await self._begin()
         self._finish_open_batch()
         if self._failure is not None:
-            raise _again(self._failure)
+            raise self._failure.copy()
         match await self._next_item():
             case EventBatch() as batch:
                 self._frontier.positions[batch.segment] = batch.next
                 self._intake.consumed(batch)
                 return batch
+            case SegmentFailed(segment, error, Position() as place):
+                self._frontier.positions[segment] = place
+                raise error
             case SegmentFailed(_, error):
                 self._failure = error
-                self._failure = await self._explained(error)
-                raise _again(self._failure)
+                raise error.copy()
             case _:
                 return None
 
@@ -158,18 +166,9 @@ class EventReader:
         assert not self._open_events, "take what __anext__ has begun before asking for batches"
         self._open_batch = None
 
-    async def _explained(self, error: AnabranchError) -> AnabranchError:
-        """A missing segment means that its stream is gone, if the controller says so."""
-        if isinstance(error, SegmentNotFound):
-            try:
-                await current_segments(self._control, self.stream)
-            except AnabranchError as answered:
-                return answered
-        return error
-
     async def batches(self) -> AsyncIterator[EventBatch]:
         """Blocks until the end (see `next_batch`); each counts as read when it is yielded."""
-        while (batch := await self.next_batch()) is not None:
+        while not self._closed and (batch := await self.next_batch()) is not None:
             yield batch
 
     def __aiter__(self) -> Self:
@@ -177,7 +176,7 @@ class EventReader:
 
     async def __anext__(self) -> Event:
         if not self._open_events:
-            batch = await self.next_batch()
+            batch = None if self._closed else await self.next_batch()
             if batch is None:
                 raise StopAsyncIteration
             self._open_batch = batch
@@ -194,8 +193,3 @@ class EventReader:
         if self._open_batch is not None and self._open_events:
             found[self._open_batch.segment] = self._open_events[0].position
         return found
-
-
-def _again(error: AnabranchError) -> AnabranchError:
-    """A fresh copy to raise, so that one failure can be raised by many calls."""
-    return type(error)(error.message, remedy=error.remedy, **error.fields)
