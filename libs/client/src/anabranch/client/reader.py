@@ -12,20 +12,28 @@ when the consumer has come to their predecessors' ends.
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from anabranch.client.backoff import Backoff
 from anabranch.client.bounds import Start, StreamBounds
 from anabranch.client.control import ControlPlane, SegmentDirectory
-from anabranch.client.events import Event, EventBatch
+from anabranch.client.events import Event, EventBatch, arrow_batch
 from anabranch.client.frontier import Frontier, Position
-from anabranch.client.intake import Intake, SegmentEnd, SegmentFailed
+from anabranch.client.intake import Intake, IntakeItem, SegmentEnd, SegmentFailed
 from anabranch.client.runtime import Runtime
 from anabranch.client.segment_calls import SegmentCalls
+from anabranch.client.serializers import require_pyarrow
 from anabranch.client.settings import BackoffSettings, ReaderSettings
 from anabranch.common.errors import AnabranchError, Closed
 from anabranch.common.model.names import StreamRef
 from anabranch.common.wire.messages import SegmentInfo
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ARROW_ROWS = 64 * 1024
+ARROW_SIZE_BYTES = 32 * 1024 * 1024
+"""A batch of Arrow takes no more blocks when it has as much."""
 
 
 class EventReader:
@@ -57,6 +65,8 @@ class EventReader:
         self._started = False
         self._closed = False
         self._failure: AnabranchError | None = None
+        self._untold: SegmentFailed | None = None
+        """What is to be raised before anything else is taken."""
         self._open_batch: EventBatch | None = None
         self._open_events: deque[Event] = deque()
 
@@ -142,25 +152,62 @@ class EventReader:
         self._finish_open_batch()
         if self._failure is not None:
             raise self._failure.copy()
-        match await self._next_item():
+        while (item := self._untold or await self._intake.next()) is not None:
+            self._untold = None
+            if (batch := self._taken(item)) is not None:
+                return batch
+        return None
+
+    def _taken(self, item: IntakeItem) -> EventBatch | None:
+        """Count what came as read; None for the end of a segment. Raises what failed."""
+        match item:
             case EventBatch() as batch:
                 self._frontier.positions[batch.segment] = batch.next
                 self._intake.consumed(batch)
                 return batch
+            case SegmentEnd(segment, successors):
+                self._read(self._frontier.finish(segment, successors))
+                return None
             case SegmentFailed(segment, error, Position() as place):
                 self._frontier.positions[segment] = place
                 raise error
             case SegmentFailed(_, error):
                 self._failure = error
                 raise error.copy()
-            case _:
-                return None
 
-    async def _next_item(self) -> EventBatch | SegmentFailed | None:
-        """What comes next, behind the ends of segments that come before; None at the end."""
-        while isinstance(item := await self._intake.next(), SegmentEnd):
-            self._read(self._frontier.finish(item.segment, item.successors))
-        return item
+    async def next_arrow(self, rows: int = ARROW_ROWS) -> "pa.RecordBatch | None":
+        """The events of as many blocks as are there, as one batch of Arrow (see `arrow`) of about
+        `rows` events, at least one; None at the end.
+
+        Waits for the first block alone. Needs pyarrow. Raises as `next_batch`; CodecMissing, and
+        CorruptBlock, which it raises again at every later call.
+        """
+        require_pyarrow()
+        first = await self.next_batch()
+        if first is None:
+            return None
+        positions = {**self._frontier.positions, first.segment: first.start}
+        taken, count, size = [first], len(first), first.held_size
+        while count < rows and size < ARROW_SIZE_BYTES:
+            item = self._intake.next_nowait()
+            if item is None or isinstance(item, SegmentFailed):
+                self._untold = item
+                break
+            batch = self._taken(item)
+            if batch is not None:
+                taken.append(batch)
+                count, size = count + len(batch), size + batch.held_size
+        try:
+            return arrow_batch(taken)
+        except AnabranchError as error:
+            self._frontier.positions = positions
+            self._failure = error
+            raise error.copy() from error
+
+    async def arrow_batches(self, rows: int = ARROW_ROWS) -> AsyncIterator["pa.RecordBatch"]:
+        """Batches of Arrow until the end (see `next_arrow`); each counts as read when yielded."""
+        while not self._closed and (batch := await self.next_arrow(rows)) is not None:
+            yield batch
 
     def _finish_open_batch(self) -> None:
         assert not self._open_events, "take what __anext__ has begun before asking for batches"

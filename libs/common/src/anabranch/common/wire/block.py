@@ -356,18 +356,29 @@ class Block:
 
     def open(self) -> None:
         """Make the events accessible; repeatable. Raises CorruptBlock, CodecMissing."""
-        if self._offsets:
+        if self._body:
             return
         header = self.header
-        self._body = block_body(self._data, header)
-        if header.is_part:
-            self._offsets = [header.payloads_size]
-            return
-        lengths = self._column("I", 0, 4)
-        offsets = list(accumulate(lengths, initial=header.columns_size))
-        if offsets[-1] != header.columns_size + header.payloads_size:
-            raise CorruptBlock("a block's lengths do not add up")
-        self._offsets = offsets
+        body = block_body(self._data, header)
+        if not header.is_part:
+            lengths = memoryview(body)[: 4 * header.event_count].cast("I")
+            if sum(lengths) != header.payloads_size:
+                raise CorruptBlock("a block's lengths do not add up")
+        self._body = body
+
+    @property
+    def body(self) -> bytes | memoryview:
+        """Columns, payloads and keys, as `block_body`. Raises CorruptBlock, CodecMissing."""
+        self.open()
+        return self._body
+
+    def _bounds(self) -> list[int]:
+        """Where each event begins in the body, and the end of the last one."""
+        self.open()
+        if not self._offsets:
+            lengths = self._column("I", 0, 4)
+            self._offsets = list(accumulate(lengths, initial=self.header.columns_size))
+        return self._offsets
 
     def _column(self, typecode: str, start: int, item_size: int) -> "array[int]":
         column = array(typecode)
@@ -378,17 +389,16 @@ class Block:
         return self.header.event_count
 
     def __getitem__(self, index: int) -> bytes:
-        self.open()
-        return bytes(self._body[self._offsets[index] : self._offsets[index + 1]])
+        bounds = self._bounds()
+        return bytes(self._body[bounds[index] : bounds[index + 1]])
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.events())
 
     def events(self, start: int = 0) -> list[bytes]:
         """The payloads from `start` on, as bytes objects."""
-        self.open()
+        bounds = self._bounds()
         data = bytes(self._body)
-        bounds = self._offsets
         return [data[a:b] for a, b in zip(bounds[start:], bounds[start + 1 :], strict=False)]
 
     def part(self) -> bytes | memoryview:
