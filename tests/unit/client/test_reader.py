@@ -166,7 +166,7 @@ async def test_a_position_behind_its_block_is_refused() -> None:
 async def test_a_start_that_does_not_exist_is_refused(start: object) -> None:
     async with bench() as b:
         with pytest.raises(InvalidRequest):
-            await anext(b.client.reader(STREAM, start))  # type: ignore[arg-type]
+            await anext(b.client.reader(STREAM, start))  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("step", range(8))

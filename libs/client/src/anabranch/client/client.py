@@ -277,6 +277,7 @@ class Client:
             serializer=serializer,
         )
 
+    @overload
     def reader(
         self,
         stream: str | StreamRef,
@@ -284,11 +285,33 @@ class Client:
         *,
         until_tail: bool = False,
         settings: ReaderSettings | None = None,
-    ) -> EventReader:
+    ) -> EventReader: ...
+
+    @overload
+    def reader(
+        self,
+        stream: str | StreamRef,
+        start: Start = "head",
+        *,
+        until_tail: bool = False,
+        settings: ReaderSettings | None = None,
+        serializer: Serializer[T],
+    ) -> EventReader[T]: ...
+
+    def reader(
+        self,
+        stream: str | StreamRef,
+        start: Start = "head",
+        *,
+        until_tail: bool = False,
+        settings: ReaderSettings | None = None,
+        serializer: Serializer[T] | None = None,
+    ) -> EventReader[T]:
         """A reader of all segments: from the head, from the tail, or from `positions()`.
 
         `until_tail`: end at the length that each segment has when reading starts; otherwise
-        the reader waits for more until the stream is sealed. Raises InvalidName.
+        the reader waits for more until the stream is sealed. Its events have the values of its
+        `serializer`; without one, bytes. Raises InvalidName.
         """
         return EventReader(
             _ref(stream),
@@ -298,6 +321,7 @@ class Client:
             directory=self._directory,
             runtime=self._entered(),
             settings=settings or ReaderSettings(),
+            serializer=serializer,
         )
 
     def ranges(self) -> SegmentRanges:

@@ -4,22 +4,27 @@ from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+
+from typing_extensions import TypeVar
 
 from anabranch.client.fetcher import FetchedBlock
 from anabranch.client.frontier import Position
-from anabranch.client.serializers import require_pyarrow
-from anabranch.common.errors import CorruptBlock
+from anabranch.client.serializers import CAUSE_LENGTH_MAX, Serializer, require_pyarrow
+from anabranch.common.errors import CorruptBlock, SerializationFailed
 from anabranch.common.wire.block import FLAG_KEYS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Event(NamedTuple):
+T = TypeVar("T", default=bytes)
+
+
+class Event(NamedTuple, Generic[T]):
     """One event, and its own place: number `event_index`, from 0, of the block at `offset`."""
 
-    payload: bytes
+    payload: T
     key: str | None
     timestamp_ms: int
     segment: str
@@ -80,16 +85,61 @@ class EventBatch:
         """Event times, parallel to `payloads`."""
         return self.fetched.block.timestamps_ms()[self.fetched.start_index :]
 
+    def values(self, serializer: Serializer[T]) -> list[T]:
+        """What the serializer makes of the payloads, parallel to them.
+
+        Raises SerializationFailed, which names the first event that is no value.
+        """
+        values, error = self.values_from(0, serializer)
+        if error is not None:
+            raise error
+        return values
+
+    def values_from(
+        self, row: int, serializer: Serializer[T]
+    ) -> tuple[list[T], SerializationFailed | None]:
+        """The values from a row on, up to the first event that is none, and what is wrong with it;
+        None: all are."""
+        values: list[T] = []
+        try:
+            # One call of C: `values` keeps what came before a failure.
+            values.extend(map(serializer.deserialize, self.payloads[row:]))
+        except Exception as error:  # noqa: BLE001  # else a serializer's bug would lose the batch
+            return values, self._not_a_value(row + len(values), error)
+        return values, None
+
+    def _not_a_value(self, row: int, error: Exception) -> SerializationFailed:
+        if isinstance(error, SerializationFailed):
+            failed = error.copy()
+        else:
+            cause = f"{type(error).__name__}: {error}"[:CAUSE_LENGTH_MAX]
+            failed = SerializationFailed("the serializer failed on an event", cause=cause)
+        offset, first = self.start
+        failed.fields = {
+            **failed.fields,
+            "segment": self.segment,
+            "offset": offset,
+            "index": first + row,
+        }
+        failed.__cause__ = error
+        return failed
+
     def events(self) -> list[Event]:
         """The same as one object per event."""
+        return self.events_with(self.payloads)
+
+    def events_with(self, payloads: Sequence[T], row: int = 0) -> list[Event[T]]:
+        """One object per event from a row on, with these payloads, as many as there are."""
         offset, first = self.start
+        first += row
+        count = len(payloads)
         rows = zip(
-            self.payloads,
-            self.keys,
-            self.timestamps_ms,
+            payloads,
+            self.keys[row : row + count],
+            self.timestamps_ms[row : row + count],
             repeat(self.segment),
             repeat(offset),
-            range(first, first + len(self)),
+            range(first, first + count),
         )
         # Without a call of Python for each: this is the pace of reading event by event.
         return list(map(tuple.__new__, repeat(Event), rows))

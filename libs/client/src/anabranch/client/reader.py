@@ -12,19 +12,19 @@ when the consumer has come to their predecessors' ends.
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Generic, Self, cast
 
 from anabranch.client.backoff import Backoff
 from anabranch.client.bounds import Start, StreamBounds
 from anabranch.client.control import ControlPlane, SegmentDirectory
-from anabranch.client.events import Event, EventBatch, arrow_batch
+from anabranch.client.events import Event, EventBatch, T, arrow_batch
 from anabranch.client.frontier import Frontier, Position
 from anabranch.client.intake import Intake, IntakeItem, SegmentEnd, SegmentFailed
 from anabranch.client.runtime import Runtime
 from anabranch.client.segment_calls import SegmentCalls
-from anabranch.client.serializers import require_pyarrow
+from anabranch.client.serializers import Serializer, require_pyarrow
 from anabranch.client.settings import BackoffSettings, ReaderSettings
-from anabranch.common.errors import AnabranchError, Closed
+from anabranch.common.errors import AnabranchError, Closed, SerializationFailed
 from anabranch.common.model.names import StreamRef
 from anabranch.common.wire.messages import SegmentInfo
 
@@ -36,9 +36,12 @@ ARROW_SIZE_BYTES = 32 * 1024 * 1024
 """A batch of Arrow takes no more blocks when it has as much."""
 
 
-class EventReader:
-    """See the module. Started by `async with`, or by the first iteration; ends with the
-    client at the latest. One consumer at a time."""
+class EventReader(Generic[T]):
+    """See the module. Its events have the payloads that its serializer makes: T.
+
+    Started by `async with`, or by the first iteration; ends with the client at the latest. One
+    consumer at a time.
+    """
 
     def __init__(
         self,
@@ -50,8 +53,10 @@ class EventReader:
         directory: SegmentDirectory,
         runtime: Runtime,
         settings: ReaderSettings,
+        serializer: Serializer[T] | None = None,
     ) -> None:
         self.stream = stream
+        self._serializer = serializer
         self._start = start
         self._until_tail = until_tail
         self._control = control
@@ -68,7 +73,9 @@ class EventReader:
         self._untold: SegmentFailed | None = None
         """What is to be raised before anything else is taken."""
         self._open_batch: EventBatch | None = None
-        self._open_events: deque[Event] = deque()
+        self._open_events: deque[Event[T]] = deque()
+        self._no_value: tuple[int, SerializationFailed] | None = None
+        """What is wrong with the row of the open batch that follows the open events."""
 
     # --- life -----------------------------------------------------------------------------
 
@@ -210,7 +217,8 @@ class EventReader:
             yield batch
 
     def _finish_open_batch(self) -> None:
-        assert not self._open_events, "take what __anext__ has begun before asking for batches"
+        begun = self._open_events or self._no_value is not None
+        assert not begun, "take what __anext__ has begun before asking for batches"
         self._open_batch = None
 
     async def batches(self) -> AsyncIterator[EventBatch]:
@@ -221,14 +229,33 @@ class EventReader:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Event:
-        if not self._open_events:
+    async def __anext__(self) -> Event[T]:
+        """The next event. Raises as `next_batch`, and SerializationFailed once for each event that
+        the serializer refuses: the next call goes on behind it."""
+        while not self._open_events:
+            if self._no_value is not None:
+                row, error = self._no_value
+                self._open_rows(row + 1)
+                raise error
             batch = None if self._closed else await self.next_batch()
             if batch is None:
                 raise StopAsyncIteration
             self._open_batch = batch
-            self._open_events = deque(batch.events())
+            self._open_rows(0)
         return self._open_events.popleft()
+
+    def _open_rows(self, row: int) -> None:
+        """Let the open batch's events from `row` on come next, up to one that is no value."""
+        batch = self._open_batch
+        assert batch is not None
+        self._no_value = None
+        if self._serializer is None:
+            self._open_events = cast("deque[Event[T]]", deque(batch.events()))
+            return
+        values, error = batch.values_from(row, self._serializer)
+        self._open_events = deque(batch.events_with(values, row))
+        if error is not None:
+            self._no_value = row + len(values), error
 
     def positions(self) -> dict[str, Position]:
         """Segment → where the next event to be yielded lies; a reader's `start` later.
@@ -237,6 +264,10 @@ class EventReader:
         all that comes after it is being read.
         """
         found = dict(self._frontier.positions)
-        if self._open_batch is not None and self._open_events:
-            found[self._open_batch.segment] = self._open_events[0].position
+        batch = self._open_batch
+        if batch is not None and self._open_events:
+            found[batch.segment] = self._open_events[0].position
+        elif batch is not None and self._no_value is not None:
+            offset, first = batch.start
+            found[batch.segment] = Position(offset, first + self._no_value[0])
         return found
