@@ -19,6 +19,7 @@ from typing import Literal, cast
 from anabranch.common.errors import (
     AnabranchError,
     EventGap,
+    InvalidRequest,
     OutcomeUnknown,
     PartialDuplicate,
     SegmentNotFound,
@@ -41,9 +42,11 @@ from anabranch.common.wire.messages import (
     GetSegmentInfo,
     Hello,
     KeepAlive,
+    LocateOffset,
     MergedSegment,
     MergeSegments,
     Message,
+    OffsetLocated,
     ReadSegment,
     Request,
     Sealed,
@@ -123,9 +126,20 @@ class FakeSegment:
         """Whole appends from `offset`, at least one. Raises SegmentTruncated."""
         if offset < self.start:
             raise SegmentTruncated("the offset lies before the start", start=self.start)
+        if offset > len(self.data):
+            raise InvalidRequest("the offset lies beyond the end", offset=offset)
         ends = [end for end in self.boundaries if end > offset]
         fitting = [end for end in ends if end - offset <= size_max] or ends[:1]
         return bytes(self.data[offset : fitting[-1]]) if fitting else b""
+
+    def boundary(self, offset: int) -> int:
+        """The first at or after `offset`. Raises SegmentTruncated, InvalidRequest."""
+        if offset < self.start:
+            raise SegmentTruncated("the offset lies before the start", start=self.start)
+        found = [at for at in (self.start, *self.boundaries) if at >= offset]
+        if not found:
+            raise InvalidRequest("the offset lies beyond the end", offset=offset)
+        return found[0]
 
 
 class FakeSegmentStore:
@@ -278,6 +292,9 @@ class FakeConnection(asyncio.Protocol):
             case DeleteSegment():
                 self._store.segments.pop(message.segment, None)
                 self._reply(Done(), request_id)
+            case LocateOffset():
+                offset = self._segment(message).boundary(message.offset)
+                self._reply(OffsetLocated(offset=offset), request_id)
             case _:
                 self._reply(Done(), request_id)
 

@@ -3,7 +3,16 @@
 import re
 
 import anabranch.client
-from anabranch.client import Client, EventReader, EventWriter, Operations, Streams, connect
+from anabranch.client import (
+    BatchClient,
+    Client,
+    EventReader,
+    EventWriter,
+    Operations,
+    RangeReader,
+    Streams,
+    connect,
+)
 from anabranch.client.stream_views import StreamViews
 from anabranch.common.errors import ERRORS_BY_CODE
 
@@ -15,7 +24,8 @@ PUBLIC = frozenset(
         "Connecting", "ConnectionLost", "ContainerDescription", "ControllerDescription",
         "Corrupt", "CorruptBlock", "CutChecked", "CutFound", "CutRefused", "CutsCompared",
         "EpochDescription", "Event", "EventBatch", "EventReader", "EventTooLarge",
-        "EventsTruncated",
+        "EventsTruncated", "BatchClient", "EventNotFound", "EventPointer", "PlanOutdated",
+        "RangeReader", "SegmentRange",
         "EventWriter", "Fenced", "FormatTooNew", "Invalid", "InvalidCut", "InvalidName",
         "InvalidRanges", "InvalidRequest", "InvalidSetting", "KeyRange", "LossesConfirmed",
         "NodeDescription", "NodeNotFound", "NotFound", "Operation", "OperationFound",
@@ -31,7 +41,10 @@ PUBLIC = frozenset(
     }
 )  # fmt: skip
 
-OWNERS = (Client, EventWriter, EventReader, Operations, Streams, StreamViews, connect)
+OWNERS = (
+    Client, BatchClient, EventWriter, EventReader, RangeReader, Operations, Streams, StreamViews,
+    connect,
+)  # fmt: skip
 
 
 def test_the_public_names_are_these() -> None:

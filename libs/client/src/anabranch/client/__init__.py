@@ -16,10 +16,12 @@ kind of an error (Retry, Conflict, Fenced, Invalid, NotFound, Corrupt, Unknown) 
 caller can do about it.
 """
 
+from anabranch.client.batch import BatchClient, RangeReader, SegmentRange
 from anabranch.client.client import Client, Connecting, connect
 from anabranch.client.events import Event, EventBatch
 from anabranch.client.frontier import Position
 from anabranch.client.operations import Operation, Operations
+from anabranch.client.pointers import EventPointer
 from anabranch.client.reader import EventReader
 from anabranch.client.serializers import (
     ArrowSerializer,
@@ -72,6 +74,7 @@ from anabranch.common.errors import (
     Corrupt,
     CorruptBlock,
     CutRefused,
+    EventNotFound,
     EventsTruncated,
     EventTooLarge,
     Fenced,
@@ -87,6 +90,7 @@ from anabranch.common.errors import (
     OperationNotFound,
     OutcomeUnknown,
     Overloaded,
+    PlanOutdated,
     Retry,
     ScaleRefused,
     ScopeExists,
@@ -117,6 +121,7 @@ from anabranch.common.model.stream import (
 __all__ = [
     "AnabranchError",
     "ArrowSerializer",
+    "BatchClient",
     "BufferFull",
     "Busy",
     "BytesSerializer",
@@ -138,6 +143,8 @@ __all__ = [
     "EpochDescription",
     "Event",
     "EventBatch",
+    "EventNotFound",
+    "EventPointer",
     "EventReader",
     "EventTooLarge",
     "EventWriter",
@@ -164,8 +171,10 @@ __all__ = [
     "OutcomeUnknown",
     "Overloaded",
     "ParkedDescription",
+    "PlanOutdated",
     "Position",
     "PydanticSerializer",
+    "RangeReader",
     "ReaderSettings",
     "RetentionPolicy",
     "RetentionType",
@@ -183,6 +192,7 @@ __all__ = [
     "SegmentInStream",
     "SegmentList",
     "SegmentNotFound",
+    "SegmentRange",
     "SegmentRate",
     "SegmentRun",
     "SegmentWithRate",

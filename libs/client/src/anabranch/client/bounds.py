@@ -32,7 +32,7 @@ from anabranch.common.errors import (
     Unavailable,
 )
 from anabranch.common.model.names import StreamRef, epoch_of, parse_segment_name
-from anabranch.common.model.stream import StreamState
+from anabranch.common.model.stream import StreamCut, StreamState
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.messages import SegmentInfo
 
@@ -99,9 +99,12 @@ class StreamBounds:
 
         return await self._settled(attempt)
 
-    async def runs(self) -> list[SegmentRun]:
-        """Everything from the head to the tail, as `tail`; every `end_offset` is known."""
-        query = SegmentsBetween(scope=self._stream.scope, stream=self._stream.stream)
+    async def runs(self, start: StreamCut = (), end: StreamCut = ()) -> list[SegmentRun]:
+        """Everything between two cuts; an empty one is the head, or the tail, as `tail`. Every
+        `end_offset` is known. Raises InvalidCut, and as `tail`."""
+        query = SegmentsBetween(
+            scope=self._stream.scope, stream=self._stream.stream, start=start, end=end
+        )
 
         async def attempt() -> list[SegmentRun] | None:
             listed = await self._control.query(

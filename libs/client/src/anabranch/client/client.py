@@ -13,13 +13,16 @@ from typing import Self, TypeVar, Unpack, overload
 
 from opentelemetry.trace import Tracer
 
+from anabranch.client.batch import BatchClient
 from anabranch.client.bounds import Start
 from anabranch.client.cluster import ClusterMembers
 from anabranch.client.containers import Containers
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
+from anabranch.client.events import Event
 from anabranch.client.nats_control import NatsControlPlane
 from anabranch.client.operations import Operation, Operations, Sending, send
 from anabranch.client.parked import Parked
+from anabranch.client.pointers import EventPointer, fetch_event
 from anabranch.client.ranges import SegmentRanges
 from anabranch.client.reader import EventReader
 from anabranch.client.runtime import Runtime
@@ -42,7 +45,7 @@ from anabranch.common.contracts.queries import (
     StreamDescription,
     StreamList,
 )
-from anabranch.common.errors import InvalidRequest
+from anabranch.common.errors import Closed, InvalidRequest
 from anabranch.common.model.names import StreamRef, scope_name, stream_ref
 from anabranch.common.model.stream import fixed
 from anabranch.common.runtime.clock import Clock, SystemClock
@@ -75,6 +78,7 @@ class Client:
         self._directory = SegmentDirectory(control, self._pool)
         self._tasks = asyncio.TaskGroup()
         self._runtime: Runtime | None = None
+        self._left = False
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -89,6 +93,7 @@ class Client:
     ) -> None:
         assert self._runtime is not None
         open_parts, self._runtime = list(self._runtime.open_parts), None
+        self._left = True
         try:
             try:
                 for part in open_parts:
@@ -324,11 +329,28 @@ class Client:
             serializer=serializer,
         )
 
+    async def fetch(self, pointer: str | EventPointer) -> Event:
+        """Read one event again by its pointer; nothing but its block is read.
+
+        Works on a client that is not entered. Raises InvalidRequest for what is no pointer,
+        EventNotFound when the event was truncated or deleted or never was, CorruptBlock, and
+        CodecMissing; Unavailable when no store answers for 60 s.
+        """
+        found = EventPointer.parse(pointer) if isinstance(pointer, str) else pointer
+        return await fetch_event(self.ranges().calls(found.segment), found)
+
+    @property
+    def batch(self) -> BatchClient:
+        """Ranges and cuts of streams, for programs that divide the reading themselves."""
+        return BatchClient(self._control, self._directory, self._entered(), ReaderSettings())
+
     def ranges(self) -> SegmentRanges:
         """Stored bytes of segments, for bulk readers; works on a client that is not entered."""
         return SegmentRanges(self._control, self._directory, clock=self._clock, rng=self._rng)
 
     def _entered(self) -> Runtime:
+        if self._left:
+            raise Closed("the client is closed")
         if self._runtime is None:
             raise InvalidRequest(
                 "the client is not open", remedy="use it as `async with connect(…) as client`"
