@@ -6,6 +6,7 @@ from anabranch.client import EventPointer
 from anabranch.common.errors import CorruptBlock, EventNotFound, InvalidRequest
 from anabranch.common.wire.messages import ReadSegment
 from kit.client_bench import STREAM, Bench, bench, reader_settings, writer_settings
+from kit.large import LARGE_FROM, small_parts
 
 SEGMENT = "plant/sensors/0.#epoch.0"
 READER = reader_settings(wait_ms=10)
@@ -91,3 +92,20 @@ async def test_damage_is_not_taken_for_absence() -> None:
         b.segments[0].data[70] ^= 1
         with pytest.raises(CorruptBlock):
             await b.client.fetch(EventPointer(SEGMENT, 0, 0))
+
+
+async def test_a_large_event_is_fetched_with_its_parts_as_long_as_they_are_there() -> None:
+    with small_parts():
+        async with bench() as b:
+            events = [b"small", b"x" * (3 * LARGE_FROM), b"small too"]
+            async with b.client.writer(STREAM, writer_settings(large_events=True)) as writer:
+                writer.write_batch(events)
+            async with b.client.reader(STREAM, until_tail=True, settings=READER) as reader:
+                found = [event async for event in reader]
+            assert [(await b.client.fetch(each.pointer)).payload for each in found] == events
+            large = found[1]
+            with pytest.raises(EventNotFound):
+                await b.client.fetch(EventPointer(SEGMENT, b.segments[0].boundaries[0], 0))
+            b.segments[0].start = large.offset
+            with pytest.raises(EventNotFound, match="parts"):
+                await b.client.fetch(large.pointer)

@@ -8,17 +8,19 @@ from typing import NamedTuple, Self
 
 from anabranch.client.events import Event, EventBatch
 from anabranch.client.fetcher import FetchedBlock
+from anabranch.client.large_events import fetch_large
 from anabranch.client.segment_calls import SegmentCalls
 from anabranch.common.errors import (
     CorruptBlock,
     EventNotFound,
+    EventsTruncated,
     InvalidName,
     InvalidRequest,
     SegmentNotFound,
     SegmentTruncated,
 )
 from anabranch.common.model.names import parse_segment_name
-from anabranch.common.wire.block import Block, parse_header
+from anabranch.common.wire.block import Block, LargeReference, parse_header
 from anabranch.common.wire.messages import ReadSegment, Request, SegmentRead
 
 _DIGITS_MAX = 19
@@ -51,7 +53,7 @@ class EventPointer(NamedTuple):
 
 
 async def fetch_event(calls: SegmentCalls, pointer: EventPointer) -> Event:
-    """The event; reads its block alone. `calls` are of the pointer's segment.
+    """The event; reads its block alone, and the parts of a large one. `calls` are of its segment.
 
     Raises EventNotFound, CorruptBlock, CodecMissing, and what `calls` raise when no store answers.
     """
@@ -64,6 +66,8 @@ async def fetch_event(calls: SegmentCalls, pointer: EventPointer) -> Event:
         block = Block(data)
         if pointer.event_index >= len(block):
             raise _not_found("the block has fewer events than the pointer says", pointer)
+        if block.header.is_large:
+            await _put_large(calls, block, pointer)
         fetched = FetchedBlock(pointer.segment, pointer.offset, block, pointer.event_index)
         batch = EventBatch(fetched)
         batch.open()
@@ -74,19 +78,32 @@ async def fetch_event(calls: SegmentCalls, pointer: EventPointer) -> Event:
     return batch.events()[0]
 
 
-async def _stored_block(calls: SegmentCalls, pointer: EventPointer) -> bytes:
-    """The block at the pointer's offset, as it is stored, perhaps with others behind it."""
+async def _put_large(calls: SegmentCalls, block: Block, pointer: EventPointer) -> None:
+    async def read(offset: int, size: int) -> bytes:
+        return await _read(calls, offset, size)
+
+    block.open()
+    try:
+        block.put_event(await fetch_large(read, LargeReference.parse(block[0])))
+    except EventsTruncated as error:
+        raise _not_found("the parts of the event were truncated", pointer) from error
+
+
+async def _read(calls: SegmentCalls, offset: int, size: int) -> bytes:
+    """Whole blocks from `offset`, at least one, and about `size` bytes."""
 
     def request(container_epoch: int) -> Request:
         return ReadSegment(
-            segment=pointer.segment,
-            container_epoch=container_epoch,
-            offset=pointer.offset,
-            size_max=1,
+            segment=calls.segment, container_epoch=container_epoch, offset=offset, size_max=size
         )
 
+    return (await calls.ask(request, SegmentRead))[1]
+
+
+async def _stored_block(calls: SegmentCalls, pointer: EventPointer) -> bytes:
+    """The block at the pointer's offset, as it is stored."""
     try:
-        _, data = await calls.ask(request, SegmentRead)
+        data = await _read(calls, pointer.offset, 1)
     except SegmentTruncated as error:
         raise _not_found("the event was truncated", pointer) from error
     except SegmentNotFound as error:
