@@ -178,9 +178,7 @@ class SimGroupHandle:
         self._log.counts[COMPACTIONS] += 1
         return await self._append_if(lambda: self._log.begin_again(state))
 
-    async def replace(
-        self, decide: Callable[[ReaderGroupState], ReaderGroupState | None]
-    ) -> bool:
+    async def replace(self, decide: Callable[[ReaderGroupState], ReaderGroupState | None]) -> bool:
         while True:
             new = decide(self._known())
             if new is None:

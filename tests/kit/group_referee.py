@@ -121,7 +121,9 @@ class Referee:
 
     # --- what the log says --------------------------------------------------------------------
 
-    def applied(self, before: ReaderGroupState, update: u.AnyUpdate, after: ReaderGroupState) -> None:
+    def applied(
+        self, before: ReaderGroupState, update: u.AnyUpdate, after: ReaderGroupState
+    ) -> None:
         """An entry was folded."""
         self._state = after
         if self._speaks_too_late(before, update) and after != before:
@@ -344,7 +346,9 @@ class Referee:
         if by.how not in ("lost", "offline"):
             raise BrokenPromise(f"{where}: it was processed, and the reader not lost ({by.how!r})")
         saved_s = fate.done_s + by.session.save_interval_s * 1.1 + DELAY_S
-        if saved_s < (by.session.removed_s or self._time_s()) and not by.session.process.troubled(fate.done_s, saved_s):
+        if saved_s < (by.session.removed_s or self._time_s()) and not by.session.process.troubled(
+            fate.done_s, saved_s
+        ):
             raise BrokenPromise(f"{where}: it was processed long before, and never saved")
 
     # --- what applications are done with ------------------------------------------------------

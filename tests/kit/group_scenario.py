@@ -102,9 +102,7 @@ class Trouble:
 
     async def live(self) -> None:
         """From the first reader to the last blow."""
-        writers = [
-            self._group.create_task(self._write(stream)) for stream in self._world.streams
-        ]
+        writers = [self._group.create_task(self._write(stream)) for stream in self._world.streams]
         for _ in range(self._wanted):
             self._start()
         for _ in range(self._rng.randrange(3, 9)):

@@ -175,7 +175,11 @@ class World:
         for name, position in positions.items():
             model = self.segments[name]
             segments[name] = GroupSegment(
-                name, model.segment_id, model.key_start, model.key_end, position,
+                name,
+                model.segment_id,
+                model.key_start,
+                model.key_end,
+                position,
                 end_offset(ends, name),
             )
         return ReaderGroupState(1, generation, config, segments, ends)
