@@ -13,6 +13,7 @@ from anabranch.common.contracts import membership as m
 from anabranch.common.contracts import operation_queries as oq
 from anabranch.common.contracts import parked as p
 from anabranch.common.contracts import queries as q
+from anabranch.common.contracts import reader_groups as rg
 from anabranch.common.contracts import stream_queries as sq
 from anabranch.common.contracts.base import Contract, ErrorBody
 from anabranch.common.contracts.command import about
@@ -60,6 +61,7 @@ ASKED: dict[str, Question] = {
     **oq.QUERIES,
     **m.QUERIES,
     **p.PARKED_QUERIES,
+    **rg.QUERIES,
 }
 
 

@@ -2,7 +2,7 @@
 
 It keeps the rules that clients depend on: idempotent appends per (writer id, segment), one live
 session per writer and segment, conditions looked at only for what is new, cumulative acks,
-whole-append reads that wait at the tail. What
+whole-append reads that wait at the tail, transient segments that end with their connection. What
 it stores survives `restart` (a crash with everything synced).
 
 Faults are decided by `fault`, asked once per step. A step is a request that arrived ("in") or
@@ -33,7 +33,8 @@ from anabranch.common.errors import (
     WriterExpired,
     WrongHost,
 )
-from anabranch.common.wire.block import count_events
+from anabranch.common.model.names import transient_name
+from anabranch.common.wire.block import count_events, is_part
 from anabranch.common.wire.messages import (
     Append,
     Appended,
@@ -43,16 +44,24 @@ from anabranch.common.wire.messages import (
     AttributeValue,
     AttributeValues,
     ConditionalAppend,
+    CreateTransient,
+    DeleteSegment,
     Done,
     GetAttributes,
     GetSegmentInfo,
     Hello,
     KeepAlive,
+    MergedSegment,
+    MergeSegments,
     Message,
     ReadSegment,
     Request,
+    Sealed,
+    SealSegment,
+    SegmentCreated,
     SegmentInfo,
     SegmentRead,
+    SegmentsMerged,
     SetupAppend,
     decode_message,
     encode_message,
@@ -108,13 +117,15 @@ class FakeSegment:
             if append.expected_length not in (None, len(self.data)):
                 raise OffsetMismatch("the segment grew", length=len(self.data))
             changed = self._updated(append.updates)
+        events = append.count
         if append.is_block:
-            assert count_events(payload) == (1, append.count)
+            blocks, events = count_events(payload)
+            assert (blocks, 1 if is_part(payload) else events) == (1, append.count)
         self.attributes = changed
         self.data += payload
         self.boundaries.append(len(self.data))
         self.last_numbers[writer_id] = end
-        self.event_count += append.count
+        self.event_count += events
         return end
 
     def _updated(self, updates: Iterable[AttributeUpdate]) -> dict[bytes, int]:
@@ -131,8 +142,19 @@ class FakeSegment:
         if offset > len(self.data):
             raise InvalidRequest("the offset lies beyond the end", length=len(self.data))
         if offset > self.start and offset not in self.boundaries:
-            raise NotAtBoundary("no append ends there", offset=offset)
+            lower = max(end for end in (0, *self.boundaries) if end <= offset)
+            raise NotAtBoundary("no append ends there", offset=offset, lower=lower)
         self.start = max(self.start, offset)
+
+    def absorb(self, source: "FakeSegment") -> int:
+        """Append all of a sealed segment → where it begins. Raises SegmentSealed."""
+        if self.sealed:
+            raise SegmentSealed("the segment is sealed")
+        offset = len(self.data)
+        self.data += source.data
+        self.boundaries += [offset + end for end in source.boundaries]
+        self.event_count += source.event_count
+        return offset
 
     def read(self, offset: int, size_max: int, *, whole_appends: bool = True) -> bytes:
         """Whole appends from `offset`, at least one. Raises SegmentTruncated, InvalidRequest."""
@@ -153,10 +175,12 @@ class FakeSegmentStore:
     def __init__(self, *segments: str) -> None:
         self.segments = {name: FakeSegment() for name in segments}
         self.deleted: set[str] = set()
+        self.merged: dict[str, MergedSegment] = {}
         self.fault: FaultRule = no_faults
         self.container_epoch = 1
         self.connections: set[FakeConnection] = set()
         self.connection_count = 0
+        self.transient_count = 0
         self.keep_alive_count = 0
         self.requests: list[Message] = []
         self.sessions: dict[tuple[bytes, str], tuple[FakeConnection, int]] = {}
@@ -218,6 +242,7 @@ class FakeConnection(asyncio.Protocol):
         self._store = store
         self._parser = PacketParser()
         self._sessions: dict[int, tuple[bytes, str]] = {}
+        self._transients: list[str] = []
         self._held: list[list[bytes | memoryview]] = []
         self._waiting: set[asyncio.TimerHandle] = set()
 
@@ -228,6 +253,8 @@ class FakeConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._store.connections.discard(self)
+        for name in self._transients:
+            self._store.segments.pop(name, None)
         for handle in self._waiting:
             handle.cancel()
 
@@ -281,7 +308,21 @@ class FakeConnection(asyncio.Protocol):
             case ReadSegment():
                 self._read(message, request_id)
             case _:
-                self._reply(Done(), request_id)
+                self._reply(self._controlled(message), request_id)
+
+    def _controlled(self, message: Message) -> Message:
+        match message:
+            case CreateTransient():
+                return self._create_transient(message)
+            case SealSegment():
+                sealed = self._segment(message)
+                sealed.sealed = True
+                return Sealed(length=len(sealed.data))
+            case MergeSegments():
+                return self._merge(message)
+            case DeleteSegment():
+                self._store.segments.pop(message.segment, None)
+        return Done()
 
     def _segment(self, request: Request) -> FakeSegment:
         if request.container_epoch not in (0, self._store.container_epoch):
@@ -322,6 +363,27 @@ class FakeConnection(asyncio.Protocol):
         found = self._segment(request).attributes
         ids = sorted(set(request.attributes or found) & found.keys())
         return AttributeValues(values=tuple(AttributeValue(each, found[each]) for each in ids))
+
+    def _create_transient(self, request: CreateTransient) -> SegmentCreated:
+        if self._segment(request).sealed:
+            raise SegmentSealed("the parent is sealed")
+        store = self._store
+        store.transient_count += 1
+        name = transient_name(request.segment, store.transient_count.to_bytes(16, "big"))
+        store.segments[name] = FakeSegment()
+        self._transients.append(name)
+        return SegmentCreated(segment=name)
+
+    def _merge(self, request: MergeSegments) -> SegmentsMerged:
+        (name,) = request.sources
+        if name not in self._store.merged:
+            target, source = self._segment(request), self._store.segments.get(name)
+            if source is None:
+                raise SegmentNotFound("no such segment", segment=name)
+            offset = target.absorb(source)
+            self._store.merged[name] = MergedSegment(name, offset, len(source.data))
+            del self._store.segments[name]
+        return SegmentsMerged(merged=(self._store.merged[name],))
 
     def _info(self, request: GetSegmentInfo) -> SegmentInfo:
         segment = self._segment(request)

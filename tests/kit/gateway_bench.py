@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import httpx
 from opentelemetry.trace import Tracer
+from starlette.types import ASGIApp
 
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.health import PartHealth
@@ -34,6 +35,7 @@ class GatewayBench:
     http: httpx.AsyncClient
     transport: httpx.AsyncBaseTransport
     health: dict[str, PartHealth]
+    app: ASGIApp
 
 
 @asynccontextmanager
@@ -58,12 +60,18 @@ async def gateway(
             health=lambda: health,
             stopping=lambda: False,
         )
-        closing = tasks.create_task(parts.writers.serve())
-        transport = httpx.ASGITransport(build_app(parts, clock))
+        background = [
+            tasks.create_task(parts.writers.serve()),
+            tasks.create_task(parts.group_readers.serve()),
+        ]
+        app = build_app(parts, clock)
+        transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as http:
-            yield GatewayBench(b, parts, http, transport, health)
+            yield GatewayBench(b, parts, http, transport, health, app)
+        await parts.group_readers.end(2.0)
         await parts.appends.end(0)
-        closing.cancel()
+        for task in background:
+            task.cancel()
 
 
 def problem(response: httpx.Response, status: int) -> str:

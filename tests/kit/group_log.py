@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from anabranch.client.groups import invariants
 from anabranch.client.groups.codec import ReaderGroupCodec
 from anabranch.client.groups.state import ReaderGroupState
 from anabranch.client.groups.updates import AnyUpdate
@@ -78,6 +79,7 @@ class SimGroupLog:
             size += len(data)
             before, decoded = state, CODEC.decode_update(data)
             state = CODEC.apply(before, decoded, revision=len(self.states))
+            invariants.check(before, state)
             self._on_applied(before, decoded, state)
         self._grow(state, size)
         return self.revision
@@ -86,6 +88,7 @@ class SimGroupLog:
         """Append a whole state."""
         stored = CODEC.decode_state(CODEC.encode_state(state))
         assert stored == state, "a state is not what was stored of it"
+        invariants.check(stored, stored)
         self._inits.append(len(self.states))
         self._grow(stored, self._sizes[-1])
 
@@ -109,19 +112,13 @@ class SimGroupLog:
             return
         grown: asyncio.Future[None] = loop.create_future()
         self._waiting.append(grown)
-        timer = loop.call_later(wait_s, lambda: grown.done() or grown.set_result(None))
+        timer = loop.call_later(wait_s, grown.cancel)
 
         def woken(_: object) -> None:
             timer.cancel()
             then()
 
         grown.add_done_callback(woken)
-
-    def delay(self) -> float:
-        if self.rng.random() < self.weather.slow:
-            self.counts[SLOW] += 1
-            return self.rng.uniform(*SLOW_S)
-        return self.rng.uniform(*SHORT_S)
 
 
 class SimGroupHandle:
@@ -252,7 +249,7 @@ class SimGroupHandle:
                 log.counts[ANSWERS_LOST] += 1
                 self._fail_later(settle, is_known=False)
             else:
-                loop.call_later(log.delay(), settle, Answer(revision))
+                loop.call_later(self._delay(), settle, Answer(revision))
 
         if self._process.is_buried:
             loop.call_later(0.001, settle, Answer(error=Unavailable("the run is over")))
@@ -277,12 +274,21 @@ class SimGroupHandle:
         loop, log = asyncio.get_running_loop(), self._log
         away_s = log.away_until_s - loop.time()
         if away_s <= 0:
-            loop.call_later(log.delay(), arrive, reply)
+            loop.call_later(self._delay(), arrive, reply)
         elif away_s > log.rng.uniform(*PATIENCE_S):
             self._fail_later(settle, is_known=True)
         else:
             self._process.trouble.append((loop.time(), log.away_until_s + 1))
-            loop.call_later(away_s + log.delay(), arrive, reply)
+            loop.call_later(away_s + self._delay(), arrive, reply)
+
+    def _delay(self) -> float:
+        log = self._log
+        if log.rng.random() >= log.weather.slow:
+            return log.rng.uniform(*SHORT_S)
+        log.counts[SLOW] += 1
+        slow_s, now_s = log.rng.uniform(*SLOW_S), asyncio.get_running_loop().time()
+        self._process.trouble.append((now_s, now_s + slow_s))
+        return slow_s
 
     def _fail_later(self, settle: Callable[[Answer], None], *, is_known: bool) -> None:
         loop = asyncio.get_running_loop()

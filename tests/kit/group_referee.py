@@ -279,7 +279,7 @@ class Referee:
         for event in events:
             self._check_order(segment, span, event, owner.end_offset)
             self._check_replay(generation, span, event)
-            span.next = Position(event.at.offset, event.at.event_index + 1)
+            span.next = event.behind
             fate = generation.fates.setdefault(event.number, Fate(span))
             fate.given = span
 
@@ -341,10 +341,14 @@ class Referee:
             if by.how not in ("lost", "offline", "exactly") and not by.session.leaves_behind:
                 raise BrokenPromise(f"{where}: it was given, and given back unprocessed ({by.how})")
             return
+        if by.session.removed_s is not None and fate.done_s >= by.session.removed_s:
+            return
         if by.how not in ("lost", "offline"):
             raise BrokenPromise(f"{where}: it was processed, and the reader not lost ({by.how!r})")
         saved_s = fate.done_s + by.session.save_interval_s * 1.1 + DELAY_S
-        if saved_s < self._time_s() and not by.session.process.troubled(fate.done_s, saved_s):
+        if saved_s < (by.session.removed_s or self._time_s()) and not by.session.process.troubled(
+            fate.done_s, saved_s
+        ):
             raise BrokenPromise(f"{where}: it was processed long before, and never saved")
 
     # --- what applications are done with ------------------------------------------------------
@@ -356,7 +360,7 @@ class Referee:
             fate = generation.fates.get(event.number)
             if fate is not None and fate.given.session is session:
                 fate.done, fate.done_s = fate.given, self._time_s()
-            session.done[name] = Position(event.at.offset, event.at.event_index + 1)
+            session.done[name] = event.behind
 
     def told_truncated(self, session: Session, name: str) -> None:
         """The reader was told that events of the segment are gone."""

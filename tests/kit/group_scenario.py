@@ -15,6 +15,7 @@ from unittest.mock import patch
 from anabranch.client.frontier import Position
 from anabranch.client.groups import balance, member
 from anabranch.client.groups import updates as u
+from kit.group_log import PATIENCE_S
 from kit.group_streams import SimStream
 from kit.group_world import REPLAYED, Habits, SimReader, World, config_of, streams_of, wait_for
 from kit.rng import Random, seeded
@@ -145,7 +146,9 @@ class Trouble:
 
     async def _go(self) -> None:
         world = self._world
-        for each in world.going():
+        await asyncio.sleep(PATIENCE_S[1] + 1)  # what was under way before all was healed
+        leaving = world.going()
+        for each in leaving:
             each.wish = "leave"
             each.interrupt()
         for _ in range(20):
@@ -154,12 +157,21 @@ class Trouble:
             await asyncio.sleep(0.5)
         if not world.failures and world.going():
             world.failures.append(AssertionError("a reader does not leave when it is told to"))
-        if not world.failures:
-            await asyncio.sleep(1)
-            if world.log.state.readers.keys() & {each.reader_id for each in world.readers}:
-                world.failures.append(AssertionError("a reader is online that has left"))
+        for _ in range(20):
+            if not self._online(leaving):
+                break
+            await asyncio.sleep(0.5)
+        if not world.failures and self._online(leaving):
+            world.failures.append(AssertionError("a reader is online that has left"))
         for each in world.readers:
             each.bury()
+
+    def _online(self, readers: list[SimReader]) -> bool:
+        state = self._world.log.state
+        return any(
+            each.session is not None and state.is_online(each.reader_id, each.session.nonce)
+            for each in readers
+        )
 
     async def _keep_up(self) -> None:
         """Readers that end by a late blow come again; segments move at checkpoints."""

@@ -6,10 +6,10 @@ truncation is told once and reading goes on behind it, a segment ends with what 
 """
 
 import asyncio
+import itertools
 from bisect import bisect_left
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 from anabranch.client.events import EventBatch
 from anabranch.client.fetcher import FetchedBlock
@@ -18,48 +18,38 @@ from anabranch.client.intake import IntakeItem, SegmentEnd, SegmentFailed
 from anabranch.common.contracts.stream_queries import Successor
 from anabranch.common.errors import EventsTruncated
 from anabranch.common.model.names import SegmentId, StreamRef, segment_id, segment_name
+from anabranch.common.wire.block import Block, encode_block
 from kit.group_process import SimProcess
 from kit.rng import Random
 
 CELLS = 6
 READ_AHEAD = 6
 """Blocks of one segment."""
+_WRITER_ID = bytes(16)
 SCALES = "scales of streams that are read"
 TRUNCATIONS = "truncations of streams that are read"
 
 
 @dataclass(frozen=True, slots=True)
 class SimEvent:
-    """`number`: counts all events of a world."""
+    """`number`: counts all events of a world; `behind`: the place of what comes next."""
 
     number: int
     cell: int
     at: Position
+    behind: Position
 
 
+@dataclass(frozen=True, slots=True)
 class SimBlock:
-    """Stands where a `Block` stands."""
+    """A block, and where it is."""
 
-    def __init__(self, events: list[SimEvent], offset: int) -> None:
-        self.events_of_model = events
-        self.offset = offset
-        self.size = 10 + 7 * len(events)
-        self.header = self
+    offset: int
+    stored: Block
 
-    def open(self) -> None:
-        """Nothing is compressed."""
-
-    def __len__(self) -> int:
-        return len(self.events_of_model)
-
-    def events(self, start: int) -> list[bytes]:
-        return [b"%d" % each.number for each in self.events_of_model[start:]]
-
-    def keys(self) -> list[bytes]:
-        return [b"%d" % each.cell for each in self.events_of_model]
-
-    def timestamps_ms(self) -> list[int]:
-        return [0] * len(self)
+    @property
+    def next_offset(self) -> int:
+        return self.offset + self.stored.header.size
 
 
 @dataclass(eq=False)
@@ -133,7 +123,7 @@ class SimStream:
     def _bounds(self, start: int, stop: int, count: int) -> list[range]:
         inner = self._rng.sample(range(start + 1, stop), min(count - 1, stop - start - 1))
         bounds = [start, *sorted(inner), stop]
-        return [range(low, high) for low, high in zip(bounds, bounds[1:], strict=False)]
+        return [range(low, high) for low, high in itertools.pairwise(bounds)]
 
     def _new(self, cells: range, before: list[SimSegment]) -> SimSegment:
         number = segment_id(self._epoch, len(self.segments))
@@ -145,19 +135,21 @@ class SimStream:
         """One block to a random segment → how many events."""
         segment = self._rng.choice(self.present)
         count = self._rng.randrange(1, 5)
-        events = [
-            SimEvent(
-                next_number + index,
-                self._rng.choice(segment.cells),
-                Position(segment.length, index),
-            )  # fmt: skip
-            for index in range(count)
-        ]
-        block = SimBlock(events, segment.length)
+        cells = [self._rng.choice(segment.cells) for _ in range(count)]
+        data = encode_block(
+            [b"%d" % number for number in range(next_number, next_number + count)],
+            keys=[b"%d" % cell for cell in cells],
+            writer_id=_WRITER_ID,
+            first_event_number=1,
+            base_timestamp_ms=0,
+        )
+        block = SimBlock(segment.length, Block(data))
+        places = [Position(segment.length, index) for index in range(count)]
+        behind = [*places[1:], Position(block.next_offset)]
         segment.blocks.append(block)
-        segment.events += events
-        segment.places += [event.at for event in events]
-        segment.length += block.size
+        segment.places += places
+        segment.events += map(SimEvent, itertools.count(next_number), cells, places, behind)
+        segment.length = block.next_offset
         segment.changed()
         return count
 
@@ -318,7 +310,7 @@ class SimSource:
         while end_offset is None or at.offset < end_offset:
             await self._process.clock.sleep(self._rng.random() * self._lag_s)
             if segment.is_gone or at.offset < segment.start:
-                self._put(number, _truncated(segment))
+                self._put(number, _truncated(segment, at))
                 if segment.is_gone:
                     break
                 at = Position(segment.start)
@@ -327,7 +319,7 @@ class SimSource:
             for block in blocks[: self._rng.randrange(1, 4)]:
                 if end_offset is None or block.offset < end_offset:
                     self._put(number, _batch(segment, block, at, number))
-                    at = Position(block.offset + block.size)
+                    at = Position(block.next_offset)
             if at.offset == segment.length and segment.is_sealed:
                 if end_offset is None or at.offset < end_offset:
                     break
@@ -354,11 +346,11 @@ class SimSource:
 
 def _batch(segment: SimSegment, block: SimBlock, at: Position, number: int) -> EventBatch:
     start = at.event_index if at.offset == block.offset else 0
-    fetched = FetchedBlock(segment.name, block.offset, cast(Any, block), start)
-    # `next_offset` reads the header's size, which a SimBlock has.
+    assert start < len(block.stored), "a position lies beyond its block's events"
+    fetched = FetchedBlock(segment.name, block.offset, block.stored, start)
     return EventBatch(fetched, number)
 
 
-def _truncated(segment: SimSegment) -> SegmentFailed:
+def _truncated(segment: SimSegment, at: Position) -> SegmentFailed:
     error = EventsTruncated("events were truncated before they were read", segment=segment.name)
-    return SegmentFailed(segment.name, error)
+    return SegmentFailed(segment.name, error, at if segment.is_gone else Position(segment.start))

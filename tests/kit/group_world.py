@@ -212,6 +212,8 @@ class World:
         """Why the group is not at rest; None: it is."""
         state = self.log.state
         alive = {each.session.nonce for each in self.going() if each.session is not None}
+        if state.is_complete and not alive:
+            return next(iter(self.referee.unprocessed()), None)
         ghosts = [name for name, each in state.readers.items() if each.nonce not in alive]
         if ghosts:
             return f"{ghosts} are online and are not there"

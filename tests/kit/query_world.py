@@ -11,14 +11,27 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from anabranch.common.contracts import commands, operation_queries, queries, stream_queries
+from anabranch.common.contracts import (
+    commands,
+    operation_queries,
+    queries,
+    reader_groups,
+    stream_queries,
+    writer_times,
+)
 from anabranch.common.contracts.base import Contract
 from anabranch.common.contracts.subjects import scope_events, stream_events
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
-from anabranch.common.model.names import SegmentId, StreamRef, scope_name, segment_id, stream_name
+from anabranch.common.model.names import (
+    SegmentId,
+    StreamRef,
+    any_stream_name,
+    scope_name,
+    segment_id,
+)
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.controller.domain.reader_group.invariants import GROUP
@@ -33,7 +46,7 @@ from anabranch.controller.domain.stream.state import Stream, next_step
 from anabranch.controller.handlers.desk import QueryDesk
 from anabranch.controller.handlers.queries import answer_query
 from anabranch.controller.projections.histories import Histories
-from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.projections.mirror import Fold, Mirror
 from anabranch.controller.workflows import (
     create_stream,
     delete_scope,
@@ -45,7 +58,13 @@ from anabranch.controller.workflows import (
 from anabranch.controller.workflows.context import WorkContext
 from kit.fake_stores import FakeSegmentStores
 
-QUERIES = {**queries.QUERIES, **stream_queries.QUERIES, **operation_queries.QUERIES}
+QUERIES = {
+    **queries.QUERIES,
+    **stream_queries.QUERIES,
+    **operation_queries.QUERIES,
+    **reader_groups.QUERIES,
+    **writer_times.QUERIES,
+}
 STEPS = {
     **create_stream.STEPS,
     **scale_stream.STEPS,
@@ -90,7 +109,8 @@ class QueryWorld:
         self.scopes = Repository(self.store, SCOPE, SeededIds(1))
         self.streams = Repository(self.store, STREAM, SeededIds(2))
         self.groups = Repository(self.store, GROUP, SeededIds(5))
-        self.mirror = Mirror(self.store, self.scopes, self.streams, self.groups, lambda _fold: None)
+        self.folds: list[Fold] = []
+        self.mirror = Mirror(self.store, self.scopes, self.streams, self.groups, self.folds.append)
         self.stores = FakeSegmentStores()
         self.context = WorkContext(
             self.stores,
@@ -141,7 +161,7 @@ class QueryWorld:
 
     async def perform(self, command: StreamCommand, steps: int = ALL) -> Loaded[Stream]:
         """Decide the command, then perform that many steps."""
-        ref = StreamRef(scope_name(command.scope), stream_name(command.stream))
+        ref = StreamRef(scope_name(command.scope), any_stream_name(command.stream))
         scope = (await self.scopes.load(scope_events(ref.scope))).state
 
         def decide(found: Loaded[Stream]) -> Any:
@@ -206,6 +226,12 @@ class QueryWorld:
         steps = more.pop("steps", ALL)
         more.setdefault("command_id", self.new_id())
         return await self.perform(commands.SealStream(scope=scope, stream=stream, **more), steps)
+
+    async def delete(self, name: str = "s/x") -> Loaded[Stream]:
+        scope, _, stream = name.partition("/")
+        return await self.perform(
+            commands.DeleteStream(command_id=self.new_id(), scope=scope, stream=stream)
+        )
 
     # --- asking --------------------------------------------------------------------------------
 

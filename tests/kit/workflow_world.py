@@ -19,20 +19,32 @@ from anabranch.common.contracts.commands import (
     SealStream,
     TruncateStream,
 )
+from anabranch.common.contracts.reader_groups import DeleteReaderGroup
 from anabranch.common.contracts.subjects import group_events, scope_events, stream_events
-from anabranch.common.errors import Conflict, NotFound
+from anabranch.common.errors import Conflict, InvalidRequest, NotFound, Retry
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
-from anabranch.common.model.names import ScopeName, StreamName, StreamRef, segment_id, stream_ref
+from anabranch.common.model.names import (
+    ScopeName,
+    StreamName,
+    StreamRef,
+    is_internal,
+    segment_id,
+    stream_ref,
+)
 from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.workflow.runner import Workflow, run_to_rest
+from anabranch.controller.domain.reader_group import decide as group_decide
+from anabranch.controller.domain.reader_group.decide import GroupCommand
 from anabranch.controller.domain.reader_group.events import GroupEvent
 from anabranch.controller.domain.reader_group.invariants import GROUP
-from anabranch.controller.domain.reader_group.state import ReaderGroup
+from anabranch.controller.domain.reader_group.starts import READABLE, SeenStream
+from anabranch.controller.domain.reader_group.state import GroupStep, ReaderGroup
+from anabranch.controller.domain.reader_group.state import next_step as group_next_step
 from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
@@ -45,10 +57,13 @@ from anabranch.controller.ports import SegmentStores
 from anabranch.controller.projections.histories import Histories
 from anabranch.controller.workflows import (
     archive_history,
+    create_reader_group,
     create_stream,
+    delete_reader_group,
     delete_scope,
     delete_scope_recursively,
     delete_stream,
+    reset_reader_group,
     scale_stream,
     seal_stream,
     truncate_stream,
@@ -57,6 +72,9 @@ from anabranch.controller.workflows.context import WorkContext
 from kit.fake_stores import FakeSegmentStores
 
 REF = stream_ref("s/x")
+GROUP_REF = GroupRef(REF.scope, "g")
+GROUP_SUBJECT = group_events(GROUP_REF)
+STATE_SUBJECT = stream_events(GROUP_REF.state_stream)
 SUBJECT = stream_events(REF)
 SCOPE_SUBJECT = scope_events(REF.scope)
 CREATE = CreateStream(command_id="create", scope=REF.scope, stream=REF.stream, segment_count=3)
@@ -94,6 +112,11 @@ STEPS = {
     **truncate_stream.STEPS,
     **seal_stream.STEPS,
     **delete_stream.STEPS,
+}
+GROUP_STEPS = {
+    **create_reader_group.STEPS,
+    **reset_reader_group.STEPS,
+    **delete_reader_group.STEPS,
 }
 SCOPE_STEPS = {**delete_scope.STEPS, **delete_scope_recursively.STEPS}
 
@@ -133,6 +156,12 @@ class World:
         steps = {step: partial(run, context or self.context) for step, run in STEPS.items()}
         return Workflow(self.streams, next_step, steps)
 
+    def group_workflow(
+        self, context: WorkContext | None = None
+    ) -> Workflow[ReaderGroup, GroupEvent, GroupStep]:
+        steps = {step: partial(run, context or self.context) for step, run in GROUP_STEPS.items()}
+        return Workflow(self.groups, group_next_step, steps)
+
     def scope_workflow(self) -> Workflow[Scope, ScopeEvent, ScopeStep]:
         steps = {step: partial(run, self.context) for step, run in SCOPE_STEPS.items()}
         return Workflow(self.scopes, scope_next_step, steps)
@@ -151,7 +180,12 @@ class World:
         )
 
     async def command(self, command: StreamCommand) -> Loaded[Stream]:
-        """Decide as a handler does, on a scope that was open."""
+        """Decide as a handler does; streams of the scope's first life that are no group's, as if
+        the scope was open."""
+        scope = (await self.scopes.load(SCOPE_SUBJECT)).state
+        incarnation = scope.incarnation if scope.is_open else None
+        if not is_internal(command.stream):
+            incarnation = 1
         subject = stream_events(StreamRef(ScopeName(command.scope), StreamName(command.stream)))
         if (await self.streams.load(subject)).state.is_live:
             await self.histories.of((await self.streams.load(subject)).state)
@@ -162,12 +196,30 @@ class World:
                 command,
                 Circumstances(
                     revision=found.revision + 1,
-                    open_scope_incarnation=1,
+                    open_scope_incarnation=incarnation,
                     now_ms=1,
                     history=lambda: self.histories.known(found.state),
                 ),
             ),
         )
+
+    async def group_command(self, command: GroupCommand) -> Loaded[ReaderGroup]:
+        """Decide as a handler does."""
+        ref = GroupRef(ScopeName(command.scope), command.group)
+        scope = (await self.scopes.load(scope_events(ref.scope))).state
+        seen = {}
+        if not isinstance(command, DeleteReaderGroup):
+            for each in command.config.streams:
+                stream = (await self.streams.load(stream_events(each.ref))).state
+                if stream.status in READABLE:
+                    seen[each.stream] = SeenStream(stream, await self.histories.of(stream))
+        at = group_decide.Circumstances(scope.incarnation if scope.is_open else None, seen, 1)
+        return await self.groups.transact(
+            group_events(ref), lambda found: group_decide.decide(found.state, command, at)
+        )
+
+    async def group(self) -> ReaderGroup:
+        return (await self.groups.load(GROUP_SUBJECT)).state
 
     async def stream(self) -> Stream:
         return (await self.streams.load(SUBJECT)).state
@@ -245,10 +297,13 @@ class DecidingQueue:
     async def post(self, command: Command) -> None:
         """See `CommandSender.post`."""
         self.posted.append(command)
-        assert isinstance(command, SealStream | DeleteStream)
+        assert not isinstance(command, CreateScope | DeleteScope)
         if self.is_stuck:
             return
         try:
-            await self._world.command(command)
-        except (Conflict, NotFound):
+            if isinstance(command, GroupCommand):
+                await self._world.group_command(command)
+            else:
+                await self._world.command(command)
+        except (Conflict, NotFound, Retry, InvalidRequest):
             return

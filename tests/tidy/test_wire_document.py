@@ -47,7 +47,11 @@ def fields_of(title: str) -> list[tuple[str, str]]:
 
 
 def test_the_layouts_are_those_of_the_code() -> None:
-    for title, header in (("Packets", packet.HEADER), ("Blocks", block.HEADER)):
+    for title, header in (
+        ("Packets", packet.HEADER),
+        ("Blocks", block.HEADER),
+        ("Large events", block.LARGE_REFERENCE),
+    ):
         at = 0
         for told_at, size in fields_of(title):
             assert int(told_at) == at, (title, told_at)
@@ -73,6 +77,8 @@ def test_the_limits_are_those_of_the_code() -> None:
     ):
         assert told in " ".join(TEXT.split()) or told in TEXT, told
     assert block.EVENT_SIZE_BYTES_MAX == 8 << 20
+    assert block.LARGE_EVENT_SIZE_BYTES_MAX == 1 << 30
+    assert block.PART_SIZE_BYTES_MAX == 4 << 20
     assert packet.PACKET_SIZE_BYTES_MAX == (16 << 20) + (64 << 10)
     assert packet.PROTOCOL_VERSION_OLDEST == packet.PROTOCOL_VERSION
 

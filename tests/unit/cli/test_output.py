@@ -12,7 +12,7 @@ from anabranch.cli.__main__ import run
 from anabranch.cli.input_lines import lines_of
 from anabranch.cli.output import Output, counted, print_error
 from anabranch.cli.read_command import record_of
-from anabranch.client import Event, Position
+from anabranch.client import Event
 from anabranch.common.errors import InvalidRequest, StreamNotFound
 
 ERROR = StreamNotFound("the stream\ndoes not exist", stream="a/b")
@@ -64,7 +64,7 @@ def test_a_narrow_table_folds_values_and_cuts_nothing_off() -> None:
 
 
 def test_a_payload_that_is_not_text_is_printed_as_base64() -> None:
-    binary = Event(b"\xff", None, 5, "s", Position(7, 1))
+    binary = Event(b"\xff", None, 5, "s", 7, 1)
     assert record_of(binary) == {
         "payload_base64": "/w==", "key": None, "timestamp_ms": 5, "segment": "s",
         "offset": 7, "index": 1,

@@ -9,6 +9,7 @@ from anabranch.client.groups.apply import apply
 from anabranch.client.groups.codec import ReaderGroupCodec
 from anabranch.client.groups.invariants import check, is_cut
 from anabranch.client.groups.state import Checkpoint, ReaderGroupState, stream_of
+from anabranch.common.model.reader_group import READERS_MAX
 from kit.group_model import ModelGroup, RandomLog, model_group
 from kit.rng import seeded
 
@@ -129,3 +130,13 @@ def test_a_position_is_stored_with_its_index() -> None:
     assert isinstance(found, u.Beat)
     assert isinstance(found.saved[0].position, Position)
     assert found.saved[0].position == Position(5, 7)
+
+
+def test_a_group_takes_no_more_readers_than_can_be() -> None:
+    state = model_group(seeded(1), epochs=1, streams=1, bounded=False).state
+    for number in range(READERS_MAX):
+        state = apply(state, u.Joined(reader_id=f"r{number}", nonce=number))
+    assert len(state.readers) == READERS_MAX
+    assert apply(state, u.Joined(reader_id="late", nonce=1)) == state
+    state = apply(state, u.Left(reader_id="r0", nonce=0))
+    assert "late" in apply(state, u.Joined(reader_id="late", nonce=1)).readers

@@ -4,11 +4,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.client.outbox import EVENT_OVERHEAD_BYTES, Batch, Outbox, rest_after
+from anabranch.client.batches import EVENT_OVERHEAD_BYTES, Batch, Numbering
+from anabranch.client.outbox import Outbox, rest_after
+from anabranch.client.pacing import BlockSizing, InFlight
 from anabranch.common.errors import WriterExpired
 from anabranch.common.wire.block import Block
 
 WRITER_ID = bytes(16)
+
+
+def an_outbox(
+    in_flight_max: int = 8, in_flight_bytes: InFlight | None = None, zstd_level: int | None = None
+) -> Outbox:
+    return Outbox(
+        WRITER_ID,
+        in_flight_max,
+        zstd_level,
+        in_flight_bytes=in_flight_bytes or InFlight(1 << 20),
+        sizing=BlockSizing(1 << 18),
+    )
 
 
 def add(outbox: Outbox, *events: bytes, key: bytes | None = None) -> None:
@@ -23,7 +37,7 @@ def add(outbox: Outbox, *events: bytes, key: bytes | None = None) -> None:
 
 
 def outbox_with(*events: bytes, in_flight_max: int = 8) -> Outbox:
-    outbox = Outbox(WRITER_ID, in_flight_max)
+    outbox = an_outbox(in_flight_max)
     add(outbox, *events)
     return outbox
 
@@ -41,7 +55,7 @@ def test_events_written_during_a_round_trip_travel_together() -> None:
 
 
 def test_full_batches_are_pipelined_up_to_the_limit() -> None:
-    outbox = Outbox(WRITER_ID, 2)
+    outbox = an_outbox(2)
     for event in (b"a", b"b", b"c"):
         add(outbox, event)
         outbox.close_batch()
@@ -52,7 +66,7 @@ def test_full_batches_are_pipelined_up_to_the_limit() -> None:
 
 
 def test_an_acknowledgement_covers_everything_before_it() -> None:
-    outbox = Outbox(WRITER_ID, 8)
+    outbox = an_outbox(8)
     for event in (b"a", b"b", b"c"):
         add(outbox, event)
         outbox.close_batch()
@@ -70,7 +84,7 @@ def test_an_older_acknowledgement_changes_nothing() -> None:
 
 
 def test_a_straddling_block_is_rebuilt_behind_what_the_store_holds() -> None:
-    outbox = Outbox(WRITER_ID, 8)
+    outbox = an_outbox(8)
     add(outbox, b"one", b"two")
     add(outbox, b"three", key=b"k")
     outbox.take_block(7)
@@ -85,7 +99,7 @@ def test_a_straddling_block_is_rebuilt_behind_what_the_store_holds() -> None:
 
 
 def test_a_compressed_block_that_straddles_is_rebuilt_compressed() -> None:
-    outbox = Outbox(WRITER_ID, 8, zstd_level=1)
+    outbox = an_outbox(zstd_level=1)
     add(outbox, b"a" * 500, b"b" * 500, b"c" * 500)
     sent = outbox.take_block(7)
     assert sent is not None
@@ -113,7 +127,7 @@ def test_an_acknowledgement_of_what_was_never_sent_is_an_error() -> None:
 
 def test_missing_timestamps_become_the_time_of_sending() -> None:
     batch = Batch([b"a", b"b", b"c"], timestamps_ms=[None, 5])
-    assert Block(batch.encode(WRITER_ID, 1, 99)).timestamps_ms() == [99, 5, 99]
+    assert Block(batch.encode(Numbering(WRITER_ID, 1, 99))).timestamps_ms() == [99, 5, 99]
 
 
 def test_unacknowledged_events_are_listed_in_order() -> None:
@@ -134,7 +148,7 @@ def test_unacknowledged_events_are_listed_in_order() -> None:
 def test_the_rest_of_a_block_is_the_block_without_its_beginning(
     events: list[tuple[bytes, bytes | None]], data: st.DataObject
 ) -> None:
-    outbox = Outbox(WRITER_ID, 8)
+    outbox = an_outbox(8)
     for event, key in events:
         add(outbox, event, key=key)
     block = outbox.take_block(3)

@@ -5,12 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from anabranch.client import EventReader, Position
+from anabranch.client import EventReader
 from anabranch.common.errors import (
-    AnabranchError,
     InvalidRequest,
-    SegmentNotFound,
-    SegmentTruncated,
     Unavailable,
 )
 from anabranch.common.model.hashing import routing_position
@@ -143,18 +140,6 @@ async def test_positions_of_segments_that_never_were_are_refused(name: str) -> N
             await b.client.reader(STREAM, {name: (0, 0)}).__aenter__()
 
 
-async def test_positions_before_the_truncation_are_refused_by_name() -> None:
-    async with bench() as b:
-        await written(b, "split")
-        token = {segment.name: Position(0) for segment in b.every_segment()[:1]}
-        b.truncate(behind_first_blocks(b, 1, 2))
-        with pytest.raises(SegmentNotFound):
-            await anext(b.client.reader(STREAM, token, settings=READER))
-        current = dict.fromkeys(b.controller.segment_names("plant", "sensors"), Position(0))
-        with pytest.raises(SegmentTruncated):
-            await anext(b.client.reader(STREAM, current, settings=READER))
-
-
 @pytest.mark.parametrize("taken", [0, 1, 5])
 async def test_a_head_cut_with_a_future_segment_is_read_in_order_and_continued(taken: int) -> None:
     """The stream begins in the second of two segments, and with what both were merged into."""
@@ -261,19 +246,6 @@ async def test_a_stream_being_sealed_is_waited_for() -> None:
             assert not reading.done()
             b.seal()
             history.check(await reading)
-
-
-async def test_a_segment_deleted_under_the_reader_is_named() -> None:
-    async with bench() as b:
-        await written(b)
-        async with b.client.reader(STREAM, settings=READER) as reader:
-            await anext(reader)
-            for _ in split(b):
-                pass
-            b.truncate({life.segment_id: 0 for life in b.stream.current})
-            with pytest.raises(AnabranchError) as caught:
-                await rest(reader)
-        assert isinstance(caught.value, SegmentNotFound)
 
 
 # --- in between -------------------------------------------------------------------------------

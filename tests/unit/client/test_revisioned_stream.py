@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from anabranch.client import RevisionedStream
+from anabranch.client import RevisionedStream, one_segment
+from anabranch.client.revisioned_stream import MARK
 from anabranch.client.settings import OneSegmentSettings
+from anabranch.common.contracts.commands import Accepted, Command, Rejected, TruncateStream
 from anabranch.common.errors import (
     AnabranchError,
     Closed,
@@ -26,9 +29,12 @@ from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
 from anabranch.common.wire.messages import Appended, ConditionalAppend, Message, ReadSegment
 from kit.cancel_everywhere import Cancelling, everywhere
 from kit.client_bench import STREAM, Bench, bench, until
+from kit.fake_controller import FakeController
 from kit.fake_segstore import Direction, Fault, no_faults
 from kit.rng import seeded
 from kit.shared_state import SHARED, append_as_other, stored_entries
+
+ROOT = Path(__file__).parents[3]
 
 
 def opened(b: Bench, settings: OneSegmentSettings = SHARED) -> RevisionedStream:
@@ -102,6 +108,17 @@ async def test_a_read_at_the_tail_ends_with_nothing() -> None:
         assert (page.entries, page.at_tail) == ((), True)
 
 
+async def test_who_waits_longer_than_one_read_may_asks_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(one_segment, "WAIT_MS_MAX", 5)
+    async with bench() as b, opened(b) as log:
+        assert (await log.read(0, wait_s=0.03)).entries == ()
+        waits = [r.wait_ms for r in b.store.requests if isinstance(r, ReadSegment)]
+        assert len(waits) > 2
+        assert max(waits) == 5
+
+
 async def test_a_conditional_append_is_refused_where_the_log_has_grown() -> None:
     async with bench() as b, opened(b) as log, opened(b) as other:
         first = await log.append_if([b"a"], 0)
@@ -140,6 +157,11 @@ async def test_the_mark_moves_with_its_append_or_not_at_all() -> None:
         assert await log.mark() is None
 
 
+def test_the_mark_is_the_attribute_that_the_wires_page_names() -> None:
+    assert len(MARK) == 16
+    assert f"`{MARK.hex()}`" in (ROOT / "docs/wire.md").read_text()
+
+
 async def test_truncated_revisions_are_told_with_where_the_log_starts() -> None:
     async with bench() as b, opened(b) as log:
         first = await log.append([b"a"])
@@ -151,6 +173,21 @@ async def test_truncated_revisions_are_told_with_where_the_log_starts() -> None:
             await log.read(0)
         assert raised.value.fields["start"] == first
         assert (await log.read(first)).entries == (b"b",)
+
+
+async def test_only_the_life_of_the_stream_that_was_opened_is_truncated() -> None:
+    commands: list[Command] = []
+
+    class Watched(FakeController):
+        def decide(self, command: Command) -> Accepted | Rejected:
+            commands.append(command)
+            return super().decide(command)
+
+    async with bench(kind=Watched) as b, opened(b) as log:
+        await log.truncate(await log.append([b"a"]))
+        (command,) = commands
+        assert isinstance(command, TruncateStream)
+        assert command.incarnation == 1
 
 
 # --- exactly once -----------------------------------------------------------------------------
@@ -334,7 +371,7 @@ async def test_a_stream_that_is_not_there_is_named() -> None:
         log = b.client.revisioned_stream("plant/nothing")
         with pytest.raises(StreamNotFound):
             await log.open()
-        with pytest.raises(InvalidRequest, match="not open"):
+        with pytest.raises(Closed, match="not open"):
             await log.append([b"a"])
 
 

@@ -11,6 +11,7 @@ from anabranch.client.settings import OneSegmentSettings
 from anabranch.common.errors import (
     FormatTooNew,
     StateNotInitialized,
+    StreamSealed,
     Unavailable,
 )
 from anabranch.common.wire.messages import Appended, ConditionalAppend, Message, ReadSegment
@@ -392,8 +393,11 @@ async def test_a_sealed_stream_keeps_its_last_state() -> None:
         await shared.update(once("a"))
         b.seal()
         async with opened(b) as fresh:
-            await fresh.fetch(wait_s=30)
+            assert await fresh.fetch(wait_s=30) == 2
             assert fresh.state == shared.state
+            assert await fresh.fetch() == 0
+            with pytest.raises(StreamSealed):
+                await fresh.fetch(wait_s=30)
 
 
 async def test_an_update_whose_reply_is_lost_is_applied_once() -> None:

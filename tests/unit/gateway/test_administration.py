@@ -2,7 +2,6 @@
 
 from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.health import PartHealth
-from anabranch.gateway.http.not_built import NOT_BUILT
 from kit.gateway_bench import EVENTS, gateway, problem
 
 STREAMS = "/v1/scopes/plant/streams"
@@ -58,14 +57,6 @@ async def test_lists_come_in_pages_and_foreign_tokens_are_refused() -> None:
     assert problem(wrong_size, 400) == "invalid-request"
     assert problem(missing, 404) == "scope-not-found"
     assert scopes == {"scopes": [{"scopeName": "plant"}], "next_page_token": ""}
-
-
-async def test_pravegas_other_routes_say_that_they_are_not_built() -> None:
-    async with gateway() as g:
-        for path, methods, _ in NOT_BUILT:
-            asked = path.format(scope="s", stream="x", group="g", part="p")
-            for method in methods:
-                assert problem(await g.http.request(method, asked), 501) == "not-built"
 
 
 async def test_a_controller_that_is_away_is_told_with_a_time_to_retry() -> None:
@@ -160,8 +151,9 @@ async def test_the_description_of_the_interface_names_every_route() -> None:
 
     assert document == again
     assert set(document["paths"][EVENTS.replace("plant", "{scope}").replace("sensors", "{stream}")])
-    for path, methods, _ in NOT_BUILT:
-        assert {method.lower() for method in methods} <= set(document["paths"][path])
+    groups = "/v1/scopes/{scope}/readergroups"
+    assert set(document["paths"][f"{groups}/{{group}}"]) == {"get", "delete"}
+    assert set(document["paths"][f"{groups}/{{group}}/events"]) == {"get"}
     for item in document["paths"].values():
         for operation in item.values():
             assert "default" in operation["responses"]

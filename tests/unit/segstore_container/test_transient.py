@@ -10,19 +10,21 @@ from hypothesis import strategies as st
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.tier2.state import SegmentState
+from anabranch.common.wire.block import count_events, encode_part
 from anabranch.common.wire.messages import (
     NO_DECISION,
     Done,
     Failed,
     Message,
     SegmentCreated,
+    SegmentInfo,
     SegmentsMerged,
     Stamp,
 )
 from anabranch.segstore.domain.container import transient
 from anabranch.segstore.domain.container.invariants import check_state, check_step
 from anabranch.segstore.shell.throttle import ThrottleLimits
-from kit.container_driver import SEGMENT, ContainerDriver
+from kit.container_driver import SEGMENT, WRITER, ContainerDriver
 from kit.planted_container import transients_survive_a_restart
 from kit.tiered_driver import TieredDriver
 
@@ -78,6 +80,26 @@ def test_an_upload_becomes_visible_in_one_merge(driver: ContainerDriver) -> None
     driver.merge(name, stamp=NO_DECISION)
     assert answers(driver) == [reply], "the repeat is recognised after the connection's end"
     assert driver.container.applied.state.sequence == sequence, "and nothing is logged for it"
+
+
+def test_parts_of_a_large_event_are_no_events_wherever_they_are(driver: ContainerDriver) -> None:
+    name = driver.create_transient(1)
+    session = driver.setup(name)
+    for number in (1, 2, 2):
+        part = encode_part(b"piece", writer_id=WRITER, number=number, base_timestamp_ms=0)
+        driver.append_raw(session, number, 1, part, is_block=True)
+    driver.seal(name, NO_DECISION)
+    driver.merge(name, stamp=NO_DECISION)
+    driver.append(driver.setup(session=2), 1, [b"a", b"b"])
+    driver.info()
+    (info,) = [found for found in answers(driver) if isinstance(found, SegmentInfo)]
+    assert info.event_count == 2
+    assert driver.metrics.append_events == 2
+    assert count_events(driver.content()) == (3, 2)
+    driver.crash()
+    driver.info()
+    (info,) = [found for found in answers(driver) if isinstance(found, SegmentInfo)]
+    assert info.event_count == 2, "a restart counts as the first life did"
 
 
 def test_its_merge_neither_needs_nor_leaves_a_decision(driver: ContainerDriver) -> None:

@@ -5,8 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.common.errors import CorruptBlock, InvalidRequest
-from anabranch.common.wire.block import Block, encode_block
+from anabranch.common.errors import CorruptBlock, EventTooLarge, InvalidRequest
+from anabranch.common.wire.block import (
+    FLAG_LARGE,
+    Block,
+    LargeReference,
+    encode_block,
+    encode_part,
+)
 from anabranch.spark import columns
 from anabranch.spark.columns import SCHEMA, record_batches
 
@@ -90,6 +96,22 @@ def test_events_before_and_after_the_positions_are_left_out(
         found = rows(list(record_batches(SEGMENT, b"".join(stored), OFFSET, skip=skip, keep=keep)))
     wanted = expected(stored)
     assert found == wanted[skip : len(wanted) - (last - keep if keep else 0)]
+
+
+def test_parts_are_passed_over_and_a_large_event_is_refused_by_name() -> None:
+    part = encode_part(b"piece", writer_id=bytes(16), number=1, base_timestamp_ms=0)
+    event = encoded([b"event"])
+    found = rows(list(record_batches(SEGMENT, part + event + part + event + part, OFFSET)))
+    first = OFFSET + len(part)
+    assert [row[4] for row in found] == [first, first + len(part) + len(event)]
+    assert list(record_batches(SEGMENT, part, OFFSET)) == []
+    large = encode_block(
+        [LargeReference(0, len(part), 5, 0).encode()], writer_id=bytes(16), first_event_number=1,
+        base_timestamp_ms=0, flags=FLAG_LARGE,
+    )  # fmt: skip
+    with pytest.raises(EventTooLarge) as caught:
+        list(record_batches(SEGMENT, part + large, OFFSET))
+    assert caught.value.fields["offset"] == first
 
 
 def test_many_small_blocks_make_one_batch_and_many_rows_several() -> None:

@@ -20,7 +20,8 @@ from anabranch.common.storage.audit import (
     read_catalog,
 )
 from anabranch.common.tier2 import chunk
-from kit.container_driver import SEGMENT
+from anabranch.common.wire.block import encode_part
+from kit.container_driver import SEGMENT, WRITER
 from kit.tiered_driver import TieredDriver
 
 
@@ -65,6 +66,27 @@ def test_what_is_whole_is_read_and_counted() -> None:
     assert found.faults == []
     assert (found.segment.name, found.chunks, found.blocks, found.events) == (SEGMENT, 3, 3, 6)
     assert found.size_bytes == found.segment.length
+
+
+def test_parts_of_large_events_count_as_none_also_where_they_end_a_chunk() -> None:
+    driver = TieredDriver()
+    try:
+        driver.create()
+        session = driver.setup()
+        for number in (1, 2, 3):
+            part = encode_part(b"p" * 50, writer_id=WRITER, number=number, base_timestamp_ms=0)
+            driver.append_raw(session, number, 1, part, is_block=True)
+        driver.commit()
+        driver.flush()
+        driver.append(session, 4, [b"event"])
+        driver.commit()
+        driver.flush()
+        assert isinstance(driver.storage, MemoryChunkStorage)
+        (found,) = audit(dict(driver.storage.objects))
+    finally:
+        driver.finish()
+    assert found.faults == []
+    assert (found.blocks, found.events) == (4, 1)
 
 
 def test_every_flipped_bit_of_a_chunks_data_is_a_fault() -> None:

@@ -16,6 +16,7 @@ kind of an error (Retry, Conflict, Fenced, Invalid, NotFound, Corrupt, Unknown) 
 caller can do about it.
 """
 
+from anabranch.client.byte_stream import ByteStream
 from anabranch.client.client import Client, Connecting, connect
 from anabranch.client.events import Event, EventBatch
 from anabranch.client.frontier import Position
@@ -39,7 +40,12 @@ from anabranch.client.serializers import (
     Serializer,
     TextSerializer,
 )
-from anabranch.client.settings import OneSegmentSettings, ReaderSettings, WriterSettings
+from anabranch.client.settings import (
+    ByteStreamSettings,
+    OneSegmentSettings,
+    ReaderSettings,
+    WriterSettings,
+)
 from anabranch.client.streams import Streams
 from anabranch.client.synchronizer import StateCodec, StateSynchronizer
 from anabranch.client.writer import EventWriter
@@ -157,6 +163,8 @@ __all__ = [
     "ArrowSerializer",
     "BufferFull",
     "Busy",
+    "ByteStream",
+    "ByteStreamSettings",
     "BytesSerializer",
     "CheckpointExists",
     "CheckpointNotFound",

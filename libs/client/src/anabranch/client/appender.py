@@ -17,13 +17,17 @@ segment does not. The appender then ends, and whoever listens gives the rest of 
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from anabranch.client.backoff import Backoff
+from anabranch.client.batches import LargeEvent
 from anabranch.client.connection import SegmentStoreConnection
 from anabranch.client.control import SegmentDirectory
 from anabranch.client.outbox import Outbox, SentBlock
+from anabranch.client.pacing import BlockSizing, InFlight
 from anabranch.client.settings import WriterSettings
+from anabranch.client.uploads import Uploads
 from anabranch.common.contracts.queries import SegmentLocation
 from anabranch.common.errors import (
     AnabranchError,
@@ -82,7 +86,10 @@ class Waiter:
 class _Session:
     connection: SegmentStoreConnection
     number: int
-    ended: asyncio.Future[AnabranchError]
+    container_epoch: int
+    news: asyncio.Event
+    """Set when it has ended, and when something is to be uploaded."""
+    ended: AnabranchError | None = None
 
 
 class SegmentAppender:
@@ -98,9 +105,22 @@ class SegmentAppender:
         clock: Clock,
         backoff: Backoff,
         events: AppenderEvents,
+        in_flight: InFlight,
     ) -> None:
         self.segment = segment
-        self.outbox = Outbox(writer_id, settings.blocks_in_flight_max, settings.zstd_level)
+        self.outbox = Outbox(
+            writer_id,
+            settings.blocks_in_flight_max,
+            settings.zstd_level,
+            in_flight_bytes=in_flight,
+            sizing=BlockSizing(settings.block_size_bytes),
+        )
+        self._in_flight = in_flight
+        self._uploads = Uploads(
+            writer_id, in_flight, clock, settings.ack_timeout_s, settings.zstd_level
+        )
+        self.length: int | None = 0
+        """The segment's length after what is acknowledged; None: not told since then."""
         self._writer_id = writer_id
         self._settings = settings
         self._directory = directory
@@ -126,6 +146,10 @@ class SegmentAppender:
         while (block := self.outbox.take_block(self._clock.now_ms())) is not None:
             if not self._send(self._session, block):
                 return
+        if self.outbox.next_upload is not None:
+            self._session.news.set()
+        elif self.outbox.waits_for_room:
+            self._in_flight.when_room(self.pump)
 
     def until_acknowledged(self, event_number: int) -> asyncio.Future[None]:
         """Done when everything up to `event_number` is; numbers asked for never decrease."""
@@ -156,7 +180,7 @@ class SegmentAppender:
         while self._waiters:
             _, waiter = self._waiters.popleft()
             if not waiter.acknowledged.done():
-                waiter.acknowledged.set_exception(error)
+                waiter.acknowledged.set_exception(error.copy())
                 waiter.acknowledged.exception()  # a waiter may have given up waiting
 
     # --- the session's life ---------------------------------------------------------------
@@ -204,12 +228,12 @@ class SegmentAppender:
     async def _hold_session(
         self, connection: SegmentStoreConnection, location: SegmentLocation
     ) -> AnabranchError:
-        ended: asyncio.Future[AnabranchError] = asyncio.get_running_loop().create_future()
         number = connection.open_session(self)
-        session = _Session(connection, number, ended)
+        epoch = location.container_epoch
+        session = _Session(connection, number, epoch, asyncio.Event())
         try:
             setup = SetupAppend(
-                segment=self.segment, container_epoch=location.container_epoch,
+                segment=self.segment, container_epoch=epoch,
                 writer_id=self._writer_id, session=number,
             )  # fmt: skip
             self._resume(session, await self._set_up(connection, setup))
@@ -217,6 +241,7 @@ class SegmentAppender:
         finally:
             self._session = None
             connection.end_session(number)
+            self._in_flight.wake()
         if isinstance(error, Retry | Fenced):
             self._directory.forget(location)
         return error
@@ -233,9 +258,11 @@ class SegmentAppender:
             raise
 
     def _resume(self, session: _Session, reply: AppendSetup) -> None:
-        last = reply.last_event_number
+        last, before = reply.last_event_number, self.outbox.acknowledged
         if not reply.sealed or self.outbox.in_flight:
             self._acknowledged(last, self.outbox.resume(last))
+        if self.outbox.acknowledged > before:
+            self.length = None
         if reply.sealed:
             self._sealed = True
             raise SegmentSealed("the segment was sealed while it was being written to")
@@ -249,16 +276,39 @@ class SegmentAppender:
         self.pump()
 
     async def _until_ended(self, session: _Session) -> AnabranchError:
-        """Wait for the session's end, or end it when acks stay out too long."""
+        """Upload what is large, and wait for the session's end, or end it when acks stay out too
+        long."""
         limit_s = self._settings.ack_timeout_s
-        while not session.ended.done():
-            await asyncio.wait({session.ended}, timeout=limit_s / 4)
+        while session.ended is None:
+            if (large := self.outbox.next_upload) is not None:
+                await self._upload(session, large)
+                continue
+            await self._news_of(session, limit_s / 4)
             silent_s = self._clock.monotonic() - self._progress_at_s
-            if not session.ended.done() and self.outbox.in_flight and silent_s > limit_s:
+            if session.ended is None and self.outbox.in_flight and silent_s > limit_s:
                 return session.connection.abort(
                     ConnectionLost("the segment store stopped acknowledging", silent_s=silent_s)
                 )
-        return session.ended.result()
+        return session.ended
+
+    async def _news_of(self, session: _Session, limit_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await session.news.wait()
+        session.news.clear()
+
+    async def _upload(self, session: _Session, large: LargeEvent) -> None:
+        """Bring the parts into the segment; whatever fails ends the session, which tells why."""
+        try:
+            large.reference = await self._uploads.upload(
+                large.event, self.segment, session.container_epoch, session.connection
+            )
+        except AnabranchError as error:
+            self._end(session, error)
+            return
+        self._progress_at_s = self._clock.monotonic()
+        if self._session is session:
+            self.pump()
 
     def _send(self, session: _Session, block: SentBlock) -> bool:
         trace_parent = ""
@@ -283,13 +333,15 @@ class SegmentAppender:
         if session is None:
             return
         match reply:
-            case Appended(last_event_number=last):
+            case Appended(last_event_number=last, length=length):
                 try:
                     self._acknowledged(last, self.outbox.acknowledge(last))
                 except AnabranchError as error:
                     self._end(session, error)
                     return
+                self.length = length
                 self.pump()
+                self._in_flight.wake()
             case Failed():
                 refusal = error_of(reply)
                 self._refused = isinstance(refusal, SegmentNotFound)
@@ -303,8 +355,9 @@ class SegmentAppender:
 
     def _end(self, session: _Session, error: AnabranchError) -> None:
         self._session = None
-        if not session.ended.done():
-            session.ended.set_result(error)
+        if session.ended is None:
+            session.ended = error
+        session.news.set()
 
     def _acknowledged(self, last: int, released: int) -> None:
         if released:

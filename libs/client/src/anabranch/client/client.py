@@ -14,6 +14,7 @@ from typing import Self, TypeVar, Unpack, overload
 from opentelemetry.trace import Tracer
 
 from anabranch.client.bounds import Start
+from anabranch.client.byte_stream import ByteStream
 from anabranch.client.cluster import ClusterMembers
 from anabranch.client.containers import Containers
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
@@ -30,6 +31,7 @@ from anabranch.client.revisioned_stream import RevisionedStream
 from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import (
+    ByteStreamSettings,
     ConnectionSettings,
     OneSegmentSettings,
     ReaderSettings,
@@ -296,6 +298,7 @@ class Client:
             serializer=serializer,
         )
 
+    @overload
     def reader(
         self,
         stream: str | StreamRef,
@@ -303,11 +306,33 @@ class Client:
         *,
         until_tail: bool = False,
         settings: ReaderSettings | None = None,
-    ) -> EventReader:
+    ) -> EventReader: ...
+
+    @overload
+    def reader(
+        self,
+        stream: str | StreamRef,
+        start: Start = "head",
+        *,
+        until_tail: bool = False,
+        settings: ReaderSettings | None = None,
+        serializer: Serializer[T],
+    ) -> EventReader[T]: ...
+
+    def reader(
+        self,
+        stream: str | StreamRef,
+        start: Start = "head",
+        *,
+        until_tail: bool = False,
+        settings: ReaderSettings | None = None,
+        serializer: Serializer[T] | None = None,
+    ) -> EventReader[T]:
         """A reader of all segments: from the head, from the tail, or from `positions()`.
 
         `until_tail`: end at the length that each segment has when reading starts; otherwise
-        the reader waits for more until the stream is sealed. Raises InvalidName.
+        the reader waits for more until the stream is sealed. Its events have the values of its
+        `serializer`; without one, bytes. Raises InvalidName.
         """
         return EventReader(
             _ref(stream),
@@ -317,6 +342,7 @@ class Client:
             directory=self._directory,
             runtime=self._entered(),
             settings=settings or ReaderSettings(),
+            serializer=serializer,
         )
 
     def reader_group(self, group: str | GroupRef) -> ReaderGroup:
@@ -343,6 +369,21 @@ class Client:
             directory=self._directory,
             runtime=self._entered(),
             settings=settings or OneSegmentSettings(),
+        )
+
+    def byte_stream(
+        self, stream: str | StreamRef, settings: ByteStreamSettings | None = None
+    ) -> ByteStream:
+        """A stream with one segment, written and read as a file.
+
+        To be entered with `async with`. Raises InvalidName.
+        """
+        return ByteStream(
+            _ref(stream),
+            control=self._control,
+            directory=self._directory,
+            runtime=self._entered(),
+            settings=settings or ByteStreamSettings(),
         )
 
     def state_synchronizer(

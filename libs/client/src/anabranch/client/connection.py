@@ -100,7 +100,7 @@ class SegmentStoreConnection(asyncio.Protocol):
         self._pending[request_id] = replied
         try:
             async with asyncio.timeout(timeout_s or self._settings.request_timeout_s):
-                reply, payload = await replied
+                reply, data = await replied
         except TimeoutError:
             raise self._request_timed_out(message, received_before) from None
         finally:
@@ -109,7 +109,7 @@ class SegmentStoreConnection(asyncio.Protocol):
             raise error_of(reply)
         if not isinstance(reply, expected):
             raise self.abort(BadPacket("a reply is of another kind than its request asks for"))
-        return reply, payload
+        return reply, data
 
     def _request_timed_out(self, message: Message, received_before: int) -> AnabranchError:
         error = ConnectionLost(
@@ -118,6 +118,11 @@ class SegmentStoreConnection(asyncio.Protocol):
             request=type(message).__name__,
         )
         return self.abort(error) if self._packets_received == received_before else error
+
+    def send_and_forget(self, message: Message) -> None:
+        """Send a request whose answer nobody waits for. Raises ConnectionLost."""
+        self._last_request_id += 1
+        self._send(message, self._last_request_id)
 
     # --- append sessions ------------------------------------------------------------------
 

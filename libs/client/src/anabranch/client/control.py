@@ -26,14 +26,17 @@ from anabranch.common.contracts.queries import (
     SegmentList,
     SegmentLocation,
 )
-from anabranch.common.errors import ConnectionLost, Retry, Unavailable
+from anabranch.common.errors import ConnectionLost, Retry, StreamNotFound, StreamSealed, Unavailable
 from anabranch.common.model.cluster import Endpoint
 from anabranch.common.model.names import StreamRef
+from anabranch.common.model.stream import StreamState
 
 A = TypeVar("A", bound=Contract)
 
 QUERY_TIMEOUT_S = 10.0
 LOCATE_COUNT_MAX = 1000
+_SEALED = (StreamState.SEALING, StreamState.SEALED)
+_GONE = (StreamState.DELETING, StreamState.DELETED)
 
 
 class ControlPlane(Protocol):
@@ -64,6 +67,16 @@ async def current_segments(control: ControlPlane, stream: StreamRef) -> SegmentL
     """The stream's present segments, sorted by key range. Raises StreamNotFound."""
     query = CurrentSegments(scope=stream.scope, stream=stream.stream)
     return await control.query("current_segments", query, SegmentList, timeout_s=QUERY_TIMEOUT_S)
+
+
+async def writable_segments(control: ControlPlane, stream: StreamRef) -> SegmentList:
+    """As `current_segments`. Raises also StreamSealed, and StreamNotFound while it is deleted."""
+    segments = await current_segments(control, stream)
+    if segments.state in _SEALED:
+        raise StreamSealed("the stream is sealed", stream=str(stream))
+    if segments.state in _GONE:
+        raise StreamNotFound("the stream is being deleted", stream=str(stream))
+    return segments
 
 
 class ConnectionPool:

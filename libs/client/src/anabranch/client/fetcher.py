@@ -6,7 +6,8 @@ While old events are read the next read is sent before the last one's blocks are
 that the store works while this process does. The place to read next moves only when a whole
 reply was verified and handed over, so a break at any moment loses and repeats nothing. Every
 block's checksum is verified here; a damaged one ends the fetcher with CorruptBlock, after
-everything before it was delivered.
+everything before it was delivered. Parts of large events are passed over, and fetched when the
+reference to them comes.
 """
 
 import asyncio
@@ -15,11 +16,19 @@ from dataclasses import dataclass
 
 from anabranch.client.backoff import Backoff
 from anabranch.client.control import SegmentDirectory
+from anabranch.client.large_events import fetch_large
 from anabranch.client.segment_calls import ANSWER_TIME_S, SegmentCalls
 from anabranch.client.settings import ReaderSettings
-from anabranch.common.errors import AnabranchError, BadPacket, CorruptBlock, InvalidRequest
+from anabranch.common.errors import (
+    AnabranchError,
+    BadPacket,
+    CorruptBlock,
+    EventsTruncated,
+    InvalidRequest,
+    SegmentTruncated,
+)
 from anabranch.common.runtime.clock import Clock
-from anabranch.common.wire.block import Block
+from anabranch.common.wire.block import HEADER_SIZE_BYTES, Block, LargeReference
 from anabranch.common.wire.messages import ReadSegment, Request, SegmentRead
 
 _Answer = tuple[SegmentRead, bytes] | AnabranchError
@@ -37,6 +46,12 @@ class FetchedBlock:
     @property
     def next_offset(self) -> int:
         return self.offset + self.block.header.size
+
+    @property
+    def held_size(self) -> int:
+        """What it costs to keep: its stored size, of a large event that of the event."""
+        header = self.block.header
+        return header.size if header.codec else HEADER_SIZE_BYTES + header.body_size
 
 
 class SegmentFetcher:
@@ -66,18 +81,21 @@ class SegmentFetcher:
         self._fetched = fetched
         self._under_way: asyncio.Task[_Answer] | None = None
         self._held_bytes = 0
+        self._large_waits = False
         self._room = asyncio.Event()
         self._room.set()
 
     def consumed(self, size: int) -> None:
         """The reader is done with `size` bytes: more may be read ahead."""
         self._held_bytes -= size
-        if self._held_bytes < self._share_bytes:
+        if self._held_bytes < (1 if self._large_waits else self._share_bytes):
             self._room.set()
 
     def share(self, size: int) -> None:
         """From now on `size` bytes may be read ahead."""
         self._share_bytes = size
+        if self._large_waits:
+            return
         if self._held_bytes < size:
             self._room.set()
         else:
@@ -87,7 +105,7 @@ class SegmentFetcher:
         """Read until the end → whether that is the segment's own, which was sealed, and not
         `end_offset`, though both may be the same place.
 
-        Raises what retrying cannot cure.
+        Raises what retrying cannot cure. It can be run again, from where (`offset`, `index`) is.
         """
         try:
             while self._wants(self.offset):
@@ -98,6 +116,7 @@ class SegmentFetcher:
         finally:
             if self._under_way is not None:
                 self._under_way.cancel()
+                self._under_way = None
 
     def _wants(self, offset: int) -> bool:
         return self.end_offset is None or offset < self.end_offset
@@ -116,7 +135,7 @@ class SegmentFetcher:
         if not data and not reply.at_tail and not reply.end_of_segment:
             raise BadPacket("a read was answered with nothing", segment=self.segment)
         await self._read_on(reply, self.offset + len(data), len(data))
-        self._deliver(data)
+        await self._deliver(data)
         return reply.end_of_segment and self._wants(self.offset)
 
     async def _read_on(self, reply: SegmentRead, offset: int, size: int) -> None:
@@ -147,7 +166,7 @@ class SegmentFetcher:
         except AnabranchError as error:
             return error
 
-    def _deliver(self, data: bytes) -> None:
+    async def _deliver(self, data: bytes) -> None:
         view = memoryview(data)
         at = 0
         while at < len(data):
@@ -155,24 +174,65 @@ class SegmentFetcher:
             if self.end_offset is not None and offset >= self.end_offset:
                 return  # written after the end was set
             block = self._verified(view, at)
+            at += block.header.size
+            if block.header.is_part and not self.index:
+                self.offset += block.header.size
+                continue
             if self.index >= len(block):
                 raise InvalidRequest(
                     "the position lies beyond its block's events",
                     segment=self.segment, offset=offset, index=self.index,
                 )  # fmt: skip
+            if block.header.is_large:
+                await self._fetch_large(block)
             fetched = FetchedBlock(self.segment, offset, block, self.index)
             self.index = 0
-            at += block.header.size
             self.offset = fetched.next_offset
-            self._held_bytes += block.header.size
+            self._held_bytes += fetched.held_size
             self._fetched(fetched)
         if self._held_bytes >= self._share_bytes:
             self._room.clear()
+
+    async def _fetch_large(self, block: Block) -> None:
+        """Put the event that the block refers to into it, once all before it was consumed: so one
+        large event of a segment is kept at most, beside nothing else.
+
+        Raises SegmentTruncated, with what lies behind the event as the start, if it is gone.
+        """
+        self._large_waits = True
+        try:
+            while self._held_bytes > 0:
+                self._room.clear()
+                await self._room.wait()
+        finally:
+            self._large_waits = False
+        try:
+            block.put_event(await fetch_large(self._read, LargeReference.parse(block[0])))
+        except EventsTruncated as error:
+            start = error.fields.get("start")
+            behind = self.offset + block.header.size
+            raise SegmentTruncated(
+                error.message, segment=self.segment, offset=self.offset,
+                start=max(behind, start) if isinstance(start, int) else behind,
+            ) from error  # fmt: skip
+        except CorruptBlock as error:
+            raise self._corrupt(error) from error
+
+    async def _read(self, offset: int, size: int) -> bytes:
+        def request(container_epoch: int) -> Request:
+            return ReadSegment(
+                segment=self.segment, container_epoch=container_epoch, offset=offset, size_max=size
+            )
+
+        return (await self._calls.ask(request, SegmentRead))[1]
 
     def _verified(self, view: memoryview, at: int) -> Block:
         try:
             return Block(view, at)
         except CorruptBlock as error:
-            raise CorruptBlock(
-                error.message, segment=self.segment, offset=self.offset, cause=str(error)
-            ) from error
+            raise self._corrupt(error) from error
+
+    def _corrupt(self, error: CorruptBlock) -> CorruptBlock:
+        return CorruptBlock(
+            error.message, segment=self.segment, offset=self.offset, cause=str(error)
+        )

@@ -4,16 +4,33 @@
 
 A scale tells of successors before it seals anything, so who meets the end of a segment is
 answered at once; `open` means that the whole stream is being sealed.
+
+A segment that no store knows any more was deleted by a truncation, if something follows it, or
+with its stream.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from anabranch.client.backoff import Backoff
-from anabranch.client.control import QUERY_TIMEOUT_S, ControlPlane
+from anabranch.client.control import QUERY_TIMEOUT_S, ControlPlane, current_segments
 from anabranch.common.contracts.stream_queries import Successor, Successors, SuccessorsFound
-from anabranch.common.errors import AnabranchError, Retry, Unavailable
+from anabranch.common.errors import (
+    AnabranchError,
+    Retry,
+    ScopeNotFound,
+    SegmentNotFound,
+    StreamNotFound,
+    Unavailable,
+)
 from anabranch.common.model.names import StreamRef, parse_segment_name
+from anabranch.common.model.stream import StreamState
 from anabranch.common.runtime.clock import Clock
+
+T = TypeVar("T")
+
+
+_DELETED = (StreamState.DELETING, StreamState.DELETED)
 
 
 class Followers:
@@ -52,19 +69,49 @@ class Followers:
         Raises as `ask`, Unavailable when no answer came in time, and `if_open` where the
         controller takes the segment for open and waiting would not help.
         """
+
+        async def attempt() -> tuple[Successor, ...]:
+            found = await self.ask(segment)
+            if found.status != "open":
+                return found.successors
+            raise if_open or Unavailable(
+                "what follows a sealed segment was not told", segment=segment
+            )
+
+        return await self._answered(attempt)
+
+    async def in_place_of(self, segment: str, missing: SegmentNotFound) -> tuple[Successor, ...]:
+        """The successors of a segment that no store knows, which a truncation has deleted.
+
+        Raises StreamNotFound when its stream is deleted or is being deleted, `missing` when the
+        segment should be there, and Unavailable when no answer came in time.
+        """
+
+        async def attempt() -> tuple[Successor, ...]:
+            try:
+                listed = await current_segments(self._control, self._stream)
+            except ScopeNotFound as error:
+                raise self._deleted() from error
+            if listed.state in _DELETED:
+                raise self._deleted()
+            found = await self.ask(segment)
+            if found.status != "followed":
+                raise missing
+            return found.successors
+
+        return await self._answered(attempt)
+
+    def _deleted(self) -> StreamNotFound:
+        return StreamNotFound("the stream was deleted", stream=str(self._stream))
+
+    async def _answered(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Attempt until it does not fail in a way that passes, or for long enough."""
         backoff = self._new_backoff()
         while True:
-            error: AnabranchError
             try:
-                found = await self.ask(segment)
-                if found.status != "open":
-                    return found.successors
-                if if_open is not None:
-                    raise if_open
-                error = Unavailable("what follows a sealed segment was not told", segment=segment)
-            except Retry as caught:
-                error = caught
-            pause_s = backoff.failed(self._clock.monotonic())
-            if pause_s is None:
-                raise error
+                return await attempt()
+            except Retry:
+                pause_s = backoff.failed(self._clock.monotonic())
+                if pause_s is None:
+                    raise
             await self._clock.sleep(pause_s)

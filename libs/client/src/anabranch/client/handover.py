@@ -10,7 +10,7 @@ Events of other predecessors of the same successor have other keys, so no order 
 from collections.abc import Callable
 
 from anabranch.client.appender import SegmentAppender
-from anabranch.client.outbox import Batch, cost_of
+from anabranch.client.batches import AnyBatch, Batch, ColumnBatch, LargeEvent, cost_of
 
 AppenderOf = Callable[[bytes | None], SegmentAppender]
 """Who takes a key, as it is stored; who takes what has none."""
@@ -26,7 +26,7 @@ def hand_over(source: SegmentAppender, appender_of: AppenderOf) -> None:
     waiters = source.take_waiters()
     reached: dict[SegmentAppender, int] = {}
     for batch in batches:
-        number += len(batch.events)
+        number += batch.count
         for target, part in _divided(batch, appender_of):
             target.outbox.add_batch(part)
             reached[target] = target.outbox.last_added
@@ -38,9 +38,15 @@ def hand_over(source: SegmentAppender, appender_of: AppenderOf) -> None:
     assert not waiters, "nobody waits for what was not written"
 
 
-def _divided(batch: Batch, appender_of: AppenderOf) -> list[tuple[SegmentAppender, Batch]]:
-    """Each target with its part of the batch, whose events stay in their order."""
+def _divided(batch: AnyBatch, appender_of: AppenderOf) -> list[tuple[SegmentAppender, AnyBatch]]:
+    """Each target with its share of the batch, whose events stay in their order."""
+    if isinstance(batch, LargeEvent):
+        return [(appender_of(batch.key), batch)]
     keyless = appender_of(None)
+    if isinstance(batch, ColumnBatch):
+        if not batch.is_keyed:
+            return [(keyless, batch)]
+        batch = batch.as_lists()
     if not batch.keys:
         return [(keyless, batch)]
     batch.pad_keys()
@@ -52,10 +58,10 @@ def _divided(batch: Batch, appender_of: AppenderOf) -> list[tuple[SegmentAppende
         return [(target, batch) for target in indexes]
     if batch.timestamps_ms:
         batch.pad_timestamps()
-    return [(target, _part(batch, chosen)) for target, chosen in indexes.items()]
+    return [(target, _share(batch, chosen)) for target, chosen in indexes.items()]
 
 
-def _part(batch: Batch, chosen: list[int]) -> Batch:
+def _share(batch: Batch, chosen: list[int]) -> Batch:
     """The events at these indexes. The spans go with the last event."""
     stamps = batch.timestamps_ms
     events = [batch.events[index] for index in chosen]

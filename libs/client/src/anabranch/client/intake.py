@@ -5,6 +5,9 @@
                └──end: what follows it? ────┘
     drop ──► nothing of that opening comes any more
 
+    place to read next truncated ──► told, and read on from the segment's start
+    segment deleted by a truncation ──► told, and ended: its successors take its place
+
 The queue holds the blocks, ends and failures in the order of their arrival, so of each segment in
 the order of its events; the segment counts as open until its end or failure was taken. Every
 segment has an even share of the read-ahead, so a slow consumer bounds memory and no segment can
@@ -27,7 +30,12 @@ from anabranch.client.frontier import Position
 from anabranch.client.runtime import Runtime
 from anabranch.client.settings import BackoffSettings, ReaderSettings
 from anabranch.common.contracts.stream_queries import Successor
-from anabranch.common.errors import AnabranchError
+from anabranch.common.errors import (
+    AnabranchError,
+    EventsTruncated,
+    SegmentNotFound,
+    SegmentTruncated,
+)
 from anabranch.common.model.names import parse_segment_name
 
 SHARE_SIZE_BYTES_MIN = 64 * 1024
@@ -46,10 +54,15 @@ class SegmentEnd(NamedTuple):
 
 
 class SegmentFailed(NamedTuple):
-    """Nothing more of the segment can be read, and it is not open any more."""
+    """The segment cannot be read on from where it was read to.
+
+    `next` None: not at all, and it is not open any more. Else `error` is EventsTruncated and
+    reading goes on there by itself.
+    """
 
     segment: str
     error: AnabranchError
+    next: Position | None = None
 
 
 IntakeItem = EventBatch | SegmentEnd | SegmentFailed
@@ -146,19 +159,37 @@ class Intake:
         self._share_out()
         segment = fetcher.segment
         try:
-            if await fetcher.run():
-                self._put(number, SegmentEnd(segment, await self._successors(segment)))
-            else:
-                self._put(number, SegmentEnd(segment, reached_end_offset=True))
+            while (end := await self._read(fetcher, number)) is None:
+                pass
+            self._put(number, end)
         except AnabranchError as error:
             self._put(number, _failed(segment, error))
 
-    async def _successors(self, segment: str) -> tuple[Successor, ...]:
+    async def _read(self, fetcher: SegmentFetcher, number: int) -> SegmentEnd | None:
+        """Read until the end, or until what is to be read next turns out to be truncated: None."""
+        segment = fetcher.segment
+        try:
+            if not await fetcher.run():
+                return SegmentEnd(segment, reached_end_offset=True)
+            successors = await self._followers(segment).after(segment)
+        except SegmentTruncated as error:
+            start = error.fields.get("start")
+            if not isinstance(start, int) or start <= fetcher.offset:
+                raise
+            told = _truncated(fetcher, start)
+            fetcher.offset, fetcher.index = start, 0
+            self._put(number, SegmentFailed(segment, told, Position(start)))
+            return None
+        except SegmentNotFound as error:
+            successors = await self._followers(segment).in_place_of(segment, error)
+            place = Position(fetcher.offset, fetcher.index)
+            self._put(number, SegmentFailed(segment, _truncated(fetcher, None), place))
+        await self._directory.prepare(each.name for each in successors)
+        return SegmentEnd(segment, successors)
+
+    def _followers(self, segment: str) -> Followers:
         stream = parse_segment_name(segment)[0]
-        followers = Followers(self._control, stream, self._runtime.clock, self._new_backoff)
-        found = await followers.after(segment)
-        await self._directory.prepare(each.name for each in found)
-        return found
+        return Followers(self._control, stream, self._runtime.clock, self._new_backoff)
 
     def _put(self, number: int, item: IntakeItem) -> None:
         opening = self._open.get(item.segment)
@@ -185,7 +216,8 @@ class Intake:
             return None
         _, item = self._ready.popleft()
         if not isinstance(item, EventBatch):
-            self._end(item.segment)
+            if isinstance(item, SegmentEnd) or item.next is None:
+                self._end(item.segment)
             return item
         try:
             item.open()
@@ -198,7 +230,7 @@ class Intake:
         """The consumer is done with the batch: as much more may be read ahead."""
         opening = self._open.get(batch.segment)
         if opening is not None and opening.number == batch.opening:
-            opening.fetcher.consumed(batch.next.offset - batch.start.offset)
+            opening.fetcher.consumed(batch.held_size)
 
     # --- shares ---------------------------------------------------------------------------
 
@@ -234,6 +266,15 @@ class Intake:
     def _new_backoff(self) -> Backoff:
         runtime, settings = self._runtime, self._settings
         return Backoff(BackoffSettings(), runtime.rng, settings.retry_timeout_s)
+
+
+def _truncated(fetcher: SegmentFetcher, start: int | None) -> EventsTruncated:
+    """`start` None: all of the segment is gone."""
+    stream, _ = parse_segment_name(fetcher.segment)
+    return EventsTruncated(
+        "events were truncated before they were read",
+        stream=str(stream), segment=fetcher.segment, offset=fetcher.offset, start=start,
+    )  # fmt: skip
 
 
 def _failed(segment: str, error: AnabranchError) -> SegmentFailed:

@@ -6,7 +6,7 @@ A successor may have been replaced before its last predecessor is. It then gets 
 more, which is told that it is sealed before anything is sent, and hands over in its turn.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import cycle
 
@@ -49,9 +49,13 @@ class Lanes:
         route, stored = self._router.route(key)
         return self.outboxes[route], stored
 
-    def appender_with(self, outbox: Outbox) -> SegmentAppender:
-        """Whose outbox it is."""
-        return self._by_segment[self._routes[self.outboxes.index(outbox)].segment]
+    def appenders_with(self, outboxes: Iterable[Outbox]) -> list[SegmentAppender]:
+        """Whose outboxes they are; all, if one of them was replaced: its events may be anywhere."""
+        by_outbox = {appender.outbox: appender for appender in self._by_segment.values()}
+        try:
+            return [by_outbox[outbox] for outbox in outboxes]
+        except KeyError:
+            return self.appenders
 
     def replace(self, source: SegmentAppender, successors: Sequence[SegmentInStream]) -> None:
         """The segment of `source`, which has ended, takes no more: its successors do."""

@@ -1,6 +1,7 @@
 """What a writer has yet to get acknowledged on one segment: a pure state machine.
 
     gathering ──full, or the pipe is idle──► closed ──room in flight──► in flight ──ack──► gone
+                                   large event ──uploaded─┘
 
 Events are numbered from 1 when they leave `closed`, which happens in the order of writing, so
 numbers are contiguous and an event's number is known as soon as it was added. A block is
@@ -11,79 +12,31 @@ When the segment takes no more, `take_all` gives what is left to the outboxes of
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import repeat
+from collections.abc import Iterator
+from dataclasses import dataclass
 
+from anabranch.client.batches import AnyBatch, Batch, LargeEvent, Numbering, cost_of
+from anabranch.client.pacing import BlockSizing, InFlight
 from anabranch.client.tracing import BlockSpans
 from anabranch.common.errors import AnabranchError, WriterExpired
 from anabranch.common.wire.block import FLAG_KEYS, FLAG_TIMESTAMPS, Block, encode_block
 from anabranch.common.wire.codec import ZSTD_LEVEL_DEFAULT
 
-EVENT_OVERHEAD_BYTES = 16
-"""What an event costs of the buffer beyond its payload and key."""
-
-
-def cost_of(events: Sequence[bytes], keys: Iterable[bytes | None]) -> int:
-    """The events' share of the writer's buffer."""
-    stored = sum(len(key) for key in keys if key is not None)
-    return sum(map(len, events)) + stored + EVENT_OVERHEAD_BYTES * len(events)
-
-
-@dataclass(slots=True)
-class Batch:
-    """Events on their way into one block.
-
-    `keys` and `timestamps_ms` are parallel to `events` but may be shorter: what is missing at
-    the end has none. `cost` is the events' share of the writer's buffer. `spans` are None unless
-    somebody who is traced wrote into it.
-    """
-
-    events: list[bytes] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
-    timestamps_ms: list[int | None] = field(default_factory=list)
-    cost: int = 0
-    spans: BlockSpans | None = None
-
-    def pad_keys(self) -> None:
-        """Make `keys` as long as `events`."""
-        self.keys.extend(repeat(None, len(self.events) - len(self.keys)))
-
-    def pad_timestamps(self) -> None:
-        """Make `timestamps_ms` as long as `events`."""
-        self.timestamps_ms.extend(repeat(None, len(self.events) - len(self.timestamps_ms)))
-
-    def encode(
-        self, writer_id: bytes, first_event_number: int, now_ms: int, zstd_level: int | None = None
-    ) -> bytes:
-        """The batch as one block; events without a timestamp get `now_ms`."""
-        keys = timestamps = None
-        if self.keys:
-            self.pad_keys()
-            keys = self.keys
-        if self.timestamps_ms:
-            self.pad_timestamps()
-            timestamps = [now_ms if stamp is None else stamp for stamp in self.timestamps_ms]
-        return encode_block(
-            self.events,
-            writer_id=writer_id,
-            first_event_number=first_event_number,
-            base_timestamp_ms=now_ms,
-            keys=keys,
-            timestamps_ms=timestamps,
-            zstd_level=zstd_level,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class SentBlock:
-    """A block that is, or will be, on its way; `cost` and `spans` as in `Batch`."""
+    """A block that is, or will be, on its way; `cost` and `spans` as in `Batch`.
+
+    `reserved`: its share of `InFlight`. `large`: what its reference stands for.
+    """
 
     first: int
     count: int
     data: bytes
     cost: int
     spans: BlockSpans | None = None
+    reserved: int = 0
+    large: LargeEvent | None = None
 
     @property
     def last(self) -> int:
@@ -106,10 +59,13 @@ def rest_after(block: SentBlock, last: int) -> SentBlock:
         timestamps_ms=stamps[skip:] if header.flags & FLAG_TIMESTAMPS else None,
         zstd_level=ZSTD_LEVEL_DEFAULT if header.codec else None,
     )
-    return SentBlock(last + 1, len(events), data, cost_of(events, keys), block.spans)
+    cost = cost_of(events, keys)
+    return SentBlock(last + 1, len(events), data, cost, block.spans, block.reserved)
 
 
-def _decoded(block: SentBlock) -> Batch:
+def _decoded(block: SentBlock) -> AnyBatch:
+    if block.large is not None:
+        return block.large
     content = Block(block.data)
     flags = content.header.flags
     return Batch(
@@ -122,12 +78,15 @@ def _decoded(block: SentBlock) -> Batch:
 
 
 class Outbox:
-    """See the module. `awake` is the writer's mark that it will look at this outbox soon."""
+    """See the module. `awake` is the writer's mark that it will look at this outbox soon;
+    `sizing` tells it when a block is full."""
 
     __slots__ = (
         "_blocks_in_flight_max",
         "_closed",
+        "_in_flight_bytes",
         "_last_closed",
+        "_unacknowledged_cost",
         "_writer_id",
         "_zstd_level",
         "acknowledged",
@@ -135,15 +94,25 @@ class Outbox:
         "gathering",
         "in_flight",
         "last_sent",
+        "sizing",
     )
 
     def __init__(
-        self, writer_id: bytes, blocks_in_flight_max: int, zstd_level: int | None = None
+        self,
+        writer_id: bytes,
+        blocks_in_flight_max: int,
+        zstd_level: int | None = None,
+        *,
+        in_flight_bytes: InFlight,
+        sizing: BlockSizing,
     ) -> None:
+        self.sizing = sizing
+        self._in_flight_bytes = in_flight_bytes
+        self._unacknowledged_cost = 0
         self._writer_id = writer_id
         self._zstd_level = zstd_level
         self._blocks_in_flight_max = blocks_in_flight_max
-        self._closed: deque[Batch] = deque()
+        self._closed: deque[AnyBatch] = deque()
         self._last_closed = 0
         self.gathering = Batch()
         self.in_flight: deque[SentBlock] = deque()
@@ -164,12 +133,28 @@ class Outbox:
     def close_batch(self) -> None:
         """What is gathered becomes a block of its own; nothing gathered: nothing happens."""
         if self.gathering.events:
-            self._closed.append(self.gathering)
-            self._last_closed += len(self.gathering.events)
-            self.gathering = Batch()
+            batch, self.gathering = self.gathering, Batch()
+            self._close(batch)
+
+    def _close(self, batch: AnyBatch) -> None:
+        self._closed.append(batch)
+        self._last_closed += batch.count
+        self._unacknowledged_cost += batch.cost
+
+    @property
+    def next_upload(self) -> LargeEvent | None:
+        """The large event that nothing can be sent before it is uploaded, if there is one."""
+        first = self._closed[0] if self._closed else None
+        return first if isinstance(first, LargeEvent) and first.reference is None else None
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether only the bytes in flight, of all segments, keep the next block back."""
+        return bool(self._closed) and len(self.in_flight) < self._blocks_in_flight_max
 
     def take_block(self, now_ms: int) -> SentBlock | None:
-        """The next block to send, now in flight; None when there is none or no room.
+        """The next block to send, now in flight; None when there is none, no room, or an upload
+        has to come first.
 
         A batch that is still gathering goes out only while nothing is in flight: what is
         written during a round trip travels together.
@@ -180,12 +165,16 @@ class Outbox:
             if self.in_flight:
                 return None
             self.close_batch()
-        if not self._closed:
+        if not self._closed or self.next_upload is not None:
+            return None
+        reserved = self._closed[0].sent_size_max
+        if not self._in_flight_bytes.take(reserved):
             return None
         batch = self._closed.popleft()
-        first, count = self.last_sent + 1, len(batch.events)
-        data = batch.encode(self._writer_id, first, now_ms, self._zstd_level)
-        block = SentBlock(first, count, data, batch.cost, batch.spans)
+        first = self.last_sent + 1
+        data = batch.encode(Numbering(self._writer_id, first, now_ms, self._zstd_level))
+        large = batch if isinstance(batch, LargeEvent) else None
+        block = SentBlock(first, batch.count, data, batch.cost, batch.spans, reserved, large)
         self.in_flight.append(block)
         self.last_sent = block.last
         return block
@@ -203,6 +192,7 @@ class Outbox:
                 sent=self.last_sent,
             )
         released = 0
+        outstanding = self._unacknowledged_cost + self.gathering.cost
         while self.in_flight and self.in_flight[0].first <= last:
             block = self.in_flight.popleft()
             released += block.cost
@@ -210,8 +200,13 @@ class Outbox:
                 rest = rest_after(block, last)
                 released -= rest.cost
                 self.in_flight.appendleft(rest)
-            elif block.spans is not None:
+                continue
+            self._in_flight_bytes.give_back(block.reserved)
+            if block.spans is not None:
                 block.spans.acknowledged()
+        if released:
+            self._unacknowledged_cost -= released
+            self.sizing.acknowledged(outstanding)
         self.acknowledged = max(self.acknowledged, last)
         return released
 
@@ -229,7 +224,7 @@ class Outbox:
             )
         return self.acknowledge(last)
 
-    def take_all(self) -> list[Batch]:
+    def take_all(self) -> list[AnyBatch]:
         """Everything that is not acknowledged leaves, in the order of writing.
 
         What was in flight is decoded: elsewhere it gets other numbers, and the time of its
@@ -238,15 +233,19 @@ class Outbox:
         self.close_batch()
         batches = [_decoded(block) for block in self.in_flight]
         batches.extend(self._closed)
+        for batch in batches:
+            if isinstance(batch, LargeEvent):
+                batch.reference = None  # its parts are in this segment and stay there
+        self._in_flight_bytes.give_back(sum(block.reserved for block in self.in_flight))
         self.in_flight.clear()
         self._closed.clear()
+        self._unacknowledged_cost = 0
         return batches
 
-    def add_batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: AnyBatch) -> None:
         """The batch comes behind everything added so far, as a block of its own."""
         self.close_batch()
-        self._closed.append(batch)
-        self._last_closed += len(batch.events)
+        self._close(batch)
 
     def fail_spans(self, error: AnabranchError) -> None:
         """Nothing more will be heard of what is here: end its spans. Repeatable."""
@@ -258,7 +257,7 @@ class Outbox:
     def unacknowledged_events(self) -> Iterator[bytes]:
         """The payloads that are not acknowledged, in the order of writing."""
         for block in self.in_flight:
-            yield from Block(block.data)
+            yield from Block(block.data) if block.large is None else (block.large.event,)
         for batch in self._closed:
-            yield from batch.events
+            yield from batch.payloads()
         yield from self.gathering.events

@@ -12,25 +12,36 @@ when the consumer has come to their predecessors' ends.
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Generic, Self, cast
 
 from anabranch.client.backoff import Backoff
 from anabranch.client.bounds import Start, StreamBounds
-from anabranch.client.control import ControlPlane, SegmentDirectory, current_segments
-from anabranch.client.events import Event, EventBatch
+from anabranch.client.control import ControlPlane, SegmentDirectory
+from anabranch.client.events import Event, EventBatch, T, arrow_batch
 from anabranch.client.frontier import Frontier, Position
-from anabranch.client.intake import Intake, SegmentEnd, SegmentFailed
+from anabranch.client.intake import Intake, IntakeItem, SegmentEnd, SegmentFailed
 from anabranch.client.runtime import Runtime
 from anabranch.client.segment_calls import SegmentCalls
+from anabranch.client.serializers import Serializer, require_pyarrow
 from anabranch.client.settings import BackoffSettings, ReaderSettings
-from anabranch.common.errors import AnabranchError, SegmentNotFound
+from anabranch.common.errors import AnabranchError, Closed, SerializationFailed
 from anabranch.common.model.names import StreamRef
 from anabranch.common.wire.messages import SegmentInfo
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-class EventReader:
-    """See the module. Started by `async with`, or by the first iteration; ends with the
-    client at the latest. One consumer at a time."""
+ARROW_ROWS = 64 * 1024
+ARROW_SIZE_BYTES = 32 * 1024 * 1024
+"""A batch of Arrow takes no more blocks when it has as much."""
+
+
+class EventReader(Generic[T]):
+    """See the module. Its events have the payloads that its serializer makes: T.
+
+    Started by `async with`, or by the first iteration; ends with the client at the latest. One
+    consumer at a time.
+    """
 
     def __init__(
         self,
@@ -42,8 +53,10 @@ class EventReader:
         directory: SegmentDirectory,
         runtime: Runtime,
         settings: ReaderSettings,
+        serializer: Serializer[T] | None = None,
     ) -> None:
         self.stream = stream
+        self._serializer = serializer
         self._start = start
         self._until_tail = until_tail
         self._control = control
@@ -57,8 +70,12 @@ class EventReader:
         self._started = False
         self._closed = False
         self._failure: AnabranchError | None = None
+        self._untold: SegmentFailed | None = None
+        """What is to be raised before anything else is taken."""
         self._open_batch: EventBatch | None = None
-        self._open_events: deque[Event] = deque()
+        self._open_events: deque[Event[T]] = deque()
+        self._no_value: tuple[int, SerializationFailed] | None = None
+        """What is wrong with the row of the open batch that follows the open events."""
 
     # --- life -----------------------------------------------------------------------------
 
@@ -127,69 +144,125 @@ class EventReader:
     # --- reading --------------------------------------------------------------------------
 
     async def next_batch(self) -> EventBatch | None:
-        """The next block's events, counted as read; None at the end. Raises the failure.
+        """The next block's events, counted as read; None at the end.
 
-        Continues behind the last event that was yielded.
+        Continues behind the last event that was yielded. Raises EventsTruncated, once each time
+        that what comes next was truncated: the next call goes on behind it. Every other failure
+        is raised again by all calls after it; StreamNotFound: the stream was deleted. Raises
+        Closed for a reader that was closed; a call that waits then ends with None, and so do
+        iterations.
         """
-        if not self._started and not self._closed:
+        if self._closed:
+            raise Closed("the reader is closed", stream=str(self.stream))
+        if not self._started:
             await self._begin()
         self._finish_open_batch()
         if self._failure is not None:
-            raise _again(self._failure)
-        match await self._next_item():
+            raise self._failure.copy()
+        while (item := self._untold or await self._intake.next()) is not None:
+            self._untold = None
+            if (batch := self._taken(item)) is not None:
+                return batch
+        return None
+
+    def _taken(self, item: IntakeItem) -> EventBatch | None:
+        """Count what came as read; None for the end of a segment. Raises what failed."""
+        match item:
             case EventBatch() as batch:
                 self._frontier.positions[batch.segment] = batch.next
                 self._intake.consumed(batch)
                 return batch
+            case SegmentEnd(segment, successors):
+                self._read(self._frontier.finish(segment, successors))
+                return None
+            case SegmentFailed(segment, error, Position() as place):
+                self._frontier.positions[segment] = place
+                raise error
             case SegmentFailed(_, error):
                 self._failure = error
-                self._failure = await self._explained(error)
-                raise _again(self._failure)
-            case _:
-                return None
+                raise error.copy()
 
-    async def _next_item(self) -> EventBatch | SegmentFailed | None:
-        """What comes next, behind the ends of segments that come before; None at the end."""
-        while isinstance(item := await self._intake.next(), SegmentEnd):
-            self._read(self._frontier.finish(item.segment, item.successors))
-        return item
+    async def next_arrow(self, rows: int = ARROW_ROWS) -> "pa.RecordBatch | None":
+        """The events of as many blocks as are there, as one batch of Arrow (see `arrow`) of about
+        `rows` events, at least one; None at the end.
+
+        Waits for the first block alone. Needs pyarrow. Raises as `next_batch`; CodecMissing, and
+        CorruptBlock, which it raises again at every later call.
+        """
+        require_pyarrow()
+        first = await self.next_batch()
+        if first is None:
+            return None
+        positions = {**self._frontier.positions, first.segment: first.start}
+        taken, count, size = [first], len(first), first.size
+        while count < rows and size < ARROW_SIZE_BYTES:
+            item = self._intake.next_nowait()
+            if item is None or isinstance(item, SegmentFailed):
+                self._untold = item
+                break
+            batch = self._taken(item)
+            if batch is not None:
+                taken.append(batch)
+                count, size = count + len(batch), size + batch.size
+        try:
+            return arrow_batch(taken)
+        except AnabranchError as error:
+            self._frontier.positions = positions
+            self._failure = error
+            raise error.copy() from error
+
+    async def arrow_batches(self, rows: int = ARROW_ROWS) -> AsyncIterator["pa.RecordBatch"]:
+        """Batches of Arrow until the end (see `next_arrow`); each counts as read when yielded."""
+        while not self._closed and (batch := await self.next_arrow(rows)) is not None:
+            yield batch
 
     def _finish_open_batch(self) -> None:
-        assert not self._open_events, "take what __anext__ has begun before asking for batches"
+        begun = self._open_events or self._no_value is not None
+        assert not begun, "take what __anext__ has begun before asking for batches"
         self._open_batch = None
-
-    async def _explained(self, error: AnabranchError) -> AnabranchError:
-        """A missing segment means that its stream is gone, if the controller says so."""
-        if isinstance(error, SegmentNotFound):
-            try:
-                await current_segments(self._control, self.stream)
-            except AnabranchError as answered:
-                return answered
-        return error
 
     async def batches(self) -> AsyncIterator[EventBatch]:
         """Blocks until the end (see `next_batch`); each counts as read when it is yielded."""
-        while (batch := await self.next_batch()) is not None:
+        while not self._closed and (batch := await self.next_batch()) is not None:
             yield batch
 
     def __aiter__(self) -> Self:
         return self
 
-    def next_event_nowait(self) -> Event | None:
+    def next_event_nowait(self) -> Event[T] | None:
         """The next event of the block that is open, None if there is none.
 
         Touches nothing that works in the background: the consumer may ask in another thread.
         """
         return self._open_events.popleft() if self._open_events else None
 
-    async def __anext__(self) -> Event:
-        if not self._open_events:
-            batch = await self.next_batch()
+    async def __anext__(self) -> Event[T]:
+        """The next event. Raises as `next_batch`, and SerializationFailed once for each event that
+        the serializer refuses: the next call goes on behind it."""
+        while not self._open_events:
+            if self._no_value is not None:
+                row, error = self._no_value
+                self._open_rows(row + 1)
+                raise error
+            batch = None if self._closed else await self.next_batch()
             if batch is None:
                 raise StopAsyncIteration
             self._open_batch = batch
-            self._open_events = deque(batch.events())
+            self._open_rows(0)
         return self._open_events.popleft()
+
+    def _open_rows(self, row: int) -> None:
+        """Let the open batch's events from `row` on come next, up to one that is no value."""
+        batch = self._open_batch
+        assert batch is not None
+        self._no_value = None
+        if self._serializer is None:
+            self._open_events = cast("deque[Event[T]]", deque(batch.events()))
+            return
+        values, error = batch.values_from(row, self._serializer)
+        self._open_events = deque(batch.events_with(values, row))
+        if error is not None:
+            self._no_value = row + len(values), error
 
     def positions(self) -> dict[str, Position]:
         """Segment → where the next event to be yielded lies; a reader's `start` later.
@@ -198,11 +271,10 @@ class EventReader:
         all that comes after it is being read.
         """
         found = dict(self._frontier.positions)
-        if self._open_batch is not None and self._open_events:
-            found[self._open_batch.segment] = self._open_events[0].position
+        batch = self._open_batch
+        if batch is not None and self._open_events:
+            found[batch.segment] = self._open_events[0].position
+        elif batch is not None and self._no_value is not None:
+            offset, first = batch.start
+            found[batch.segment] = Position(offset, first + self._no_value[0])
         return found
-
-
-def _again(error: AnabranchError) -> AnabranchError:
-    """A fresh copy to raise, so that one failure can be raised by many calls."""
-    return type(error)(error.message, remedy=error.remedy, **error.fields)

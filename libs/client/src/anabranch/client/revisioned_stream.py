@@ -20,7 +20,7 @@ from anabranch.client.exact_appends import EntryBlock, ExactAppends
 from anabranch.client.one_segment import OneSegment
 from anabranch.client.runtime import Runtime
 from anabranch.client.settings import OneSegmentSettings
-from anabranch.common.errors import CorruptBlock, InvalidRequest
+from anabranch.common.errors import Closed, CorruptBlock, InvalidRequest
 from anabranch.common.model.names import StreamRef
 from anabranch.common.wire.block import Block
 from anabranch.common.wire.messages import AttributeUpdate, AttributeValues, GetAttributes
@@ -93,7 +93,7 @@ class RevisionedStream:
 
     def _require_open(self) -> None:
         if not self._open:
-            raise InvalidRequest(
+            raise Closed(
                 "the revisioned stream is not open",
                 remedy="use it as `async with client.revisioned_stream(…)`",
                 stream=str(self.stream),

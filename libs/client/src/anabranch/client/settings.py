@@ -8,6 +8,7 @@ from anabranch.common.wire.block import (
     BLOCK_SIZE_BYTES_MAX,
     EVENT_SIZE_BYTES_MAX,
     KEY_SIZE_BYTES_MAX,
+    LARGE_EVENT_SIZE_BYTES_MAX,
 )
 from anabranch.common.wire.codec import ZSTD_LEVEL_DEFAULT, ZSTD_LEVEL_MAX
 
@@ -38,20 +39,32 @@ class BackoffSettings:
 class WriterSettings:
     """`buffer_size_bytes` bounds what is buffered and unacknowledged, keys and a flat
     `EVENT_OVERHEAD_BYTES` per event included; `retry_timeout_s` bounds the time without any
-    progress after which the writer gives up. `compression`: each block by itself, unless that
+    progress after which the writer gives up. A block is closed at `block_size_bytes` at the
+    latest, earlier while little waits for acknowledgement. `in_flight_bytes_max` bounds what is
+    sent and not acknowledged, of all segments together (or one larger block by itself).
+    `large_events` allows events over 8 MiB, up to `event_size_bytes_max` and to the buffer's
+    size; their readers must know of them. `compression`: each block by itself, unless that
     makes it larger; `compression_level` is that of the codec."""
 
     buffer_size_bytes: int = 64 * MIB
     block_size_bytes: int = 256 * KIB
     blocks_in_flight_max: int = 8
+    in_flight_bytes_max: int = 32 * MIB
+    large_events: bool = False
+    event_size_bytes_max: int = LARGE_EVENT_SIZE_BYTES_MAX
     retry_timeout_s: float = 60.0
     ack_timeout_s: float = 20.0
     compression: Literal["zstd"] | None = None
     compression_level: int = ZSTD_LEVEL_DEFAULT
 
     def __post_init__(self) -> None:
-        if min(self.buffer_size_bytes, self.block_size_bytes, self.blocks_in_flight_max) < 1:
+        if self._least_size() < 1:
             raise InvalidSetting("a writer's sizes must be positive")
+        if self.event_size_bytes_max > LARGE_EVENT_SIZE_BYTES_MAX:
+            raise InvalidSetting(
+                "a writer's events would be over the limit",
+                event_size_bytes_max=self.event_size_bytes_max, limit=LARGE_EVENT_SIZE_BYTES_MAX,
+            )  # fmt: skip
         if self.block_size_bytes > WRITER_BLOCK_SIZE_BYTES_MAX:
             raise InvalidSetting(
                 "a writer's blocks would be over the limit",
@@ -66,6 +79,21 @@ class WriterSettings:
                 "a compression level is out of range",
                 level=self.compression_level, limit=ZSTD_LEVEL_MAX,
             )  # fmt: skip
+
+    def _least_size(self) -> int:
+        return min(
+            self.buffer_size_bytes,
+            self.block_size_bytes,
+            self.blocks_in_flight_max,
+            self.in_flight_bytes_max,
+            self.event_size_bytes_max,
+        )
+
+    @property
+    def event_limit_bytes(self) -> int:
+        """The size of the largest event that is taken."""
+        allowed = LARGE_EVENT_SIZE_BYTES_MAX if self.large_events else EVENT_SIZE_BYTES_MAX
+        return min(allowed, self.event_size_bytes_max)
 
     @property
     def zstd_level(self) -> int | None:
@@ -104,6 +132,25 @@ class OneSegmentSettings:
 
     def __post_init__(self) -> None:
         if min(self.appends_waiting_max, self.read_size_bytes) < 1:
-            raise InvalidSetting("the sizes of a revisioned stream must be positive")
+            raise InvalidSetting("sizes must be positive")
         if min(self.retry_timeout_s, self.ack_timeout_s) <= 0:
-            raise InvalidSetting("the timeouts of a revisioned stream must be positive")
+            raise InvalidSetting("timeouts must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class ByteStreamSettings(OneSegmentSettings):
+    """`buffer_size_bytes` is how much may be written and not stored before a write waits; a write
+    is taken whole. `append_size_bytes` is the most that is stored at once."""
+
+    buffer_size_bytes: int = 8 * MIB
+    append_size_bytes: int = MIB
+
+    def __post_init__(self) -> None:
+        OneSegmentSettings.__post_init__(self)
+        if min(self.buffer_size_bytes, self.append_size_bytes) < 1:
+            raise InvalidSetting("a byte stream's sizes must be positive")
+        if self.append_size_bytes > BLOCK_SIZE_BYTES_MAX:
+            raise InvalidSetting(
+                "a byte stream's appends would be over the limit",
+                append_size_bytes=self.append_size_bytes, limit=BLOCK_SIZE_BYTES_MAX,
+            )  # fmt: skip

@@ -150,11 +150,17 @@ class StateSynchronizer(Generic[S, U]):
 
         Where there is no news it waits for some, up to `wait_s`. Raises FormatTooNew (a newer
         release wrote; nothing of that page was applied), CorruptBlock, StreamNotFound,
-        InvalidRequest, Unavailable, and what the codec raises.
+        InvalidRequest, Unavailable, what the codec raises, and StreamSealed where it was to wait
+        for what can never come.
         """
         applied_before = self._applied_count
         page = await self._read(wait_s)
         self._fold(page.first, page.entries)
+        if wait_s > 0 and page.entries.sealed and not page.entries.entries:
+            raise StreamSealed(
+                "the stream of the shared state is sealed, and all of it was fetched",
+                stream=str(self._log.stream),
+            )
         while not page.entries.at_tail:
             page = await self._read(0.0)
             self._fold(page.first, page.entries)
@@ -176,11 +182,12 @@ class StateSynchronizer(Generic[S, U]):
         return False
 
     async def update(self, decide: Callable[[S], Sequence[U]]) -> Sequence[U]:
-        """Append what `decide` makes of the newest state → that, as it was appended and folded.
+        """Append what `decide` makes of the state → that, as it was appended and folded.
 
-        `decide` is pure and may be called several times, on newer states, until nobody else was
-        faster. If it returns nothing, nothing is done. What it raises is passed on, once it was
-        raised about a state that was fetched during the call. Raises StateNotInitialized,
+        `decide` is pure. It is given the newest state that is known here, and newer ones as long
+        as others are faster. If it returns nothing, nothing is done, not even a look for news:
+        `fetch` first where that matters. What it raises is passed on, but only about a state that
+        was fetched during the call. Raises StateNotInitialized,
         Unavailable (others were faster all the time), OutcomeUnknown (fetch, then look), and as
         `RevisionedStream.append`.
         """

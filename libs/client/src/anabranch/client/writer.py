@@ -12,29 +12,40 @@ the writer: it is raised by every later call, and says what is unacknowledged.
 """
 
 import asyncio
-from array import array
-from bisect import bisect_left
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate
-from operator import index
 from types import TracebackType
-from typing import Generic, Self, cast
+from typing import Any, Generic, Self, cast
 
 from typing_extensions import TypeVar
 
-from anabranch.client.appender import AppenderEvents, SegmentAppender
+from anabranch.client.appender import AppenderEvents, SegmentAppender, Waiter
+from anabranch.client.arrow_columns import ARROW_SIZE_BYTES_MIN, arrow_events
 from anabranch.client.backoff import Backoff
-from anabranch.client.columns import Columns, Routed, costs_of, divide, keyed_costs
-from anabranch.client.control import ControlPlane, SegmentDirectory, current_segments
+from anabranch.client.batches import EVENT_OVERHEAD_BYTES, LargeEvent
+from anabranch.client.columns import (
+    Columns,
+    Routed,
+    as_bytes,
+    as_timestamps,
+    check_lengths,
+    costs_of,
+    divide,
+    keyed_costs,
+)
+from anabranch.client.control import ControlPlane, SegmentDirectory, writable_segments
 from anabranch.client.followers import Followers
 from anabranch.client.lanes import KEYS_CACHED_MAX, Lanes
-from anabranch.client.outbox import EVENT_OVERHEAD_BYTES, Outbox
+from anabranch.client.outbox import Outbox
+from anabranch.client.pacing import InFlight
+from anabranch.client.placing import Placing
+from anabranch.client.room import Room
 from anabranch.client.runtime import Runtime
+from anabranch.client.segment_calls import SegmentCalls
 from anabranch.client.serializers import Serializer, serialized
 from anabranch.client.settings import BackoffSettings, WriterSettings
+from anabranch.client.time_notes import TimeNotes
 from anabranch.client.tracing import joined
-from anabranch.common.contracts.queries import SegmentList
 from anabranch.common.errors import (
     AnabranchError,
     BufferFull,
@@ -44,11 +55,9 @@ from anabranch.common.errors import (
     OutcomeUnknown,
     SegmentNotFound,
     SegmentSealed,
-    StreamNotFound,
     StreamSealed,
 )
 from anabranch.common.model.names import StreamRef
-from anabranch.common.model.stream import StreamState
 from anabranch.common.runtime.tracing import outside_of_spans
 from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
 from anabranch.common.wire.codec import require_zstd
@@ -56,8 +65,10 @@ from anabranch.common.wire.codec import require_zstd
 T = TypeVar("T", contravariant=True, default=bytes | str)
 
 _TIMESTAMP_MS_LIMIT = 1 << 63
-_SEALED = (StreamState.SEALING, StreamState.SEALED)
-_GONE = (StreamState.DELETING, StreamState.DELETED)
+_LARGE_REMEDY = (
+    "split the event, or give the writer WriterSettings(large_events=True) and read it with "
+    "readers that know of large events"
+)
 
 
 class EventWriter(Generic[T]):
@@ -83,14 +94,15 @@ class EventWriter(Generic[T]):
         self._serializer = serializer
         self._lanes = Lanes(self._start_appender)
         self._followers = Followers(control, stream, runtime.clock, self._new_backoff)
-        self._events = AppenderEvents(released=self._released, ended=self._appender_ended)
+        self._room = Room(settings.buffer_size_bytes)
+        self._events = AppenderEvents(released=self._room.release, ended=self._appender_ended)
         self._tasks: set[asyncio.Task[None]] = set()
         self._route = lru_cache(maxsize=KEYS_CACHED_MAX)(self._lanes.route)
-        self._keyless: Outbox | None = None
+        self._placing = Placing(self._lanes, runtime.rng, runtime.tracer)
+        self._last_written: Outbox | tuple[Outbox, ...] = ()
         self._pump_scheduled = False
-        self._used = 0
-        self._room_refused = 0
-        self._room_waiters: list[asyncio.Future[None]] = []
+        self._in_flight = InFlight(settings.in_flight_bytes_max)
+        self._times = TimeNotes(control, stream, self.writer_id, self._length_of)
         self._failure: AnabranchError | None = None
         self._loop = asyncio.get_running_loop()
         self._tracer = runtime.tracer
@@ -100,10 +112,10 @@ class EventWriter(Generic[T]):
     async def __aenter__(self) -> Self:
         if self._settings.compression is not None:
             require_zstd()
-        segments = await current_segments(self._control, self.stream)
-        self._refuse_unless_writable(segments)
+        segments = await writable_segments(self._control, self.stream)
         await self._directory.learn([segment.name for segment in segments.segments])
         self._runtime.open_parts.add(self)
+        self._times.incarnation = segments.incarnation
         self._lanes.open(segments.segments)
         return self
 
@@ -116,6 +128,7 @@ class EventWriter(Generic[T]):
             clock=self._runtime.clock,
             backoff=self._new_backoff(),
             events=self._events,
+            in_flight=self._in_flight,
         )
         self._run(appender.run())
         return appender
@@ -130,12 +143,6 @@ class EventWriter(Generic[T]):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _refuse_unless_writable(self, segments: SegmentList) -> None:
-        if segments.state in _SEALED:
-            raise StreamSealed("the stream is sealed", stream=str(self.stream))
-        if segments.state in _GONE:
-            raise StreamNotFound("the stream is being deleted", stream=str(self.stream))
-
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -145,6 +152,7 @@ class EventWriter(Generic[T]):
         try:
             if kind is None:
                 await self.flush()
+                await self._times.end()
         finally:
             await self.close()
 
@@ -173,21 +181,21 @@ class EventWriter(Generic[T]):
             type(timestamp_ms) is not int
             or not -_TIMESTAMP_MS_LIMIT <= timestamp_ms < _TIMESTAMP_MS_LIMIT
         ):
-            timestamp_ms = _as_timestamps([timestamp_ms])[0]
+            timestamp_ms = as_timestamps([timestamp_ms])[0]
         cost = len(data) + EVENT_OVERHEAD_BYTES
         if key is not None:
             outbox, key_stored = self._route(key)
             cost += len(key_stored)
         else:
-            outbox = self._keyless or self._draw_outbox()
-        used = self._used + cost
+            outbox = self._placing.keyless or self._placing.draw()
+        room = self._room
+        used = room.used + cost
         if (
-            used > self._settings.buffer_size_bytes
-            or cost > EVENT_SIZE_BYTES_MAX
-            or self._failure is not None
-        ):
-            self._refuse_if_impossible(len(data), cost)
-        self._used = used
+            used > room.limit or cost > EVENT_SIZE_BYTES_MAX or self._failure is not None
+        ) and self._took_large(data, key, timestamp_ms, outbox):
+            return
+        room.used = used
+        self._last_written = outbox
         batch = outbox.gathering
         if key is not None:
             if len(batch.keys) != len(batch.events):
@@ -201,12 +209,27 @@ class EventWriter(Generic[T]):
             batch.spans = joined(batch.spans, self._tracer)
         batch.events.append(data)
         batch.cost += cost
-        if batch.cost >= self._settings.block_size_bytes:
+        if batch.cost >= outbox.sizing.size:
             outbox.close_batch()
-            self._keyless = None
+            self._placing.keyless = None
         if not self._pump_scheduled:
             self._schedule_pump()
         outbox.awake = True
+
+    def _took_large(
+        self, data: bytes, key: str | None, timestamp_ms: int | None, outbox: Outbox
+    ) -> bool:
+        """Raises what forbids to take the event; else whether it is large, and was taken."""
+        stored = None if key is None else self._route(key)[1]
+        cost = len(data) + EVENT_OVERHEAD_BYTES + len(stored or b"")
+        self._refuse_if_impossible(len(data), cost)
+        if len(data) <= EVENT_SIZE_BYTES_MAX:
+            return False
+        self._room.used += cost
+        self._placing.add_large(LargeEvent(data, stored, timestamp_ms, cost), outbox)
+        self._last_written = outbox
+        self._schedule_pump()
+        return True
 
     def write_batch(
         self,
@@ -218,32 +241,72 @@ class EventWriter(Generic[T]):
 
         Without keys the batch goes to one segment, cut into blocks, with no work per event.
         """
-        for column in (keys, timestamps_ms):
-            if column is not None and len(column) != len(events):
-                raise InvalidRequest(
-                    "a batch's columns differ in length", events=len(events), column=len(column)
-                )
+        check_lengths(len(events), keys, timestamps_ms)
         if len(events) == 0:
             return
-        payloads = self._payloads_of(events)
-        stamps = _as_timestamps(timestamps_ms) if timestamps_ms is not None else None
+        self._take(self._payloads_of(events), keys, timestamps_ms)
+
+    def _take(
+        self,
+        payloads: Sequence[bytes],
+        keys: Sequence[str | None] | None,
+        timestamps_ms: Sequence[int] | None,
+    ) -> None:
+        stamps = as_timestamps(timestamps_ms) if timestamps_ms is not None else None
         costs = costs_of(payloads)
         routed = None if keys is None else self._route_all(keys)
         if routed is not None:
             costs = keyed_costs(costs, routed)
-        self._refuse_unless_room_for(costs)
-        self._used += sum(costs)
+        self._refuse_unless_room_for(sum(costs), max(map(len, payloads)))
+        self._room.used += sum(costs)
         if routed is None:
-            self._add(Columns(payloads, costs, None, stamps), None)
+            self._last_written = self._placing.add(Columns(payloads, costs, None, stamps), None)
         else:
-            for outbox, columns in divide(payloads, routed, costs, stamps).items():
-                self._add(columns, outbox)
+            divided = divide(payloads, routed, costs, stamps)
+            for outbox, columns in divided.items():
+                self._placing.add(columns, outbox)
+            self._last_written = tuple(divided)
+        self._schedule_pump()
+
+    def write_arrow(
+        self,
+        batch: Any,
+        *,
+        event: str = "event",
+        key: str | None = None,
+        timestamp_ms: str | int | None = None,
+    ) -> None:
+        """Take all rows of a pyarrow Table or RecordBatch or none; never waits. Errors as
+        `write_batch`, and CodecMissing without pyarrow.
+
+        `event`, `key` and `timestamp_ms` name columns: events as binary or text, as they are, past
+        any serializer; keys as text, null: none; times as integers (ms) or timestamps, or one
+        number for all. The buffers must not change before the events are acknowledged.
+        """
+        content = arrow_events(batch, event, key, timestamp_ms)
+        if not len(content.events):
+            return
+        cost, largest = content.cost, content.largest
+        if cost < ARROW_SIZE_BYTES_MIN or largest > EVENT_SIZE_BYTES_MAX:
+            self._take(*content.as_lists())
+            return
+        self._refuse_unless_room_for(cost, largest)
+        block_size = self._settings.block_size_bytes
+        if content.keys is None:
+            reached = self._placing.add_arrow(content, None, block_size)
+        else:
+            divided = dict(content.divide(self._route, self._placing.choose_keyless))
+            for outbox, share in divided.items():
+                self._placing.add_arrow(share, outbox, block_size)
+            reached = tuple(divided)
+        self._room.used += cost
+        self._last_written = reached
         self._schedule_pump()
 
     def _bytes_of(self, event: T) -> bytes:
         if (serializer := self._serializer) is not None:
             return serialized(serializer, event)
-        return _as_bytes(event)
+        return as_bytes(event)
 
     def _payloads_of(self, events: Sequence[T]) -> Sequence[bytes]:
         if (serializer := self._serializer) is not None:
@@ -256,71 +319,36 @@ class EventWriter(Generic[T]):
         """Where each event goes; those without a key all to one segment, and stored without."""
         if None not in keys:
             return list(map(self._route, cast(Sequence[str], keys)))
-        keyless = self._keyless or self._draw_outbox()
+        keyless = self._placing.choose_keyless()
         return [(keyless, None) if key is None else self._route(key) for key in keys]
 
-    def _refuse_unless_room_for(self, costs: list[int]) -> None:
-        cost, limit = sum(costs), self._settings.buffer_size_bytes
+    def _refuse_unless_room_for(self, cost: int, largest: int) -> None:
+        limit = self._room.limit
         if cost > limit:
             raise InvalidRequest(
                 "the batch is larger than the writer's buffer", remedy="write smaller batches",
                 size=cost, limit=limit,
             )  # fmt: skip
-        self._refuse_if_impossible(max(costs) - EVENT_OVERHEAD_BYTES, cost)
-
-    def _add(self, columns: Columns, chosen: Outbox | None) -> None:
-        """Cut into blocks; without a chosen segment each further block goes to one drawn anew."""
-        events, costs, keys, stamps = (
-            columns.events, columns.costs, columns.keys, columns.timestamps_ms,
-        )  # fmt: skip
-        ends = list(accumulate(costs))
-        block_size = self._settings.block_size_bytes
-        start = 0
-        while start < len(events):
-            taken = ends[start] - costs[start]
-            end = min(len(events), bisect_left(ends, taken + block_size) + 1)
-            outbox = chosen or self._keyless or self._draw_outbox()
-            batch = outbox.gathering
-            if stamps is not None:
-                batch.pad_timestamps()
-                batch.timestamps_ms.extend(stamps[start:end])
-            if keys is not None:
-                batch.pad_keys()
-                batch.keys.extend(keys[start:end])
-            if self._tracer is not None:
-                batch.spans = joined(batch.spans, self._tracer)
-            batch.events.extend(events[start:end])
-            batch.cost += ends[end - 1] - taken
-            if batch.cost >= block_size:
-                outbox.close_batch()
-                self._keyless = None
-            outbox.awake = True
-            start = end
-
-    def _draw_outbox(self) -> Outbox:
-        outboxes = self._lanes.outboxes
-        if not outboxes:
-            raise InvalidRequest(
-                "the writer is not open", remedy="use it as `async with client.writer(…)`"
-            )
-        self._keyless = outboxes[int(self._runtime.rng.random() * len(outboxes))]
-        return self._keyless
+        self._refuse_if_impossible(largest, cost)
 
     def _refuse_if_impossible(self, size: int, cost: int) -> None:
         """Raise unless an event of `size` bytes, and `cost` bytes of buffer, can be taken."""
-        limit = self._settings.buffer_size_bytes
-        if size > EVENT_SIZE_BYTES_MAX:
-            raise EventTooLarge("an event is over the limit", size=size, limit=EVENT_SIZE_BYTES_MAX)
-        if self._failure is not None:
-            raise _again(self._failure)
+        limit = self._settings.event_limit_bytes
+        if size > limit:
+            allow = None if self._settings.large_events else _LARGE_REMEDY
+            raise EventTooLarge("an event is over the limit", remedy=allow, size=size, limit=limit)
+        self._raise_failure()
+        limit = self._room.limit
         if cost > limit:
             raise EventTooLarge(
                 "an event is larger than the writer's buffer",
                 remedy="give the writer a larger buffer", size=size, limit=limit,
             )  # fmt: skip
-        if self._used + cost > limit:
-            self._room_refused = max(self._room_refused, cost)
-            raise BufferFull("the writer's buffer is full", used=self._used, limit=limit)
+        self._room.require(cost)
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure.copy()
 
     # --- waiting --------------------------------------------------------------------------
 
@@ -330,32 +358,36 @@ class EventWriter(Generic[T]):
         Raises the writer's failure.
         """
         await asyncio.sleep(0)  # whoever writes in a loop lets the sending happen here
-        while not self._has_room():
-            if self._failure is not None:
-                raise _again(self._failure)
-            waiter: asyncio.Future[None] = self._loop.create_future()
-            self._room_waiters.append(waiter)
-            await waiter
-        self._room_refused = 0
-
-    def _has_room(self) -> bool:
-        limit = self._settings.buffer_size_bytes
-        return self._used * 2 < limit and self._used + self._room_refused <= limit
+        await self._room.wait(self._raise_failure)
 
     async def flush(self) -> None:
         """Wait until everything written so far is durable.
 
         Raises the writer's failure if anything written is not.
         """
-        waiters = [
-            appender.until_acknowledged(appender.outbox.last_added)
-            for appender in self._lanes.appenders
-            if appender.outbox.unacknowledged
-        ]
-        if waiters and self._failure is not None:
-            raise _again(self._failure)
-        for waiter in waiters:
-            await self._outcome_of(waiter)
+        await self._acknowledged(self._lanes.appenders)
+
+    def acknowledgement(self) -> Awaitable[None]:
+        """Done when the last write is durable, with all that was written before it to the segments
+        that it went to; raises the writer's failure if it is not.
+
+        To be asked for before the next `await`; it may be awaited whenever that suits.
+        """
+        last = self._last_written
+        outboxes = last if isinstance(last, tuple) else (last,)
+        return self._acknowledged(self._lanes.appenders_with(outboxes))
+
+    def _acknowledged(self, appenders: Iterable[SegmentAppender]) -> asyncio.Future[None]:
+        """Done when all that these have is durable. Raises the writer's failure."""
+        waiting = [appender for appender in appenders if appender.outbox.unacknowledged]
+        if waiting:
+            self._raise_failure()
+        waiter = Waiter(self._loop.create_future(), len(waiting))
+        if not waiting:
+            waiter.acknowledged.set_result(None)
+        for appender in waiting:
+            appender.add_waiter(appender.outbox.last_added, waiter)
+        return waiter.acknowledged
 
     async def append(
         self, event: T, key: str | None = None, timestamp_ms: int | None = None
@@ -363,24 +395,33 @@ class EventWriter(Generic[T]):
         """Write one event and wait until it is durable; waits for room if need be."""
         while True:
             try:
-                outbox = self._route(key)[0] if key is not None else self._draw_outbox()
                 self.write(event, key, timestamp_ms)
                 break
             except BufferFull:
                 await self.drain()
-        appender = self._lanes.appender_with(outbox)
-        await self._outcome_of(appender.until_acknowledged(outbox.last_added))
+        await self.acknowledgement()
 
-    async def _outcome_of(self, waiter: asyncio.Future[None]) -> None:
-        try:
-            await waiter
-        except AnabranchError as error:
-            raise _again(error) from error
+    async def note_time(self, timestamp_ms: int) -> None:
+        """Say that everything written from now on is of `timestamp_ms` (Unix time) or later.
+
+        Waits until all that was written before is durable, and tells where it lies; readers make
+        watermarks of it. May be repeated, with the same time or a later one. Raises the writer's
+        failure, InvalidRequest (the time goes back, or is none), StreamNotFound, Unavailable.
+        """
+        await self.flush()
+        for appender in self._lanes.appenders:
+            self._times.saw(appender)
+        await self._times.note(timestamp_ms)
+
+    async def _length_of(self, segment: str) -> int:
+        clock, backoff = self._runtime.clock, self._new_backoff()
+        calls = SegmentCalls(segment, directory=self._directory, clock=clock, backoff=backoff)
+        return (await calls.info()).length
 
     @property
     def used_bytes(self) -> int:
         """How much of the buffer is in use."""
-        return self._used
+        return self._room.used
 
     @property
     def failed(self) -> bool:
@@ -407,22 +448,11 @@ class EventWriter(Generic[T]):
 
     def _pump(self) -> None:
         self._pump_scheduled = False
-        self._keyless = None
+        self._placing.keyless = None
         for appender in self._lanes.appenders:
             if appender.outbox.awake:
                 appender.outbox.awake = False
                 appender.pump()
-
-    def _released(self, size: int) -> None:
-        self._used -= size
-        if self._has_room():
-            self._wake_room_waiters()
-
-    def _wake_room_waiters(self) -> None:
-        waiters, self._room_waiters = self._room_waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
 
     def _appender_ended(self, appender: SegmentAppender, error: AnabranchError) -> None:
         if self._failure is None:
@@ -449,9 +479,11 @@ class EventWriter(Generic[T]):
             self._fail(final)
             return
         if self._failure is None:
+            self._times.saw(appender)
             self._lanes.replace(appender, successors)
+            self._in_flight.wake()
             self._route.cache_clear()
-            self._keyless = None
+            self._placing.keyless = None
 
     def _fail(self, error: AnabranchError) -> None:
         if self._failure is not None:
@@ -462,31 +494,4 @@ class EventWriter(Generic[T]):
         self._failure = error
         for appender in self._lanes.appenders:
             appender.fail_waiters(error)
-        self._wake_room_waiters()
-
-
-def _as_bytes(event: object) -> bytes:
-    match event:
-        case str():
-            try:
-                return event.encode()
-            except UnicodeEncodeError as error:
-                raise InvalidRequest("an event is not valid Unicode text") from error
-        case bytearray() | memoryview() | bytes():
-            return bytes(event)
-    raise InvalidRequest("an event must be bytes or text", type=type(event).__name__)
-
-
-def _as_timestamps(timestamps_ms: Sequence[int]) -> "array[int]":
-    """The timestamps as they will be stored. Raises InvalidRequest."""
-    try:
-        return array("q", map(index, timestamps_ms))
-    except (TypeError, OverflowError) as error:
-        raise InvalidRequest(
-            "a timestamp must be a whole number of milliseconds in 64 bits"
-        ) from error
-
-
-def _again(error: AnabranchError) -> AnabranchError:
-    """A fresh copy to raise, so that one failure can be raised by many calls."""
-    return type(error)(error.message, remedy=error.remedy, **error.fields)
+        self._room.wake()

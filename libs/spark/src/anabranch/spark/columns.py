@@ -11,22 +11,13 @@ Every block's checksum is verified. Compressed blocks are decompressed one batch
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.common.errors import CorruptBlock, InvalidRequest
-from anabranch.common.wire.block import (
-    FLAG_KEYS,
-    FLAG_TIMESTAMPS,
-    NO_KEY,
-    BlockHeader,
-    block_body,
-    verify_block,
-)
+from anabranch.client.arrow import Ints, PlacedBlock, columns_of, fixed
+from anabranch.common.errors import CorruptBlock, EventTooLarge, InvalidRequest
+from anabranch.common.wire.block import block_body, verify_block
 
 BATCH_BYTES = 1024 * 1024
 BATCH_ROWS_MAX = 64 * 1024
@@ -43,30 +34,6 @@ SCHEMA = pa.schema(
     ]
 )
 
-Ints: TypeAlias = npt.NDArray[np.integer[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class _PlacedBlock:
-    """A verified block at `at` of the data, and its columns, payloads and keys as they were."""
-
-    at: int
-    header: BlockHeader
-    body: bytes | memoryview
-
-    @property
-    def payloads(self) -> memoryview:
-        start = self.header.columns_size
-        return memoryview(self.body)[start : start + self.header.payloads_size]
-
-    @property
-    def keys(self) -> memoryview:
-        return memoryview(self.body)[self.header.columns_size + self.header.payloads_size :]
-
-    @property
-    def end(self) -> int:
-        return self.at + self.header.size
-
 
 def record_batches(
     segment: str, data: bytes, offset: int, *, skip: int = 0, keep: int = 0
@@ -74,14 +41,15 @@ def record_batches(
     """The events of whole blocks, `data`, that lie at `offset` of the segment.
 
     The first `skip` events are left out, and of the last block all but the first `keep` (0: none
-    is). Raises CorruptBlock, FormatTooNew, CodecMissing.
+    is). Parts of large events are passed over. Raises CorruptBlock, FormatTooNew, CodecMissing, and
+    EventTooLarge for the large event itself.
     """
     for blocks in _groups(segment, data, offset):
-        columns = _columns(segment, offset, blocks)
+        columns = _columns(blocks)
         first, end = 0, len(columns["event"])
-        if blocks[0].at == 0:
+        if blocks[0].offset == offset:
             first = skip
-        if keep and blocks[-1].end == len(data):
+        if keep and blocks[-1].end == offset + len(data):
             end -= blocks[-1].header.event_count - keep
         for start in range(first, end, BATCH_ROWS_MAX):
             rows = min(BATCH_ROWS_MAX, end - start)
@@ -91,18 +59,23 @@ def record_batches(
             yield pa.RecordBatch.from_arrays([part[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def _groups(segment: str, data: bytes, offset: int) -> Iterator[list[_PlacedBlock]]:
+def _groups(segment: str, data: bytes, offset: int) -> Iterator[list[PlacedBlock]]:
     """Runs of blocks that make one batch."""
     view = memoryview(data)
     at = rows = size = 0
-    group: list[_PlacedBlock] = []
+    group: list[PlacedBlock] = []
     while at < len(view):
         try:
             header = verify_block(view, at)
-            body = block_body(view, header, at)
+            body = b"" if header.is_part else block_body(view, header, at)
         except CorruptBlock as error:
             raise _corrupt(error.message, segment, offset + at) from error
-        group.append(_PlacedBlock(at, header, body))
+        if header.is_large:
+            raise _too_large(segment, offset + at)
+        if header.is_part:
+            at += header.size
+            continue
+        group.append(PlacedBlock(segment, offset + at, header, body))
         at += header.size
         rows += header.event_count
         size += header.body_size
@@ -113,53 +86,16 @@ def _groups(segment: str, data: bytes, offset: int) -> Iterator[list[_PlacedBloc
         yield group
 
 
-def _columns(segment: str, offset: int, blocks: Sequence[_PlacedBlock]) -> dict[str, pa.Array]:
+def _columns(blocks: Sequence[PlacedBlock]) -> dict[str, pa.Array]:
     """By name, all columns but `segment`."""
-    counts = np.array([block.header.event_count for block in blocks], np.int64)
-    rows = int(counts.sum())
-    offsets = np.array([offset + block.at for block in blocks], np.int64)
-    indexes = np.arange(rows) - np.repeat(np.cumsum(counts) - counts, counts)
-    try:
-        return {
-            "event": _events(blocks, rows),
-            "routing_key": _keys(blocks, rows),
-            "event_time": _event_times(blocks),
-            "offset": _fixed("offset", np.repeat(offsets, counts)),
-            "index": _fixed("index", indexes.astype(np.int32)),
-        }
-    except CorruptBlock as error:
-        raise _corrupt(error.message, segment, offset + blocks[0].at) from error
-
-
-def _events(blocks: Sequence[_PlacedBlock], rows: int) -> pa.Array:
-    lengths = [_column(block, np.uint32, 0) for block in blocks]
-    sizes = [block.header.payloads_size for block in blocks]
-    _check_lengths(lengths, sizes, "a block's lengths do not add up")
-    values = _joined([block.payloads for block in blocks])
-    return pa.Array.from_buffers(pa.binary(), rows, [None, _offsets(lengths, rows), values])
-
-
-def _keys(blocks: Sequence[_PlacedBlock], rows: int) -> pa.Array:
-    if not any(block.header.flags & FLAG_KEYS for block in blocks):
-        return pa.nulls(rows, pa.string())
-    stored = [
-        _column(block, np.uint16, 4)
-        if block.header.flags & FLAG_KEYS
-        else np.full(block.header.event_count, NO_KEY, np.uint16)
-        for block in blocks
-    ]
-    lengths = [np.where(column == NO_KEY, 0, column) for column in stored]
-    sizes = [block.header.keys_size for block in blocks]
-    _check_lengths(lengths, sizes, "a block's key lengths do not add up")
-    valid = np.packbits(np.concatenate(stored) != NO_KEY, bitorder="little")
-    values = _joined([block.keys for block in blocks])
-    buffers = [pa.py_buffer(valid), _offsets(lengths, rows), values]
-    keys = pa.Array.from_buffers(pa.string(), rows, buffers)
-    try:
-        keys.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise CorruptBlock("a block's routing keys are not UTF-8") from error
-    return keys
+    columns = columns_of(blocks)
+    return {
+        "event": columns.event,
+        "routing_key": columns.key,
+        "event_time": _event_times(columns.times_ms),
+        "offset": _fixed("offset", columns.offset),
+        "index": _fixed("index", columns.index),
+    }
 
 
 def _repeated(text: bytes, rows: int) -> pa.Array:
@@ -169,12 +105,10 @@ def _repeated(text: bytes, rows: int) -> pa.Array:
 
 
 def _fixed(name: str, values: Ints) -> pa.Array:
-    """As `pa.array`, which would import pandas first."""
-    return pa.Array.from_buffers(SCHEMA.field(name).type, len(values), [None, pa.py_buffer(values)])
+    return fixed(SCHEMA.field(name).type, values)
 
 
-def _event_times(blocks: Sequence[_PlacedBlock]) -> pa.Array:
-    times_ms = np.concatenate([_times_ms(block) for block in blocks])
+def _event_times(times_ms: Ints) -> pa.Array:
     if int(times_ms.max()) > _EVENT_TIME_MS_MAX or int(times_ms.min()) < -_EVENT_TIME_MS_MAX:
         raise InvalidRequest(
             "an event's time lies beyond what Spark can hold",
@@ -183,34 +117,12 @@ def _event_times(blocks: Sequence[_PlacedBlock]) -> pa.Array:
     return _fixed("event_time", times_ms * 1000)
 
 
-def _times_ms(block: _PlacedBlock) -> Ints:
-    header = block.header
-    if not header.flags & FLAG_TIMESTAMPS:
-        return np.full(header.event_count, header.base_timestamp_ms, np.int64)
-    return _column(block, np.int64, 6 if header.flags & FLAG_KEYS else 4)
-
-
-def _column(block: _PlacedBlock, kind: type[np.integer[Any]], bytes_before: int) -> Ints:
-    """A column of a block; `bytes_before`: of the columns before it, per event."""
-    count = block.header.event_count
-    return np.frombuffer(block.body, kind, count, bytes_before * count)
-
-
-def _check_lengths(lengths: Sequence[Ints], sizes: Sequence[int], fault: str) -> None:
-    for column, size in zip(lengths, sizes, strict=True):
-        if int(column.sum(dtype=np.uint64)) != size:
-            raise CorruptBlock(fault)
-
-
-def _offsets(lengths: Sequence[Ints], rows: int) -> pa.Buffer:
-    offsets = np.zeros(rows + 1, np.int32)
-    np.cumsum(np.concatenate(lengths), out=offsets[1:])
-    return pa.py_buffer(offsets)
-
-
-def _joined(parts: Sequence[memoryview]) -> pa.Buffer:
-    """The parts end to end; a single one is not copied."""
-    return pa.py_buffer(parts[0] if len(parts) == 1 else b"".join(parts))
+def _too_large(segment: str, offset: int) -> EventTooLarge:
+    return EventTooLarge(
+        "an event of the stream is over 8 MiB: Spark reads streams without such events only",
+        remedy="read the stream with the Python client, or from a position behind the event",
+        segment=segment, offset=offset,
+    )  # fmt: skip
 
 
 def _corrupt(what: str, segment: str, offset: int) -> CorruptBlock:

@@ -107,7 +107,7 @@ async def _check_block(
     if index == 0 and offset in (segment.start, segment.length):
         return 0
     header = await source.block_at(segment.name, offset)
-    if index >= header.event_count:
+    if index and index >= header.event_count:
         raise InvalidRequest(
             "a position lies beyond its block's events",
             segment=segment.name, offset=offset, index=index, events=header.event_count,

@@ -8,11 +8,13 @@ from anabranch.common.errors import AnabranchError
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.reader_group import GroupRef
+from anabranch.common.model.stream import StreamCut
 from anabranch.common.wire.messages import Stamp
 from anabranch.controller.domain.parking import ParkedCommand
 from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.stream.history import EpochRecord, History
 from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.writer_times import MarkPage
 
 
 class SegmentStores(Protocol):
@@ -113,6 +115,36 @@ class ParkedCommands(Protocol):
 
     async def drop(self, command_id: str) -> bool:
         """Remove it for good; False if none has that id."""
+        ...
+
+
+class WriterTimes(Protocol):
+    """What the writers of streams noted last of time. It may be lost, or be a little old.
+
+    Per incarnation of a stream it is kept of a bounded number of writers, and for a bounded time.
+    Every call ends within a second or so; all raise Unavailable.
+    """
+
+    async def note(
+        self, stream: StreamRef, incarnation: int, writer_id: str, timestamp_ms: int,
+        positions: StreamCut,
+    ) -> None:  # fmt: skip
+        """The writer's mark from now on; the same again is success.
+
+        Raises InvalidRequest (the writer's time goes back), Overloaded (too many writers).
+        """
+        ...
+
+    async def remove(self, stream: StreamRef, incarnation: int, writer_id: str) -> bool:
+        """Forget the writer's mark; False if there is none."""
+        ...
+
+    async def page(self, stream: StreamRef, incarnation: int, after: str, count: int) -> MarkPage:
+        """The marks of at most `count` writers, from the first whose id sorts above `after`."""
+        ...
+
+    async def close(self) -> None:
+        """Drop the connections."""
         ...
 
 

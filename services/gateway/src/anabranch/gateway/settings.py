@@ -45,6 +45,18 @@ class Settings(ServiceSettings):
     """Reads at once, long-polls included."""
     read_size_bytes_max: int = Field(default=8 * MIB, ge=1)
     """An answer ends with the event that reaches it."""
+    group_readers_max: int = Field(default=64, ge=1)
+    """Readers of reader groups that the gateway holds for its callers, parked ones included."""
+    unacknowledged_events_max: int = Field(default=1000, ge=1)
+    """Of one such reader: sent, and not acknowledged."""
+    unacknowledged_size_bytes_max: int = Field(default=8 * MIB, ge=1)
+    reader_grace_s: float = Field(default=10.0, ge=0)
+    """How long a caller may be gone until its reader leaves the group."""
+    ack_wait_s: float = Field(default=30.0, gt=0)
+    """An answer ends when nothing was sent, taken or acknowledged for so long, and something
+    is unacknowledged."""
+    heartbeat_s: float = Field(default=10.0, gt=0)
+    """An answer that goes on shows a sign of life that often."""
     answers_max: int = Field(default=10_000, ge=1)
     """Answers remembered by their Idempotency-Key."""
     answer_age_s_max: float = Field(default=86_400.0, gt=0)

@@ -10,28 +10,37 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from anabranch.client import Client, connect
+from anabranch.client.groups.reader import GroupReader, GroupReaderSettings
+from anabranch.client.settings import ReaderSettings
 from anabranch.common.errors import AnabranchError, PortInUse
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.health import PartHealth
+from anabranch.common.runtime.ids import IdSource, SystemIds
 from anabranch.common.runtime.service import Lifetime
 from anabranch.common.runtime.settings import parse_bind
 from anabranch.common.runtime.telemetry import Telemetry
 from anabranch.gateway.events.appends import AppendLimits, Appends
+from anabranch.gateway.events.held_reader import FeedTimes
+from anabranch.gateway.events.held_readers import HeldReaderLimits, HeldReaders
 from anabranch.gateway.events.reads import Reads
 from anabranch.gateway.events.writers import OpenWriters
 from anabranch.gateway.http.app import build_app
 from anabranch.gateway.http.metrics import GatewayMetrics
 from anabranch.gateway.http.parts import Parts
 from anabranch.gateway.http.used_keys import UsedKeys
-from anabranch.gateway.settings import Settings
+from anabranch.gateway.settings import MIB, Settings
 
 PROBE_PAUSE_S = 2.0
 PROBE_PAUSE_FIRST_S = 0.2
 DRAIN_S = 8
+LEAVE_S = 2.0
+"""Readers of groups then get this to leave."""
 STORE_S = 4.0
-"""What is still being stored then gets this; both together are less than the grace."""
+"""What is still being stored then gets this; all together are less than the grace."""
 KEEP_ALIVE_S = 30
 BACKLOG = 2048
+READ_AHEAD_BYTES = 4 * MIB
+"""Of each reader of a group."""
 
 _log = structlog.get_logger(__name__)
 
@@ -65,9 +74,11 @@ async def run_gateway(settings: Settings, lifetime: Lifetime) -> None:
         )
         background = [
             group.create_task(parts.writers.serve()),
+            group.create_task(parts.group_readers.serve()),
             group.create_task(_probe(client, clock, lifetime)),
         ]
         await _serve(build_app(parts, clock), listener, lifetime)
+        await parts.group_readers.end(LEAVE_S)
         await parts.appends.end(STORE_S)
         for task in background:
             task.cancel()
@@ -105,17 +116,40 @@ def build(
         timeout_s=settings.request_timeout_s,
         stopping=stopping,
     )
+    ids = SystemIds()
     return Parts(
         settings=settings,
         client=client,
         writers=writers,
         appends=Appends(writers, clock, tasks, limits),
         reads=reads,
+        group_readers=_group_readers(settings, client, clock, ids, stopping),
+        ids=ids,
         keys=UsedKeys(clock, settings.answers_max, settings.answer_age_s_max),
         metrics=GatewayMetrics(telemetry.metrics, lambda: len(writers)),
         tracer=telemetry.tracer,
         health=health,
     )
+
+
+def _group_readers(
+    settings: Settings, client: Client, clock: Clock, ids: IdSource, stopping: Callable[[], bool]
+) -> HeldReaders:
+    reading = ReaderSettings(read_ahead_bytes=READ_AHEAD_BYTES, retry_timeout_s=20.0)
+    how = GroupReaderSettings(reading=reading, acks="explicit")
+
+    def open_reader(group: str, reader_id: str) -> GroupReader:
+        return client.reader_group(group).reader(reader_id, how)
+
+    limits = HeldReaderLimits(
+        readers_max=settings.group_readers_max,
+        unacknowledged_events_max=settings.unacknowledged_events_max,
+        unacknowledged_size_bytes_max=settings.unacknowledged_size_bytes_max,
+        grace_s=settings.reader_grace_s,
+        open_timeout_s=settings.request_timeout_s,
+        times=FeedTimes(settings.heartbeat_s, settings.ack_wait_s),
+    )
+    return HeldReaders(open_reader, clock=clock, ids=ids, limits=limits, stopping=stopping)
 
 
 def listen(bind: str) -> socket.socket:

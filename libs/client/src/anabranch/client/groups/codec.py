@@ -1,9 +1,16 @@
-"""A reader group's state and entries as bytes: MessagePack by field names, so more can come."""
+"""A reader group's state and entries as bytes: MessagePack by field names, so more can come.
+
+An entry of an unknown kind and a state of a newer schema number are refused: who folded them in
+another way than others would see other owners. Fields that an entry has beyond the known ones are
+passed over; what they say must not matter to `apply`.
+"""
+
+from dataclasses import replace
 
 import msgspec
 
 from anabranch.client.groups import apply as entries
-from anabranch.client.groups.state import ReaderGroupState
+from anabranch.client.groups.state import SCHEMA_NUMBER, ReaderGroupState
 from anabranch.client.groups.updates import AnyUpdate
 from anabranch.common.errors import FormatTooNew
 
@@ -21,9 +28,12 @@ class ReaderGroupCodec:
     def decode_state(self, data: bytes) -> ReaderGroupState:
         """Raises FormatTooNew."""
         try:
-            return _STATE.decode(data)
+            state = _STATE.decode(data)
         except msgspec.DecodeError as error:
-            raise _unknown("state", error) from error
+            raise _unknown("state", str(error)) from error
+        if state.schema_number > SCHEMA_NUMBER:
+            raise _unknown("state", f"its schema number is {state.schema_number}")
+        return replace(state, schema_number=SCHEMA_NUMBER)
 
     def encode_update(self, update: AnyUpdate) -> bytes:
         return _ENCODER.encode(update)
@@ -33,7 +43,7 @@ class ReaderGroupCodec:
         try:
             return _UPDATE.decode(data)
         except msgspec.DecodeError as error:
-            raise _unknown("entry", error) from error
+            raise _unknown("entry", str(error)) from error
 
     def apply(
         self,
@@ -46,9 +56,9 @@ class ReaderGroupCodec:
         return entries.apply(state, update)
 
 
-def _unknown(what: str, error: msgspec.DecodeError) -> FormatTooNew:
+def _unknown(what: str, cause: str) -> FormatTooNew:
     return FormatTooNew(
         f"a reader group's {what} cannot be read",
         remedy="use the client of the release that wrote it, or a newer one",
-        cause=str(error),
+        cause=cause,
     )

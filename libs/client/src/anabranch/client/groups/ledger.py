@@ -5,6 +5,7 @@ only `acknowledge` means that. Between the two something is *in hand*: given, an
 processed. What is saved, released or completed never lies beyond what is processed. Pure.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.client.frontier import Position
@@ -64,6 +65,14 @@ class Ledger:
         for holding in self.holdings.values():
             holding.processed = holding.given
         self._in_hand = None
+
+    def acknowledge_up_to(self, behind: Mapping[str, Position]) -> None:
+        """Segment → behind what is processed of it. What was never given, or was before, says
+        nothing, nor do segments that the reader does not have."""
+        for segment, position in behind.items():
+            holding = self.holdings.get(segment)
+            if holding is not None and holding.processed < position <= holding.given:
+                holding.processed = position
 
     def is_processed(self, segment: str) -> bool:
         """Whether nothing that was given of the segment is unprocessed."""

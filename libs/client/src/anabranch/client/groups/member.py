@@ -152,6 +152,7 @@ class GroupMember:
         self._to_say: list[u.AnyUpdate] = []
         self._saying: list[u.AnyUpdate] = []
         """What is being appended: whether it is in the log is not known yet."""
+        self._has_left = False
         self._said = asyncio.Event()
         self._asked: dict[str, int | None] = {}
         """Segments that were asked for → behind which revision the answer is known."""
@@ -179,7 +180,7 @@ class GroupMember:
     async def join(self) -> None:
         """Come online, at the latest a lease after an earlier reader of this id fell silent.
 
-        Raises ReaderInUse when that one is alive, TooManyReaders.
+        Raises ReaderInUse when that one is alive, TooManyReaders, ReaderRemoved.
         """
         await self._log.fetch()
         lease_s = self.state.config.lease_ms / 1000
@@ -193,8 +194,13 @@ class GroupMember:
         if not state.is_online(self.reader_id, self._nonce):
             if self.reader_id in state.readers:
                 raise self._in_use()
-            raise TooManyReaders(
-                "the reader group has as many readers as it can have", limit=READERS_MAX
+            if len(state.readers) >= READERS_MAX:
+                raise TooManyReaders(
+                    "the reader group has as many readers as it can have", limit=READERS_MAX
+                )
+            raise ReaderRemoved(
+                "the reader was taken for lost or put offline, or its group reset, as it joined",
+                reader=self.reader_id,
             )
         self._generation = (state.incarnation, state.generation)
         self._checkpoints_begun = state.checkpoints_begun
@@ -219,17 +225,16 @@ class GroupMember:
 
     async def leave(self, saved: tuple[u.Saved, ...]) -> None:
         """Give everything up at once, after all that was said; bounded in time, best effort: else
-        the lease ends it."""
+        the lease ends it. Repeatable, also after it was cancelled."""
         self._lease.end()
-        if self.failure is not None:
+        if self._has_left or not isinstance(self.failure, Closed | None):
             return
         self.failure = Closed("the reader is closed", reader=self.reader_id)
         left = u.Left(reader_id=self.reader_id, nonce=self._nonce, saved=saved)
-        try:
+        with suppress(AnabranchError, TimeoutError):
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self._log.append([*self._saying, *self._to_say, left])
-        except (AnabranchError, TimeoutError):
-            return
+        self._has_left = True
 
     def _fail(self, error: AnabranchError) -> None:
         self._lease.end()

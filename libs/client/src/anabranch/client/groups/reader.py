@@ -13,7 +13,7 @@ others: at most what it did in the last `save_interval_s`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Self
@@ -79,11 +79,13 @@ class GroupReader:
         self._member: GroupMember | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._ended = False
 
     # --- life -----------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Join the group. Raises ReaderGroupNotFound, ReaderInUse, TooManyReaders, Unavailable."""
+        """Join the group. Raises ReaderGroupNotFound, ReaderInUse, TooManyReaders, ReaderRemoved,
+        Unavailable."""
         parts = await self._open_parts()
         clock = self._runtime.clock
         reading = GroupReading(
@@ -104,7 +106,7 @@ class GroupReader:
         try:
             await member.join()
         except BaseException:
-            await self._end(saved=False)
+            await self.close()
             raise
         self._runtime.open_parts.add(self)
         self._run(member.speak())
@@ -119,7 +121,8 @@ class GroupReader:
         task.add_done_callback(self._tasks.discard)
 
     def _held(self) -> Iterator[tuple[str, int]]:
-        for segment, holding in self._opened().ledger.holdings.items():
+        assert self._reading is not None
+        for segment, holding in self._reading.ledger.holdings.items():
             yield segment, holding.given.offset
 
     async def __aexit__(
@@ -135,16 +138,11 @@ class GroupReader:
     async def close(self) -> None:
         """Leave the group: its other readers go on at once where this one has processed to.
 
-        What is in hand counts as not processed. Repeatable.
+        What is in hand counts as not processed. Repeatable, also after it was cancelled.
         """
-        await self._end(saved=True)
-
-    async def _end(self, *, saved: bool) -> None:
-        if self._closed:
-            return
         self._closed = True
-        self._runtime.open_parts.discard(self)
-        assert self._parts is not None
+        if self._ended or self._parts is None:
+            return
         assert self._member is not None
         assert self._reading is not None
         try:
@@ -153,11 +151,12 @@ class GroupReader:
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks)
-            if saved:
-                await self._member.leave(self._reading.all_saved())
+            await self._member.leave(self._reading.all_saved())
+            await self._parts.log.close()
+            self._ended = True
+            self._runtime.open_parts.discard(self)
         finally:
             self._parts.news.set()
-            await self._parts.log.close()
 
     # --- reading --------------------------------------------------------------------------
 
@@ -190,9 +189,14 @@ class GroupReader:
         while (batch := await self.next_batch()) is not None:
             yield batch
 
-    def ack(self) -> None:
-        """Everything given so far is processed; it is saved within `save_interval_s`."""
-        self._opened().acknowledge()
+    def ack(self, up_to: Mapping[str, Position] | None = None) -> None:
+        """Everything given so far is processed; it is saved within `save_interval_s`.
+
+        `up_to`: only what lies before these positions, segment → behind what is processed: the
+        `next` of a batch, or ``Position(offset, index + 1)`` of an event within it. What lies
+        beyond that is given, or before what is processed already, changes nothing.
+        """
+        self._opened().acknowledge(up_to)
 
     def ownership(self, segment: str) -> int:
         """The number of the segment's assignment to this reader, 0 where it has it no more.

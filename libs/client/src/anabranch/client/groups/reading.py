@@ -11,7 +11,7 @@ ahead of a segment that goes to another reader is dropped. A failure is raised b
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
 from anabranch.client.events import Event, EventBatch
@@ -152,7 +152,7 @@ class GroupReading:
             raise self._failed(error) from error
 
     async def next_batch(self) -> EventBatch | None:
-        """The next block's events, or what is left of the open one; None at the end."""
+        """The next block's events; None at the end. Raises InvalidRequest within an open block."""
         if self._events:
             raise InvalidRequest(
                 "a batch was asked for in the middle of a block whose events are being iterated",
@@ -271,11 +271,14 @@ class GroupReading:
         self._settle()
         return self.ledger.all_saved()
 
-    def acknowledge(self) -> None:
-        """All that was given is processed."""
+    def acknowledge(self, up_to: Mapping[str, Position] | None = None) -> None:
+        """All that was given is processed, or of each segment named what lies before there."""
         self._settle()
-        self._event = None
-        self.ledger.acknowledge()
+        if up_to is None:
+            self._event = None
+            self.ledger.acknowledge()
+        else:
+            self.ledger.acknowledge_up_to(up_to)
         self._complete()
         self._release()
 

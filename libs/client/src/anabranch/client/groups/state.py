@@ -11,6 +11,10 @@ from anabranch.client.frontier import FUTURE, Position
 from anabranch.client.groups.updates import CheckpointKind, GroupSuccessor
 from anabranch.common.model.reader_group import ReaderGroupConfig
 
+SCHEMA_NUMBER = 1
+"""Of the state: who does not know a field would drop it when it compacts the log, so a new field
+has a default and a new number."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupSegment:
@@ -95,6 +99,7 @@ class ReaderGroupState:
     checkpoints_begun: int = 0
     newest_ownership: int = 0
     beyond: Mapping[str, GroupSuccessor] = field(default_factory=dict)
+    schema_number: int = SCHEMA_NUMBER
 
     @property
     def is_complete(self) -> bool:

@@ -5,27 +5,14 @@ share a hash tag, so that one script may touch them all, also in a cluster. The 
 commands of Redis 6.2 and believe nothing: a key of another type, fields that are no numbers, and
 a lease that would last longer than the lease time (the server's clock was set back, or somebody
 else wrote it) all count as ended, and the next `take` overwrites them.
-
-A connection is used by one call at a time. A call that does not come to its end, because its
-deadline or its caller's cancellation came first, drops the connection: the late reply would
-otherwise be read as the answer to the next call.
 """
 
-import asyncio
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, NoReturn
 
-from redis.asyncio import Connection
-from redis.asyncio.connection import parse_url
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
-from redis.retry import Retry
-
-from anabranch.common.errors import InvalidSetting, Unavailable
+from anabranch.common.adapters.redis_scripts import CALL_S_MAX, PROTOCOL, RedisScripts
+from anabranch.common.errors import Unavailable
 from anabranch.common.leases.ports import Lease
 
-CALL_S_MAX = 1.0
-PROTOCOL = 3
 _REMEDY = "check that Redis runs and is reachable; until then buckets are shared without it"
 
 _HELD = """
@@ -115,19 +102,10 @@ class RedisLeases:
         protocol: int = PROTOCOL,
         call_s_max: float = CALL_S_MAX,
     ) -> None:
-        try:
-            self._target: dict[str, Any] = dict(parse_url(url))
-        except ValueError as error:
-            raise InvalidSetting(
-                "not the URL of a Redis server", remedy="write it as redis://host:6379"
-            ) from error
-        self._kind = self._target.pop("connection_class", Connection)
+        self._scripts = RedisScripts(url, _REMEDY, protocol=protocol, call_s_max=call_s_max)
         self._prefix = prefix
         self._numbers = range(count)
         self._lease_ms = int(lease_s * 1000)
-        self._protocol = protocol
-        self._call_s_max = call_s_max
-        self._idle: Connection | None = None
 
     async def read(self) -> Mapping[int, Lease]:
         """See `Leases.read`."""
@@ -144,9 +122,7 @@ class RedisLeases:
 
     async def close(self) -> None:
         """See `Leases.close`."""
-        connection, self._idle = self._idle, None
-        if connection is not None:
-            await connection.disconnect(nowait=True)
+        await self._scripts.close()
 
     def key(self, number: int) -> str:
         """Where the lease is kept."""
@@ -155,38 +131,7 @@ class RedisLeases:
     async def _call(self, script: str, numbers: Collection[int], *arguments: str) -> object:
         """The script's answer. Raises Unavailable."""
         keys = [self.key(number) for number in numbers]
-        connection, self._idle = self._idle or self._fresh(), None
-        try:
-            async with asyncio.timeout(self._call_s_max):
-                await connection.connect()  # type: ignore[no-untyped-call]
-                await connection.send_command(
-                    "EVAL", script, len(keys), *keys, str(self._lease_ms), *arguments
-                )
-                answer = await connection.read_response()
-        except (RedisError, OSError, TimeoutError) as error:
-            await connection.disconnect(nowait=True)
-            _refuse(error)
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        await self._keep(connection)
-        return answer
-
-    def _fresh(self) -> Connection:
-        connection: Connection = self._kind(
-            **self._target,
-            protocol=self._protocol,
-            retry=Retry(NoBackoff(), 0),
-            socket_timeout=None,
-        )
-        return connection
-
-    async def _keep(self, connection: Connection) -> None:
-        """For the next call; a second one, of a call at the same time, is not needed."""
-        if self._idle is None:
-            self._idle = connection
-        else:
-            await connection.disconnect(nowait=True)
+        return await self._scripts.call(script, keys, str(self._lease_ms), *arguments)
 
 
 def _leases(numbers: Collection[int], answer: object) -> Iterator[tuple[int, Lease]]:
@@ -198,9 +143,3 @@ def _leases(numbers: Collection[int], answer: object) -> Iterator[tuple[int, Lea
                 yield number, Lease(owner.decode(errors="replace"), int(token))
     except (AssertionError, AttributeError, TypeError, ValueError) as error:
         raise Unavailable("what Redis answers is no lease", remedy=_REMEDY) from error
-
-
-def _refuse(error: Exception) -> NoReturn:
-    raise Unavailable(
-        "Redis does not answer", remedy=_REMEDY, cause=str(error) or repr(error)
-    ) from error

@@ -84,9 +84,9 @@ class SubscriberNotFound(NotFound):
 
 
 class EventsTruncated(NotFound):
-    """Events that were to be read next were truncated: fields {segment, offset, start}.
+    """Events that were to be read next were truncated: fields {stream, segment, offset, start}.
 
-    Told once; reading goes on with the first event that is left.
+    `start` None: the whole segment is gone. Told once; reading goes on with what is left.
     """
 
     code = "events-truncated"

@@ -15,6 +15,10 @@ size is the stored one: events are counted, and blocks walked over, without deco
 is compressed only if that makes it smaller, and holds at most `EVENT_SIZE_BYTES_MAX` of payloads,
 so that no event in it can be over the limit.
 
+An event over `EVENT_SIZE_BYTES_MAX` is *large*: a block with FLAG_PART has no events and no
+columns, but a piece of one as its payload; readers pass over it. A block with FLAG_LARGE has one
+event, whose payload is a `LargeReference` to the parts, which lie before it in the same segment.
+
 Columns make Python fast: encoding is two C-level joins, decoding is one cumulative sum with
 lazy slices, and the two first columns are an Arrow binary column as they stand. The checksum
 travels from the writer to the reader unchanged, over the bytes as they are stored; the store
@@ -25,7 +29,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import cast
 
@@ -50,11 +54,15 @@ FORMAT = 1
 
 FLAG_KEYS = 1
 FLAG_TIMESTAMPS = 2
-_FLAGS_KNOWN = FLAG_KEYS | FLAG_TIMESTAMPS
+FLAG_PART = 4
+FLAG_LARGE = 8
+_FLAGS_KNOWN = FLAG_KEYS | FLAG_TIMESTAMPS | FLAG_PART | FLAG_LARGE
 
 NO_KEY = 0xFFFF
 KEY_SIZE_BYTES_MAX = 8192
 EVENT_SIZE_BYTES_MAX = 8 * 1024 * 1024
+PART_SIZE_BYTES_MAX = 4 * 1024 * 1024
+LARGE_EVENT_SIZE_BYTES_MAX = 1024 * 1024 * 1024
 BLOCK_SIZE_BYTES_MAX = 16 * 1024 * 1024 - 65536
 """Room is left for the headers of packet, log operation and frame (each ≤ 16 MiB)."""
 
@@ -63,6 +71,9 @@ BLOCK_SIZE_BYTES_MAX = 16 * 1024 * 1024 - 65536
 HEADER = struct.Struct("<4sBBBBIIIII16sQqII")
 HEADER_SIZE_BYTES = HEADER.size
 _CRC_AT = HEADER_SIZE_BYTES - 4
+_FLAGS_AT = 5
+LARGE_REFERENCE = struct.Struct("<QQQI")
+LARGE_REFERENCE_SIZE_BYTES = LARGE_REFERENCE.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +96,43 @@ class BlockHeader:
         """Columns, payloads and keys together, before compression."""
         return self.columns_size + self.payloads_size + self.keys_size
 
+    @property
+    def is_part(self) -> bool:
+        """Whether it holds a piece of a large event, and no event."""
+        return bool(self.flags & FLAG_PART)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its one event is a reference to parts."""
+        return bool(self.flags & FLAG_LARGE)
+
+
+@dataclass(frozen=True, slots=True)
+class LargeReference:
+    """Where the parts of a large event are in its segment, one block after another.
+
+    `offset` and `length` are of these blocks, in bytes; `size` and `crc` (CRC32C) of the event.
+    """
+
+    offset: int
+    length: int
+    size: int
+    crc: int
+
+    def encode(self) -> bytes:
+        """The payload of a block with FLAG_LARGE."""
+        return LARGE_REFERENCE.pack(self.offset, self.length, self.size, self.crc)
+
+    @classmethod
+    def parse(cls, payload: bytes | memoryview) -> "LargeReference":
+        """What `encode` made. Raises CorruptBlock."""
+        if len(payload) != LARGE_REFERENCE_SIZE_BYTES:
+            raise CorruptBlock("a reference to a large event has another size", size=len(payload))
+        found = cls(*LARGE_REFERENCE.unpack(payload))
+        if not (0 < found.size <= LARGE_EVENT_SIZE_BYTES_MAX and found.length > 0):
+            raise CorruptBlock("a reference to a large event contradicts itself", size=found.size)
+        return found
+
 
 def encode_block(
     events: Sequence[bytes],
@@ -95,11 +143,12 @@ def encode_block(
     keys: Sequence[bytes | None] | None = None,
     timestamps_ms: Sequence[int] | None = None,
     zstd_level: int | None = None,
+    flags: int = 0,
 ) -> bytes:
     """One block of 1 … n events; keys and timestamps, if given, have one item per event.
 
-    `zstd_level`: compress with this level if that makes the block smaller. Raises EventTooLarge,
-    InvalidRequest, CodecMissing.
+    `zstd_level`: compress with this level if that makes the block smaller. `flags`: FLAG_LARGE or
+    none. Raises EventTooLarge, InvalidRequest, CodecMissing.
     """
     if not events:
         raise InvalidRequest("a block needs at least one event")
@@ -107,25 +156,58 @@ def encode_block(
     lengths = array("I", map(len, events))
     if max(lengths) > EVENT_SIZE_BYTES_MAX:
         raise EventTooLarge("an event is over the limit", size=max(lengths))
-    columns = [lengths.tobytes()]
-    flags = 0
-    joined_keys = b""
+    key_lengths, joined_keys, stamps = b"", b"", b""
     if keys is not None and any(key is not None for key in keys):
         assert len(keys) == len(events)
-        flags |= FLAG_KEYS
         stored = [key for key in keys if key is not None] if None in keys else keys
-        columns.append(_key_lengths(keys, cast(Sequence[bytes], stored)).tobytes())
+        key_lengths = _key_lengths(keys, cast(Sequence[bytes], stored)).tobytes()
         joined_keys = b"".join(cast(Sequence[bytes], stored))
     if timestamps_ms is not None:
         assert len(timestamps_ms) == len(events)
-        flags |= FLAG_TIMESTAMPS
-        columns.append(array("q", timestamps_ms).tobytes())
-    body = b"".join([*columns, *events, joined_keys])
+        stamps = array("q", timestamps_ms).tobytes()
+    return encode_columns(
+        BlockColumns(lengths.tobytes(), events, key_lengths, joined_keys, stamps),
+        writer_id=writer_id,
+        first_event_number=first_event_number,
+        base_timestamp_ms=base_timestamp_ms,
+        zstd_level=zstd_level,
+        flags=flags,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BlockColumns:
+    """What a block holds, as it is stored: see the module. `payloads` in any number of pieces.
+
+    Without keys `key_lengths`, and without timestamps `timestamps`, are empty. Whoever makes it
+    answers for the sizes of events and keys.
+    """
+
+    lengths: bytes
+    payloads: Sequence[bytes | memoryview]
+    key_lengths: bytes = b""
+    keys: bytes | memoryview = b""
+    timestamps: bytes = b""
+
+
+def encode_columns(
+    content: BlockColumns,
+    *,
+    writer_id: bytes,
+    first_event_number: int,
+    base_timestamp_ms: int,
+    zstd_level: int | None = None,
+    flags: int = 0,
+) -> bytes:
+    """One block of these columns, as `encode_block`. Raises InvalidRequest, CodecMissing."""
+    lengths, key_lengths, stamps = content.lengths, content.key_lengths, content.timestamps
+    flags |= (FLAG_KEYS if key_lengths else 0) | (FLAG_TIMESTAMPS if stamps else 0)
+    body = b"".join([lengths, key_lengths, stamps, *content.payloads, content.keys])
     size = HEADER_SIZE_BYTES + len(body)
     if size > BLOCK_SIZE_BYTES_MAX:
         raise InvalidRequest("the block is over the limit", size=size, limit=BLOCK_SIZE_BYTES_MAX)
-    columns_size = sum(map(len, columns))
-    payloads_size = len(body) - columns_size - len(joined_keys)
+    columns_size = len(lengths) + len(key_lengths) + len(stamps)
+    payloads_size = len(body) - columns_size - len(content.keys)
     codec = CODEC_NONE
     if zstd_level is not None and payloads_size <= EVENT_SIZE_BYTES_MAX:
         frame = compress_zstd(body, zstd_level)
@@ -133,10 +215,30 @@ def encode_block(
             codec, body = CODEC_ZSTD, frame
     header = HEADER.pack(
         MAGIC, FORMAT, flags, codec, 0,
-        len(events), HEADER_SIZE_BYTES + len(body), columns_size, payloads_size,
-        len(joined_keys), writer_id, first_event_number, base_timestamp_ms, 0, 0,
+        len(lengths) // 4, HEADER_SIZE_BYTES + len(body), columns_size, payloads_size,
+        len(content.keys), writer_id, first_event_number, base_timestamp_ms, 0, 0,
     )[:_CRC_AT]  # fmt: skip
     return b"".join((header, struct.pack("<I", crc32c(body, crc32c(header))), body))
+
+
+def encode_part(
+    piece: bytes | memoryview,
+    *,
+    writer_id: bytes,
+    number: int,
+    base_timestamp_ms: int,
+    zstd_level: int | None = None,
+) -> bytes:
+    """The `number`-th part of a large event, from 1; at most `PART_SIZE_BYTES_MAX`, not empty."""
+    assert 0 < len(piece) <= PART_SIZE_BYTES_MAX
+    return encode_columns(
+        BlockColumns(b"", [piece]),
+        writer_id=writer_id,
+        first_event_number=number,
+        base_timestamp_ms=base_timestamp_ms,
+        zstd_level=zstd_level,
+        flags=FLAG_PART,
+    )
 
 
 def _key_lengths(keys: Sequence[bytes | None], stored: Sequence[bytes]) -> "array[int]":
@@ -190,10 +292,23 @@ def _sizes_agree(header: BlockHeader) -> bool:
         )
     return (
         stored_right
-        and header.event_count > 0
+        and _kind_right(header)
         and header.columns_size == per_event * header.event_count
         and plain_size <= BLOCK_SIZE_BYTES_MAX
     )
+
+
+def _kind_right(header: BlockHeader) -> bool:
+    """Whether it has what blocks with its flags have."""
+    if header.flags & FLAG_PART:
+        return (
+            header.flags == FLAG_PART
+            and (header.event_count, header.keys_size) == (0, 0)
+            and 0 < header.payloads_size <= PART_SIZE_BYTES_MAX
+        )
+    if header.flags & FLAG_LARGE:
+        return (header.event_count, header.payloads_size) == (1, LARGE_REFERENCE_SIZE_BYTES)
+    return header.event_count > 0
 
 
 def verify_block(data: bytes | memoryview, at: int = 0) -> BlockHeader:
@@ -222,9 +337,11 @@ def block_body(data: bytes | memoryview, header: BlockHeader, at: int = 0) -> by
 class Block:
     """A verified block whose events are sliced lazily.
 
-    Iterating yields the payloads; `keys` and `timestamps_ms` are parallel to them. A compressed
-    block is decompressed by `open`, or when something of it is first asked for, so that blocks
-    that wait to be read cost what they are stored in.
+    Iterating yields the payloads; `keys` and `timestamps_ms` are parallel to them. A part has none;
+    the event of a block with FLAG_LARGE is the reference.
+
+    A compressed block is decompressed by `open`, or when something of it is first asked for, so
+    that blocks that wait to be read cost what they are stored in.
     """
 
     __slots__ = ("_body", "_data", "_offsets", "header")
@@ -239,15 +356,29 @@ class Block:
 
     def open(self) -> None:
         """Make the events accessible; repeatable. Raises CorruptBlock, CodecMissing."""
-        if self._offsets:
+        if self._body:
             return
         header = self.header
-        self._body = block_body(self._data, header)
-        lengths = self._column("I", 0, 4)
-        offsets = list(accumulate(lengths, initial=header.columns_size))
-        if offsets[-1] != header.columns_size + header.payloads_size:
-            raise CorruptBlock("a block's lengths do not add up")
-        self._offsets = offsets
+        body = block_body(self._data, header)
+        if not header.is_part:
+            lengths = memoryview(body)[: 4 * header.event_count].cast("I")
+            if sum(lengths) != header.payloads_size:
+                raise CorruptBlock("a block's lengths do not add up")
+        self._body = body
+
+    @property
+    def body(self) -> bytes | memoryview:
+        """Columns, payloads and keys, as `block_body`. Raises CorruptBlock, CodecMissing."""
+        self.open()
+        return self._body
+
+    def _bounds(self) -> list[int]:
+        """Where each event begins in the body, and the end of the last one."""
+        self.open()
+        if not self._offsets:
+            lengths = self._column("I", 0, 4)
+            self._offsets = list(accumulate(lengths, initial=self.header.columns_size))
+        return self._offsets
 
     def _column(self, typecode: str, start: int, item_size: int) -> "array[int]":
         column = array(typecode)
@@ -258,18 +389,37 @@ class Block:
         return self.header.event_count
 
     def __getitem__(self, index: int) -> bytes:
-        self.open()
-        return bytes(self._body[self._offsets[index] : self._offsets[index + 1]])
+        bounds = self._bounds()
+        return bytes(self._body[bounds[index] : bounds[index + 1]])
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.events())
 
     def events(self, start: int = 0) -> list[bytes]:
         """The payloads from `start` on, as bytes objects."""
-        self.open()
+        bounds = self._bounds()
         data = bytes(self._body)
-        bounds = self._offsets
         return [data[a:b] for a, b in zip(bounds[start:], bounds[start + 1 :], strict=False)]
+
+    def part(self) -> bytes | memoryview:
+        """The piece of a large event that a part holds. Raises CorruptBlock, CodecMissing."""
+        assert self.header.is_part
+        self.open()
+        return self._body
+
+    def put_event(self, event: bytes) -> None:
+        """Of a block with FLAG_LARGE: be as if the event were in it, instead of the reference.
+
+        The header's `size` stays that of the stored block.
+        """
+        header, body = self.header, self._body
+        assert header.is_large
+        keys_at = header.columns_size + header.payloads_size
+        length = struct.pack("<I", len(event))
+        self._body = b"".join((length, body[4 : header.columns_size], event, body[keys_at:]))
+        self._offsets = [header.columns_size, header.columns_size + len(event)]
+        flags = header.flags & ~FLAG_LARGE
+        self.header = replace(header, flags=flags, payloads_size=len(event))
 
     def keys(self) -> list[bytes | None]:
         """The routing keys, None where an event has none. Raises CorruptBlock."""
@@ -295,6 +445,15 @@ class Block:
             return [self.header.base_timestamp_ms] * self.header.event_count
         self.open()
         return list(self._column("q", self.header.columns_size - 8 * self.header.event_count, 8))
+
+
+def is_part(payload: bytes | memoryview) -> bool:
+    """Whether an append that was checked holds a piece of a large event, and so no event."""
+    return (
+        len(payload) > HEADER_SIZE_BYTES
+        and bool(payload[_FLAGS_AT] & FLAG_PART)
+        and payload[:4] == MAGIC
+    )
 
 
 def count_events(data: bytes | memoryview) -> tuple[int, int]:

@@ -28,7 +28,7 @@ from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.handlers.cluster_queries import ClusterDesk
 from anabranch.controller.handlers.kept_answers import KeptAnswers
-from anabranch.controller.ports import AskPeers, ParkedCommands
+from anabranch.controller.ports import AskPeers, ParkedCommands, WriterTimes
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.workflows.observed import Observer
 
@@ -80,6 +80,7 @@ class QueryDesk:
     how fast a segment is written, None if that is not known. `change_placement` is the only one
     that changes anything. `segment_length` asks a store; `history` has all epochs of a stream;
     `progress` tells what this controller, `controller_id`, works on, and `ask_peers` asks others.
+    `writer_times` is None without Redis.
     """
 
     mirror: Mirror
@@ -98,6 +99,7 @@ class QueryDesk:
     controller_id: str = ""
     parked: ParkedCommands | None = None
     cluster: ClusterDesk | None = None
+    writer_times: WriterTimes | None = None
     kept: KeptAnswers = field(default_factory=KeptAnswers)
 
 

@@ -24,6 +24,7 @@ from anabranch.controller.handlers import (
     operation_queries,
     parked,
     stream_queries,
+    time_queries,
     work_queries,
 )
 from anabranch.controller.handlers.cluster_queries import CLUSTER_QUERIES
@@ -72,6 +73,7 @@ QUERIES: Table = {
     **operation_queries.QUERIES,
     **work_queries.QUERIES,
     **group_queries.QUERIES,
+    **time_queries.QUERIES,
     "locate": (queries.Locate, locate),
     "list_containers": (queries.ListContainers, list_containers),
     "list_nodes": (queries.ListNodes, list_nodes),
@@ -97,6 +99,9 @@ SLOW = (
     "list_parked",
     "redrive_parked",
     "drop_parked",
+    "note_time",
+    "remove_writer",
+    "list_writer_marks",
 )
 """Those that ask or change something elsewhere before they are answered."""
 

@@ -1,7 +1,7 @@
 """All parts of a controller, connected but not started."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import nats.errors
@@ -21,6 +21,7 @@ from anabranch.controller.adapters.command_sender import NatsCommandSender
 from anabranch.controller.adapters.load_reports import LoadReportListener
 from anabranch.controller.adapters.parked_commands import JetStreamParkedCommands
 from anabranch.controller.adapters.query_server import QueryServer
+from anabranch.controller.adapters.redis_writer_times import RedisWriterTimes
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.cluster.heads import HeadWatch
 from anabranch.controller.cluster.placement_changes import PlacementChanges
@@ -38,11 +39,12 @@ from anabranch.controller.handlers.queries import QUERIES, SLOW, answer_query
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.periodic.export_streams import StreamExporter
 from anabranch.controller.periodic.trim_events import EventTrimmer
+from anabranch.controller.ports import WriterTimes
 from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.load_reports import LoadReports
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
-from anabranch.controller.wiring.cluster import Cluster, build_cluster
+from anabranch.controller.wiring.cluster import LEASE_PREFIX, Cluster, build_cluster
 from anabranch.controller.wiring.surroundings import Surroundings
 from anabranch.controller.wiring.workflows import (
     group_workflow,
@@ -108,6 +110,7 @@ class Controller:
     load: LoadReportListener
     queries: QueryServer
     commands: CommandQueue
+    writer_times: WriterTimes | None
 
     def buckets_changed(self, taken: frozenset[int], lost: frozenset[int]) -> None:
         """Take up the work of new buckets, and none any more of lost ones."""
@@ -173,9 +176,11 @@ def build(around: Surroundings) -> Controller:
         around.observer,
         histories=histories,
     )
+    writer_times = _writer_times(around)
     query_desk = _query_desk(
         around, cluster, context, mirror, reports=reports, runners=runners, parked=parked
     )
+    query_desk = replace(query_desk, writer_times=writer_times)
     return Controller(
         around=around,
         mirror=mirror,
@@ -198,6 +203,7 @@ def build(around: Surroundings) -> Controller:
         commands=CommandQueue(
             settings.nats_url, partial(handle_command, command_desk), parked.park, clock
         ),
+        writer_times=writer_times,
     )
 
 
@@ -278,6 +284,11 @@ def _query_desk(
         parked=parked,
         cluster=cluster_desk,
     )
+
+
+def _writer_times(around: Surroundings) -> WriterTimes | None:
+    url = around.settings.redis_url
+    return RedisWriterTimes(url, LEASE_PREFIX) if url else None
 
 
 def _exporter(around: Surroundings, mirror: Mirror, histories: Histories) -> StreamExporter | None:

@@ -61,6 +61,8 @@ async def serve(controller: Controller, lifetime: Lifetime) -> None:
             cluster.buckets.withdraw()
             await controller.commands.stop()
             await cluster.buckets.release()
+            if controller.writer_times is not None:
+                await controller.writer_times.close()
         for task in tasks:
             task.cancel()
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from anabranch.common.model.names import StreamRef, scope_name, stream_name
+from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX
 
 PAGE_SIZE = 100
@@ -52,3 +53,8 @@ class Told(BaseModel):
 def stream_at(scope: str, stream: str) -> StreamRef:
     """The stream that a path names. Raises InvalidName."""
     return StreamRef(scope_name(scope), stream_name(stream))
+
+
+def group_at(scope: str, group: str) -> GroupRef:
+    """The reader group that a path names; groups are named as streams are. Raises InvalidName."""
+    return GroupRef(scope_name(scope), stream_name(group))

@@ -10,9 +10,11 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.http import (
     cluster,
     events,
+    group_events,
+    group_readers,
     health,
-    not_built,
     operations,
+    reader_groups,
     reshaping,
     scopes,
     segments,
@@ -43,10 +45,13 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
     )
     api.state.parts = parts
     add_handlers(api)
-    others = [*health.routes(), *not_built.routes()]
+    others = [*health.routes(), *group_events.routes()]
     api.router.routes[:0] = events.routes()  # first, because they are asked most
     api.include_router(scopes.router)
-    for module in (streams, reshaping, segments, operations, work, cluster):
+    for module in (streams, reshaping, segments, reader_groups, group_readers):
+        api.include_router(module.router)
+    api.include_router(reader_groups.subscribers_router)
+    for module in (operations, work, cluster):
         api.include_router(module.router)
     api.router.routes.extend(others)
     describe(api)

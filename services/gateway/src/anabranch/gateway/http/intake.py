@@ -2,7 +2,8 @@
 
 A body is received whole before its route runs, within a size, a time and a total over all
 requests; so routes meet only complete bodies, and a slow sender occupies nothing but its bytes.
-Health and metrics are answered however full the gateway is.
+Health and metrics are answered however full the gateway is. An answer that goes on for as long as
+its caller listens says so (`without_deadline`) when it begins.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from anabranch.gateway.http.metrics import GatewayMetrics
 from anabranch.gateway.http.problem import problem_of, unexpected
 
 ALWAYS_OPEN = ("/ping", "/healthz", "/readyz", "/metrics", "/v1/health")
+_DEADLINE = "anabranch.deadline"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 
 
@@ -98,7 +100,9 @@ class Intake:
     ) -> None:
         path = scope["path"]
         try:
-            async with asyncio.timeout(self._limits.body_timeout_s + self._limits.answer_timeout_s):
+            backstop_s = self._limits.body_timeout_s + self._limits.answer_timeout_s
+            async with asyncio.timeout(backstop_s) as deadline:
+                scope[_DEADLINE] = deadline
                 if self._requests > self._limits.requests_max and not path.startswith(ALWAYS_OPEN):
                     raise Overloaded("too many requests at once", limit=self._limits.requests_max)
                 body = await self._receive_body(exchange, scope, receive)
@@ -161,6 +165,13 @@ class Intake:
         route = self._route_of(scope)
         method = scope["method"] if scope["method"] in METHODS else "other"
         self._metrics.answered(method, route, exchange.status or 499, seconds)
+
+
+def without_deadline(scope: Scope) -> None:
+    """From now on the answer to the request may take as long as it does."""
+    deadline: asyncio.Timeout | None = scope.get(_DEADLINE)
+    if deadline is not None:
+        deadline.reschedule(None)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -5,8 +5,8 @@ from typing import Any
 from fastapi import FastAPI
 
 from anabranch.gateway.events.bodies import BINARY, JSON, NDJSON
-from anabranch.gateway.http import events, health
-from anabranch.gateway.http.not_built import NOT_BUILT
+from anabranch.gateway.http import events, group_events, health
+from anabranch.gateway.http.event_stream import SSE
 from anabranch.gateway.http.problem import PROBLEM
 
 Document = dict[str, Any]
@@ -56,12 +56,9 @@ def _completed(document: Document) -> Document:
         schemas.pop(name, None)
     paths = document["paths"]
     paths[events.PATH] = {"post": _post_events(), "get": _get_events()}
+    paths[group_events.PATH] = {"get": _get_group_events()}
     for path in [route.path for route in health.routes()]:
         paths[path] = {"get": {"tags": ["health"], "responses": {"200": {"description": "OK"}}}}
-    for path, methods, reason in NOT_BUILT:
-        for method in methods:
-            described = {"tags": ["not built"], "summary": reason, "responses": {}}
-            paths.setdefault(path, {})[method.lower()] = described
     for path, item in paths.items():
         for method in _METHODS:
             if method in item:
@@ -138,6 +135,29 @@ def _get_events() -> Document:
                 "content": {
                     NDJSON: {"schema": {"type": "string"}},
                     BINARY: {"schema": {"type": "string", "format": "binary"}},
+                },
+            }
+        },
+    }
+
+
+def _get_group_events() -> Document:
+    token: Document = {"type": "string", "maxLength": 64}
+    return {
+        "tags": ["reader groups"],
+        "summary": "Events of a reader group as they come, for as long as the caller listens",
+        "parameters": [
+            _parameter("reader", "query", {"type": "string", "minLength": 1, "maxLength": 255}),
+            _parameter("ack", "query", token),
+            _parameter("Last-Event-ID", "header", token),
+        ],
+        "responses": {
+            "200": {
+                "description": "Messages: a reader, then events; all are sent again until they are"
+                " acknowledged",
+                "content": {
+                    SSE: {"schema": {"type": "string"}},
+                    NDJSON: {"schema": {"type": "string"}},
                 },
             }
         },

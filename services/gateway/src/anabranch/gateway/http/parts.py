@@ -9,7 +9,9 @@ from starlette.requests import Request
 
 from anabranch.client import Client
 from anabranch.common.runtime.health import PartHealth
+from anabranch.common.runtime.ids import IdSource
 from anabranch.gateway.events.appends import Appends
+from anabranch.gateway.events.held_readers import HeldReaders
 from anabranch.gateway.events.reads import Reads
 from anabranch.gateway.events.writers import OpenWriters
 from anabranch.gateway.http.metrics import GatewayMetrics
@@ -26,6 +28,8 @@ class Parts:
     writers: OpenWriters
     appends: Appends
     reads: Reads
+    group_readers: HeldReaders
+    ids: IdSource
     keys: UsedKeys
     metrics: GatewayMetrics
     tracer: Tracer | None

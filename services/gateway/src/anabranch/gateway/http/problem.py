@@ -48,7 +48,11 @@ STATUS_BY_CODE: Mapping[str, int] = {
     "not-acceptable": 406,
     "idempotency-mismatch": 422,
     "segment-truncated": 410,
-    "not-built": 501,
+    "generation-mismatch": 412,
+    "reader-removed": 410,
+    "reader-group-reset": 410,
+    "too-many-readers": 429,
+    "too-many-checkpoints": 429,
 }
 STATUS_BY_BRANCH: Mapping[type[AnabranchError], int] = {
     Retry: 503,
@@ -72,8 +76,8 @@ def status_of(error: AnabranchError) -> int:
     return next((s for branch, s in STATUS_BY_BRANCH.items() if isinstance(error, branch)), 500)
 
 
-def problem_of(error: AnabranchError, instance: str) -> Response:
-    """The answer that tells an error; `instance` is the path that was asked."""
+def document_of(error: AnabranchError, instance: str) -> dict[str, object]:
+    """The problem document of an error; `instance` is the path that was asked."""
     status = status_of(error)
     document: dict[str, object] = {
         "type": f"urn:anabranch:problem:{error.code}",
@@ -88,9 +92,15 @@ def problem_of(error: AnabranchError, instance: str) -> Response:
     }
     if trace_id := current_trace_id():
         document["trace_id"] = trace_id
+    return document
+
+
+def problem_of(error: AnabranchError, instance: str) -> Response:
+    """The answer that tells an error."""
+    status = status_of(error)
     comes_later = status == 503 or isinstance(error, Busy)
     headers = {"retry-after": str(RETRY_AFTER_S)} if comes_later else None
-    return Response(msgspec.json.encode(document), status, headers, PROBLEM)
+    return Response(msgspec.json.encode(document_of(error, instance)), status, headers, PROBLEM)
 
 
 def unexpected(error: Exception, instance: str) -> Response:

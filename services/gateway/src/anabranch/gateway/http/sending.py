@@ -39,13 +39,24 @@ class OperationHandle(Told):
     state: Literal["running", "succeeded"]
 
 
-async def change(
+async def waiting(
     request: Request,
     wait: Annotated[
         float | None,
-        Query(ge=0, allow_inf_nan=False, description="seconds to wait for the change's end"),
+        Query(ge=0, allow_inf_nan=False, description="seconds to wait for the end"),
     ] = None,
     prefer: Annotated[str, Header(description="wait=seconds, as in RFC 7240")] = "",
+) -> float:
+    """A dependency: how many seconds the caller wants to wait for the end of what it asks for."""
+    return _wait_s(wait, prefer, parts_of(request).settings.request_timeout_s)
+
+
+WaitS = Annotated[float, Depends(waiting)]
+
+
+async def change(
+    request: Request,
+    wait_s: WaitS,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=KEY_LENGTH_MAX)] = None,
 ) -> AsyncIterator[Sending]:
     """A dependency: how the client is to send the request's command. Raises
@@ -53,7 +64,7 @@ async def change(
     parts = parts_of(request)
     sending = Sending(
         timeout_s=parts.settings.request_timeout_s,
-        wait_s=_wait_s(wait, prefer, parts.settings.request_timeout_s),
+        wait_s=wait_s,
     )
     if idempotency_key is None:
         yield sending

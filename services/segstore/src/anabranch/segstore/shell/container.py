@@ -433,7 +433,7 @@ class Container:
         size = len(decision.payload)
         metrics.appends += 1
         metrics.append_bytes += size
-        metrics.append_events += decision.count
+        metrics.append_events += decision.event_count
         return state.length + size
 
     def end_session(self, session: AppendSession) -> None:

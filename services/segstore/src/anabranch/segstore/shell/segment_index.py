@@ -114,7 +114,7 @@ class SegmentIndex:
         piece.count += 1
         self.length = piece.end = self.length + len(payload)
         self._ends.append(self.length)
-        self._events.append(operation.count)
+        self._events.append(operation.event_count)
         self._times.append(operation.time_ms)
         self._frame_offsets.append(frame_offset)
 

@@ -305,8 +305,9 @@ def _check_block(writer_id: bytes, request: Append | AppendOnce, payload: bytes)
         raise CorruptBlock("an append is not one whole block", size=len(payload), block=header.size)
     if header.payloads_size > EVENT_SIZE_BYTES_MAX:
         _check_event_sizes(header, payload)
+    count = 1 if header.is_part else header.event_count
     agrees = (
-        header.event_count == request.count
+        count == request.count
         and header.first_event_number == request.first_event_number
         and header.writer_id == writer_id
     )
@@ -314,7 +315,7 @@ def _check_block(writer_id: bytes, request: Append | AppendOnce, payload: bytes)
         raise InvalidRequest(
             "the block and the request disagree on writer or event numbers",
             count=request.count,
-            block_count=header.event_count,
+            block_count=count,
             first=request.first_event_number,
             block_first=header.first_event_number,
         )

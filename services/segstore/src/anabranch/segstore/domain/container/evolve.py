@@ -80,7 +80,7 @@ def _evolve_append(known: Known, operation: AppendOperation) -> SegmentState:
         attributes = apply_changes(attributes, operation.changes)
     return SegmentState(
         known.name, known.number, known.stamp, known.start,
-        known.length + len(operation.payload), known.event_count + operation.count, False,
+        known.length + len(operation.payload), known.event_count + operation.event_count, False,
         operation.time_ms, attributes,
     )  # fmt: skip
 

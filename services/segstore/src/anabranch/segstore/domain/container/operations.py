@@ -30,6 +30,7 @@ from typing import assert_never
 from crc32c import crc32c
 
 from anabranch.common.errors import CorruptJournal, FormatTooNew
+from anabranch.common.wire.block import is_part
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.container.attributes import AttributeChange
 
@@ -126,7 +127,10 @@ class AttributesOperation:
 
 @dataclass(frozen=True, slots=True)
 class AppendOperation:
-    """`payload` was added at `offset`: `count` events of a writer from `first_event_number` on."""
+    """`payload` was added at `offset`: `count` events of a writer from `first_event_number` on.
+
+    A part of a large event takes a number too, so that a repeat is known, but is no event.
+    """
 
     number: int
     offset: int
@@ -141,6 +145,11 @@ class AppendOperation:
     @property
     def last_event_number(self) -> int:
         return self.first_event_number + self.count - 1
+
+    @property
+    def event_count(self) -> int:
+        """The events that readers find in the payload."""
+        return 0 if is_part(self.payload) else self.count
 
 
 PlainOperation = CreateOperation | SealOperation | DeleteOperation

@@ -53,7 +53,7 @@ class Traffic:
         for operation in operations:
             if isinstance(operation, AppendOperation):
                 count = counts.get(operation.number) or self._begin(operation.number, names)
-                count.events += operation.count
+                count.events += operation.event_count
                 count.size += len(operation.payload)
 
     def _begin(self, number: int, names: Mapping[int, str]) -> _Count:

@@ -1,0 +1,200 @@
+"""Blocks as Arrow columns, without a Python object per event; needs pyarrow and numpy.
+
+    event         binary, the payload
+    key           string, null where the event has none
+    timestamp_ms  timestamp("ms", UTC): as its writer said, else when its block was written
+    segment       dictionary of strings: the full name
+    offset, index int64, int32: the event's position, see `Position`
+
+The payloads of a single block that is stored plain are not copied; those of several are joined.
+Imported when it is first needed (`events`), because pyarrow is no dependency of the client.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anabranch.common.errors import CorruptBlock
+from anabranch.common.wire.block import FLAG_KEYS, FLAG_TIMESTAMPS, NO_KEY, BlockHeader
+
+SCHEMA = pa.schema(
+    [
+        pa.field("event", pa.binary(), nullable=False),
+        pa.field("key", pa.string()),
+        pa.field("timestamp_ms", pa.timestamp("ms", "UTC"), nullable=False),
+        pa.field("segment", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("index", pa.int32(), nullable=False),
+    ]
+)
+
+Ints: TypeAlias = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBlock:
+    """A verified block at byte `offset` of its segment; columns, payloads and keys as they were.
+
+    Events before `first` are left out by `batch_of`, not by `columns_of`.
+    """
+
+    segment: str
+    offset: int
+    header: BlockHeader
+    body: bytes | memoryview
+    first: int = 0
+
+    @property
+    def payloads(self) -> memoryview:
+        start = self.header.columns_size
+        return memoryview(self.body)[start : start + self.header.payloads_size]
+
+    @property
+    def keys(self) -> memoryview:
+        return memoryview(self.body)[self.header.columns_size + self.header.payloads_size :]
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.header.size
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowColumns:
+    """All events of some blocks, in order; the numbers are not yet columns of Arrow."""
+
+    event: pa.Array
+    key: pa.Array
+    times_ms: Ints
+    offset: Ints
+    index: Ints
+
+
+def columns_of(blocks: Sequence[PlacedBlock]) -> ArrowColumns:
+    """At least one block. Raises CorruptBlock, naming the first of the blocks."""
+    counts = np.array([block.header.event_count for block in blocks], np.int64)
+    rows = int(counts.sum())
+    offsets = np.array([block.offset for block in blocks], np.int64)
+    indexes = np.arange(rows) - np.repeat(np.cumsum(counts) - counts, counts)
+    try:
+        return ArrowColumns(
+            event=_events(blocks, rows),
+            key=_keys(blocks, rows),
+            times_ms=np.concatenate([_times_ms(block) for block in blocks]),
+            offset=np.repeat(offsets, counts),
+            index=indexes.astype(np.int32),
+        )
+    except CorruptBlock as error:
+        raise CorruptBlock(
+            error.message, segment=blocks[0].segment, offset=blocks[0].offset
+        ) from error
+
+
+def batch_of(blocks: Sequence[PlacedBlock]) -> pa.RecordBatch:
+    """The events of at least one block as one batch. Raises CorruptBlock."""
+    columns = columns_of(blocks)
+    names = list(dict.fromkeys(block.segment for block in blocks))
+    numbers = np.array([names.index(block.segment) for block in blocks], np.int32)
+    counts = [block.header.event_count for block in blocks]
+    segment = pa.DictionaryArray.from_arrays(
+        fixed(pa.int32(), np.repeat(numbers, counts)), _strings(names)
+    )
+    batch = pa.RecordBatch.from_arrays(
+        [
+            columns.event,
+            columns.key,
+            fixed(SCHEMA.field("timestamp_ms").type, columns.times_ms),
+            segment,
+            fixed(pa.int64(), columns.offset),
+            fixed(pa.int32(), columns.index),
+        ],
+        schema=SCHEMA,
+    )
+    if not any(block.first for block in blocks):
+        return batch
+    return _without_firsts(batch, blocks)
+
+
+def _without_firsts(batch: pa.RecordBatch, blocks: Sequence[PlacedBlock]) -> pa.RecordBatch:
+    """Only the first block of a segment that is read can begin in its middle."""
+    if not any(block.first for block in blocks[1:]):
+        return batch.slice(blocks[0].first)
+    firsts = np.repeat([block.first for block in blocks], [b.header.event_count for b in blocks])
+    kept = np.flatnonzero(batch.column("index").to_numpy() >= firsts)
+    return batch.take(fixed(pa.int64(), kept))
+
+
+def _strings(texts: Sequence[str]) -> pa.Array:
+    stored = [text.encode() for text in texts]
+    offsets = np.cumsum([0, *map(len, stored)], dtype=np.int32)
+    values = pa.py_buffer(b"".join(stored))
+    return pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(offsets), values])
+
+
+def fixed(kind: pa.DataType, values: Ints) -> pa.Array:
+    """As `pa.array`, which would import pandas first."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def _events(blocks: Sequence[PlacedBlock], rows: int) -> pa.Array:
+    lengths = [_column(block, np.uint32, 0) for block in blocks]
+    sizes = [block.header.payloads_size for block in blocks]
+    _check_lengths(lengths, sizes, "a block's lengths do not add up")
+    values = _joined([block.payloads for block in blocks])
+    return pa.Array.from_buffers(pa.binary(), rows, [None, _offsets(lengths, rows), values])
+
+
+def _keys(blocks: Sequence[PlacedBlock], rows: int) -> pa.Array:
+    if not any(block.header.flags & FLAG_KEYS for block in blocks):
+        return pa.nulls(rows, pa.string())
+    stored = [
+        _column(block, np.uint16, 4)
+        if block.header.flags & FLAG_KEYS
+        else np.full(block.header.event_count, NO_KEY, np.uint16)
+        for block in blocks
+    ]
+    lengths = [np.where(column == NO_KEY, 0, column) for column in stored]
+    sizes = [block.header.keys_size for block in blocks]
+    _check_lengths(lengths, sizes, "a block's key lengths do not add up")
+    valid = np.packbits(np.concatenate(stored) != NO_KEY, bitorder="little")
+    values = _joined([block.keys for block in blocks])
+    buffers = [pa.py_buffer(valid), _offsets(lengths, rows), values]
+    keys = pa.Array.from_buffers(pa.string(), rows, buffers)
+    try:
+        keys.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise CorruptBlock("a block's routing keys are not UTF-8") from error
+    return keys
+
+
+def _times_ms(block: PlacedBlock) -> Ints:
+    header = block.header
+    if not header.flags & FLAG_TIMESTAMPS:
+        return np.full(header.event_count, header.base_timestamp_ms, np.int64)
+    return _column(block, np.int64, 6 if header.flags & FLAG_KEYS else 4)
+
+
+def _column(block: PlacedBlock, kind: type[np.integer[Any]], bytes_before: int) -> Ints:
+    """A column of a block; `bytes_before`: of the columns before it, per event."""
+    count = block.header.event_count
+    return np.frombuffer(block.body, kind, count, bytes_before * count)
+
+
+def _check_lengths(lengths: Sequence[Ints], sizes: Sequence[int], fault: str) -> None:
+    for column, size in zip(lengths, sizes, strict=True):
+        if int(column.sum(dtype=np.uint64)) != size:
+            raise CorruptBlock(fault)
+
+
+def _offsets(lengths: Sequence[Ints], rows: int) -> pa.Buffer:
+    offsets = np.zeros(rows + 1, np.int32)
+    np.cumsum(np.concatenate(lengths), out=offsets[1:])
+    return pa.py_buffer(offsets)
+
+
+def _joined(parts: Sequence[memoryview]) -> pa.Buffer:
+    """The parts end to end; a single one is not copied."""
+    return pa.py_buffer(parts[0] if len(parts) == 1 else b"".join(parts))

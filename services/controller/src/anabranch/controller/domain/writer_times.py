@@ -1,0 +1,37 @@
+"""What is refused of the times that writers note, and a page of what is known. Pure."""
+
+from typing import NamedTuple, NoReturn
+
+from anabranch.common.contracts.writer_times import WriterMark
+from anabranch.common.errors import InvalidRequest, Overloaded
+from anabranch.common.model.names import StreamRef
+
+
+class MarkPage(NamedTuple):
+    """Marks by writer id, as of `now_ms` of the clock that they were noted by. `following`: the
+    last writer id that was looked at, where more follow; else empty."""
+
+    now_ms: int
+    marks: tuple[WriterMark, ...]
+    following: str
+
+
+def refuse_earlier(writer_id: str, timestamp_ms: int, noted_ms: int) -> NoReturn:
+    """A writer's time goes forward or stays."""
+    raise InvalidRequest(
+        "a writer's time goes back",
+        remedy="note times that grow, or use a new writer",
+        writer=writer_id,
+        timestamp_ms=timestamp_ms,
+        noted_ms=noted_ms,
+    )
+
+
+def refuse_more_writers(stream: StreamRef, writers_max: int) -> NoReturn:
+    """What is kept of a stream is bounded."""
+    raise Overloaded(
+        "too many writers of the stream note times",
+        remedy="remove writers that are gone, or wait until they are forgotten, after a day",
+        stream=str(stream),
+        limit=writers_max,
+    )

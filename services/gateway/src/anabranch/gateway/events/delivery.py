@@ -1,0 +1,154 @@
+"""What the client of a group's reader was given, in order, until it acknowledges it. Pure.
+
+    held ──sent──► unacknowledged ──acknowledge──► (gone, and processed)
+      ▲                  │
+      └── a new connection: sent again from the last acknowledged one on
+
+Events are numbered from 1 in the order of their sending. A *delivery token* names the session,
+which is one life of one reader at one gateway, and a number; it acknowledges everything up to it.
+"""
+
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from anabranch.client import Position
+from anabranch.common.errors import InvalidRequest
+
+SENT_AT_ONCE = 256
+EVENT_COST_BYTES = 256
+"""What an event occupies beside its payload, roughly."""
+_TOKEN = re.compile(r"([0-9a-f]{32})-(0|[1-9][0-9]{0,17})")
+
+
+class Batch(Protocol):
+    """Events of one segment that came together: an `EventBatch`."""
+
+    @property
+    def segment(self) -> str: ...
+
+    @property
+    def start(self) -> Position: ...
+
+    @property
+    def next(self) -> Position: ...
+
+    @property
+    def payloads(self) -> Sequence[bytes]: ...
+
+    @property
+    def keys(self) -> Sequence[str | None]: ...
+
+    @property
+    def timestamps_ms(self) -> Sequence[int]: ...
+
+
+class Token(NamedTuple):
+    """Everything up to `number` of a session."""
+
+    session: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.session}-{self.number}"
+
+
+def parse_token(text: str) -> Token:
+    """Inverse of `str(token)`. Raises InvalidRequest."""
+    found = _TOKEN.fullmatch(text)
+    if found is None:
+        raise InvalidRequest(
+            "this is no token of a reader group's event",
+            remedy="send the id of an event that this reader was sent",
+        )
+    return Token(found[1], int(found[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """One event; `behind` is where the one after it lies."""
+
+    number: int
+    payload: bytes
+    key: str | None
+    timestamp_ms: int
+    segment: str
+    position: Position
+    behind: Position
+
+    @property
+    def cost_bytes(self) -> int:
+        return len(self.payload) + EVENT_COST_BYTES
+
+
+class Delivery:
+    """See the module. At most `events_max` events, and about `size_bytes_max`, are sent and
+    unacknowledged; one more batch may be held that is not sent yet."""
+
+    def __init__(self, session: str, events_max: int, size_bytes_max: int) -> None:
+        self.session = session
+        self.acknowledged = 0
+        self._events_max = events_max
+        self._size_bytes_max = size_bytes_max
+        self._held: deque[Delivered] = deque()
+
+    @property
+    def newest(self) -> int:
+        """The number of the last event that is held, or was."""
+        return self.acknowledged + len(self._held)
+
+    def token(self, number: int) -> str:
+        return str(Token(self.session, number))
+
+    def take(self, batch: Batch) -> None:
+        """Hold a batch's events."""
+        offset, first = batch.start
+        last = first + len(batch.payloads) - 1
+        columns = zip(batch.payloads, batch.keys, batch.timestamps_ms, strict=True)
+        for index, (payload, key, timestamp_ms) in enumerate(columns, first):
+            self._held.append(
+                Delivered(
+                    number=self.newest + 1,
+                    payload=payload,
+                    key=key,
+                    timestamp_ms=timestamp_ms,
+                    segment=batch.segment,
+                    position=Position(offset, index),
+                    behind=batch.next if index == last else Position(offset, index + 1),
+                )
+            )
+
+    def sendable(self, sent: int) -> list[Delivered]:
+        """What may be sent now behind the event `sent`; one event always may, if all else is
+        acknowledged."""
+        found: list[Delivered] = []
+        size_bytes = 0
+        for event in self._held:
+            if event.number - self.acknowledged > self._events_max:
+                break
+            if size_bytes and size_bytes + event.cost_bytes > self._size_bytes_max:
+                break
+            size_bytes += event.cost_bytes
+            if event.number > sent:
+                found.append(event)
+                if len(found) == SENT_AT_ONCE:
+                    break
+        return found
+
+    def acknowledge(self, number: int) -> Mapping[str, Position]:
+        """Everything up to the event is processed → segment → behind what is.
+
+        Repeatable. Raises InvalidRequest for a number that was never given.
+        """
+        if number > self.newest:
+            raise InvalidRequest(
+                "an event is acknowledged that was never sent", number=number, newest=self.newest
+            )
+        behind: dict[str, Position] = {}
+        while self.acknowledged < number:
+            event = self._held.popleft()
+            behind[event.segment] = event.behind
+            self.acknowledged = event.number
+        return behind

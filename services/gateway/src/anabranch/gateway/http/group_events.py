@@ -1,0 +1,102 @@
+"""Events of a reader group, as they come: server-sent events, or lines of JSON.
+
+The gateway joins the group for its caller. An event is processed when the caller acknowledges it:
+by coming back with its id (`Last-Event-ID`, as browsers do by themselves, or `?ack=`), or while it
+goes on by POST to the reader's `acks`. Messages with a name tell the rest: `reader` comes first,
+`truncated` says that events are gone, `problem` is the error that ends the answer, `end` why no
+more comes.
+"""
+
+import base64
+from collections.abc import AsyncGenerator
+
+from starlette.requests import Request
+from starlette.routing import Route
+
+from anabranch.common.errors import AnabranchError, EventsTruncated, InvalidRequest
+from anabranch.gateway.events.delivery import Delivered, parse_token
+from anabranch.gateway.events.held_reader import Feed, FeedEnd
+from anabranch.gateway.http.answers import group_at
+from anabranch.gateway.http.event_stream import EventStream, Form, Message, wanted_form
+from anabranch.gateway.http.parts import Parts, parts_of
+from anabranch.gateway.http.problem import document_of
+
+PATH = "/v1/scopes/{scope}/readergroups/{group}/events"
+READER_ID_LENGTH_MAX = 255
+
+
+def routes() -> list[Route]:
+    return [Route(PATH, stream_events, methods=["GET"])]
+
+
+async def stream_events(request: Request) -> EventStream:
+    """200, then messages for as long as the caller listens; see `problem` for everything else."""
+    parts = parts_of(request)
+    group = str(group_at(request.path_params["scope"], request.path_params["group"]))
+    form = wanted_form(request.headers.get("accept", ""))
+    reader_id = request.query_params.get("reader")
+    if reader_id is not None and not 1 <= len(reader_id) <= READER_ID_LENGTH_MAX:
+        raise InvalidRequest("the reader's id is empty or too long")
+    said = request.headers.get("last-event-id") or request.query_params.get("ack")
+    token = parse_token(said) if said else None
+    feed, is_known = await parts.group_readers.connect(group, reader_id, token)
+    return EventStream(
+        _pieces(parts, feed, form, request.url.path, is_known=is_known),
+        form,
+        send_timeout_s=parts.settings.ack_wait_s,
+        closed=feed.close,
+        headers={"reader-id": feed.held.reader_id},
+    )
+
+
+async def _pieces(
+    parts: Parts, feed: Feed, form: Form, path: str, *, is_known: bool
+) -> AsyncGenerator[bytes, None]:
+    held = feed.held
+    try:
+        yield form.opening(_reader(feed, is_known=is_known))
+        while True:
+            try:
+                found = await feed.next()
+            except EventsTruncated as error:
+                yield form.of([Message(document_of(error, path), name="truncated")])
+                continue
+            if isinstance(found, FeedEnd):
+                if found.reason == "end":
+                    await parts.group_readers.drop(held)
+                yield form.of([Message({"reason": found.reason}, name="end")])
+                return
+            parts.metrics.events_out += len(found)
+            yield form.of([_event(feed, event) for event in found]) or form.sign_of_life
+    except AnabranchError as error:
+        await parts.group_readers.drop(held)
+        yield form.of([Message(document_of(error, path), name="problem")])
+
+
+def _reader(feed: Feed, *, is_known: bool) -> Message:
+    """What comes first. Its id acknowledges nothing, and finds the reader again."""
+    held, delivery = feed.held, feed.held.delivery
+    told = {"group": held.group, "reader": held.reader_id, "resumed": is_known}
+    return Message(told, delivery.token(delivery.acknowledged), "reader")
+
+
+def _event(feed: Feed, event: Delivered) -> Message:
+    return Message(
+        {
+            **payload_of(event.payload),
+            "key": event.key,
+            "timestampMs": event.timestamp_ms,
+            "segment": event.segment,
+            "offset": event.position.offset,
+            "index": event.position.event_index,
+        },
+        feed.held.delivery.token(event.number),
+    )
+
+
+def payload_of(payload: bytes) -> dict[str, object]:
+    """The payload as a field: text, or base64 of what is not UTF-8."""
+    try:
+        return {"payload": payload.decode()}
+    except UnicodeDecodeError:
+        return {"payloadBase64": base64.b64encode(payload).decode()}

@@ -1,0 +1,356 @@
+"""Events over the size of a block: written as parts and a reference, exactly once, in order."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from crc32c import crc32c
+
+from anabranch.client.large_events import fetch_large
+from anabranch.common.errors import (
+    AnabranchError,
+    CorruptBlock,
+    EventsTruncated,
+    EventTooLarge,
+    InvalidSetting,
+    OutcomeUnknown,
+    Overloaded,
+    SegmentTruncated,
+)
+from anabranch.common.wire.block import (
+    FLAG_LARGE,
+    Block,
+    LargeReference,
+    encode_block,
+    encode_part,
+)
+from anabranch.common.wire.messages import (
+    AppendOnce,
+    CreateTransient,
+    DeleteSegment,
+    MergeSegments,
+    Message,
+    SegmentsMerged,
+)
+from kit.client_bench import STREAM, bench, reader_settings, until, writer_settings
+from kit.fake_segstore import Direction, Fault, no_faults
+from kit.history import KeyedHistory
+from kit.large import LARGE_FROM, events_in, events_of, small_parts
+from kit.scaling import Conductor, merge, shift, split
+
+SETTINGS = writer_settings(block_size_bytes=60, large_events=True)
+STEPS_MAX = 120
+
+
+@pytest.fixture(autouse=True)
+def parts() -> Iterator[None]:
+    with small_parts():
+        yield
+
+
+def mixed(count: int) -> list[bytes]:
+    """Every third event is large, each of another size."""
+    return [
+        b"%d:" % number + b"x" * ((LARGE_FROM + 37 * number) * (number % 3 == 1))
+        for number in range(count)
+    ]
+
+
+async def test_large_and_small_events_are_stored_in_the_order_of_writing() -> None:
+    async with bench() as b:
+        async with b.client.writer(STREAM, SETTINGS) as writer:
+            for event in mixed(9):
+                writer.write(event, "k", timestamp_ms=7)
+            assert writer.used_bytes > sum(map(len, mixed(9)))
+        assert writer.used_bytes == 0
+        (segment,) = b.segments
+        assert await events_in(segment) == [("k", event) for event in mixed(9)]
+        assert segment.event_count == 9
+
+
+async def test_batches_with_large_events_are_taken_whole_with_and_without_keys() -> None:
+    async with bench() as b:
+        async with b.client.writer(STREAM, SETTINGS) as writer:
+            writer.write_batch(mixed(9), timestamps_ms=range(9))
+            writer.write_batch(mixed(9), keys=["k", None, "k"] * 3)
+            await writer.append(mixed(5)[4])
+        stored = await events_of(b)
+    assert [event for _, event in stored] == [*mixed(9), *mixed(9), mixed(5)[4]]
+    assert [key for key, _ in stored[9:12]] == ["k", None, "k"]
+
+
+@pytest.mark.parametrize("direction", ["in", "out"])
+async def test_a_connection_lost_at_any_step_costs_and_repeats_nothing(
+    direction: Direction,
+) -> None:
+    for step in range(STEPS_MAX):
+        async with bench() as b:
+            seen = 0
+
+            def drop_once(at: Direction, message: Message, step: int = step) -> Fault | None:
+                nonlocal seen
+                seen += at == direction
+                return Fault.DROP if at == direction and seen == step + 1 else None
+
+            b.store.fault = drop_once
+            async with b.client.writer(STREAM, SETTINGS) as writer:
+                writer.write_batch(mixed(6), keys=["k"] * 6)
+            (segment,) = b.segments
+            assert await events_in(segment) == [("k", event) for event in mixed(6)], step
+            if seen <= step:
+                return
+    raise AssertionError("the conversation does not end")
+
+
+async def test_a_stream_scaled_at_any_step_gets_every_event_once_and_in_order() -> None:
+    for start in range(STEPS_MAX):
+        async with bench(segment_count=2) as b:
+            stages = (stage for scale in (split, merge, shift) for stage in scale(b))
+            conductor = Conductor(b, stages, start, every=3)
+            history = KeyedHistory()
+            async with b.client.writer(STREAM, SETTINGS) as writer:
+                for number, event in enumerate(mixed(9)):
+                    key = f"key {number % 4}"
+                    writer.write(event, key)
+                    history.wrote(event, key)
+                    await asyncio.sleep(0)
+            reached = bool(conductor.performed)
+            conductor.finish()
+            history.check(await events_of(b))
+            if not reached:
+                return
+    raise AssertionError("the conversation does not end")
+
+
+@pytest.mark.parametrize("kind", [CreateTransient, AppendOnce, MergeSegments])
+@pytest.mark.parametrize("refusal", [Overloaded("wait"), OutcomeUnknown("maybe")])
+async def test_an_upload_that_is_refused_for_now_is_begun_anew(
+    kind: type[Message], refusal: AnabranchError
+) -> None:
+    async with bench() as b:
+        left = 2
+
+        def refuse(at: Direction, message: Message) -> AnabranchError | None:
+            nonlocal left
+            if at == "in" and isinstance(message, kind) and left:
+                left -= 1
+                return refusal
+            return None
+
+        b.store.fault = refuse
+        async with b.client.writer(STREAM, SETTINGS) as writer:
+            writer.write_batch(mixed(6))
+        assert left == 0
+        assert [event for _, event in await events_of(b)] == mixed(6)
+
+
+async def test_a_merge_whose_answer_is_lost_leaves_parts_that_nobody_refers_to() -> None:
+    async with bench() as b:
+        lost = 0
+
+        def lose(at: Direction, message: Message) -> Fault | None:
+            nonlocal lost
+            if at == "out" and isinstance(message, SegmentsMerged) and not lost:
+                lost += 1
+                return Fault.DROP
+            return None
+
+        b.store.fault = lose
+        async with b.client.writer(STREAM, SETTINGS) as writer:
+            await writer.append(b"x" * 200, "k")
+        (segment,) = b.segments
+        assert await events_in(segment) == [("k", b"x" * 200)]
+        assert len(segment.data) > 400, "both uploads are there"
+
+
+async def test_blocks_before_a_large_event_go_on_and_those_behind_it_wait() -> None:
+    async with bench() as b:
+        b.store.fault = lambda at, m: (
+            Fault.HOLD if at == "out" and isinstance(m, SegmentsMerged) else None
+        )
+        async with b.client.writer(STREAM, SETTINGS) as writer:
+            writer.write(b"before", "k")
+            writer.write(b"x" * 200, "k")
+            writer.write(b"behind", "k")
+            await until(lambda: len(b.segments[0].data) > 200)
+            assert await events_in(b.segments[0]) == [("k", b"before")]
+            b.store.fault = no_faults
+            b.store.release()
+        stored = [payload for _, payload in await events_of(b)]
+    assert stored == [b"before", b"x" * 200, b"behind"]
+
+
+async def test_an_upload_that_is_given_up_leaves_no_transient_segment() -> None:
+    async with bench() as b:
+        b.store.fault = lambda at, m: (
+            Fault.HOLD if at == "out" and isinstance(m, SegmentsMerged) else None
+        )
+        writer = await b.client.writer(STREAM, SETTINGS).__aenter__()
+        writer.write(b"x" * 200)
+        await until(lambda: bool(b.store.merged))
+        await writer.close()
+        await until(lambda: any(isinstance(m, DeleteSegment) for m in b.store.requests))
+        assert len(b.store.segments) == 1
+
+
+async def test_bytes_in_flight_are_bounded_with_parts_too() -> None:
+    async with bench(segment_count=3) as b:
+        settings = writer_settings(
+            block_size_bytes=60, large_events=True, in_flight_bytes_max=150, blocks_in_flight_max=8
+        )
+        async with b.client.writer(STREAM, settings) as writer:
+            b.store.fault = lambda _, __: _check_bound(writer._in_flight.used)
+            for number, event in enumerate(mixed(30)):
+                writer.write(event, f"{number % 5}")
+        assert sorted(event for _, event in await events_of(b)) == sorted(mixed(30))
+
+
+def _check_bound(used: int) -> None:
+    assert used <= 250, "the bound, or one larger block"
+
+
+async def test_a_large_event_is_refused_unless_it_was_allowed_and_says_how() -> None:
+    async with bench() as b:
+        async with b.client.writer(STREAM) as writer:
+            with pytest.raises(EventTooLarge) as caught:
+                writer.write(b"x" * (LARGE_FROM + 1))
+            assert "large_events=True" in caught.value.remedy
+        settings = writer_settings(large_events=True, event_size_bytes_max=300)
+        async with b.client.writer(STREAM, settings) as writer:
+            with pytest.raises(EventTooLarge) as caught:
+                writer.write(b"x" * 301)
+            assert caught.value.fields["limit"] == 300
+            await writer.append(b"x" * 300)
+        settings = writer_settings(large_events=True, buffer_size_bytes=200, block_size_bytes=50)
+        async with b.client.writer(STREAM, settings) as writer:
+            with pytest.raises(EventTooLarge, match="buffer"):
+                writer.write(b"x" * 300)
+    with pytest.raises(InvalidSetting):
+        writer_settings(event_size_bytes_max=(1 << 30) + 1)
+
+
+async def test_a_large_event_that_is_not_acknowledged_is_given_back_whole() -> None:
+    async with bench() as b:
+        writer = await b.client.writer(STREAM, SETTINGS).__aenter__()
+        b.store.fault = lambda _, m: Fault.DROP if isinstance(m, MergeSegments) else None
+        writer.write(b"x" * 200, "k")
+        writer.write(b"y", "k")
+        await asyncio.sleep(0.01)
+        assert list(writer.unacknowledged().values()) == [[b"x" * 200, b"y"]]
+        await writer.close()
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def stored_parts(pieces: list[bytes], first: int = 1, writer_id: bytes = bytes(16)) -> bytes:
+    return b"".join(
+        encode_part(piece, writer_id=writer_id, number=number, base_timestamp_ms=0)
+        for number, piece in enumerate(pieces, first)
+    )
+
+
+EVENT = [b"one", b"two!", b"three"]
+PARTS = stored_parts(EVENT)
+REFERENCE = LargeReference(5, len(PARTS), 12, crc32c(b"".join(EVENT)))
+
+
+async def fetched(data: bytes, reference: LargeReference = REFERENCE, size: int = 1 << 20) -> bytes:
+    async def read(offset: int, size_max: int) -> bytes:
+        return (b"12345" + data)[offset : offset + min(size, size_max)]
+
+    return await fetch_large(read, reference)
+
+
+@pytest.mark.parametrize("size", [1, 67, 68, 100, 1000])
+async def test_an_event_is_put_together_however_its_parts_are_read(size: int) -> None:
+    assert await fetched(PARTS + b"what follows", size=size) == b"onetwo!three"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        PARTS[:-1],
+        PARTS[:100],
+        stored_parts([b"one", b"two!"]) + stored_parts([b"three"], 4),
+        stored_parts([b"one", b"two!"]) + stored_parts([b"three"], 3, b"x" * 16),
+        stored_parts([b"one", b"two?", b"three"]),
+        PARTS[:80] + b"?" + PARTS[81:],
+    ],
+)
+async def test_parts_that_do_not_make_the_event_are_corruption(data: bytes) -> None:
+    with pytest.raises(CorruptBlock):
+        await fetched(data)
+
+
+async def test_parts_that_were_truncated_are_told_as_truncated_events() -> None:
+    async def read(offset: int, size: int) -> bytes:
+        raise SegmentTruncated("gone", start=77)
+
+    with pytest.raises(EventsTruncated) as caught:
+        await fetch_large(read, REFERENCE)
+    assert caught.value.fields == {"offset": 5, "start": 77}
+
+
+async def test_a_reader_yields_large_events_among_the_others_and_continues_anywhere() -> None:
+    async with bench() as b:
+        async with b.client.writer(STREAM, SETTINGS) as writer:
+            for number, event in enumerate(mixed(9)):
+                writer.write(event, "k", timestamp_ms=number)
+        async with b.client.reader(STREAM, until_tail=True) as reader:
+            events = [event async for event in reader]
+        assert [event.payload for event in events] == mixed(9)
+        assert {event.key for event in events} == {"k"}
+        assert [event.timestamp_ms for event in events] == list(range(9))
+        for number, read in enumerate(events):
+            start = {read.segment: read.position}
+            async with b.client.reader(STREAM, start, until_tail=True) as reader:
+                assert [again.payload async for again in reader] == mixed(9)[number:]
+
+
+async def test_a_slow_reader_keeps_one_large_event_of_a_segment() -> None:
+    async with bench() as b:
+        async with b.client.writer(STREAM, SETTINGS) as writer:
+            for number in range(5):
+                await writer.append(b"%d" % number * 3000)
+        async with b.client.reader(
+            STREAM, until_tail=True, settings=reader_settings(read_ahead_bytes=1 << 20)
+        ) as reader:
+            await asyncio.sleep(0.05)
+            (opening,) = reader._intake._open.values()
+            assert opening.fetcher._held_bytes < 4000
+            assert [event.payload async for event in reader] == [
+                b"%d" % number * 3000 for number in range(5)
+            ]
+
+
+async def test_a_large_event_whose_parts_were_truncated_is_named_with_what_lies_behind_it() -> None:
+    async with bench() as b:
+        async with b.client.writer(STREAM, SETTINGS) as writer:
+            await writer.append(b"x" * 200)
+        (segment,) = b.segments
+        segment.start = segment.boundaries[-2]
+        start = {b.every_segment()[0].name: (segment.start, 0)}
+        async with b.client.reader(STREAM, start, until_tail=True) as reader:
+            with pytest.raises((SegmentTruncated, EventsTruncated)) as caught:
+                await anext(reader)
+        assert caught.value.fields["start"] == segment.boundaries[-1]
+
+
+async def test_a_large_event_whose_parts_are_damaged_is_named_with_its_place() -> None:
+    async with bench() as b:
+        async with b.client.writer(STREAM, SETTINGS) as writer:
+            await writer.append(b"x" * 200)
+        (segment,) = b.segments
+        reference = segment.boundaries[-2]
+        block = Block(bytes(segment.data), reference)
+        found = LargeReference.parse(block[0])
+        wrong = LargeReference(found.offset, found.length, found.size, found.crc ^ 1)
+        segment.data[reference:] = encode_block(
+            [wrong.encode()], writer_id=bytes(16), first_event_number=1, base_timestamp_ms=0,
+            flags=FLAG_LARGE,
+        )  # fmt: skip
+        async with b.client.reader(STREAM, until_tail=True) as reader:
+            with pytest.raises(CorruptBlock) as caught:
+                await anext(reader)
+        assert caught.value.fields["offset"] == reference
