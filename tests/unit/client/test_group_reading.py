@@ -326,6 +326,21 @@ def test_events_are_held_back_while_the_lease_is_over_and_go_on_when_it_is_renew
     run_virtual(story())
 
 
+def test_blocks_are_held_back_while_the_lease_is_over() -> None:
+    async def story() -> None:
+        async with at_desk() as desk, asyncio.TaskGroup() as tasks:
+            desk.log.is_away = True
+            await desk.settle(2 * LEASE_S)
+            desk.source.put(block(A, 0, "1"))
+            asking = tasks.create_task(desk.reading.next_batch())
+            await desk.settle(LEASE_S)
+            assert not asking.done()
+            desk.log.is_away = False
+            assert await asking is not None
+
+    run_virtual(story())
+
+
 def test_a_batch_is_processed_when_more_is_asked_for() -> None:
     async def story() -> None:
         async with at_desk() as desk:
