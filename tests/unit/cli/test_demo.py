@@ -3,6 +3,7 @@
 import importlib.util
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from anabranch.cli.__main__ import run
 from anabranch.cli.demo.check import RowSum, Tally, Written
 from anabranch.cli.demo.flights import Flight, flights, table_path
+from anabranch.cli.demo.group_records import GroupOutcome, Kill
 from anabranch.cli.demo.http_reading import read_back
 from anabranch.cli.demo.replay import Outcome, crash_rows
 from anabranch.cli.demo.scaling import scale_rows
@@ -103,13 +105,20 @@ def test_scales_fall_between_equal_parts() -> None:
 # --- the other readers --------------------------------------------------------------------------
 
 
-def outcome(http: RowSum, spark: RowSum) -> Outcome:
+GROUP = GroupOutcome(
+    events=2, missing=0, changed=0, out_of_order=0, repeated=0, repeated_of_others=0,
+    repeated_after_s=0.0, readers=(), kill=Kill("a", 1.0, ("s0",), 2.0),
+)  # fmt: skip
+
+
+def outcome(http: RowSum, spark: RowSum, group: GroupOutcome | None = None) -> Outcome:
     tally = tally_of([event(0), event(1)])
     tally.add([event(0), event(1)], [None, None])
     return Outcome(
-        tally=tally, http=http, spark=PipelineOutcome(spark, 1, ("a.png", "b.png")),
-        write_seconds=1, read_seconds=1, http_seconds=1, spark_seconds=1, segments=1, scales=4,
-        scales_wanted=4, crashes=0, crashes_wanted=0,
+        tally=tally, group=group or GROUP, http=http,
+        spark=PipelineOutcome(spark, 1, ("a.png", "b.png")), lag_plot="lag.png",
+        write_seconds=1, group_seconds=1, read_seconds=1, http_seconds=1, spark_seconds=1,
+        segments=1, scales=4, scales_wanted=4, crashes=0, crashes_wanted=0,
     )  # fmt: skip
 
 
@@ -124,6 +133,8 @@ def test_all_readers_must_agree_with_what_was_written() -> None:
     assert outcome(right, right).is_right
     assert not outcome(summed(0), right).is_right
     assert not outcome(right, summed(0, 0)).is_right
+    assert not outcome(right, right, replace(GROUP, missing=1)).is_right
+    assert not outcome(right, right, replace(GROUP, repeated_of_others=1)).is_right
 
 
 def body(*rows: int) -> bytes:

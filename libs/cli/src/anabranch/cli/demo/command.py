@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from anabranch.cli.demo.check import RowSum
 from anabranch.cli.demo.flights import ROW_COUNT, table_path
+from anabranch.cli.demo.group_records import GroupOutcome
 from anabranch.cli.demo.replay import Outcome, Plan, replay
 from anabranch.cli.demo.spark_reading import check_spark_installed
 from anabranch.cli.output import Output
@@ -36,8 +37,9 @@ def demo(
 ) -> int:
     """Replay 336,776 real flights through a fresh cluster and check every one of them.
 
-    They are read back with the client, over HTTP, and with Spark from tier 2 alone, which makes
-    a table of delays per hour and two plots.
+    While they are written, a group of four readers shares them; one of it is killed. Then they are
+    read back with the client, over HTTP, and with Spark from tier 2 alone, which makes a table of
+    delays per hour and two plots. A third plot shows how far the group was behind.
 
     Parameters
     ----------
@@ -95,6 +97,8 @@ def report_of(outcome: Outcome) -> dict[str, object]:
         "events_per_s": round(len(tally.written.hashes) / outcome.write_seconds),
         "bytes": tally.written.size_bytes,
         "row_sum": tally.written.sum.row_sum,
+        "group": group_report_of(outcome.group),
+        "group_seconds": round(outcome.group_seconds, 3),
         "http_events": outcome.http.events,
         "http_row_sum": outcome.http.row_sum,
         "http_seconds": round(outcome.http_seconds, 3),
@@ -102,13 +106,40 @@ def report_of(outcome: Outcome) -> dict[str, object]:
         "spark_row_sum": outcome.spark.read.row_sum,
         "spark_seconds": round(outcome.spark_seconds, 3),
         "parquet_rows": outcome.spark.parquet_rows,
-        "plots": list(outcome.spark.plots),
+        "plots": [*outcome.spark.plots, outcome.lag_plot],
         "segments": outcome.segments,
         "scales": outcome.scales,
         "scales_wanted": outcome.scales_wanted,
         "crashes": outcome.crashes,
         "crashes_wanted": outcome.crashes_wanted,
         "environment": {"python": platform.python_version(), "cpu_count": os.cpu_count()},
+    }
+
+
+def group_report_of(group: GroupOutcome) -> dict[str, object]:
+    """What the readers of the group did together."""
+    assert group.kill is not None
+    return {
+        "events": group.events,
+        "missing": group.missing,
+        "out_of_order": group.out_of_order,
+        "changed": group.changed,
+        "segments_moved": group.moved,
+        "readers": {
+            share.reader_id: {
+                "events": share.events,
+                "segments": share.segments,
+                "segments_taken_over": share.taken_over,
+            }
+            for share in group.readers
+        },
+        "killed": group.kill.reader_id,
+        "killed_with_segments": len(group.kill.segments),
+        "takeover_seconds": round(group.kill.takeover_seconds, 3),
+        "processed_twice": group.repeated,
+        "processed_twice_of_others": group.repeated_of_others,
+        "processed_twice_since_seconds": round(group.repeated_after_s, 3),
+        "lag": [{"second": second, "events": events} for second, events in group.lag],
     }
 
 
@@ -127,14 +158,29 @@ def summary_of(outcome: Outcome) -> list[tuple[str, str]]:
         ("segment store killed", f"{outcome.crashes} times"),
         ("written in", f"{outcome.write_seconds:.1f} s ({rate:,.0f} events/s)"),
         ("read and checked in", f"{outcome.read_seconds:.1f} s"),
+        *_group_summary(outcome.group),
         ("read over HTTP", _compared(outcome.http, tally.written.sum, outcome.http_seconds)),
         (
             "read by Spark from tier 2",
             _compared(outcome.spark.read, tally.written.sum, outcome.spark_seconds),
         ),
         ("rows of hourly delays", f"{outcome.spark.parquet_rows:,}"),
-        *(("plot", path) for path in outcome.spark.plots),
+        *(("plot", path) for path in (*outcome.spark.plots, outcome.lag_plot)),
         ("result", "everything is right" if outcome.is_right else "SOMETHING IS WRONG"),
+    ]
+
+
+def _group_summary(group: GroupOutcome) -> list[tuple[str, str]]:
+    assert group.kill is not None
+    shares = ", ".join(f"{share.events:,}" for share in group.readers)
+    return [
+        ("read by a group of four", f"{group.events:,} events: {shares}"),
+        ("segments moved", f"{group.moved}, to another reader"),
+        (
+            "reader killed",
+            f"{group.kill.reader_id}; taken over after {group.kill.takeover_seconds:.1f} s, "
+            f"{group.repeated:,} events processed twice",
+        ),
     ]
 
 

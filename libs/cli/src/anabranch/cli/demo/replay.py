@@ -1,5 +1,6 @@
 """Replays the flights through a fresh embedded cluster, with or without crashes, and reads
-them back: with the client, over HTTP and, when the cluster has stopped, with Spark from tier 2.
+them back: by a group of four readers while they are written, of which one is killed; then with
+the client, over HTTP and, when the cluster has stopped, with Spark from tier 2.
 
 A crash is a SIGKILL of the segment store at a moment when events are under way: written, sent
 and not acknowledged. The cluster starts the store again; the writer is not told.
@@ -18,7 +19,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from anabranch.cli.demo.check import RowSum, Tally, Written
 from anabranch.cli.demo.flights import Flight, flights
+from anabranch.cli.demo.group_reading import LEASE_MS, GroupReading, group_reading
+from anabranch.cli.demo.group_records import GroupOutcome
 from anabranch.cli.demo.http_reading import read_back
+from anabranch.cli.demo.lag_plot import plot_lag
 from anabranch.cli.demo.scaling import SCALE_COUNT, Scaling
 from anabranch.cli.demo.spark_reading import PipelineOutcome, run_pipeline
 from anabranch.cli.session import through_gateway
@@ -33,6 +37,8 @@ SEGMENT_COUNT = 4
 CRASH_COUNT = 3
 STORE_BACK_S = 60.0
 FLUSH_S_MAX = 120.0
+READER_KILL_PART = 0.3
+"""Of the rows, after which a reader of the group is killed."""
 BATCH_SIZE = 500
 
 
@@ -53,9 +59,12 @@ class Outcome:
     """What came out of it."""
 
     tally: Tally
+    group: GroupOutcome
     http: RowSum
     spark: PipelineOutcome
+    lag_plot: str
     write_seconds: float
+    group_seconds: float
     read_seconds: float
     http_seconds: float
     spark_seconds: float
@@ -70,7 +79,8 @@ class Outcome:
         written = self.tally.written.sum
         agreed = self.http == written and self.spark.read == written
         hurt = self.crashes == self.crashes_wanted and self.scales == self.scales_wanted
-        return agreed and self.tally.is_right and hurt
+        lease_s = None if self.crashes_wanted else LEASE_MS / 1000
+        return agreed and self.tally.is_right and hurt and self.group.is_right(lease_s)
 
 
 def crash_rows(rows: int, crashes: int) -> list[int]:
@@ -88,11 +98,18 @@ async def replay(plan: Plan) -> Outcome:
         async with connect(str(cluster.endpoints["nats"]), name="demo") as client:
             await client.create_scope(SCOPE)
             await client.create_stream(STREAM, segments=SEGMENT_COUNT)
+            folder = plan.data_dir / "readers"
+            nats_url = str(cluster.endpoints["nats"])
             with _progress(console) as progress:
-                writing = _Writing(plan, client, cluster, clock, progress)
-                start_s = clock.monotonic()
-                written = await writing.run()
-                written_s = clock.monotonic()
+                async with group_reading(client, nats_url, STREAM, folder, clock) as reading:
+                    writing = _Writing(
+                        plan, client, cluster, reading=reading, clock=clock, progress=progress
+                    )
+                    start_s = clock.monotonic()
+                    written = await writing.run()
+                    written_s = clock.monotonic()
+                    group = await reading.finish(written)
+                group_s = clock.monotonic()
                 tally = await _read_back(client, written, progress)
                 read_s = clock.monotonic()
                 http = await _read_over_http(str(cluster.endpoints["gateway"]), written, progress)
@@ -105,10 +122,13 @@ async def replay(plan: Plan) -> Outcome:
     spark = await run_pipeline(STREAM, _tier2_url(plan.data_dir), plan.out)
     return Outcome(
         tally=tally,
+        group=group,
         http=http,
         spark=spark,
+        lag_plot=await asyncio.to_thread(plot_lag, group, plan.out),
         write_seconds=written_s - start_s,
-        read_seconds=read_s - written_s,
+        group_seconds=group_s - written_s,
+        read_seconds=read_s - group_s,
         http_seconds=http_s - read_s,
         spark_seconds=clock.monotonic() - spark_start_s,
         segments=segments,
@@ -133,23 +153,27 @@ def _progress(console: Console) -> Progress:
 
 
 class _Writing:
-    """The writing half: owns the crashes and the scales."""
+    """The writing half: owns the crashes and the scales, and says when a reader is to be killed."""
 
     def __init__(
         self,
         plan: Plan,
         client: Client,
         cluster: EmbeddedCluster,
+        *,
+        reading: GroupReading,
         clock: Clock,
         progress: Progress,
     ) -> None:
         self._plan = plan
         self._client = client
         self._cluster = cluster
+        self._reading = reading
         self._clock = clock
         self._progress = progress
         self._task = progress.add_task("writing", total=plan.rows, note="")
         self._crash_at = crash_rows(plan.rows, CRASH_COUNT) if plan.crash else []
+        self._reader_kill_at = round(plan.rows * READER_KILL_PART)
         self.crashes = 0
         self.scales = 0
 
@@ -165,6 +189,7 @@ class _Writing:
                     written.add(flight.event)
                 await asyncio.sleep(0)
                 scaling.look(len(written.hashes))
+                self._reading.look(len(written.hashes), self._reader_kill_at)
                 if self._crash_at and len(written.hashes) >= self._crash_at[0]:
                     await self._crash(writer)
                 self._progress.update(self._task, completed=len(written.hashes))

@@ -1,0 +1,72 @@
+"""The program of one reader of the demo's group; the demo runs several of it.
+
+Its arguments are the address of NATS, the group, its reader id and a file. It notes there what it
+has processed (see `group_records`), until its standard input ends: then it leaves the group. A
+reader that was taken for dead, as may happen while a segment store is away, joins again.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from anabranch.cli.demo.check import content_hash
+from anabranch.cli.demo.flights import RowNumber
+from anabranch.cli.demo.group_records import Processed
+from anabranch.client import EventBatch, ReaderGroup, ReaderRemoved, connect
+from anabranch.common.runtime.clock import Clock, SystemClock
+
+
+def noted(batch: EventBatch, at_s: float) -> bytes:
+    """The line that says that the batch is processed."""
+    decoder = msgspec.json.Decoder(RowNumber)
+    record = Processed(
+        at_s,
+        batch.segment,
+        [decoder.decode(payload).row for payload in batch.payloads],
+        [content_hash(payload) for payload in batch.payloads],
+        batch.keys,
+    )
+    return msgspec.json.encode(record) + b"\n"
+
+
+async def read(group: ReaderGroup, reader_id: str, file: BinaryIO, clock: Clock) -> None:
+    """Process all that the group gives this reader."""
+    while True:
+        try:
+            async with group.reader(reader_id) as reader:
+                async for batch in reader.batches():
+                    file.write(noted(batch, clock.monotonic()))
+                return
+        except ReaderRemoved:
+            continue
+
+
+async def until_input_ends() -> None:
+    """The demo closes it, or is gone."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+    )
+    await reader.read()
+
+
+async def read_until_input_ends(nats_url: str, group: str, reader_id: str, file: BinaryIO) -> None:
+    """Be a reader of the group."""
+    async with connect(nats_url, name=reader_id) as client, asyncio.TaskGroup() as tasks:
+        work = read(client.reader_group(group), reader_id, file, SystemClock())
+        reading = tasks.create_task(work)
+        await until_input_ends()
+        reading.cancel()
+
+
+def main(nats_url: str, group: str, reader_id: str, path: str) -> None:
+    # Unbuffered: what was noted must outlive the process.
+    with Path(path).open("ab", buffering=0) as file:
+        asyncio.run(read_until_input_ends(nats_url, group, reader_id, file))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,28 @@
+"""A plot of how far the demo's reader group was behind what was written."""
+
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from anabranch.cli.demo.group_records import GroupOutcome
+
+PLOT = "group_lag.png"
+
+
+def plot_lag(outcome: GroupOutcome, out: Path) -> str:
+    """Draw it into `out` → the file."""
+    figure = Figure(figsize=(8, 3.5), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([second for second, _ in outcome.lag], [events for _, events in outcome.lag])
+    if (kill := outcome.kill) is not None:
+        axes.axvspan(
+            kill.at_s - outcome.begun_s, kill.taken_over_s - outcome.begun_s, alpha=0.2,
+            label=f"{kill.reader_id} is dead, its segments are not taken over",
+        )  # fmt: skip
+        axes.legend(loc="upper right")
+    axes.set_xlabel("seconds since the first write")
+    axes.set_ylabel("events written, not processed")
+    axes.set_ylim(bottom=0)
+    path = out / PLOT
+    figure.savefig(path, dpi=120)
+    return str(path)
