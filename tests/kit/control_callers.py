@@ -13,11 +13,22 @@ from typing import Any
 
 import nats.errors
 
-from anabranch.common.contracts import commands, queries, subjects
+from anabranch.common.contracts import commands, queries
+from anabranch.common.contracts.command import subject_of
 from anabranch.common.contracts.commands import ANSWERS, Command, NewRange
-from anabranch.common.contracts.subjects import scope_events, stream_events
-from anabranch.common.model.hashing import shard_of
+from anabranch.common.contracts.reader_groups import (
+    CreateReaderGroup,
+    DeleteReaderGroup,
+    ResetReaderGroup,
+)
+from anabranch.common.contracts.subjects import group_events, scope_events, stream_events
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
+from anabranch.common.model.reader_group import (
+    GroupRef,
+    GroupRetention,
+    GroupStream,
+    ReaderGroupConfig,
+)
 from anabranch.common.model.stream import (
     ScalingPolicy,
     ScalingType,
@@ -97,9 +108,7 @@ class Caller:
         answers: list[bytes] = []
         inbox = f"inbox.{self._name}.{command.command_id}"
         self._world.server.inboxes[inbox] = answers.append
-        stream = getattr(command, "stream", None)
-        name = f"{command.scope}/{stream}" if stream else command.scope
-        subject = subjects.command(shard_of(name), command.kind, command.scope, stream)
+        subject = subject_of(command)
         body = command.model_copy(update={"reply_to": inbox}).model_dump_json().encode()
         for _ in range(TRIES_MAX):
             try:
@@ -124,6 +133,8 @@ class Caller:
         elif rng.random() < 0.1:
             recursive = rng.random() < 0.4
             return commands.DeleteScope(**self._scoped(ref), recursive=recursive)
+        if rng.random() < 0.12:
+            return self._about_group(ref)
         if not stream.is_live and rng.random() < 0.8:
             return self._create(ref)
         if stream.status is StreamState.CREATING and rng.random() < 0.5:
@@ -194,6 +205,23 @@ class Caller:
             policy = ScalingPolicy(ScalingType.EVENT_RATE, 100, 2, rng.randrange(1, 4))
             config = StreamConfig(policy, tags=(str(rng.randrange(3)),))
         return commands.UpdateStream(**self._meant(ref, stream), config=config)
+
+    def _about_group(self, ref: StreamRef) -> Command:
+        """Of the one group of a scope; its streams may be of other scopes."""
+        rng, group = self._rng, GroupRef(ref.scope, "g")
+        found = self._world.truth.get(group_events(group))
+        named = {**self._scoped(ref), "group": group.group}
+        draw = rng.random()
+        if found is not None and found.state.is_live and draw < 0.5:
+            return DeleteReaderGroup(**named)
+        streams = rng.sample(self._refs, rng.randrange(1, len(self._refs) + 1))
+        config = ReaderGroupConfig(
+            tuple(GroupStream(str(stream)) for stream in streams),
+            retention=rng.choice(list(GroupRetention)),
+        )
+        if found is not None and found.state.is_live and draw < 0.9:
+            return ResetReaderGroup(**named, config=config)
+        return CreateReaderGroup(**named, config=config)
 
     def _seal(self, ref: StreamRef, stream: Stream) -> Command:
         return commands.SealStream(**self._meant(ref, stream))

@@ -14,9 +14,15 @@ from typing import Any, Literal, TypeVar
 
 from anabranch.common.contracts import commands
 from anabranch.common.contracts.commands import Command, NewRange
+from anabranch.common.contracts.reader_groups import (
+    CreateReaderGroup,
+    DeleteReaderGroup,
+    ResetReaderGroup,
+)
 from anabranch.common.contracts.subjects import stream_events
 from anabranch.common.model.hashing import SHARD_COUNT, shard_of
 from anabranch.common.model.names import StreamRef, segment_id, stream_ref
+from anabranch.common.model.reader_group import GroupRetention, GroupStream, ReaderGroupConfig
 from anabranch.common.model.stream import SegmentOffset, fixed
 from kit.control_callers import Caller
 from kit.control_world import CONTAINER_COUNT, SimController, World, first_of
@@ -36,11 +42,13 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Plot:
     """`before` is done undisturbed; `work` is asked for at once and struck; a controller that stood
-    still wakes after `follows` is done too."""
+    still wakes after `follows` is done too. `is_long`: so long that whoever goes on is left alone.
+    """
 
     before: Sequence[Command]
     work: Sequence[Command]
     follows: Sequence[Command] = ()
+    is_long: bool = False
 
 
 def _scope(number: int = 0) -> Command:
@@ -85,6 +93,29 @@ _TRUNCATE = commands.TruncateStream(
         SegmentOffset(segment_id(1, 6), 5),
     ),
 )
+
+
+def _small() -> Command:
+    return commands.CreateStream(command_id="small", **NAMED, config=fixed(1))
+
+
+_GROUP: Mapping[str, Any] = {"scope": REF.scope, "group": "g"}
+
+
+def _group(number: int = 0, retention: str = "automatic") -> Command:
+    asked = ReaderGroupConfig((GroupStream(str(REF)),), retention=GroupRetention(retention))
+    return CreateReaderGroup(command_id=f"group{number}", **_GROUP, config=asked)
+
+
+def _ungroup(number: int = 0) -> Command:
+    return DeleteReaderGroup(command_id=f"ungroup{number}", **_GROUP)
+
+
+_REGROUP = ResetReaderGroup(
+    command_id="regroup",
+    **_GROUP,
+    config=ReaderGroupConfig((GroupStream(str(REF)),), retention=GroupRetention.MANUAL),
+)
 _AGAIN = (_seal(8), _delete(8), _create(8))
 
 PLOTS: Mapping[str, Plot] = {
@@ -105,6 +136,18 @@ PLOTS: Mapping[str, Plot] = {
     ),
     "delete while it is created": Plot((_scope(),), (_create(), _delete()), (_create(8),)),
     "create in a closing scope": Plot((_scope(),), (_close(), _create()), (_scope(8), _create(8))),
+    "create reader group": Plot((_scope(), _small()), (_group(),), (_ungroup(8), _group(8))),
+    "reset reader group": Plot((_scope(), _small(), _group()), (_REGROUP,), (_ungroup(8),)),
+    "delete reader group": Plot((_scope(), _small(), _group()), (_ungroup(),), (_group(8),)),
+    "delete reader group while it is created": Plot(
+        (_scope(), _small()), (_group(), _ungroup()), (_group(8),)
+    ),
+    "delete scope with a reader group": Plot(
+        (_scope(), _small(), _group()),
+        (_close().model_copy(update={"recursive": True}),),
+        (_scope(8), _create(8), _group(8)),
+        is_long=True,
+    ),
     "several at once": Plot(
         (_scope(), _create(), _SCALE), (_TRUNCATE, _UPDATE, _seal(1), _seal(2))
     ),

@@ -8,7 +8,8 @@ which they happened, keeps a small model of its own, and notes what contradicts 
   stream that is gone or was never to be, none is sealed before its successors are told of;
 * a command is accepted once, and whoever joins wants the same as those he joins;
 * which operations run is what the aggregate's own state says after every event;
-* a stream joins only a scope that is not deleted, and no scope is deleted around a joined stream.
+* a stream joins only a scope that is not deleted, and no scope is deleted around a joined stream;
+* what is said of reader groups is as `control_groups` says.
 
 `at_rest` looks at the end: every stream in one legal state, every segment as that state says.
 """
@@ -17,7 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from anabranch.common.contracts.commands import Command, ScaleStream, TruncateStream
-from anabranch.common.model.names import SegmentId, StreamRef, segment_name, stream_ref
+from anabranch.common.contracts.subjects import stream_events as stream_subject
+from anabranch.common.model.names import ScopeName, SegmentId, StreamName, StreamRef, segment_name
 from anabranch.common.tier2.state import SegmentState
 from anabranch.controller.domain.scope import state as scope_events
 from anabranch.controller.domain.scope.state import ScopeEvent
@@ -30,6 +32,7 @@ from anabranch.segstore.domain.container.operations import (
     SealOperation,
     TruncateOperation,
 )
+from kit.control_groups import GroupReferee
 from kit.sim_segments import ControlOperation
 
 CREATE, SCALE, TRUNCATE, SEAL, DELETE = "create", "scale", "truncate", "seal", "delete"
@@ -96,6 +99,7 @@ class Referee:
         self._scopes: dict[str, Name] = {}
         self.accepted: set[str] = set()
         self._made: set[str] = set()
+        self.groups = GroupReferee(self._require, self._accept, self._present)
 
     # --- what is stored -------------------------------------------------------------------------
 
@@ -119,6 +123,7 @@ class Referee:
                 inside = [
                     str(life.ref) for life in self._living(name, scope.incarnation) if life.joined
                 ]
+                inside += self.groups.inside(name, scope.incarnation)
                 self._require(not inside, f"scope {name} is deleted around {inside}")
 
     def stream_event(self, subject: str, event: StreamEvent) -> None:
@@ -151,12 +156,19 @@ class Referee:
                 self._accept(event.command_id)
             case events.StreamCommandSatisfied():
                 self._accept(event.command_id)
+            case (
+                events.StreamSubscriberAdded()
+                | events.StreamSubscriberRemoved()
+                | events.StreamSubscriberReleased()
+            ):
+                self.groups.subscribed(life.ref, event)
             case _:
                 self._done(life, event)
 
     def _creating(self, subject: str, event: events.StreamCreating) -> None:
         lives = self._lives.setdefault(subject, [])
-        ref = stream_ref(f"{event.scope}/{event.stream}")
+        ref = StreamRef(ScopeName(event.scope), StreamName(event.stream))
+        self.groups.begins(ref)
         if lives:
             self._require(lives[-1].is_over, f"{ref} is created while it lives")
             self._require(event.incarnation == lives[-1].incarnation + 1, f"{ref}: incarnation")
@@ -299,7 +311,7 @@ class Referee:
     def running(self, subject: str) -> set[str]:
         """The commands that a stream has accepted and not yet ended."""
         lives = self._lives.get(subject, ())
-        return {
+        return self.groups.running(subject) | {
             command for life in lives for work in life.works.values() for command in work.commands
         }
 
@@ -307,9 +319,14 @@ class Referee:
         """Note everything that is not as it must be when nothing is left to do."""
         for name, scope in self._scopes.items():
             self._require(scope.status in ("active", "deleted"), f"scope {name} is {scope.status}")
+        present = []
         for lives in self._lives.values():
+            present.append(lives[-1])
             for life in lives:
                 self._rests(life)
+        scopes = self._scopes.items()
+        open_scopes = {name: s.incarnation for name, s in scopes if s.status == "active"}
+        self.groups.at_rest(present, open_scopes)
         for name in self._segments:
             self._require(name in self._owners, f"{name} belongs to nobody")
 
@@ -369,6 +386,10 @@ class Referee:
                 inside = (life.ref.scope, life.scope_incarnation) == (scope, incarnation)
                 if inside and not life.is_over:
                     yield life
+
+    def _present(self, ref: StreamRef) -> Life | None:
+        lives = self._lives.get(stream_subject(ref))
+        return lives[-1] if lives else None
 
     def _require(self, holds: bool, what: str) -> None:
         if not holds:

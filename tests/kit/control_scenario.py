@@ -243,7 +243,11 @@ def _unrest(world: World) -> str:
     failing = [
         f"{failure.subject} {failure.step}: {failure.error!r}"
         for controller in world.controllers
-        for runner in (controller.scope_runner, controller.stream_runner)
+        for runner in (
+            controller.scope_runner,
+            controller.stream_runner,
+            controller.group_runner,
+        )
         for failure in runner.failures()
     ]
     return f"{queue}{failing}"

@@ -37,6 +37,7 @@ from anabranch.controller.adapters.command_sender import NatsCommandSender
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.reader_group.state import ReaderGroup
+from anabranch.controller.domain.reader_group.state import next_step as group_next_step
 from anabranch.controller.domain.scope.state import SCOPE, Scope
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.invariants import STREAM
@@ -46,7 +47,7 @@ from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.desk import QueryDesk
 from anabranch.controller.ports import TryAgain
 from anabranch.controller.projections.histories import Histories
-from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.projections.mirror import Known, Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.wiring.serving import CATCH_UP_PAUSE_S, SWEEP_S
 from anabranch.controller.wiring.workflows import (
@@ -251,7 +252,7 @@ class World:
         self.controllers: list[SimController] = []
         self.expected_failures: tuple[type[BaseException], ...] = ()
         self.wrong: list[str] = []
-        self.truth: dict[str, Loaded[Scope] | Loaded[Stream]] = {}
+        self.truth: dict[str, Known] = {}
         """Every aggregate folded at its head, by subject."""
         self.segments = SimSegments(clock)
         self.referee = Referee(self.segments.known, self.sent)
@@ -266,6 +267,7 @@ class World:
         nothing, ids = InMemoryEventStore(), SeededIds(0)
         self._scopes = Repository(nothing, SCOPE, ids)
         self._streams = Repository(nothing, STREAM, ids)
+        self._groups = Repository(nothing, GROUP, ids)
         self._numbers = 0
 
     def new_controller(self, group: asyncio.TaskGroup) -> SimController:
@@ -310,6 +312,13 @@ class World:
                 if message.kind == KIND_EVENTS:
                     for change in STREAM.events.validate_json(message.body):
                         self.referee.stream_event(subject, change)
+                self._compare_running(subject)
+            elif kind == "rg":
+                group = self.truth.get(subject) or Loaded(subject, ReaderGroup())
+                self.truth[subject] = self._groups.fold(cast(Loaded[ReaderGroup], group), message)
+                if message.kind == KIND_EVENTS:
+                    for happened in GROUP.events.validate_json(message.body):
+                        self.referee.groups.event(subject, happened)
                 self._compare_running(subject)
         except (AssertionError, Corrupt) as error:
             self.wrong.append(f"{subject} has been broken by its message {sequence}: {error!r}")
@@ -393,8 +402,7 @@ class World:
                 self.wrong.append(f"{who} has not reached the head of shard {shard}")
         for subject, loaded in self.truth.items():
             assert shard_of_subject(subject) < SHARD_COUNT
-            family = mirror._scopes if subject.split(".")[3] == "scope" else mirror._streams
-            if family.loaded.get(subject) != loaded:
+            if mirror.aggregate(subject) != loaded:
                 self.wrong.append(f"{who} is wrong about {subject}")
 
 
@@ -405,9 +413,11 @@ def first_of(failure: BaseException) -> BaseException:
     return failure
 
 
-def _has_work(state: Scope | Stream) -> bool:
+def _has_work(state: Scope | Stream | ReaderGroup) -> bool:
     match state:
         case Scope():
             return scope_next_step(state) is not None
         case Stream():
             return stream_next_step(state) is not None
+        case ReaderGroup():
+            return group_next_step(state) is not None

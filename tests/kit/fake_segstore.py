@@ -51,9 +51,11 @@ from anabranch.common.wire.messages import (
     GetSegmentInfo,
     Hello,
     KeepAlive,
+    LocateOffset,
     MergedSegment,
     MergeSegments,
     Message,
+    OffsetLocated,
     ReadSegment,
     Request,
     Sealed,
@@ -167,6 +169,15 @@ class FakeSegment:
         ends = [end for end in self.boundaries if end > offset]
         fitting = [end for end in ends if end - offset <= size_max] or ends[:1]
         return bytes(self.data[offset : fitting[-1]]) if fitting else b""
+
+    def boundary(self, offset: int) -> int:
+        """The first at or after `offset`. Raises SegmentTruncated, InvalidRequest."""
+        if offset < self.start:
+            raise SegmentTruncated("the offset lies before the start", start=self.start)
+        found = [at for at in (self.start, *self.boundaries) if at >= offset]
+        if not found:
+            raise InvalidRequest("the offset lies beyond the end", offset=offset)
+        return found[0]
 
 
 class FakeSegmentStore:
@@ -322,6 +333,8 @@ class FakeConnection(asyncio.Protocol):
                 return self._merge(message)
             case DeleteSegment():
                 self._store.segments.pop(message.segment, None)
+            case LocateOffset():
+                return OffsetLocated(offset=self._segment(message).boundary(message.offset))
         return Done()
 
     def _segment(self, request: Request) -> FakeSegment:

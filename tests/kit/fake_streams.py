@@ -145,7 +145,11 @@ class FakeStream:
                 lives = self.of_epoch(query.stream_epoch)
                 return self._cut(ref, {life.segment_id: 0 for life in lives})
             case sq.SegmentsBetween():
-                return self._all(ref)
+                start, end = (
+                    {int(at.segment_id): at.offset for at in cut}
+                    for cut in (query.start, query.end)
+                )
+                return self._between(ref, start, end)
         raise AssertionError(query)
 
     def _successors(self, ref: StreamRef, segment: int) -> sq.SuccessorsFound:
@@ -176,19 +180,26 @@ class FakeStream:
             ),
         )
 
-    def _all(self, ref: StreamRef) -> sq.SegmentRunList:
-        after, current = list(self.head), {life.segment_id for life in self.current}
+    def _between(
+        self, ref: StreamRef, start: Mapping[int, int], end: Mapping[int, int]
+    ) -> sq.SegmentRunList:
+        """From `start`, through the followers, to `end` or the current segments."""
+        begin = dict(start or self.head)
+        after, current = list(begin), {life.segment_id for life in self.current}
         found: set[int] = set()
         while after:
             segment = after.pop()
-            if segment not in found:
-                found.add(segment)
-                after.extend(self.lives[segment].followers if segment not in current else ())
+            if segment in found or end.get(segment, 0) < 0:
+                continue
+            found.add(segment)
+            if segment not in (end or current):
+                after.extend(self.lives[segment].followers)
         return sq.SegmentRunList(
             segments=tuple(
                 sq.SegmentRun(
                     **_fields(ref, self.lives[segment]),
-                    start_offset=max(0, self.head.get(segment, 0)),
+                    start_offset=max(0, begin.get(segment, 0)),
+                    end_offset=end.get(segment),
                     size=None if segment in current else self.lives[segment].size,
                 )
                 for segment in sorted(found)

@@ -7,6 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from anabranch.client.events import Event, EventBatch
 from anabranch.client.fetcher import FetchedBlock
@@ -17,6 +18,7 @@ from anabranch.client.groups.member import GroupMember, Surroundings
 from anabranch.client.groups.reading import GroupReading, OnCheckpoint
 from anabranch.client.groups.state import Checkpoint, GroupSegment, ReaderGroupState
 from anabranch.client.intake import IntakeItem
+from anabranch.client.serializers import Serializer
 from anabranch.common.errors import Unavailable
 from anabranch.common.model.reader_group import GroupStream, ReaderGroupConfig
 from anabranch.common.wire.block import Block, encode_block
@@ -136,14 +138,16 @@ class Desk:
         *,
         explicit: bool = False,
         on_checkpoint: OnCheckpoint | None = None,
+        serializer: Serializer[Any] | None = None,
     ) -> None:
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.log = DeskLog(state or two_segments())
         news = asyncio.Event()
         self.source = DeskSource(news)
         self.reading = GroupReading(
-            self.source, news, self.clock, explicit=explicit, on_checkpoint=on_checkpoint
-        )
+            self.source, news, self.clock, explicit=explicit, on_checkpoint=on_checkpoint,
+            serializer=serializer,
+        )  # fmt: skip
         self.member = GroupMember(
             "me", 7, log=self.log, clock=self.clock, holder=self.reading,
             surroundings=Surroundings(_nothing_unread, _not_told), save_interval_s=SAVE_S,
@@ -155,10 +159,10 @@ class Desk:
         await self.clock.sleep(seconds)
 
     async def next(self) -> bytes:
-        event = await self.next_event()
-        return event.payload
+        payload: bytes = (await self.next_event()).payload
+        return payload
 
-    async def next_event(self) -> Event:
+    async def next_event(self) -> Event[Any]:
         event = await self.reading.next_event()
         assert event is not None
         return event
@@ -185,9 +189,10 @@ async def at_desk(
     *,
     explicit: bool = False,
     on_checkpoint: OnCheckpoint | None = None,
+    serializer: Serializer[Any] | None = None,
 ) -> AsyncIterator[Desk]:
     """A reader `me` that has joined, and has got what nobody had."""
-    desk = Desk(state, explicit=explicit, on_checkpoint=on_checkpoint)
+    desk = Desk(state, explicit=explicit, on_checkpoint=on_checkpoint, serializer=serializer)
     await desk.member.join()
     async with asyncio.TaskGroup() as tasks:
         running = [

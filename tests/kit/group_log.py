@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from anabranch.client.groups import invariants
 from anabranch.client.groups.codec import ReaderGroupCodec
@@ -19,7 +20,7 @@ from anabranch.client.groups.updates import AnyUpdate
 from anabranch.common.errors import AnabranchError, OutcomeUnknown, Unavailable
 from kit.group_process import SimProcess
 from kit.rng import Random
-from kit.simlink import ANSWERS_LOST, CLEAR, LATE_S, REQUESTS_LATE, REQUESTS_LOST, SLOW, Weather
+from kit.simlink import ANSWERS_LOST, CLEAR, LATE_S, REQUESTS_LATE, REQUESTS_LOST, SLOW
 
 SHORT_S = (0.0005, 0.02)
 SLOW_S = (0.1, 2.0)
@@ -169,7 +170,7 @@ class SimGroupHandle:
             updates = tuple(decide(self._known()))
             if not updates:
                 return updates
-            if await self._append_if(lambda: self._log.append(updates)):
+            if await self._append_if(partial(self._log.append, updates)):
                 return updates
             await self.fetch()
 
@@ -183,7 +184,7 @@ class SimGroupHandle:
             new = decide(self._known())
             if new is None:
                 return False
-            if await self._append_if(lambda: self._log.begin_again(new)):
+            if await self._append_if(partial(self._log.begin_again, new)):
                 return True
             await self.fetch()
 

@@ -444,22 +444,30 @@ class Referee:
 
     def _extent(self, generation: Generation) -> list[tuple[str, Position, Position]]:
         """Segment, from where and to where it is to be read."""
-        ends = {end.name: end for end in self._state.ends}
         found = []
         for name, segment in self._segments.items():
             first = generation.start.get(name)
             if first == FUTURE or (first is None and self._is_after_start(segment, generation)):
                 first = Position(0)
-            if first is None:
-                continue
-            if name in ends:
-                last = Position(ends[name].offset)
-            elif self._is_behind_end(segment, set(ends)):
-                continue
-            else:
-                last = segment.end
-            found.append((name, first, last))
+            last = self._end_of(segment)
+            if first is not None and last is not None:
+                found.append((name, first, last))
         return found
 
-    def _is_behind_end(self, segment: SimSegment, ends: set[str]) -> bool:
-        return any(each.name in ends or self._is_behind_end(each, ends) for each in segment.before)
+    def _end_of(self, segment: SimSegment) -> Position | None:
+        """To where it is to be read; None: it lies behind the end of its stream's reading.
+
+        Of all segments of the end that have some key, that stream ends in the oldest.
+        """
+        ends = {end.name: end.offset for end in self._state.ends}
+        named = [each for each in self._segments.values() if each.name in ends]
+        here = [each for each in named if each.stream == segment.stream]
+        if not here:
+            return segment.end
+        last = min(
+            (each for each in here if segment.cells.start in each.cells),
+            key=lambda each: each.segment_id,
+        )
+        if last is segment and ends[last.name] != FUTURE.offset:
+            return Position(ends[last.name])
+        return segment.end if last.segment_id > segment.segment_id else None

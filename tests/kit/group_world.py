@@ -13,11 +13,12 @@ from math import inf
 from typing import Any, Literal, cast
 
 from anabranch.client.events import Event, EventBatch
-from anabranch.client.frontier import FUTURE, Position
+from anabranch.client.frontier import Position
 from anabranch.client.groups import updates as u
 from anabranch.client.groups.member import Surroundings
 from anabranch.client.groups.reader import GroupReader, GroupReaderParts, GroupReaderSettings
 from anabranch.client.groups.state import Checkpoint, GroupEnd, GroupSegment, ReaderGroupState
+from anabranch.client.groups.succession import end_offset
 from anabranch.client.runtime import Runtime
 from anabranch.common.errors import (
     EventsTruncated,
@@ -153,14 +154,10 @@ class World:
         for stream in self.streams:
             starts = {each: each.start for each in stream.segments if not each.before}
             if is_bounded:
-                for segment, offset in stream.random_cut(0.7).items():
-                    if offset != FUTURE.offset:
-                        ends.append(
-                            GroupEnd(
-                                segment.name, segment.segment_id, segment.key_start,
-                                segment.key_end, offset,
-                            )
-                        )  # fmt: skip
+                ends += [
+                    GroupEnd(each.name, each.segment_id, each.key_start, each.key_end, offset)
+                    for each, offset in stream.random_cut(0.7).items()
+                ]
             elif self.rng.random() < 0.5:
                 starts = stream.random_cut(0.5)
             positions |= _begun(starts)
@@ -174,12 +171,16 @@ class World:
         generation: int,
     ) -> ReaderGroupState:
         """A group that begins there."""
-        offsets = {end.name: end.offset for end in ends}
         segments = {}
         for name, position in positions.items():
             model = self.segments[name]
             segments[name] = GroupSegment(
-                name, model.segment_id, model.key_start, model.key_end, position, offsets.get(name)
+                name,
+                model.segment_id,
+                model.key_start,
+                model.key_end,
+                position,
+                end_offset(ends, name),
             )
         return ReaderGroupState(1, generation, config, segments, ends)
 

@@ -1,9 +1,12 @@
 """Reader groups on a whole controller: real NATS server, a store of segments in memory."""
 
+import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from anabranch.client import connect
 from anabranch.common.contracts import queries
 from anabranch.common.contracts.commands import (
     CreateScope,
@@ -25,7 +28,14 @@ from anabranch.common.contracts.reader_groups import (
     SubscriberList,
     UpdateSubscriberCut,
 )
+from anabranch.common.contracts.writer_times import (
+    ListWriterMarks,
+    NoteTime,
+    TimeNoted,
+    WriterMarkList,
+)
 from anabranch.common.errors import (
+    InvalidRequest,
     ReaderGroupExists,
     ReaderGroupNotFound,
     ScopeNotEmpty,
@@ -39,12 +49,24 @@ from anabranch.common.model.reader_group import (
     GroupStream,
     ReaderGroupConfig,
     SegmentPosition,
+    group_ref,
 )
 from anabranch.common.model.stream import SegmentOffset
-from kit.controller_caller import Caller, StartController
+from anabranch.common.runtime.service import Lifetime
+from anabranch.controller.settings import Settings
+from anabranch.controller.wiring import run_controller
+from kit.controller_caller import Caller, StartController, until
 from kit.fake_stores import FakeSegmentStores
+from kit.infra import Infra, NatsServer, Server
+from kit.infra.hurting import unhurt
 
 FIRST = segment_id(0, 0)
+
+
+@pytest.fixture
+def redis(infra: Infra) -> Iterator[Server]:
+    with unhurt(infra).redis() as server:
+        yield server
 
 
 def config(*streams: str, retention: str = "automatic", **more: Any) -> ReaderGroupConfig:
@@ -206,3 +228,57 @@ async def test_a_group_is_deleted_whose_state_stream_is_gone_already(
 
         assert stores.live() == ["s/x/0.#epoch.0"]
         assert await subscribers(caller, "x") == []
+
+
+async def test_the_client_administers_groups_of_a_real_controller(
+    controller: StartController, stores: FakeSegmentStores, nats_server: NatsServer
+) -> None:
+    async with controller(), connect(nats_server.url) as client:
+        await client.create_scope("s")
+        await client.create_stream("s/x", segments=2)
+        groups = client.reader_groups
+
+        created = await groups.create("s/g", config("s/x", retention="manual"))
+        described = await groups.describe("s/g")
+        assert len(described.config.streams[0].start) == 2
+        assert (await client.operations.describe(created)).group == "g"
+        assert [name async for name in groups.list("s")] == ["g"]
+
+        await groups.reset("s/g", expected_generation=0)
+        await groups.release("s/g", "s/x", {0: 10, 1: 20})
+        (subscriber,) = await groups.subscribers("s/x")
+        assert (subscriber.generation, len(subscriber.cut)) == (1, 2)
+        await client.streams.truncate(group_ref("s/g").state_stream, {0: 5})
+        assert stores.segments["s/_RGg/0.#epoch.0"].start == 5
+
+        await client.delete_scope("s", recursive=True)
+        with pytest.raises(ScopeNotFound):
+            await groups.describe("s/g")
+        assert stores.live() == []
+
+
+async def test_times_are_noted_by_a_controller_with_redis(
+    nats_server: NatsServer, redis: Server, stores: FakeSegmentStores, caller: Caller
+) -> None:
+    lifetime = Lifetime()
+    settings = Settings(
+        nats_url=nats_server.url,
+        nats_monitor_url=nats_server.monitor_url,
+        redis_url=redis.url,
+    )
+    noting = NoteTime(scope="s", stream="x", writer_id="a" * 32, timestamp_ms=7)
+    asking = ListWriterMarks(scope="s", stream="x")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(run_controller(settings, lifetime))
+        await until(lambda: lifetime.ready)
+        await with_streams(caller, "x")
+
+        await caller.ask("note_time", noting, TimeNoted)
+        earlier = noting.model_copy(update={"timestamp_ms": 6})
+        with pytest.raises(InvalidRequest, match="goes back"):
+            await caller.ask("note_time", earlier, TimeNoted)
+        found = await caller.ask("list_writer_marks", asking, WriterMarkList)
+
+        assert [(mark.writer_id, mark.timestamp_ms) for mark in found.marks] == [("a" * 32, 7)]
+        assert stores.live() == ["s/x/0.#epoch.0"]
+        lifetime.request_stop()

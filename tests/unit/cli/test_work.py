@@ -26,3 +26,8 @@ def test_what_waits_is_shown_with_what_it_waits_for() -> None:
     row = row_of(work(stream=None, kind="delete", step="delete_streams", waits_for="3 streams"))
     assert row[0] == "s"
     assert row[3:] == ("–", "nobody yet", "3 streams", "")
+
+
+def test_a_reader_group_is_told_from_the_stream_of_its_name() -> None:
+    row = row_of(work(stream=None, group="x", kind="reset", step="resubscribe"))
+    assert row[0] == "s/x (reader group)"

@@ -7,12 +7,14 @@ import pytest
 from anabranch.client.frontier import Position
 from anabranch.client.groups import updates as u
 from anabranch.client.intake import SegmentEnd, SegmentFailed
+from anabranch.client.serializers import JsonSerializer
 from anabranch.common.contracts.stream_queries import Successor
 from anabranch.common.errors import (
     CorruptBlock,
     EventsTruncated,
     InvalidRequest,
     ReaderRemoved,
+    SerializationFailed,
 )
 from kit.group_desk import LEASE_S, SAVE_S, A, B, at_desk, block, two_segments
 from kit.virtual_time import run_virtual
@@ -272,9 +274,11 @@ def test_truncation_is_told_once_and_reading_goes_on() -> None:
     async def story() -> None:
         async with at_desk() as desk:
             error = EventsTruncated("gone", segment=A, offset=0, start=100)
-            desk.source.put(SegmentFailed(A, error), block(A, 100, "9"))
+            desk.source.put(SegmentFailed(A, error, Position(100)), block(A, 100, "9"))
             with pytest.raises(EventsTruncated):
                 await desk.next()
+            await desk.settle(2 * SAVE_S)
+            assert desk.position(A) == (100, 0)
             assert await desk.next() == b"9"
 
     run_virtual(story())
@@ -377,5 +381,76 @@ def test_whoever_leaves_gives_up_where_it_has_processed_to_and_not_what_is_in_ha
             await desk.member.leave(desk.reading.all_saved())
             assert desk.position(A) == (0, 1)
             assert desk.log.state.readers == {}
+
+    run_virtual(story())
+
+
+def test_an_event_that_is_no_value_is_told_once_and_counts_as_given() -> None:
+    async def story() -> None:
+        async with at_desk(serializer=JsonSerializer()) as desk:
+            torn = block(A, 0, "1", "{", "{", "2")
+            desk.source.put(torn)
+            assert (await desk.next_event()).payload == 1
+            for index in (1, 2):
+                with pytest.raises(SerializationFailed) as refused:
+                    await desk.next_event()
+                assert refused.value.fields["index"] == index
+                await desk.settle(2 * SAVE_S)
+                assert desk.position(A) == (0, index)
+            assert (await desk.next_event()).payload == 2
+            desk.reading.acknowledge()
+            await desk.settle(2 * SAVE_S)
+            assert desk.position(A) == torn.next
+
+    run_virtual(story())
+
+
+def test_a_segment_is_given_up_within_a_block_whose_next_event_is_no_value() -> None:
+    async def story() -> None:
+        async with at_desk(serializer=JsonSerializer()) as desk:
+            desk.source.put(block(B, 0, "1", "{", "2"))
+            assert (await desk.next_event()).payload == 1
+            desk.log.put(PEER)
+            await desk.settle()
+            async with asyncio.TaskGroup() as tasks:
+                asking = tasks.create_task(desk.next_event())
+                await desk.settle(2 * SAVE_S)
+                assert "" in (desk.owner(A), desk.owner(B))
+                asking.cancel()
+            assert desk.position(B) == (0, 1)
+
+    run_virtual(story())
+
+
+def test_the_last_event_of_a_block_is_acknowledged_by_the_place_behind_it() -> None:
+    async def story() -> None:
+        async with at_desk(explicit=True) as desk:
+            first = block(A, 0, "1", "2")
+            second = block(A, first.next.offset, "3")
+            desk.source.put(first, second)
+            events = [await desk.next_event() for _ in range(3)]
+            for event, wanted in zip(
+                events, (Position(0, 1), first.next, second.next), strict=True
+            ):
+                behind = Position(event.offset, event.event_index + 1)
+                desk.reading.acknowledge({event.segment: behind})
+                await desk.settle(2 * SAVE_S)
+                assert desk.position(A) == wanted
+
+    run_virtual(story())
+
+
+def test_a_late_answer_to_a_checkpoint_says_nothing_about_another_one_of_its_name() -> None:
+    async def story() -> None:
+        async with at_desk() as desk, asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(desk.next())
+            desk.log.put(USER)
+            await desk.settle()
+            (reached,) = desk.log.said(u.CheckpointReached)
+            desk.log.put(PEER, USER, reached)
+            checkpoint = desk.log.state.checkpoint("c")
+            assert checkpoint is not None
+            assert sorted(checkpoint.waiting) == ["me", "you"]
+            asking.cancel()
 
     run_virtual(story())

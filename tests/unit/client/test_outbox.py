@@ -21,7 +21,7 @@ def an_outbox(
         in_flight_max,
         zstd_level,
         in_flight_bytes=in_flight_bytes or InFlight(1 << 20),
-        sizing=BlockSizing(1 << 18),
+        sizing=BlockSizing(1 << 18, 1 << 20),
     )
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from anabranch.client.pacing import BLOCK_SIZE_BYTES_MIN, BlockSizing, InFlight
+from anabranch.client.pacing import BLOCK_GROWTH_MAX, BlockSizing, InFlight
 from anabranch.common.wire.messages import Append, Appended
 from kit.client_bench import STREAM, bench, until, writer_settings
 from kit.fake_segstore import Fault, no_faults
 
-LARGEST = 1 << 20
+LEAST = 1 << 18
 
 
 def after(sizing: BlockSizing, outstanding: int, times: int) -> int:
@@ -16,22 +16,20 @@ def after(sizing: BlockSizing, outstanding: int, times: int) -> int:
     return sizing.size
 
 
-def test_blocks_shrink_while_little_waits_and_grow_with_what_piles_up() -> None:
-    sizing = BlockSizing(LARGEST)
-    assert sizing.size == LARGEST
-    assert after(sizing, 1000, 100) == BLOCK_SIZE_BYTES_MIN
-    steps = [after(sizing, 4 * LARGEST, 1) for _ in range(100)]
+def test_blocks_grow_with_what_piles_up_and_shrink_when_it_is_gone() -> None:
+    sizing = BlockSizing(LEAST, 1 << 30)
+    assert sizing.size == LEAST
+    assert after(sizing, 4 * LEAST, 100) == LEAST, "several blocks are to be under way"
+    steps = [after(sizing, 100 * LEAST, 1) for _ in range(40)]
     assert steps == sorted(steps)
-    assert steps[0] < steps[-1] == LARGEST
-    assert after(sizing, 6 * BLOCK_SIZE_BYTES_MIN, 100) == pytest.approx(
-        3 * BLOCK_SIZE_BYTES_MIN, rel=0.01
-    )
+    assert steps[0] < steps[-1] == BLOCK_GROWTH_MAX * LEAST
+    assert after(sizing, 16 * LEAST, 100) == pytest.approx(2 * LEAST, rel=0.01)
+    assert after(sizing, 0, 100) == LEAST
 
 
-def test_blocks_that_are_to_be_small_stay_small() -> None:
-    sizing = BlockSizing(100)
-    assert after(sizing, 0, 100) == 100
-    assert after(sizing, LARGEST, 100) == 100
+def test_blocks_do_not_grow_beyond_what_a_store_takes() -> None:
+    assert after(BlockSizing(LEAST, LEAST + 5), 100 * LEAST, 100) == LEAST + 5
+    assert after(BlockSizing(LEAST, 5), 100 * LEAST, 100) == LEAST
 
 
 def test_what_is_in_flight_is_bounded_but_one_larger_block_goes_by_itself() -> None:

@@ -200,6 +200,19 @@ def test_a_reader_that_is_connected_is_only_taken_over_by_who_knows_its_last_eve
     world(test)
 
 
+def test_a_client_that_is_back_before_its_last_connection_is_gone_waits_for_that() -> None:
+    async def test(w: World) -> None:
+        first = await w.connect()
+        async with asyncio.TaskGroup() as tasks:
+            back = tasks.create_task(w.connect())
+            await w.clock.sleep(1.0)
+            assert not back.done()
+            first.close()
+            assert (await back).held is first.held
+
+    world(test)
+
+
 def test_the_reader_that_is_parked_for_longest_makes_room_and_nobody_else_does() -> None:
     async def test(w: World) -> None:
         first = await w.connect("one")

@@ -12,6 +12,7 @@ from anabranch.cli import (
     cluster_commands,
     container_commands,
     controller_commands,
+    group_commands,
     operation_commands,
     operation_list_commands,
     read_command,
@@ -37,6 +38,7 @@ up.register(app)
 scope_commands.register(app)
 stream_commands.register(app)
 reshape_commands.register(stream_commands.streams)
+group_commands.register(app)
 container_commands.register(app)
 cluster_commands.register(app)
 controller_commands.register(app)
@@ -60,8 +62,8 @@ def perform(
     Parameters
     ----------
     http
-        Address of an HTTP gateway, e.g. http://127.0.0.1:8080: scope, stream, operation, write and
-        read go through it and need no other port. ANABRANCH_HTTP says the same.
+        Address of an HTTP gateway, e.g. http://127.0.0.1:8080: scope, stream, group, operation,
+        write and read go through it and need no other port. ANABRANCH_HTTP says the same.
     """
     end = tokens.index("--") if "--" in tokens else len(tokens)
     handed_on = () if http is None else ("--http", http)

@@ -5,8 +5,17 @@ from contextlib import asynccontextmanager
 from typing import Literal
 
 from anabranch.cli.client_admin import ClientAdmin
+from anabranch.cli.client_groups import ClientGroups
+from anabranch.cli.events import Events
 from anabranch.cli.records import Record
-from anabranch.cli.session_port import HEAD, TAIL, Compression, EventBatch, ReadRequest
+from anabranch.cli.session_port import (
+    HEAD,
+    TAIL,
+    Compression,
+    EventBatch,
+    GroupReadRequest,
+    ReadRequest,
+)
 from anabranch.client import Client, EventWriter, WriterSettings
 from anabranch.common.errors import BufferFull, InvalidRequest
 
@@ -20,6 +29,10 @@ class ClientSession:
     @property
     def admin(self) -> ClientAdmin:
         return ClientAdmin(self._client)
+
+    @property
+    def groups(self) -> ClientGroups:
+        return ClientGroups(self._client)
 
     async def create_scope(self, scope: str) -> None:
         await self._client.create_scope(scope)
@@ -55,6 +68,19 @@ class ClientSession:
                     return
                 left = None if left is None else left - len(batch)
                 yield batch
+
+    async def read_group(self, request: GroupReadRequest) -> AsyncGenerator[EventBatch, None]:
+        reading = self._client.reader_group(request.group).reader(request.reader_id)
+        async with reading as reader:
+            if request.count is None:
+                while (batch := await reader.next_batch()) is not None:
+                    yield batch
+                return
+            for _ in range(request.count):
+                event = await anext(reader, None)
+                if event is None:
+                    return
+                yield Events([event])
 
 
 class ClientSink:

@@ -3,17 +3,25 @@
 import base64
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Annotated, BinaryIO
 
 import cyclopts
-from cyclopts import Parameter
+from cyclopts import CycloptsError, Parameter
 
 from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_session
-from anabranch.cli.session_port import HEAD, TAIL, EventBatch, ReadRequest, Session
+from anabranch.cli.session_port import (
+    HEAD,
+    TAIL,
+    EventBatch,
+    GroupReadRequest,
+    ReadRequest,
+    Session,
+)
 from anabranch.client import Event
+from anabranch.common.errors import InvalidRequest
 
 _HERE = Connection()
 POSITION_LENGTH_MIN = 32
@@ -31,18 +39,25 @@ def _check_start(_type: object, start: str) -> None:
 
 
 def read(
-    stream: str,
+    stream: str | None = None,
     /,
     *,
+    group: str | None = None,
+    reader: str | None = None,
     start: Annotated[str, Parameter(name="--from", validator=_check_start)] = HEAD,
     follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="")] = False,
     count: Annotated[int | None, Parameter(name=["--count", "-n"])] = None,
     connection: Connection = _HERE,
 ) -> None:
-    """Print a stream's events, one per line; keys keep their order.
+    """Print a stream's events, or as a reader of a group; one per line, keys keep their order.
 
     Parameters
     ----------
+    group
+        Join this reader group, named scope/group, and share its streams with its other readers
+        until Ctrl-C; what was printed counts as processed.
+    reader
+        The reader's id in the group; one is drawn otherwise.
     start
         head: from the first event; tail: only what comes later; with --http also a position, as
         the gateway gives it in Next-Position.
@@ -51,16 +66,35 @@ def read(
     count
         End after this many events.
     """
-    request = ReadRequest(start, follow, count, details=connection.json)
+    asked = _asked(stream, group, reader, ReadRequest(start, follow, count, connection.json))
 
     async def perform(session: Session, output: Output) -> None:
         lines = _json_lines if output.as_json else _plain_lines
         left = count
-        async with aclosing(session.read(stream, request)) as batches:
+        async with aclosing(asked(session)) as batches:
             async for batch in batches:
                 left = _print_batch(batch, left, lines, sys.stdout.buffer)
 
     run_with_session(connection, perform)
+
+
+def _asked(
+    stream: str | None, group: str | None, reader: str | None, request: ReadRequest
+) -> Callable[[Session], AsyncGenerator[EventBatch, None]]:
+    """What is to be read. Raises CycloptsError for nothing at all, InvalidRequest for options that
+    contradict each other."""
+    if group is None and stream is None:
+        raise CycloptsError(msg="read needs a stream, or --group with a reader group")
+    if group is None and reader is not None:
+        raise InvalidRequest("only a group's reader has an id", remedy="add --group scope/group")
+    if group is None:
+        return lambda session: session.read(str(stream), request)
+    if stream is not None or request.start != HEAD or request.follow:
+        raise InvalidRequest(
+            "a reader group knows its streams and where it is in them",
+            remedy="leave out the stream, --from and --follow beside --group",
+        )
+    return lambda session: session.read_group(GroupReadRequest(group, reader, request.count))
 
 
 def _print_batch(

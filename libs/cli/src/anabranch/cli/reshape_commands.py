@@ -42,10 +42,26 @@ def change(
 ) -> None:
     """Perform a change: `done` and `record` are told when it has ended."""
 
+    async def begin(session: Session, wait_s: float) -> Operation:
+        return await start(session.admin, wait_s)
+
+    change_in(begin, connection, patience, done=done, record=record)
+
+
+def change_in(
+    start: Callable[[Session, float], Awaitable[Operation]],
+    connection: Connection,
+    patience: Patience,
+    *,
+    done: str,
+    record: dict[str, object],
+) -> None:
+    """The same of a change that needs more than the administration of streams."""
+
     async def perform(session: Session, output: Output) -> None:
         admin = session.admin
         operation = await carried_out(
-            lambda wait_s: start(admin, wait_s), admin, output, patience, SystemClock()
+            lambda wait_s: start(session, wait_s), admin, output, patience, SystemClock()
         )
         if operation.state is OperationState.SUCCEEDED:
             output.done(done, record)
@@ -187,7 +203,7 @@ def truncate(
         raise InvalidRequest(
             "a cut is given by --cut, by --file or by --at-tail", remedy="give one of the three"
         )
-    given = amounts.cut(cut) if cut else {} if file is None else amounts.cut_in(_text_of(file))
+    given = amounts.cut(cut) if cut else {} if file is None else amounts.cut_in(text_of(file))
 
     async def start(admin: Admin, wait_s: float) -> Operation:
         place = given
@@ -266,7 +282,7 @@ def wait(
     run_with_session(connection, perform)
 
 
-def _text_of(file: Path) -> str:
+def text_of(file: Path) -> str:
     try:
         return Path("/dev/stdin" if str(file) == "-" else file).read_text()
     except (OSError, UnicodeError) as error:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from anabranch.cli.admin_port import Admin
+from anabranch.cli.group_port import Groups
 from anabranch.cli.records import Record
 from anabranch.client import Event
 
@@ -31,6 +32,15 @@ class ReadRequest:
     follow: bool
     count: int | None
     details: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReadRequest:
+    """`reader_id` None: one is drawn. `count`: leave after so many events."""
+
+    group: str
+    reader_id: str | None
+    count: int | None
 
 
 class EventBatch(Protocol):
@@ -65,6 +75,11 @@ class Session(Protocol):
         """What concerns streams but their events, and operations."""
         ...
 
+    @property
+    def groups(self) -> Groups:
+        """What concerns reader groups but their events."""
+        ...
+
     async def create_scope(self, scope: str) -> None: ...
     def list_scopes(self) -> AsyncIterator[str]: ...
     async def describe_scope(self, scope: str) -> Mapping[str, object]: ...
@@ -81,4 +96,9 @@ class Session(Protocol):
     def read(self, stream: str, request: ReadRequest) -> AsyncGenerator[EventBatch, None]:
         """Batches up to the end or the count, which the last one may exceed; none if the count
         is below 1. To be closed by the caller."""
+        ...
+
+    def read_group(self, request: GroupReadRequest) -> AsyncGenerator[EventBatch, None]:
+        """Batches as a reader of the group, up to the count or the group's end. Asking for the next
+        says that the last one is processed. To be closed by the caller: then the reader leaves."""
         ...

@@ -16,6 +16,7 @@ streams = cyclopts.App(name="stream", help="Create, change, inspect, seal and de
 SEGMENT_COLUMNS = ("id", "segment", "keys")
 RATE_COLUMNS = ("events/s", "bytes/s", "over")
 EPOCH_COLUMNS = ("epoch", "begun", "segments", "splits", "merges")
+SUBSCRIBER_COLUMNS = ("group", "generation", "released before")
 _HERE = Connection()
 
 
@@ -171,6 +172,22 @@ def cut(
         output.rows((*SEGMENT_COLUMNS, "offset"), rows, ())
 
     run_with_session(connection, perform)
+
+
+@streams.command
+def subscribers(stream: str, /, *, connection: Connection = _HERE) -> None:
+    """List the reader groups that a stream keeps events for, and what each has released."""
+
+    async def perform(session: Session, output: Output) -> None:
+        found = await session.groups.subscribers(stream)
+        rows = [(one["subscriber"], str(one["generation"]), _released(one["cut"])) for one in found]
+        output.rows(SUBSCRIBER_COLUMNS, rows, found)
+
+    run_with_session(connection, perform)
+
+
+def _released(cut: Fields) -> str:
+    return ", ".join(f"{number}={at['offset']}" for number, at in cut.items()) or "nothing yet"
 
 
 def _row(one: Fields) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ def register(group: cyclopts.App) -> None:
 
 
 def work(*, scope: str = "", connection: Connection = _HERE) -> None:
-    """List every scope and stream that something is to be done for, and why it is not done yet.
+    """List what something is to be done for, by name, and why it is not done yet.
 
     Nothing has to be resumed: every step is repeated until it succeeds. What is in the way has to
     go; the remedy says how.
@@ -27,7 +27,7 @@ def work(*, scope: str = "", connection: Connection = _HERE) -> None:
     Parameters
     ----------
     scope
-        Only this scope and its streams.
+        Only this scope and what is in it.
     """
 
     async def perform(client: Client, output: Output) -> None:
@@ -55,7 +55,7 @@ def row_of(one: Work) -> tuple[str, ...]:
     """What a person sees of it; same order as `COLUMNS`."""
     error = one.last_error
     return (
-        f"{one.scope}/{one.stream}" if one.stream else one.scope,
+        _about(one),
         f"{one.kind}: {one.step}",
         moment(one.since_ms) if one.since_ms else "–",
         str(one.attempts) if one.attempts else "–",
@@ -63,3 +63,9 @@ def row_of(one: Work) -> tuple[str, ...]:
         error.message if error is not None else one.waits_for,
         error.remedy if error is not None else "",
     )
+
+
+def _about(one: Work) -> str:
+    if one.group is not None:
+        return f"{one.scope}/{one.group} (reader group)"
+    return f"{one.scope}/{one.stream}" if one.stream else one.scope

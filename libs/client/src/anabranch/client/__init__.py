@@ -16,6 +16,7 @@ kind of an error (Retry, Conflict, Fenced, Invalid, NotFound, Corrupt, Unknown) 
 caller can do about it.
 """
 
+from anabranch.client.batch import BatchClient, RangeReader, SegmentRange
 from anabranch.client.byte_stream import ByteStream
 from anabranch.client.client import Client, Connecting, connect
 from anabranch.client.events import Event, EventBatch
@@ -30,6 +31,7 @@ from anabranch.client.groups.status import (
     SegmentStatus,
 )
 from anabranch.client.operations import Operation, Operations
+from anabranch.client.pointers import EventPointer
 from anabranch.client.reader import EventReader
 from anabranch.client.revisioned_stream import Entries, RevisionedStream
 from anabranch.client.serializers import (
@@ -111,6 +113,7 @@ from anabranch.common.errors import (
     OperationNotFound,
     OutcomeUnknown,
     Overloaded,
+    PlanOutdated,
     ReaderGroupExists,
     ReaderGroupNotFound,
     ReaderGroupReset,
@@ -161,6 +164,7 @@ from anabranch.common.model.stream import (
 __all__ = [
     "AnabranchError",
     "ArrowSerializer",
+    "BatchClient",
     "BufferFull",
     "Busy",
     "ByteStream",
@@ -189,6 +193,7 @@ __all__ = [
     "Event",
     "EventBatch",
     "EventNotFound",
+    "EventPointer",
     "EventReader",
     "EventTooLarge",
     "EventWriter",
@@ -226,8 +231,10 @@ __all__ = [
     "OutcomeUnknown",
     "Overloaded",
     "ParkedDescription",
+    "PlanOutdated",
     "Position",
     "PydanticSerializer",
+    "RangeReader",
     "ReaderGroup",
     "ReaderGroupConfig",
     "ReaderGroupDescription",
@@ -258,6 +265,7 @@ __all__ = [
     "SegmentList",
     "SegmentNotFound",
     "SegmentPosition",
+    "SegmentRange",
     "SegmentRate",
     "SegmentRun",
     "SegmentStatus",

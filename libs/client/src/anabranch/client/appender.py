@@ -26,7 +26,7 @@ from anabranch.client.connection import SegmentStoreConnection
 from anabranch.client.control import SegmentDirectory
 from anabranch.client.outbox import Outbox, SentBlock
 from anabranch.client.pacing import BlockSizing, InFlight
-from anabranch.client.settings import WriterSettings
+from anabranch.client.settings import WRITER_BLOCK_SIZE_BYTES_MAX, WriterSettings
 from anabranch.client.uploads import Uploads
 from anabranch.common.contracts.queries import SegmentLocation
 from anabranch.common.errors import (
@@ -113,7 +113,7 @@ class SegmentAppender:
             settings.blocks_in_flight_max,
             settings.zstd_level,
             in_flight_bytes=in_flight,
-            sizing=BlockSizing(settings.block_size_bytes),
+            sizing=BlockSizing(settings.block_size_bytes, WRITER_BLOCK_SIZE_BYTES_MAX),
         )
         self._in_flight = in_flight
         self._uploads = Uploads(

@@ -13,11 +13,13 @@ from typing import Self, TypeVar, Unpack, overload
 
 from opentelemetry.trace import Tracer
 
+from anabranch.client.batch import BatchClient
 from anabranch.client.bounds import Start
 from anabranch.client.byte_stream import ByteStream
 from anabranch.client.cluster import ClusterMembers
 from anabranch.client.containers import Containers
 from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
+from anabranch.client.events import Event
 from anabranch.client.groups.access import GroupAccess
 from anabranch.client.groups.admin import ReaderGroups
 from anabranch.client.groups.group import ReaderGroup
@@ -25,6 +27,7 @@ from anabranch.client.groups.parts import ClientGroupParts
 from anabranch.client.nats_control import NatsControlPlane
 from anabranch.client.operations import Operation, Operations, Sending, send
 from anabranch.client.parked import Parked
+from anabranch.client.pointers import EventPointer, fetch_event
 from anabranch.client.ranges import SegmentRanges
 from anabranch.client.reader import EventReader
 from anabranch.client.revisioned_stream import RevisionedStream
@@ -403,6 +406,21 @@ class Client:
             runtime=self._entered(),
             retry_timeout_s=settings.retry_timeout_s,
         )
+
+    async def fetch(self, pointer: str | EventPointer) -> Event:
+        """Read one event again by its pointer; nothing but its block is read.
+
+        Works on a client that is not entered. Raises InvalidRequest for what is no pointer,
+        EventNotFound when the event was truncated or deleted or never was, CorruptBlock, and
+        CodecMissing; Unavailable when no store answers for 60 s.
+        """
+        found = EventPointer.parse(pointer) if isinstance(pointer, str) else pointer
+        return await fetch_event(self.ranges().calls(found.segment), found)
+
+    @property
+    def batch(self) -> BatchClient:
+        """Ranges and cuts of streams, for programs that divide the reading themselves."""
+        return BatchClient(self._control, self._directory, self._entered(), ReaderSettings())
 
     def ranges(self) -> SegmentRanges:
         """Stored bytes of segments, for bulk readers; works on a client that is not entered."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from anabranch.common.contracts.stream_queries import CutFound
 from anabranch.common.errors import InvalidCut
-from anabranch.common.model.names import SegmentId, StreamRef, parse_segment_name
+from anabranch.common.model.names import SegmentId, StreamRef, parse_segment_name, segment_name
 from anabranch.common.model.stream import SegmentOffset, StreamCut
 
 Offsets = Mapping[int, int]
@@ -22,6 +22,18 @@ def stream_cut(stream: StreamRef, cut: Cut) -> StreamCut:
     if isinstance(cut, CutFound):
         cut = offsets_of(cut)
     return tuple(sorted(_entry(stream, segment, place) for segment, place in cut.items()))
+
+
+def named(stream: StreamRef, cut: Cut) -> dict[str, tuple[int, int]]:
+    """Full segment name → position."""
+    if isinstance(cut, CutFound):
+        cut = offsets_of(cut)
+    return {
+        segment if isinstance(segment, str) else segment_name(stream, SegmentId(segment)): (
+            (place, 0) if isinstance(place, int) else place
+        )
+        for segment, place in cut.items()
+    }
 
 
 def offsets_of(found: CutFound) -> dict[int, int]:

@@ -35,6 +35,11 @@ class Event(NamedTuple, Generic[T]):
     def position(self) -> Position:
         return Position(self.offset, self.event_index)
 
+    @property
+    def pointer(self) -> str:
+        """The event's name, by which `Client.fetch` reads it again: an event pointer."""
+        return f"{self.segment}:{self.offset}:{self.event_index}"
+
 
 class EventBatch:
     """The events of one block, without an object per event. `opening`: by its intake's count."""

@@ -79,22 +79,23 @@ def _decoded(block: SentBlock) -> AnyBatch:
 
 class Outbox:
     """See the module. `awake` is the writer's mark that it will look at this outbox soon;
-    `sizing` tells it when a block is full."""
+    `block_size` is where it closes the block that is gathering."""
 
     __slots__ = (
         "_blocks_in_flight_max",
         "_closed",
         "_in_flight_bytes",
         "_last_closed",
+        "_sizing",
         "_unacknowledged_cost",
         "_writer_id",
         "_zstd_level",
         "acknowledged",
         "awake",
+        "block_size",
         "gathering",
         "in_flight",
         "last_sent",
-        "sizing",
     )
 
     def __init__(
@@ -106,7 +107,8 @@ class Outbox:
         in_flight_bytes: InFlight,
         sizing: BlockSizing,
     ) -> None:
-        self.sizing = sizing
+        self._sizing = sizing
+        self.block_size = sizing.size
         self._in_flight_bytes = in_flight_bytes
         self._unacknowledged_cost = 0
         self._writer_id = writer_id
@@ -206,7 +208,8 @@ class Outbox:
                 block.spans.acknowledged()
         if released:
             self._unacknowledged_cost -= released
-            self.sizing.acknowledged(outstanding)
+            self._sizing.acknowledged(outstanding)
+            self.block_size = self._sizing.size
         self.acknowledged = max(self.acknowledged, last)
         return released
 

@@ -1,8 +1,9 @@
 """How large a writer's blocks are, and how much of a writer is under way. Pure.
 
-A block is closed when it is half as large as what waits for acknowledgement on average: small
-while the store keeps up, so that the next block need not wait for the last one's acknowledgement,
-and growing with what piles up, because large blocks cost less per event.
+While little waits for acknowledgement, blocks are what was written during a round trip: small, and
+sent at once when nothing is under way. A full block is one of the least size at first. It grows
+with the average of what waits, up to four times that, because large blocks cost less per event.
+Closing blocks earlier than at the least size was measured, too: it only made more of them.
 
 `InFlight` is shared by all segments of a writer. Who was refused room is asked again, in the
 order of asking, when some was given back.
@@ -11,26 +12,28 @@ order of asking, when some was given back.
 from collections import deque
 from collections.abc import Callable
 
-BLOCK_SIZE_BYTES_MIN = 64 * 1024
+BLOCK_GROWTH_MAX = 4
+_SHARE = 1 / 8
+"""Of what waits, that a block may hold: so that several are always under way."""
 _WEIGHT = 1 / 8
 """Of the newest observation in the moving average."""
 
 
 class BlockSizing:
-    """Of one segment; `size` is where blocks are closed. Starts with the largest blocks."""
+    """Of one segment; `size` is where blocks are closed, between `least` and four times that."""
 
     __slots__ = ("_average", "_largest", "_least", "size")
 
-    def __init__(self, largest: int) -> None:
-        self._largest = largest
-        self._least = min(largest, BLOCK_SIZE_BYTES_MIN)
-        self._average = 2.0 * largest
-        self.size = largest
+    def __init__(self, least: int, largest: int) -> None:
+        self._least = least
+        self._largest = max(least, min(BLOCK_GROWTH_MAX * least, largest))
+        self._average = 0.0
+        self.size = least
 
     def acknowledged(self, outstanding: int) -> None:
         """`outstanding` bytes waited for acknowledgement when some of them were acknowledged."""
         self._average += (outstanding - self._average) * _WEIGHT
-        self.size = max(self._least, min(self._largest, int(self._average / 2)))
+        self.size = max(self._least, min(self._largest, int(self._average * _SHARE)))
 
 
 class InFlight:

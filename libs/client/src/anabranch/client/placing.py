@@ -49,21 +49,22 @@ class Placing:
         """Add the events to what `chosen` gathers; None: to segments drawn → who got some."""
         ends = list(accumulate(columns.costs))
         reached: dict[Outbox, None] = {}
+        any_large = max(columns.costs) > EVENT_SIZE_BYTES_MAX
         start = 0
         while start < len(ends):
             outbox = chosen or self.choose_keyless()
             reached[outbox] = None
-            if len(columns.events[start]) > EVENT_SIZE_BYTES_MAX:
+            if any_large and len(columns.events[start]) > EVENT_SIZE_BYTES_MAX:
                 self.add_large(columns.large(start), outbox)
                 start += 1
                 continue
             taken = ends[start] - columns.costs[start]
-            end = min(len(ends), bisect_left(ends, taken + outbox.sizing.size) + 1)
-            if max(columns.costs[start:end]) > EVENT_SIZE_BYTES_MAX:
+            end = min(len(ends), bisect_left(ends, taken + outbox.block_size) + 1)
+            if any_large:
                 end = columns.before_large(start, end)
             self._gather(columns, start, end, outbox)
             outbox.gathering.cost += ends[end - 1] - taken
-            if outbox.gathering.cost >= outbox.sizing.size:
+            if outbox.gathering.cost >= outbox.block_size:
                 outbox.close_batch()
                 self.keyless = None
             outbox.awake = True

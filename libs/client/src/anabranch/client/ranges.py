@@ -59,7 +59,7 @@ class SegmentRanges:
 
     async def info(self, segment: str) -> SegmentInfo:
         """The segment's present bounds. Raises SegmentNotFound."""
-        return await self._calls(segment).info()
+        return await self.calls(segment).info()
 
     async def boundary(self, segment: str, offset: int) -> int:
         """The first append boundary at or after `offset`.
@@ -70,7 +70,7 @@ class SegmentRanges:
         def request(container_epoch: int) -> Request:
             return LocateOffset(segment=segment, container_epoch=container_epoch, offset=offset)
 
-        return (await self._calls(segment).ask(request, OffsetLocated))[0].offset
+        return (await self.calls(segment).ask(request, OffsetLocated))[0].offset
 
     async def read(self, segment: str, offset: int, end: int) -> bytes:
         """Whole appends from `offset`, at least one and about 4 MiB, none beyond `end`.
@@ -86,7 +86,7 @@ class SegmentRanges:
                 segment=segment, container_epoch=container_epoch, offset=offset, size_max=size_max
             )
 
-        reply, data = await self._calls(segment).ask(request, SegmentRead)
+        reply, data = await self.calls(segment).ask(request, SegmentRead)
         if reply.offset != offset:
             raise BadPacket("a read was answered from another offset", segment=segment)
         if not data or offset + len(data) > end:
@@ -106,7 +106,8 @@ class SegmentRanges:
             new_backoff=self._new_backoff,
         )
 
-    def _calls(self, segment: str) -> SegmentCalls:
+    def calls(self, segment: str) -> SegmentCalls:
+        """For one request to the segment's store."""
         backoff = self._new_backoff()
         return SegmentCalls(segment, directory=self._directory, clock=self._clock, backoff=backoff)
 

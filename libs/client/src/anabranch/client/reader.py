@@ -194,7 +194,7 @@ class EventReader(Generic[T]):
         if first is None:
             return None
         positions = {**self._frontier.positions, first.segment: first.start}
-        taken, count, size = [first], len(first), first.size
+        taken, count, size = [first], len(first), first.held_size
         while count < rows and size < ARROW_SIZE_BYTES:
             item = self._intake.next_nowait()
             if item is None or isinstance(item, SegmentFailed):
@@ -203,7 +203,7 @@ class EventReader(Generic[T]):
             batch = self._taken(item)
             if batch is not None:
                 taken.append(batch)
-                count, size = count + len(batch), size + batch.size
+                count, size = count + len(batch), size + batch.held_size
         try:
             return arrow_batch(taken)
         except AnabranchError as error:

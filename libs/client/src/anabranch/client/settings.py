@@ -39,8 +39,8 @@ class BackoffSettings:
 class WriterSettings:
     """`buffer_size_bytes` bounds what is buffered and unacknowledged, keys and a flat
     `EVENT_OVERHEAD_BYTES` per event included; `retry_timeout_s` bounds the time without any
-    progress after which the writer gives up. A block is closed at `block_size_bytes` at the
-    latest, earlier while little waits for acknowledgement. `in_flight_bytes_max` bounds what is
+    progress after which the writer gives up. A block is full at `block_size_bytes`, under
+    load at up to four times that. `in_flight_bytes_max` bounds what is
     sent and not acknowledged, of all segments together (or one larger block by itself).
     `large_events` allows events over 8 MiB, up to `event_size_bytes_max` and to the buffer's
     size; their readers must know of them. `compression`: each block by itself, unless that

@@ -209,7 +209,7 @@ class EventWriter(Generic[T]):
             batch.spans = joined(batch.spans, self._tracer)
         batch.events.append(data)
         batch.cost += cost
-        if batch.cost >= outbox.sizing.size:
+        if batch.cost >= outbox.block_size:
             outbox.close_batch()
             self._placing.keyless = None
         if not self._pump_scheduled:
@@ -257,7 +257,10 @@ class EventWriter(Generic[T]):
         routed = None if keys is None else self._route_all(keys)
         if routed is not None:
             costs = keyed_costs(costs, routed)
-        self._refuse_unless_room_for(sum(costs), max(map(len, payloads)))
+        largest = max(costs)
+        if largest > EVENT_SIZE_BYTES_MAX:  # or its key makes it look so
+            largest = max(map(len, payloads))
+        self._refuse_unless_room_for(sum(costs), largest)
         self._room.used += sum(costs)
         if routed is None:
             self._last_written = self._placing.add(Columns(payloads, costs, None, stamps), None)

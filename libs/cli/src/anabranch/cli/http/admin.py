@@ -25,15 +25,15 @@ class HttpAdmin:
 
     async def delete_scope(self, scope: str, *, recursive: bool, wait_s: float) -> Operation:
         query = {"recursive": "true"} if recursive else {}
-        return await self._change("DELETE", scope_path(scope), wait_s, query=query)
+        return await self.change("DELETE", scope_path(scope), wait_s, query=query)
 
     async def create(self, stream: str, config: StreamConfig, *, wait_s: float) -> Operation:
         ref = stream_ref(stream)
         body = {"streamName": ref.stream, **config_body(config)}
-        return await self._change("POST", f"{scope_path(ref.scope)}/streams", wait_s, body)
+        return await self.change("POST", f"{scope_path(ref.scope)}/streams", wait_s, body)
 
     async def update(self, stream: str, config: StreamConfig, *, wait_s: float) -> Operation:
-        return await self._change("PUT", _path(stream), wait_s, config_body(config))
+        return await self.change("PUT", _path(stream), wait_s, config_body(config))
 
     async def scale(
         self,
@@ -49,20 +49,20 @@ class HttpAdmin:
             "newRanges": [{"keyStart": keys.start, "keyEnd": keys.end} for keys in new_ranges],
             "expectedEpoch": expected_epoch,
         }
-        return await self._change("POST", f"{_path(stream)}/scale", wait_s, body)
+        return await self.change("POST", f"{_path(stream)}/scale", wait_s, body)
 
     async def truncate(self, stream: str, cut: Mapping[int, int], *, wait_s: float) -> Operation:
         body = {"streamCut": {str(segment): offset for segment, offset in cut.items()}}
-        return await self._change("POST", f"{_path(stream)}/truncate", wait_s, body)
+        return await self.change("POST", f"{_path(stream)}/truncate", wait_s, body)
 
     async def seal(self, stream: str, *, wait_s: float) -> Operation:
         body = {"streamState": "SEALED"}
-        return await self._change("PUT", f"{_path(stream)}/state", wait_s, body)
+        return await self.change("PUT", f"{_path(stream)}/state", wait_s, body)
 
     async def delete(self, stream: str, *, wait_s: float) -> Operation:
-        return await self._change("DELETE", _path(stream), wait_s)
+        return await self.change("DELETE", _path(stream), wait_s)
 
-    async def _change(
+    async def change(
         self,
         method: str,
         path: str,
@@ -71,6 +71,7 @@ class HttpAdmin:
         *,
         query: Mapping[str, str] | None = None,
     ) -> Operation:
+        """Send a change, and wait so long for its end."""
         asked = {**(query or {}), "wait": f"{wait_s:g}"}
         answer = await self._calls.once(Call(method, path, asked, json=body))
         location = answer.headers.get("location", "")
@@ -82,7 +83,7 @@ class HttpAdmin:
 
     async def list_streams(self, scope: str, *, tag: str) -> AsyncIterator[str]:
         query = {"filter_type": "tag", "filter_value": tag} if tag else {}
-        async for stream in self._listed(f"{scope_path(scope)}/streams", "streams", query):
+        async for stream in self.listed(f"{scope_path(scope)}/streams", "streams", query):
             yield stream["stream_name"]
 
     async def config(self, stream: str) -> StreamConfig:
@@ -107,18 +108,19 @@ class HttpAdmin:
         return {key: value for key, value in found.items() if key != "stream_cut"}
 
     def epochs(self, stream: str) -> AsyncIterator[Fields]:
-        return self._listed(f"{_path(stream)}/epochs", "epochs", {})
+        return self.listed(f"{_path(stream)}/epochs", "epochs", {})
 
     async def operation(self, operation: str, *, wait_s: float) -> Fields:
         query = {"wait": f"{wait_s:g}"} if wait_s else {}
         return _fields(await self._get(f"{OPERATIONS}/{operation}", query))
 
     def operations(self, state: OperationFilter, scope: str) -> AsyncIterator[Fields]:
-        return self._listed(OPERATIONS, "operations", {"state": state, "scope": scope})
+        return self.listed(OPERATIONS, "operations", {"state": state, "scope": scope})
 
-    async def _listed(
+    async def listed(
         self, path: str, field: str, query: Mapping[str, str]
     ) -> AsyncIterator[Fields]:
+        """What the pages of a list have in this field, one after the other."""
         token: str | None = ""
         while token is not None:
             asked = {**query, "page_token": token} if token else query
@@ -126,6 +128,10 @@ class HttpAdmin:
             for one in page[field]:
                 yield one
             token = page["next_page_token"] or None
+
+    async def fields(self, path: str) -> dict[str, Any]:
+        """What is told there, names in snake case."""
+        return _fields(await self._get(path))
 
     async def _get(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
         return await self._calls.once(Call("GET", path, query or {}))

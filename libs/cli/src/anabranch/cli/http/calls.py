@@ -5,7 +5,7 @@ this import. Nothing of httpx leaves the module.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -169,6 +169,35 @@ class GatewayCalls:
                     raise doubt or error from error
             await self._clock.sleep(pause_s)
 
+    async def lines(self, call: Call) -> AsyncGenerator[list[bytes], None]:
+        """The lines of an answer that goes on, as many as came together; without empty ones.
+
+        To be closed by the caller. Raises as `once` does, in the middle too.
+        """
+        headers = {name.encode(): value.encode() for name, value in call.headers.items()}
+        try:
+            async with self._http.stream(
+                call.method, call.path, params=dict(call.query) or None, headers=headers
+            ) as response:
+                if not response.is_success:
+                    await response.aread()
+                    raise self._told(response)
+                rest = b""
+                async for piece in response.aiter_bytes():
+                    *whole, rest = (rest + piece).split(b"\n")
+                    if found := [line for line in whole if line]:
+                        yield found
+        except NEVER_SENT as error:
+            raise self._nobody(_text(error)) from error
+        except httpx.RequestError as error:
+            raise Unavailable(
+                "the gateway's answer was cut off", url=self.url, cause=_text(error)
+            ) from error
+
+    def attempts(self) -> "Attempts":
+        """A series of attempts at what may be repeated."""
+        return Attempts(Backoff(BACKOFF, self._rng, self._retry_timeout_s), self._clock)
+
     def _nobody(self, cause: str) -> Unavailable:
         remedy = "start a cluster with `anabranch up`, or name another gateway with --http"
         return Unavailable("no gateway answers", remedy=remedy, url=self.url, cause=cause)
@@ -197,6 +226,21 @@ class GatewayCalls:
             url=self.url,
             status=response.status_code,
         )
+
+
+class Attempts:
+    """Attempts that failed one after the other, each for a reason that may pass."""
+
+    def __init__(self, backoff: Backoff, clock: Clock) -> None:
+        self._backoff = backoff
+        self._clock = clock
+
+    async def failed(self, error: AnabranchError) -> None:
+        """Wait before the next one. Raises the error if there were enough."""
+        pause_s = self._backoff.failed(self._clock.monotonic())
+        if pause_s is None:
+            raise error
+        await self._clock.sleep(pause_s)
 
 
 def _text(error: Exception) -> str:

@@ -14,9 +14,11 @@ import msgspec
 from anabranch.cli.http.admin import HttpAdmin
 from anabranch.cli.http.bodies import BINARY, NDJSON, Batch, Form, events_in, form_of
 from anabranch.cli.http.calls import Call, GatewayCalls
+from anabranch.cli.http.group_reading import read_group
+from anabranch.cli.http.groups import HttpGroups
 from anabranch.cli.http.paths import SCOPES, decoded, scope_path, stream_path
 from anabranch.cli.records import Record
-from anabranch.cli.session_port import Compression, EventBatch, ReadRequest
+from anabranch.cli.session_port import Compression, EventBatch, GroupReadRequest, ReadRequest
 from anabranch.client import Event
 from anabranch.common.errors import InvalidRequest, NotBuilt
 from anabranch.common.model.names import scope_name, stream_ref
@@ -66,6 +68,10 @@ class HttpSession:
     @property
     def admin(self) -> HttpAdmin:
         return HttpAdmin(self._calls)
+
+    @property
+    def groups(self) -> HttpGroups:
+        return HttpGroups(self._calls, self.admin)
 
     # --- scopes ---------------------------------------------------------------------------
 
@@ -139,6 +145,10 @@ class HttpSession:
                 yield Payloads(payloads)
             elif not request.follow or "end-of-stream" in page.headers:
                 return
+
+    def read_group(self, request: GroupReadRequest) -> AsyncGenerator[EventBatch, None]:
+        """See `Session`; the gateway holds the reader."""
+        return read_group(self._calls, request)
 
 
 class HttpSink:

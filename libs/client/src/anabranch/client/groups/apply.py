@@ -81,7 +81,7 @@ def _said_by_reader(
             return _gone(_saved(state, reader_id, update.saved), reader_id)
         case u.CheckpointReached():
             state = _saved(state, reader_id, update.saved)
-            return checkpoints.reached(state, update.name, reader_id)
+            return checkpoints.reached(state, update.name, reader_id, update.number)
         case _:
             assert_never(update)
 

@@ -16,6 +16,8 @@ from anabranch.client.groups.state import Checkpoint, GroupSegment, ReaderGroupS
 
 DONE_CHECKPOINTS_KEPT = 16
 """Complete checkpoints that can still be asked for, besides the newest of the application."""
+UNDER_WAY_MAX = 64
+"""Of all kinds together; of the application's, as many as the configuration says."""
 
 
 def begun(state: ReaderGroupState, update: u.CheckpointBegun) -> ReaderGroupState:
@@ -24,6 +26,8 @@ def begun(state: ReaderGroupState, update: u.CheckpointBegun) -> ReaderGroupStat
     if any(each.name == update.name for each in under_way):
         return state
     if update.checkpoint == "user" and of_user >= state.config.checkpoints_max:
+        return state
+    if len(under_way) >= UNDER_WAY_MAX:
         return state
     waiting = {name: reader.nonce for name, reader in state.readers.items()}
     new = Checkpoint(
@@ -38,10 +42,15 @@ def begun(state: ReaderGroupState, update: u.CheckpointBegun) -> ReaderGroupStat
     return _forgotten(state)
 
 
-def reached(state: ReaderGroupState, name: str, reader_id: str) -> ReaderGroupState:
-    """The reader stands where its segments are saved now."""
+def reached(
+    state: ReaderGroupState, name: str, reader_id: str, number: int | None = None
+) -> ReaderGroupState:
+    """The reader stands where its segments are saved now; `number`: of this one alone, because
+    names can be used again."""
     checkpoint = state.checkpoint(name)
     if checkpoint is None or reader_id not in checkpoint.waiting:
+        return state
+    if number not in (None, checkpoint.number):
         return state
     owned = {each.name: each.position for each in state.owned_by(reader_id)}
     waiting = {n: nonce for n, nonce in checkpoint.waiting.items() if n != reader_id}

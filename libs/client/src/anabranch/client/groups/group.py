@@ -5,13 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from typing_extensions import TypeVar
+
 from anabranch.client.frontier import Position
 from anabranch.client.groups import updates as u
 from anabranch.client.groups.access import GroupAccess, GroupSynchronizer
+from anabranch.client.groups.checkpoints import UNDER_WAY_MAX
 from anabranch.client.groups.reader import GroupReader, GroupReaderSettings
 from anabranch.client.groups.reading import OnCheckpoint
 from anabranch.client.groups.state import Checkpoint, ReaderGroupState, stream_of
 from anabranch.client.groups.status import ReaderGroupStatus
+from anabranch.client.serializers import Serializer
 from anabranch.common.contracts.reader_groups import ReaderGroupDescription
 from anabranch.common.errors import (
     CheckpointExists,
@@ -25,6 +29,8 @@ from anabranch.common.model.names import stream_name
 from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
+
+T = TypeVar("T", default=bytes)
 
 CHECKPOINT_TIMEOUT_S = 30.0
 WAIT_S = 2.0
@@ -54,8 +60,10 @@ class GroupParts(Protocol):
         access: GroupAccess,
         reader_id: str,
         settings: GroupReaderSettings,
+        *,
         on_checkpoint: OnCheckpoint | None,
-    ) -> GroupReader: ...
+        serializer: Serializer[T] | None,
+    ) -> GroupReader[T]: ...
 
     async def status(self, group: str, state: ReaderGroupState) -> ReaderGroupStatus: ...
 
@@ -91,15 +99,20 @@ class ReaderGroup:
         settings: GroupReaderSettings | None = None,
         *,
         on_checkpoint: OnCheckpoint | None = None,
-    ) -> GroupReader:
+        serializer: Serializer[T] | None = None,
+    ) -> GroupReader[T]:
         """A reader, to be entered with `async with`; an id is drawn if none is given.
 
         `on_checkpoint` is awaited with a checkpoint's name between two events: all before it are
-        processed, and none behind. Raises InvalidName.
+        processed, and none behind. `serializer`: what makes values of payloads. Raises InvalidName.
         """
         name = self._ids.new_id() if reader_id is None else reader_id
         return self._parts.new_reader(
-            self._access, _reader_id(name), settings or GroupReaderSettings(), on_checkpoint
+            self._access,
+            _reader_id(name),
+            settings or GroupReaderSettings(),
+            on_checkpoint=on_checkpoint,
+            serializer=serializer,
         )
 
     async def close(self) -> None:
@@ -188,9 +201,12 @@ class ReaderGroup:
             under_way = [each for each in state.checkpoints if not each.is_complete]
             if state.checkpoint(name) is not None:
                 raise CheckpointExists("there is a checkpoint of this name", name=name)
-            if kind == "user" and _count(under_way) >= state.config.checkpoints_max:
+            limit = state.config.checkpoints_max
+            if kind == "user" and _count(under_way) >= limit:
+                raise TooManyCheckpoints("too many checkpoints are under way", limit=limit)
+            if len(under_way) >= UNDER_WAY_MAX:
                 raise TooManyCheckpoints(
-                    "too many checkpoints are under way", limit=state.config.checkpoints_max
+                    "too many checkpoints and cuts are under way", limit=UNDER_WAY_MAX
                 )
             return (u.CheckpointBegun(name=name, checkpoint=kind),)
 

@@ -6,7 +6,7 @@ processed. What is saved, released or completed never lies beyond what is proces
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anabranch.client.frontier import Position
 from anabranch.client.groups.updates import GroupSuccessor, Saved
@@ -23,6 +23,9 @@ class Holding:
     processed: Position
     saved: Position
     unread_bytes: int | None = None
+    blocks: dict[int, tuple[int, Position]] = field(default_factory=dict)
+    """Of what is acknowledged one by one: offset → the index behind the block's last event, and
+    where the next block is."""
     successors: tuple[GroupSuccessor, ...] | None = None
 
 
@@ -44,6 +47,19 @@ class Ledger:
             self._in_hand = None
         return self.holdings.pop(segment)
 
+    def opened(self, segment: str, start: Position, count: int, behind: Position) -> None:
+        """A block with so many events from `start` on comes next; the next block is `behind`."""
+        if self.explicit:
+            blocks = self.holdings[segment].blocks
+            blocks[start.offset] = (start.event_index + count, behind)
+
+    def skipped(self, segment: str, to: Position) -> None:
+        """What lies before `to` is gone, and will not be given."""
+        holding = self.holdings[segment]
+        if holding.processed == holding.given:
+            holding.processed = max(to, holding.processed)
+        holding.given = max(to, holding.given)
+
     def give(self, segment: str, behind: Position, in_hand: Position | None) -> None:
         """The application was given what lies before `behind`; from `in_hand` on it may not have
         processed it yet (None: it asked for more since)."""
@@ -64,15 +80,22 @@ class Ledger:
         """The application says that it has processed all that it was given."""
         for holding in self.holdings.values():
             holding.processed = holding.given
+            holding.blocks.clear()
         self._in_hand = None
 
     def acknowledge_up_to(self, behind: Mapping[str, Position]) -> None:
         """Segment → behind what is processed of it. What was never given, or was before, says
         nothing, nor do segments that the reader does not have."""
-        for segment, position in behind.items():
+        for segment, told in behind.items():
             holding = self.holdings.get(segment)
-            if holding is not None and holding.processed < position <= holding.given:
+            if holding is None:
+                continue
+            end_index, next_block = holding.blocks.get(told.offset, (told.event_index + 1, told))
+            position = next_block if told.event_index >= end_index else told
+            if holding.processed < position <= holding.given:
                 holding.processed = position
+                for offset in [at for at in holding.blocks if at < position.offset]:
+                    del holding.blocks[offset]
 
     def is_processed(self, segment: str) -> bool:
         """Whether nothing that was given of the segment is unprocessed."""

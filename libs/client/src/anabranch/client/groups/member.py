@@ -45,6 +45,8 @@ LISTEN_SHARE = 0.25
 """Of the lease: how long one wait at the log's end takes at most."""
 LISTEN_PAUSE_S = 0.001
 """Per reader that is online: so that what all of them say is not fetched entry by entry by all."""
+LISTEN_PAUSE_SHARE = 0.1
+"""Of the lease, at most: what is known must not grow stale."""
 BEAT_SHARE = 1 / 3
 LEAVE_TIMEOUT_S = 5.0
 COMPACTED_BYTES = 256 * 1024
@@ -262,11 +264,15 @@ class GroupMember:
             u.Completed(reader_id=self.reader_id, nonce=self._nonce, at=at, successors=successors)
         )
 
-    def reach(self, checkpoint: str, saved: tuple[u.Saved, ...]) -> None:
+    def reach(self, checkpoint: Checkpoint, saved: tuple[u.Saved, ...]) -> None:
         """Everything before is processed, nothing behind."""
         self._say(
             u.CheckpointReached(
-                name=checkpoint, reader_id=self.reader_id, nonce=self._nonce, saved=saved
+                name=checkpoint.name,
+                number=checkpoint.number,
+                reader_id=self.reader_id,
+                nonce=self._nonce,
+                saved=saved,
             )
         )
 
@@ -332,11 +338,17 @@ class GroupMember:
                 if self.failure is None:
                     await self._remove_silent()
                     await self._begin_checkpoint()
-                    await self._clock.sleep(LISTEN_PAUSE_S * len(self.state.readers))
+                    await self._clock.sleep(self._listen_pause_s())
             except (Retry, Unknown):
                 await self._clock.sleep(RETRY_PAUSE_S)
             except AnabranchError as error:
                 self._fail(_final(error))
+
+    def _listen_pause_s(self) -> float:
+        state = self.state
+        return min(
+            LISTEN_PAUSE_S * len(state.readers), LISTEN_PAUSE_SHARE * state.config.lease_ms / 1000
+        )
 
     def _conclude(self) -> None:
         """From the state as it is now, known to the end of the log."""

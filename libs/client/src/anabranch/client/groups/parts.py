@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from typing_extensions import TypeVar
+
 from anabranch.client.backoff import Backoff
 from anabranch.client.bounds import StreamBounds
 from anabranch.client.control import ControlPlane, SegmentDirectory
@@ -19,6 +21,7 @@ from anabranch.client.ranges import SegmentRanges
 from anabranch.client.revisioned_stream import RevisionedStream
 from anabranch.client.runtime import Runtime
 from anabranch.client.segment_calls import SegmentCalls
+from anabranch.client.serializers import Serializer
 from anabranch.client.settings import BackoffSettings, OneSegmentSettings
 from anabranch.client.synchronizer import StateSynchronizer
 from anabranch.common.contracts.reader_groups import UpdateSubscriberCut
@@ -26,6 +29,8 @@ from anabranch.common.errors import NotFound, Retry, Unknown
 from anabranch.common.model.names import StreamRef, parse_segment_name, stream_ref
 from anabranch.common.model.reader_group import GroupRetention, PositionCut, SegmentPosition
 from anabranch.common.wire.messages import SegmentInfo
+
+T = TypeVar("T", default=bytes)
 
 WATCH_S = 10.0
 """How often a reader asks the controller whether its group was reset."""
@@ -73,8 +78,10 @@ class ClientGroupParts:
         access: GroupAccess,
         reader_id: str,
         settings: GroupReaderSettings,
+        *,
         on_checkpoint: OnCheckpoint | None,
-    ) -> GroupReader:
+        serializer: Serializer[T] | None,
+    ) -> GroupReader[T]:
         async def open_parts() -> GroupReaderParts:
             log = await access.open_log()
             news = asyncio.Event()
@@ -89,6 +96,7 @@ class ClientGroupParts:
             runtime=self._runtime,
             settings=settings,
             on_checkpoint=on_checkpoint,
+            serializer=serializer,
         )
 
     async def status(self, group: str, state: ReaderGroupState) -> ReaderGroupStatus:

@@ -16,7 +16,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Literal, Self
+from typing import Generic, Literal, Self
+
+from typing_extensions import TypeVar
 
 from anabranch.client.events import Event, EventBatch
 from anabranch.client.frontier import Position
@@ -24,9 +26,12 @@ from anabranch.client.groups.access import GroupSynchronizer
 from anabranch.client.groups.member import GroupMember, Surroundings
 from anabranch.client.groups.reading import GroupReading, OnCheckpoint, SegmentSource
 from anabranch.client.runtime import Runtime
+from anabranch.client.serializers import Serializer
 from anabranch.client.settings import ReaderSettings
 from anabranch.common.errors import Closed, InvalidSetting
 from anabranch.common.runtime.tracing import outside_of_spans
+
+T = TypeVar("T", default=bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ class GroupReaderParts:
     watch: Callable[[], Awaitable[None]]
 
 
-class GroupReader:
+class GroupReader(Generic[T]):
     """See the module. An async context manager; one consumer at a time."""
 
     def __init__(
@@ -68,14 +73,16 @@ class GroupReader:
         runtime: Runtime,
         settings: GroupReaderSettings,
         on_checkpoint: OnCheckpoint | None = None,
+        serializer: Serializer[T] | None = None,
     ) -> None:
         self.reader_id = reader_id
         self._open_parts = open_parts
         self._runtime = runtime
         self._settings = settings
         self._on_checkpoint = on_checkpoint
+        self._serializer = serializer
         self._parts: GroupReaderParts | None = None
-        self._reading: GroupReading | None = None
+        self._reading: GroupReading[T] | None = None
         self._member: GroupMember | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -91,6 +98,7 @@ class GroupReader:
         reading = GroupReading(
             parts.source, parts.news, clock,
             explicit=self._settings.acks == "explicit", on_checkpoint=self._on_checkpoint,
+            serializer=self._serializer,
         )  # fmt: skip
         member = GroupMember(
             self.reader_id,
@@ -163,10 +171,11 @@ class GroupReader:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> Event[T]:
         """The next event. Ends when all that the group reads is processed, for ever.
 
-        Raises EventsTruncated once for events that are gone and goes on behind them, ReaderRemoved,
+        Raises EventsTruncated once for events that are gone, SerializationFailed once for an event
+        that is no value, and goes on behind them; for good ReaderRemoved,
         ReaderGroupReset, ReaderGroupNotFound, Closed, and what makes a segment unreadable.
         """
         reading = self._reading
@@ -211,7 +220,7 @@ class GroupReader:
         """Segment → where processing stands, of those that this reader has now."""
         return {at.segment: at.position for at in self._opened().all_saved()}
 
-    def _opened(self) -> GroupReading:
+    def _opened(self) -> GroupReading[T]:
         if self._reading is None or self._closed:
             raise Closed(
                 "the reader is not open", remedy="use it as `async with group.reader(…)`",

@@ -12,7 +12,9 @@ ahead of a segment that goes to another reader is dropped. A failure is raised b
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Generic, NamedTuple, Protocol, cast
+
+from typing_extensions import TypeVar
 
 from anabranch.client.events import Event, EventBatch
 from anabranch.client.frontier import Position
@@ -21,9 +23,11 @@ from anabranch.client.groups.member import GroupMember
 from anabranch.client.groups.state import Checkpoint, GroupSegment
 from anabranch.client.groups.updates import GroupSuccessor, Saved
 from anabranch.client.intake import IntakeItem, SegmentEnd, SegmentFailed
-from anabranch.common.errors import AnabranchError, EventsTruncated, InvalidRequest
+from anabranch.client.serializers import Serializer
+from anabranch.common.errors import AnabranchError, InvalidRequest, SerializationFailed
 from anabranch.common.runtime.clock import Clock
 
+T = TypeVar("T", default=bytes)
 OnCheckpoint = Callable[[str], Awaitable[None]]
 """Called with a checkpoint's name when everything before it is processed, and nothing behind."""
 
@@ -42,7 +46,13 @@ class SegmentSource(Protocol):
     async def close(self) -> None: ...
 
 
-class GroupReading:
+class _Refused(NamedTuple):
+    """In the place of an event that is no value."""
+
+    position: Position
+
+
+class GroupReading(Generic[T]):
     """The part of a reader that knows no network: who has what, what is given, what is told.
 
     `news` is set by the source and by the membership whenever there may be something to do.
@@ -56,11 +66,13 @@ class GroupReading:
         *,
         explicit: bool,
         on_checkpoint: OnCheckpoint | None,
+        serializer: Serializer[T] | None = None,
     ) -> None:
         self._source = source
         self._news = news
         self._clock = clock
         self._on_checkpoint = on_checkpoint
+        self._serializer = serializer
         self.ledger = Ledger(explicit=explicit)
         self._member: GroupMember | None = None
         self._to_give_up: set[str] = set()
@@ -69,8 +81,10 @@ class GroupReading:
         self._reached_number = 0
         self._may_release = False
         self._batch: EventBatch | None = None
-        self._events: deque[Event] = deque()
-        self._event: Event | None = None
+        self._events: deque[Event[T]] = deque()
+        self._no_value: tuple[int, SerializationFailed] | None = None
+        """The row of the open block behind `_events`, which the serializer refuses, and why."""
+        self._in_hand: Event[T] | _Refused | None = None
         self._is_due = False
         """Something is to be done before the next event is handed out."""
 
@@ -119,18 +133,18 @@ class GroupReading:
 
     # --- handing out ----------------------------------------------------------------------
 
-    def next_event_nowait(self) -> Event | None:
+    def next_event_nowait(self) -> Event[T] | None:
         """The next event of the open block, if nothing else is to be done first."""
         if (
             self._events
             and not self._is_due
             and self._clock.monotonic() < self.member.valid_until_s
         ):
-            self._event = event = self._events.popleft()
+            self._in_hand = event = self._events.popleft()
             return event
         return None
 
-    async def next_event(self) -> Event | None:
+    async def next_event(self) -> Event[T] | None:
         """The next event; None at the end of all that the group reads."""
         self._asked()
         while True:
@@ -139,21 +153,44 @@ class GroupReading:
                 return event
             if self._events:
                 await self._wait()
-                continue
-            batch = await self._take()
-            if batch is None:
+            elif self._no_value is not None:
+                raise self._refused(*self._no_value)
+            elif (batch := await self._take()) is not None:
+                self._batch = batch
+                self._open_rows(0)
+            else:
                 return None
-            self._batch, self._events = batch, self._events_of(batch)
 
-    def _events_of(self, batch: EventBatch) -> deque[Event]:
+    def _open_rows(self, row: int) -> None:
+        """Let the open block's events from `row` on come next, up to one that is no value."""
+        batch = self._batch
+        assert batch is not None
+        self._no_value = None
         try:
-            return deque(batch.events())
-        except AnabranchError as error:
-            raise self._failed(error) from error
+            if self._serializer is None:
+                self._events = cast("deque[Event[T]]", deque(batch.events()))
+                return
+            values, error = batch.values_from(row, self._serializer)
+            self._events = deque(batch.events_with(values, row))
+        except AnabranchError as failure:
+            raise self._failed(SegmentFailed(batch.segment, failure)) from failure
+        if error is not None:
+            self._no_value = row + len(values), error
+
+    def _refused(self, row: int, error: SerializationFailed) -> SerializationFailed:
+        """It is in hand as an event would be: asking for more passes over it."""
+        self._in_hand = _Refused(self._place_of(row))
+        self._open_rows(row + 1)
+        return error
+
+    def _place_of(self, row: int) -> Position:
+        assert self._batch is not None
+        offset, first = self._batch.start
+        return Position(offset, first + row)
 
     async def next_batch(self) -> EventBatch | None:
         """The next block's events; None at the end. Raises InvalidRequest within an open block."""
-        if self._events:
+        if self._events or self._no_value is not None:
             raise InvalidRequest(
                 "a batch was asked for in the middle of a block whose events are being iterated",
                 remedy="use either events or batches of a reader",
@@ -167,7 +204,7 @@ class GroupReading:
     def _asked(self) -> None:
         """The application has processed what it was given, unless it says so explicitly."""
         self._settle()
-        self._event = None
+        self._in_hand = None
         self._settle()
         self.ledger.asked()
         self._complete()
@@ -182,12 +219,13 @@ class GroupReading:
                 match item:
                     case EventBatch():
                         self._source.consumed(item)
+                        self.ledger.opened(item.segment, item.start, len(item), item.next)
                         return item
                     case SegmentEnd():
                         self._ended(item)
                         continue
                     case SegmentFailed():
-                        raise self._failed(item.error)
+                        raise self._failed(item)
                 if not self.ledger.holdings and self.member.state.is_complete:
                     return None
             await self._wait()
@@ -201,12 +239,12 @@ class GroupReading:
         """Raise the failure; reach the checkpoint that the group waits for."""
         failure = self.member.failure or self._failure
         if failure is not None:
-            raise again(failure)
+            raise failure.copy()
         due = self._due
         if due is not None:
             if due.kind == "user" and self._on_checkpoint is not None:
                 await self._on_checkpoint(due.name)
-            self.member.reach(due.name, self.all_saved())
+            self.member.reach(due, self.all_saved())
             self._reached_number, self._due = due.number, None
             self._may_release = True
             self.member.share()
@@ -220,11 +258,13 @@ class GroupReading:
         )
         self._complete()
 
-    def _failed(self, error: AnabranchError) -> AnabranchError:
+    def _failed(self, failed: SegmentFailed) -> AnabranchError:
         """Truncation is told once, and reading goes on by itself; all else is final."""
-        if not isinstance(error, EventsTruncated):
-            self._failure = error
-        return again(error)
+        if failed.next is not None:
+            self.ledger.skipped(failed.segment, failed.next)
+        else:
+            self._failure = failed.error
+        return failed.error.copy()
 
     # --- what is told ---------------------------------------------------------------------
 
@@ -232,10 +272,14 @@ class GroupReading:
         """Make the ledger say where the open block stands."""
         if self._batch is None or self._batch.segment not in self.ledger.holdings:
             return
-        behind = self._events[0].position if self._events else self._batch.next
-        in_hand = self._event.position if self._event is not None else None
+        in_hand = None if self._in_hand is None else self._in_hand.position
+        behind = self._batch.next
+        if self._events:
+            behind = self._events[0].position
+        elif self._no_value is not None:
+            behind = self._place_of(self._no_value[0])
         self.ledger.give(self._batch.segment, behind, in_hand)
-        if not self._events and in_hand is None:
+        if behind == self._batch.next and in_hand is None:
             self._batch = None
 
     def _complete(self) -> None:
@@ -264,7 +308,7 @@ class GroupReading:
         self._source.drop(segment)
         if self._batch is not None and self._batch.segment == segment:
             self._events.clear()
-            self._batch = None
+            self._batch = self._no_value = None
 
     def all_saved(self) -> tuple[Saved, ...]:
         """Where everything stands that this reader has."""
@@ -275,14 +319,9 @@ class GroupReading:
         """All that was given is processed, or of each segment named what lies before there."""
         self._settle()
         if up_to is None:
-            self._event = None
+            self._in_hand = None
             self.ledger.acknowledge()
         else:
             self.ledger.acknowledge_up_to(up_to)
         self._complete()
         self._release()
-
-
-def again(error: AnabranchError) -> AnabranchError:
-    """A fresh copy to raise, so that one failure can be raised by many calls."""
-    return type(error)(error.message, remedy=error.remedy, **error.fields)

@@ -116,12 +116,16 @@ class CheckpointBegun(Update, frozen=True, kw_only=True, tag="checkpoint_begun")
 
 
 class CheckpointReached(Update, frozen=True, kw_only=True, tag="checkpoint_reached"):
-    """The reader has processed everything before these positions, and nothing behind."""
+    """The reader has processed everything before these positions, and nothing behind.
+
+    `number`: of the checkpoint, because a name can be used again.
+    """
 
     name: str
     reader_id: str
     nonce: int
     saved: tuple[Saved, ...]
+    number: int | None = None
 
 
 class CheckpointsCancelled(Update, frozen=True, kw_only=True, tag="checkpoints_cancelled"):

@@ -50,8 +50,10 @@ async def join_scope(context: WorkContext, loaded: Loaded[ReaderGroup]) -> Group
 
 async def make_state_stream(context: WorkContext, loaded: Loaded[ReaderGroup]) -> GroupEvent:
     """Have the state stream created. Raises StillWaiting until it is."""
-    ref = others.state_stream_of(loaded.state)
-    if not await settle_stream(context, ref, partial(others.state_stream_to_live, loaded.state)):
+    group = loaded.state
+    ref = others.state_stream_of(group)
+    needed = partial(others.state_stream_to_live, group)
+    if not await settle_stream(context, group, ref, needed):
         raise StillWaiting(f"the state stream {ref} is to be created")
     return GroupStateMade()
 
@@ -60,7 +62,7 @@ async def subscribe(context: WorkContext, loaded: Loaded[ReaderGroup]) -> GroupE
     """Subscribe to every stream that still lives. Raises StillWaiting until all know it."""
     group = loaded.state
     needed = partial(others.subscription, group)
-    await settle_streams(context, group.wanted, needed, "are to be subscribed to")
+    await settle_streams(context, group, group.wanted, needed, "are to be subscribed to")
     return GroupCreated()
 
 

@@ -33,7 +33,7 @@ async def unsubscribe(context: WorkContext, loaded: Loaded[ReaderGroup]) -> Grou
     """Be no stream's subscriber any more. Raises StillWaiting until all know it."""
     group = loaded.state
     needed = partial(others.end_of_subscription, group)
-    await settle_streams(context, group.touched, needed, "are to be left")
+    await settle_streams(context, group, group.touched, needed, "are to be left")
     return GroupUnsubscribed()
 
 
@@ -42,7 +42,7 @@ async def delete_state_stream(context: WorkContext, loaded: Loaded[ReaderGroup])
     group = loaded.state
     ref = others.state_stream_of(group)
     needed = partial(others.state_stream_to_go, group, may_come=await _may_come(context, group))
-    if not await settle_stream(context, ref, needed):
+    if not await settle_stream(context, group, ref, needed):
         raise StillWaiting(f"the state stream {ref} is to be deleted")
     await context.gates.leave(group_membership_of(group))
     return GroupDeleted()

@@ -41,25 +41,29 @@ async def delete_contents(context: WorkContext, loaded: Loaded[Scope]) -> ScopeE
     scope = ScopeName(loaded.state.name)
     await context.gates.close(scope_gate(scope, loaded.state.incarnation), loaded.revision)
     found = await remaining_in(context, scope, loaded.state.incarnation)
-    workflow = loaded.state.pending[0]
     if found.groups:
         groups = [GroupRef(scope, name) for name in found.groups]
-        await _delete_groups(context, workflow, groups)
+        await _delete_groups(context, loaded.state, groups)
         raise StillWaiting(f"{len(groups)} reader groups are left, the first is {groups[0].group}")
     if not found.streams:
         return ScopeDeleted()
+    workflow = loaded.state.pending[0]
     known = (context.streams.stream(StreamRef(scope, name)) for name in found.streams)
-    needed = (emptying.next_command(workflow, stream.state) for stream in known if stream)
-    commands = islice((command for command in needed if command is not None), POSTED_MAX)
+    # Whoever has slept meanwhile may see streams of a later life of the scope.
+    meant = (s.state for s in known if s and s.state.scope_incarnation == loaded.state.incarnation)
+    needed = (emptying.next_command(workflow, stream) for stream in meant)
+    commands = list(islice((command for command in needed if command is not None), POSTED_MAX))
     await for_each(commands, POSTED_AT_ONCE_MAX, context.commands.post)
     names = found.streams
     raise StillWaiting(f"{len(names)} streams are left to be deleted, the first is {names[0]}")
 
 
-async def _delete_groups(context: WorkContext, workflow: str, groups: Sequence[GroupRef]) -> None:
+async def _delete_groups(context: WorkContext, scope: Scope, groups: Sequence[GroupRef]) -> None:
     async def delete(ref: GroupRef) -> None:
         found = await context.groups.group_at_head(ref)
-        command = None if found is None else emptying.group_command(workflow, found.state)
+        if found is None or found.state.scope_incarnation != scope.incarnation:
+            return
+        command = emptying.group_command(scope.pending[0], found.state)
         if command is not None:
             await context.commands.post(command)
 

@@ -75,6 +75,7 @@ class HeldReader:
         self.feed: Feed | None = None
         self.is_asking = False
         self.acknowledged = asyncio.Event()
+        self.parked = asyncio.Event()
         self._clock = clock
 
     @property
@@ -93,6 +94,7 @@ class HeldReader:
 
     def connect(self, times: FeedTimes, stopping: Callable[[], bool]) -> "Feed":
         """A connection's feed, from the first unacknowledged event on; it replaces another."""
+        self.parked.clear()
         self.feed = Feed(self, times, self._clock, stopping)
         return self.feed
 
@@ -137,6 +139,7 @@ class Feed:
         if self.held.feed is self:
             self.held.feed = None
             self.held.parked_s = self._clock.monotonic()
+            self.held.parked.set()
 
     async def next(self) -> list[Delivered] | FeedEnd:
         """What is to be sent next, nothing where only a sign of life is due; or the end.

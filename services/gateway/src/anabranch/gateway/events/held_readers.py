@@ -25,6 +25,8 @@ from anabranch.gateway.events.delivery import Delivery, Token
 from anabranch.gateway.events.held_reader import Feed, FeedTimes, HeldReader, ReaderOfGroup
 
 SWEEP_S = 0.5
+PARK_S = 2.0
+"""How long a client that comes back is let wait for its last connection to be seen to be gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +78,7 @@ class HeldReaders:
         """
         held = self._of_session(group, reader_id, token)
         if held is None and reader_id is not None:
-            held = self._held.get((group, reader_id))
-            if held is not None and held.feed is not None:
-                raise ReaderInUse(
-                    "a reader of this id is connected",
-                    remedy="send the id of its last event to take its place, or use another id",
-                    group=group, reader=reader_id,
-                )  # fmt: skip
+            held = await self._parked(group, reader_id)
         is_known = held is not None
         if held is None:
             held = await self._opened(group, reader_id or self._ids.new_id())
@@ -153,6 +149,23 @@ class HeldReaders:
                 held.acknowledge(token.number)
                 return held
         return None
+
+    async def _parked(self, group: str, reader_id: str) -> HeldReader | None:
+        """The reader of this id, if it is here. Raises ReaderInUse while it has a connection, which
+        may have to be seen to be gone first."""
+        held = self._held.get((group, reader_id))
+        if held is not None and held.feed is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PARK_S):
+                    await held.parked.wait()
+            held = self._held.get((group, reader_id))
+        if held is not None and held.feed is not None:
+            raise ReaderInUse(
+                "a reader of this id is connected",
+                remedy="send the id of its last event to take its place, or use another id",
+                group=group, reader=reader_id,
+            )  # fmt: skip
+        return held
 
     async def _opened(self, group: str, reader_id: str) -> HeldReader:
         await self._make_room()

@@ -35,6 +35,7 @@ class OperationProperty(Told):
     kind: str
     scope: str
     stream: str | None = None
+    group: str | None = None
     since_ms: int
     step: str
     attempts: int

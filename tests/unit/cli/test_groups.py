@@ -1,0 +1,263 @@
+"""The commands about reader groups, through both sessions, without a cluster."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from anabranch.cli.client_session import ClientSession
+from anabranch.cli.group_options import GroupOptions, configured, cuts_in, started
+from anabranch.cli.group_port import Groups
+from anabranch.cli.http.groups import config_body, config_of
+from anabranch.cli.http.session import HttpSession
+from anabranch.cli.session_port import GroupReadRequest, Session
+from anabranch.client import (
+    GroupReaderSettings,
+    GroupRetention,
+    GroupStream,
+    ReaderGroupConfig,
+    SegmentPosition,
+)
+from anabranch.common.errors import (
+    AnabranchError,
+    GenerationMismatch,
+    InvalidRequest,
+    ReaderGroupExists,
+    ReaderGroupNotFound,
+    ReaderNotFound,
+)
+from anabranch.common.model.names import SegmentId
+from anabranch.common.runtime.ids import SeededIds
+from kit.client_bench import STREAM
+from kit.gateway_bench import EVENTS, NDJSON, GatewayBench, gateway
+from unit.cli.test_http_session import calls
+
+GROUP = "plant/w"
+CONFIG = ReaderGroupConfig(
+    (
+        GroupStream(
+            STREAM, (SegmentPosition(SegmentId(0), 0, 1),), (SegmentPosition(SegmentId(0), 9),)
+        ),
+    ),
+    lease_ms=5000,
+    automatic_checkpoint_ms=60_000,
+    checkpoints_max=5,
+    retention=GroupRetention.MANUAL,
+    release_after_checkpoint=True,
+)
+FAST = GroupReaderSettings(save_interval_s=0.02)
+
+
+@asynccontextmanager
+async def sessions() -> AsyncIterator[tuple[GatewayBench, ClientSession, HttpSession]]:
+    """Two ways to one cluster."""
+    async with gateway() as g, calls(g.transport) as opened:
+        yield g, ClientSession(g.bench.client), HttpSession(opened, SeededIds(3))
+
+
+async def write(g: GatewayBench, *numbers: int) -> None:
+    content = "\n".join(map(str, numbers))
+    assert (await g.http.post(EVENTS, content=content, headers=NDJSON)).status_code == 200
+
+
+async def everything(groups: Groups, name: str) -> list[Any]:
+    """What a group's life tells, its name left out."""
+    told: list[Any] = []
+    await groups.create(name, ReaderGroupConfig((GroupStream(STREAM),)), wait_s=5.0)
+    told.append(await groups.config(name))
+    shown = dict(await groups.show(name))
+    shown["lag"] = {**shown["lag"], "seconds": 0}
+    shown["segments"] = [{**one, "lag": one["lag"]["events"]} for one in shown["segments"]]
+    told.append({**shown, "group": ""})
+    told.append(await groups.checkpoint(name, "c", wait_s=5.0))
+    told.append(await groups.cuts(name, wait_s=5.0))
+    await groups.reset(name, CONFIG, expected_generation=0, wait_s=5.0)
+    told.append(await groups.config(name))
+    subscribers = await groups.subscribers(STREAM)
+    told.append([{**one, "subscriber": ""} for one in subscribers])
+    for failing in (
+        groups.create(name, CONFIG, wait_s=5.0),
+        groups.reset(name, None, expected_generation=0, wait_s=5.0),
+        groups.offline(name, "nobody"),
+    ):
+        with pytest.raises(AnabranchError) as raised:
+            await failing
+        told.append((type(raised.value), raised.value.message))
+    await groups.delete(name, wait_s=5.0)
+    with pytest.raises(ReaderGroupNotFound):
+        await groups.show(name)
+    return told
+
+
+async def test_both_sessions_say_and_do_the_same() -> None:
+    async with sessions() as (g, client, http):
+        await write(g, 1, 2, 3)
+        over_nats = await everything(client.groups, "plant/a")
+        over_http = await everything(http.groups, "plant/b")
+        await client.groups.create("plant/c", CONFIG, wait_s=5.0)
+        listed = [[n async for n in s.groups.list_names("plant")] for s in (client, http)]
+
+    assert over_nats == over_http
+    assert listed == [["c"], ["c"]]
+    assert [error for error, _ in over_nats[-3:]] == [
+        ReaderGroupExists,
+        GenerationMismatch,
+        ReaderNotFound,
+    ]
+
+
+async def test_a_checkpoint_that_is_not_reached_in_time_names_the_reader_in_both_sessions() -> None:
+    async with sessions() as (g, client, http):
+        await client.groups.create(GROUP, ReaderGroupConfig((GroupStream(STREAM),)), wait_s=5.0)
+        async with g.bench.client.reader_group(GROUP).reader("slow", FAST):
+            made = [
+                await session.groups.checkpoint(GROUP, name, wait_s=0.0)
+                for name, session in (("a", client), ("b", http))
+            ]
+
+    assert made == [{"name": n, "state": "running", "waiting": ["slow"]} for n in ("a", "b")]
+
+
+def test_a_configuration_comes_back_from_the_gateway_as_it_was_sent() -> None:
+    sent = json.loads(json.dumps(config_body(CONFIG)))
+    assert config_of(sent) == CONFIG
+
+
+# --- reading ------------------------------------------------------------------------------
+
+
+async def read(session: Session, count: int) -> list[int]:
+    request = GroupReadRequest(GROUP, "one", count)
+    async with aclosing(session.read_group(request)) as batches:
+        return [int(payload) async for batch in batches for payload in batch.payloads]
+
+
+async def test_a_client_session_reads_on_where_the_last_reader_of_the_group_stopped() -> None:
+    async with sessions() as (g, client, _):
+        await client.groups.create(GROUP, ReaderGroupConfig((GroupStream(STREAM),)), wait_s=5.0)
+        await write(g, 1, 2, 3, 4, 5)
+        assert await read(client, 2) == [1, 2]
+        assert await read(client, 3) == [3, 4, 5]
+        assert await read(client, 0) == []
+        assert (await client.groups.show(GROUP))["lag"]["events"] == 0
+
+
+class Pieces(httpx.AsyncByteStream):
+    """An answer that comes in these pieces, and then breaks or ends."""
+
+    def __init__(self, pieces: list[bytes], error: Exception | None) -> None:
+        self._pieces = pieces
+        self._error = error
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece
+        if self._error is not None:
+            raise self._error
+
+
+def line(number: int) -> bytes:
+    return json.dumps({"id": f"s-{number}", "payload": str(number)}).encode() + b"\n"
+
+
+HELLO = b'{"event":"reader","id":"s-0","group":"plant/w","reader":"one"}\n'
+BROKEN = httpx.ReadError("reset")
+
+
+class Scripted(httpx.AsyncBaseTransport):
+    """Answers reads with these, one after the other, and everything else with 204."""
+
+    def __init__(self, *answers: tuple[list[bytes], Exception | None]) -> None:
+        self._answers = list(answers)
+        self.requests: list[str] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        said = request.content.decode()
+        path = request.url.raw_path.decode().removeprefix("/v1/scopes/plant/readergroups/w")
+        self.requests.append(f"{request.method} {path} {said}")
+        if request.method != "GET":
+            return httpx.Response(204)
+        pieces, error = self._answers.pop(0)
+        return httpx.Response(200, stream=Pieces(pieces, error))
+
+
+async def over_http(transport: Scripted, count: int | None = None) -> list[int]:
+    async with calls(transport, retry_timeout_s=5.0) as opened:
+        session = HttpSession(opened, SeededIds(3))
+        request = GroupReadRequest(GROUP, None, count)
+        async with aclosing(session.read_group(request)) as batches:
+            return [int(payload) async for batch in batches for payload in batch.payloads]
+
+
+async def test_over_http_a_connection_that_breaks_is_made_again_behind_what_was_processed() -> None:
+    whole = line(3)
+    transport = Scripted(
+        ([HELLO, line(1) + line(2), whole[:5]], BROKEN),
+        ([HELLO + whole, b"\n", b'{"event":"end","reason":"acknowledge"}\n'], None),
+        ([HELLO, b'{"event":"end","reason":"end"}\n'], None),
+    )
+    assert await over_http(transport) == [1, 2, 3]
+    assert transport.requests == [
+        "GET /events ",
+        'POST /readers/one/acks {"token":"s-2"}',
+        "GET /events?ack=s-2&reader=one ",
+        'POST /readers/one/acks {"token":"s-3"}',
+        "GET /events?ack=s-3&reader=one ",
+        "DELETE /readers/one?ack=s-3 ",
+    ]
+
+
+async def test_over_http_the_last_of_a_count_is_acknowledged_by_leaving() -> None:
+    transport = Scripted(([HELLO + line(1) + line(2) + line(3)], BROKEN))
+    assert await over_http(transport, 2) == [1, 2]
+    assert transport.requests[1:] == ["DELETE /readers/one?ack=s-2 "]
+
+
+async def test_over_http_a_problem_in_the_middle_is_raised_as_what_it_is() -> None:
+    problem = {"event": "problem", "code": "reader-removed", "detail": "put offline"}
+    transport = Scripted(([HELLO + line(1) + json.dumps(problem).encode() + b"\n"], None))
+    with pytest.raises(AnabranchError, match="put offline") as raised:
+        await over_http(transport)
+    assert raised.value.code == "reader-removed"
+    assert transport.requests[-1] == "DELETE /readers/one?ack=s-1 "
+
+
+# --- options ------------------------------------------------------------------------------
+
+
+def test_options_change_what_they_name_and_nothing_else() -> None:
+    made = configured(None, GroupOptions(stream=(STREAM,), lease="5s", retention="automatic"))
+    assert made == ReaderGroupConfig(
+        (GroupStream(STREAM),), lease_ms=5000, retention=GroupRetention.AUTOMATIC
+    )
+    changed = configured(CONFIG, GroupOptions(automatic_checkpoint="0", checkpoints_max=2))
+    assert (changed.automatic_checkpoint_ms, changed.checkpoints_max) == (0, 2)
+    assert (changed.streams, changed.lease_ms) == (CONFIG.streams, 5000)
+
+
+def test_cuts_of_a_file_become_starts_of_the_streams_that_the_group_reads() -> None:
+    text = json.dumps({"stream_cuts": {STREAM: {"0": {"offset": 7, "event_index": 2}}}})
+    (stream,) = started(CONFIG, cuts_in(text)).streams
+    assert stream.start == (SegmentPosition(SegmentId(0), 7, 2),)
+    other = text.replace(STREAM, "plant/other")
+    with pytest.raises(InvalidRequest):
+        started(CONFIG, cuts_in(other))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: configured(None, GroupOptions()),
+        lambda: configured(CONFIG, GroupOptions(lease="soon")),
+        lambda: configured(CONFIG, GroupOptions(lease="1ms")),
+        lambda: cuts_in("[]"),
+        lambda: cuts_in('{"a/b": {"0": 5}}'),
+        lambda: cuts_in("no"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(wrong: Callable[[], object]) -> None:
+    with pytest.raises(InvalidRequest):
+        wrong()
