@@ -16,7 +16,14 @@ from anabranch.common.errors import (
     SegmentNotFound,
 )
 from anabranch.common.model.key_range import KeyRange
-from anabranch.common.model.names import SegmentId, epoch_of, segment_name, stream_ref
+from anabranch.common.model.names import (
+    ScopeName,
+    SegmentId,
+    StreamName,
+    StreamRef,
+    epoch_of,
+    segment_name,
+)
 from anabranch.common.model.stream import (
     FUTURE_OFFSET,
     SegmentOffset,
@@ -221,7 +228,13 @@ def cut(name: str, course: Course, cut: Sequence[SegmentOffset]) -> sq.CutFound:
 def in_stream(name: str, segment: SegmentRange) -> q.SegmentInStream:
     return q.SegmentInStream(
         segment_id=segment.segment_id,
-        name=segment_name(stream_ref(name), segment.segment_id),
+        name=segment_name(_ref(name), segment.segment_id),
         key_start=segment.keys.start,
         key_end=segment.keys.end,
     )
+
+
+def _ref(name: str) -> StreamRef:
+    """Of internal streams, too."""
+    scope, _, stream = name.partition("/")
+    return StreamRef(ScopeName(scope), StreamName(stream))
