@@ -335,8 +335,9 @@ class GroupMember:
             try:
                 await self._log.fetch(wait_s=wait_s)
                 self._conclude()
+                if self.failure is None and await self._remove_silent():
+                    self._conclude()
                 if self.failure is None:
-                    await self._remove_silent()
                     await self._begin_checkpoint()
                     await self._clock.sleep(self._listen_pause_s())
             except (Retry, Unknown):
@@ -399,12 +400,14 @@ class GroupMember:
             if plan.get(each.name) != self.reader_id
         )
 
-    async def _remove_silent(self) -> None:
-        """Take over for readers that are lost; one more beat of theirs defeats it."""
+    async def _remove_silent(self) -> bool:
+        """Take over for readers that are lost; one more beat of theirs defeats it → whether."""
         lost = {each.reader_id: each for each in self._peers.silent(self._clock.monotonic())}
         lost = {name: each for name, each in lost.items() if each.nonce != self._nonce}
-        if lost:
-            await self._log.update(lambda state: [e for e in lost.values() if _still(state, e)])
+        if not lost:
+            return False
+        said = await self._log.update(lambda state: [e for e in lost.values() if _still(state, e)])
+        return bool(said)
 
     async def _begin_checkpoint(self) -> None:
         """The group's own one, when it is time and none is under way."""
