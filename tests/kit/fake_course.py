@@ -17,11 +17,11 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import (
-    ScopeName,
     SegmentId,
-    StreamName,
     StreamRef,
+    any_stream_name,
     epoch_of,
+    scope_name,
     segment_name,
 )
 from anabranch.common.model.stream import (
@@ -238,9 +238,3 @@ def in_stream(name: str, segment: SegmentRange) -> q.SegmentInStream:
         key_start=segment.keys.start,
         key_end=segment.keys.end,
     )
-
-
-def _ref(name: str) -> StreamRef:
-    """Of internal streams, too."""
-    scope, _, stream = name.partition("/")
-    return StreamRef(ScopeName(scope), StreamName(stream))

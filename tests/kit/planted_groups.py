@@ -38,7 +38,7 @@ def lease_from_the_answer() -> AbstractContextManager[object]:
     real = OwnLease.confirmed
 
     def confirmed(self: OwnLease, number: int) -> None:
-        self._sent = dict.fromkeys(self._sent, self.now_s)  # type: ignore[attr-defined]
+        self._sent = dict.fromkeys(self._sent, self.now_s)  # type: ignore[attr-defined,assignment]
         real(self, number)
 
     def conclude(self: GroupMember) -> None:
