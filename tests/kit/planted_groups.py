@@ -14,7 +14,6 @@ from anabranch.client.frontier import FUTURE, Position
 from anabranch.client.groups import apply, balance, checkpoints, liveness, member, succession
 from anabranch.client.groups import updates as u
 from anabranch.client.groups.ledger import Ledger
-from anabranch.client.groups.liveness import OwnLease
 from anabranch.client.groups.member import GroupMember
 from anabranch.client.groups.reading import GroupReading
 from anabranch.client.groups.state import GroupSegment, ReaderGroupState
@@ -31,26 +30,6 @@ def lease_never_checked() -> AbstractContextManager[object]:
 def no_margin() -> AbstractContextManager[object]:
     """A lease lasts as long for who has it as for who waits for its end."""
     return patch.object(liveness, "MARGIN_SHARE", 0.0)
-
-
-def lease_from_the_answer() -> AbstractContextManager[object]:
-    """A lease runs from when a beat was found in the log, and not from when it was sent."""
-    real = OwnLease.confirmed
-
-    def confirmed(self: OwnLease, number: int) -> None:
-        self._sent = dict.fromkeys(self._sent, self.now_s)  # type: ignore[attr-defined,assignment]
-        real(self, number)
-
-    def conclude(self: GroupMember) -> None:
-        OwnLease.now_s = self._clock.monotonic()  # type: ignore[attr-defined]
-        real_conclude(self)
-
-    real_conclude = GroupMember._conclude
-    stack = contextlib.ExitStack()
-    stack.enter_context(patch.object(OwnLease, "confirmed", confirmed))
-    stack.enter_context(patch.object(GroupMember, "_conclude", conclude))
-    stack.enter_context(patch.object(OwnLease, "now_s", 0.0, create=True))
-    return stack
 
 
 @contextmanager
@@ -299,7 +278,6 @@ def asked_without_processing() -> AbstractContextManager[object]:
 GROUP_BUGS: Mapping[str, Planted] = {
     "lease never checked": lease_never_checked,
     "no margin": no_margin,
-    "lease from the answer": lease_from_the_answer,
     "lost without the beat": lost_without_the_beat,
     "nonce not checked": nonce_not_checked,
     "taken from others": taken_from_others,

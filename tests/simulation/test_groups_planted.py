@@ -16,7 +16,6 @@ from kit.planted_groups import GROUP_BUGS
 SEEDS_MAX = 150
 FOUND_BY: dict[str, tuple[Focus, int]] = {
     "no margin": (CUT_OFFS, 80),
-    "lease from the answer": (CUT_OFFS, 40),
     "lost without the beat": (WAKING, 45),
     "forgotten on leaving": (LEAVING, 45),
     "ends not heeded": (BOUNDED, 0),

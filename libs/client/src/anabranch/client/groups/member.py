@@ -20,7 +20,7 @@ from typing import Protocol
 
 from anabranch.client.groups import updates as u
 from anabranch.client.groups.balance import planned
-from anabranch.client.groups.liveness import OwnLease, PeerWatch
+from anabranch.client.groups.liveness import OwnLease, PeerWatch, is_still
 from anabranch.client.groups.state import Checkpoint, GroupSegment, ReaderGroupState
 from anabranch.common.errors import (
     AnabranchError,
@@ -406,7 +406,9 @@ class GroupMember:
         lost = {name: each for name, each in lost.items() if each.nonce != self._nonce}
         if not lost:
             return False
-        said = await self._log.update(lambda state: [e for e in lost.values() if _still(state, e)])
+        said = await self._log.update(
+            lambda state: [e for e in lost.values() if is_still(state, e)]
+        )
         return bool(said)
 
     async def _begin_checkpoint(self) -> None:
@@ -470,11 +472,6 @@ class GroupMember:
 def _same(known: Known, before: Known | None) -> bool:
     """Whether nothing changed that says who shall have what."""
     return before is not None and known[0] is before[0] and known[1:] == before[1:]
-
-
-def _still(state: ReaderGroupState, lost: u.Lost) -> bool:
-    reader = state.readers.get(lost.reader_id)
-    return reader is not None and (reader.nonce, reader.beat) == (lost.nonce, lost.beat)
 
 
 def _final(error: AnabranchError) -> AnabranchError:
