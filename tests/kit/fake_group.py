@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from anabranch.client import Position
+from anabranch.client import Event, Position
 from anabranch.common.errors import AnabranchError, ReaderInUse
 
 BLOCK_SIZE = 100
@@ -24,17 +24,11 @@ class FakeBatch:
     payloads: list[bytes]
     first: int = 0
 
-    @property
-    def keys(self) -> list[str | None]:
-        return [None] * len(self.payloads)
-
-    @property
-    def timestamps_ms(self) -> list[int]:
-        return [0] * len(self.payloads)
-
-    @property
-    def start(self) -> Position:
-        return Position(self.offset, self.first)
+    def events(self) -> list[Event]:
+        return [
+            Event(payload, None, 0, self.segment, self.offset, index)
+            for index, payload in enumerate(self.payloads, self.first)
+        ]
 
     @property
     def next(self) -> Position:

@@ -23,7 +23,7 @@ def delivery(*batches: FakeBatch, events_max: int = 100, size_bytes_max: int = 1
 def test_events_are_numbered_and_the_place_behind_the_last_of_a_block_is_the_next_block() -> None:
     events = delivery(block("a", 0, 3, first=2)).sendable(0)
     assert [event.number for event in events] == [1, 2, 3]
-    assert [event.position for event in events] == [(0, 2), (0, 3), (0, 4)]
+    assert [event.event.position for event in events] == [(0, 2), (0, 3), (0, 4)]
     assert [event.behind for event in events] == [(0, 3), (0, 4), (100, 0)]
 
 

@@ -70,7 +70,7 @@ async def taken(feed: Feed) -> list[bytes]:
     """The payloads of what is sent next."""
     found = await feed.next()
     assert isinstance(found, list)
-    return [event.payload for event in found]
+    return [each.event.payload for each in found]
 
 
 async def last(feed: Feed) -> Delivered:

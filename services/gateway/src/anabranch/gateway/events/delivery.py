@@ -10,11 +10,11 @@ which is one life of one reader at one gateway, and a number; it acknowledges ev
 
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from anabranch.client import Position
+from anabranch.client import Event, Position
 from anabranch.common.errors import InvalidRequest
 
 SENT_AT_ONCE = 256
@@ -27,22 +27,9 @@ class Batch(Protocol):
     """Events of one segment that came together: an `EventBatch`."""
 
     @property
-    def segment(self) -> str: ...
-
-    @property
-    def start(self) -> Position: ...
-
-    @property
     def next(self) -> Position: ...
 
-    @property
-    def payloads(self) -> Sequence[bytes]: ...
-
-    @property
-    def keys(self) -> Sequence[str | None]: ...
-
-    @property
-    def timestamps_ms(self) -> Sequence[int]: ...
+    def events(self) -> list[Event]: ...
 
 
 class Token(NamedTuple):
@@ -71,16 +58,12 @@ class Delivered:
     """One event; `behind` is where the one after it lies."""
 
     number: int
-    payload: bytes
-    key: str | None
-    timestamp_ms: int
-    segment: str
-    position: Position
+    event: Event
     behind: Position
 
     @property
     def cost_bytes(self) -> int:
-        return len(self.payload) + EVENT_COST_BYTES
+        return len(self.event.payload) + EVENT_COST_BYTES
 
 
 class Delivery:
@@ -104,21 +87,11 @@ class Delivery:
 
     def take(self, batch: Batch) -> None:
         """Hold a batch's events."""
-        offset, first = batch.start
-        last = first + len(batch.payloads) - 1
-        columns = zip(batch.payloads, batch.keys, batch.timestamps_ms, strict=True)
-        for index, (payload, key, timestamp_ms) in enumerate(columns, first):
-            self._held.append(
-                Delivered(
-                    number=self.newest + 1,
-                    payload=payload,
-                    key=key,
-                    timestamp_ms=timestamp_ms,
-                    segment=batch.segment,
-                    position=Position(offset, index),
-                    behind=batch.next if index == last else Position(offset, index + 1),
-                )
-            )
+        events = batch.events()
+        for left, event in enumerate(events, 1 - len(events)):
+            at = event.position
+            behind = Position(at.offset, at.event_index + 1) if left else batch.next
+            self._held.append(Delivered(self.newest + 1, event, behind))
 
     def sendable(self, sent: int) -> list[Delivered]:
         """What may be sent now behind the event `sent`; one event always may, if all else is
@@ -149,6 +122,6 @@ class Delivery:
         behind: dict[str, Position] = {}
         while self.acknowledged < number:
             event = self._held.popleft()
-            behind[event.segment] = event.behind
+            behind[event.event.segment] = event.behind
             self.acknowledged = event.number
         return behind

@@ -13,13 +13,14 @@ from typing import Literal
 from anabranch.client import Client, EventBatch, EventReader, ReaderSettings
 from anabranch.common.errors import Overloaded, Unavailable
 from anabranch.common.runtime.clock import Clock
+from anabranch.gateway.events.following import PATIENCE_S, Following
 from anabranch.gateway.events.tokens import position_token, positions_of
 
 KIB = 1024
 MIB = 1024 * KIB
 AHEAD_BYTES_MIN = 64 * KIB
-PATIENCE_S = 0.5
-"""How often a waiting read looks whether the gateway is stopping."""
+EVENTS_AHEAD = 1000
+"""Of a reader that goes on."""
 
 Positions = dict[str, tuple[int, int]]
 
@@ -88,7 +89,7 @@ class Reads:
         self._readers_max = readers_max
         self._size_bytes_max = size_bytes_max
         self._timeout_s = timeout_s
-        self._stopping = stopping
+        self.stopping = stopping
         self._readers = 0
 
     async def read(self, request: ReadRequest) -> ReadEvents:
@@ -100,6 +101,28 @@ class Reads:
             return await self._read(request)
         finally:
             self._readers -= 1
+
+    async def follow(self, stream: str, start: str) -> Following:
+        """A reader that goes on from there, to be closed by the caller. Raises as `read` does."""
+        if self._readers >= self._readers_max:
+            raise Overloaded("too many reads at once", limit=self._readers_max)
+        self._readers += 1
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                incarnation = (await self._client.describe_stream(stream)).incarnation
+                request = ReadRequest(stream, start, EVENTS_AHEAD, 0.0)
+                at = _start(request, incarnation)
+                reader = await self._reader(request, at, until_tail=False).__aenter__()
+        except TimeoutError as error:
+            self._release()
+            raise Unavailable("the stream was not opened in time", stream=stream) from error
+        except BaseException:
+            self._release()
+            raise
+        return Following(reader, incarnation, self._clock, self._release)
+
+    def _release(self) -> None:
+        self._readers -= 1
 
     async def _read(self, request: ReadRequest) -> ReadEvents:
         described = await self._client.describe_stream(request.stream)
@@ -114,12 +137,7 @@ class Reads:
         return found
 
     async def _up_to_tail(self, request: ReadRequest, found: ReadEvents) -> None:
-        start: Literal["head", "tail"] | Positions
-        match request.start:
-            case "head" | "tail":
-                start = request.start
-            case token:
-                start = positions_of(request.stream, found.incarnation, token)
+        start = _start(request, found.incarnation)
         reader = self._reader(request, start, until_tail=True)
         async with reader:
             found.positions = dict(reader.positions())
@@ -133,7 +151,7 @@ class Reads:
     async def _wait_at_tail(self, request: ReadRequest, found: ReadEvents) -> None:
         deadline_s = self._clock.monotonic() + request.wait_s
         async with self._reader(request, found.positions, until_tail=False) as reader:
-            while not found.payloads and not found.ended and not self._stopping():
+            while not found.payloads and not found.ended and not self.stopping():
                 left_s = deadline_s - self._clock.monotonic()
                 if left_s <= 0:
                     return
@@ -172,3 +190,11 @@ class Reads:
             found.places.append((batch.segment, offset, index))
             found.size_bytes += len(payload)
         found.positions[batch.segment] = batch.next
+
+
+def _start(request: ReadRequest, incarnation: int) -> Literal["head", "tail"] | Positions:
+    match request.start:
+        case "head" | "tail":
+            return request.start
+        case token:
+            return positions_of(request.stream, incarnation, token)

@@ -6,13 +6,15 @@ messages do, when its caller goes, or when the caller takes nothing for too long
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+import base64
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from typing import NamedTuple
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from anabranch.client import Event
 from anabranch.common.errors import NotAcceptable
 from anabranch.gateway.events.bodies import NDJSON
 from anabranch.gateway.http.intake import without_deadline
@@ -73,7 +75,7 @@ class EventStream:
         form: Form,
         *,
         send_timeout_s: float,
-        closed: Callable[[], None],
+        closed: Callable[[], Awaitable[None]],
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self._pieces = pieces
@@ -97,7 +99,7 @@ class EventStream:
                 sending.cancel()
                 watching.cancel()
         finally:
-            self._closed()
+            await self._closed()
 
     async def _send_all(self, send: Send) -> None:
         # Whoever takes nothing is cut off by the server: its answer is left without an end.
@@ -114,6 +116,23 @@ class EventStream:
 async def _until_gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def fields_of(event: Event) -> dict[str, object]:
+    """An event as data; a payload that is not UTF-8 becomes `payloadBase64`."""
+    payload: dict[str, object]
+    try:
+        payload = {"payload": event.payload.decode()}
+    except UnicodeDecodeError:
+        payload = {"payloadBase64": base64.b64encode(event.payload).decode()}
+    return {
+        **payload,
+        "key": event.key,
+        "timestampMs": event.timestamp_ms,
+        "segment": event.segment,
+        "offset": event.offset,
+        "index": event.event_index,
+    }
 
 
 def _sse(message: Message) -> bytes:

@@ -1,10 +1,11 @@
 """Events in and out: plain routes on the same application, without a model per event.
 
 POST answers when every event of the body is durable. GET answers with events and, in the header
-`Next-Position`, with where to continue.
+`Next-Position`, with where to continue; or with server-sent events, whose ids say the same.
 """
 
 import hashlib
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 import msgspec
@@ -12,7 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from anabranch.common.errors import InvalidRequest, NotAcceptable
+from anabranch.common.errors import (
+    AnabranchError,
+    EventsTruncated,
+    InvalidRequest,
+    NotAcceptable,
+)
 from anabranch.gateway.events.appends import Idempotency
 from anabranch.gateway.events.bodies import (
     BINARY,
@@ -23,16 +29,25 @@ from anabranch.gateway.events.bodies import (
     ndjson_line,
     parse_events,
 )
+from anabranch.gateway.events.following import Following
 from anabranch.gateway.events.reads import ReadEvents, ReadRequest
 from anabranch.gateway.http.answers import stream_at
+from anabranch.gateway.http.event_stream import (
+    NDJSON_ACCEPTED,
+    SSE,
+    EventStream,
+    Form,
+    Message,
+    fields_of,
+)
 from anabranch.gateway.http.parts import Parts, parts_of
+from anabranch.gateway.http.problem import document_of
 
 PATH = "/v1/scopes/{scope}/streams/{stream}/events"
 EVENTS_COUNT_DEFAULT = 1000
 EVENTS_COUNT_LIMIT = 10_000
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
 START_LENGTH_MAX = 65_536
-NDJSON_ACCEPTED = frozenset({NDJSON, "application/ndjson", "application/*", "*/*"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +64,7 @@ def routes() -> list[Route]:
     return [Route(PATH, events, methods=["GET", "POST"])]
 
 
-async def events(request: Request) -> Response:
+async def events(request: Request) -> Response | EventStream:
     """POST appends, GET reads."""
     if request.method == "POST":
         return await append_events(request)
@@ -70,10 +85,12 @@ async def append_events(request: Request) -> Response:
     return Response(msgspec.json.encode(answer), media_type=JSON)
 
 
-async def read_events(request: Request) -> Response:
+async def read_events(request: Request) -> Response | EventStream:
     """200 with the events, none included; see `problem` for everything else."""
     parts = parts_of(request)
     stream = _stream(request)
+    if _wants(SSE, request):
+        return await follow_events(request, parts, stream)
     wanted = _wanted(request, parts)
     found = await parts.reads.read(
         ReadRequest(stream, wanted.start, wanted.events_max, wanted.wait_s)
@@ -84,6 +101,44 @@ async def read_events(request: Request) -> Response:
     if found.ended:
         headers["end-of-stream"] = "true"
     return Response(body, headers=headers, media_type=BINARY if wanted.binary else NDJSON)
+
+
+async def follow_events(request: Request, parts: Parts, stream: str) -> EventStream:
+    """200, then server-sent events from a position on, for as long as the caller listens."""
+    start = request.headers.get("last-event-id") or _from(request)
+    following = await parts.reads.follow(stream, start)
+    form = Form(sse=True)
+    return EventStream(
+        _followed(parts, following, form, request.url.path),
+        form,
+        send_timeout_s=parts.settings.ack_wait_s,
+        closed=following.close,
+    )
+
+
+async def _followed(
+    parts: Parts, following: Following, form: Form, path: str
+) -> AsyncGenerator[bytes, None]:
+    position = following.position()
+    yield form.opening(Message({"position": position}, position, "position"))
+    try:
+        while not parts.reads.stopping():
+            try:
+                found = await following.next(parts.settings.heartbeat_s, parts.reads.stopping)
+            except EventsTruncated as error:
+                yield form.of([Message(document_of(error, path), name="truncated")])
+                continue
+            if found is None:
+                yield form.of([Message({"reason": "end"}, name="end")])
+                return
+            parts.metrics.events_out += len(found)
+            yield (
+                form.of(Message(fields_of(event), token) for token, event in found)
+                or form.sign_of_life
+            )
+        yield form.of([Message({"reason": "stopping"}, name="end")])
+    except AnabranchError as error:
+        yield form.of([Message(document_of(error, path), name="problem")])
 
 
 def _lines(found: ReadEvents, stream: str) -> bytes:
@@ -108,16 +163,13 @@ def _stream(request: Request) -> str:
 
 def _wanted(request: Request, parts: Parts) -> _Wanted:
     query = request.query_params
-    start = query.get("from", "head")
-    if not start or len(start) > START_LENGTH_MAX:
-        raise InvalidRequest("from is empty or too long", remedy="send head, tail or a position")
     return _Wanted(
-        start=start,
+        start=_from(request),
         events_max=int(
             _number(query.get("max_events", str(EVENTS_COUNT_DEFAULT)), "max_events", 1)
         ),
         wait_s=_number(query.get("wait", "0"), "wait", 0, parts.settings.wait_s_max),
-        binary=_wants_binary(_header(request, "accept")),
+        binary=_wants(BINARY, request),
     )
 
 
@@ -134,18 +186,26 @@ def _number(text: str, name: str, least: int, most: float = EVENTS_COUNT_LIMIT) 
     return value
 
 
-def _wants_binary(accept: str) -> bool:
-    """Whether the first form accepted that is served is binary. Raises NotAcceptable."""
+def _from(request: Request) -> str:
+    start = request.query_params.get("from", "head")
+    if not start or len(start) > START_LENGTH_MAX:
+        raise InvalidRequest("from is empty or too long", remedy="send head, tail or a position")
+    return start
+
+
+def _wants(form: str, request: Request) -> bool:
+    """Whether the first form accepted that is served is this one. Raises NotAcceptable."""
+    accept = _header(request, "accept")
     if not accept.strip():
-        return False
+        return form == NDJSON
     for item in accept.split(","):
         media_type = item.partition(";")[0].strip().lower()
-        if media_type == BINARY:
-            return True
+        if media_type in (BINARY, SSE):
+            return form == media_type
         if media_type in NDJSON_ACCEPTED:
-            return False
+            return form == NDJSON
     raise NotAcceptable(
-        "events are not written in this form", remedy=f"accept {NDJSON} or {BINARY}"
+        "events are not written in this form", remedy=f"accept {NDJSON}, {BINARY} or {SSE}"
     )
 
 

@@ -7,7 +7,6 @@ goes on by POST to the reader's `acks`. Messages with a name tell the rest: `rea
 more comes.
 """
 
-import base64
 from collections.abc import AsyncGenerator
 
 from starlette.requests import Request
@@ -17,7 +16,7 @@ from anabranch.common.errors import AnabranchError, EventsTruncated, InvalidRequ
 from anabranch.gateway.events.delivery import Delivered, parse_token
 from anabranch.gateway.events.held_reader import Feed, FeedEnd
 from anabranch.gateway.http.answers import group_at
-from anabranch.gateway.http.event_stream import EventStream, Form, Message, wanted_form
+from anabranch.gateway.http.event_stream import EventStream, Form, Message, fields_of, wanted_form
 from anabranch.gateway.http.parts import Parts, parts_of
 from anabranch.gateway.http.problem import document_of
 
@@ -40,11 +39,15 @@ async def stream_events(request: Request) -> EventStream:
     said = request.headers.get("last-event-id") or request.query_params.get("ack")
     token = parse_token(said) if said else None
     feed, is_known = await parts.group_readers.connect(group, reader_id, token)
+
+    async def closed() -> None:
+        feed.close()
+
     return EventStream(
         _pieces(parts, feed, form, request.url.path, is_known=is_known),
         form,
         send_timeout_s=parts.settings.ack_wait_s,
-        closed=feed.close,
+        closed=closed,
         headers={"reader-id": feed.held.reader_id},
     )
 
@@ -80,23 +83,5 @@ def _reader(feed: Feed, *, is_known: bool) -> Message:
     return Message(told, delivery.token(delivery.acknowledged), "reader")
 
 
-def _event(feed: Feed, event: Delivered) -> Message:
-    return Message(
-        {
-            **payload_of(event.payload),
-            "key": event.key,
-            "timestampMs": event.timestamp_ms,
-            "segment": event.segment,
-            "offset": event.position.offset,
-            "index": event.position.event_index,
-        },
-        feed.held.delivery.token(event.number),
-    )
-
-
-def payload_of(payload: bytes) -> dict[str, object]:
-    """The payload as a field: text, or base64 of what is not UTF-8."""
-    try:
-        return {"payload": payload.decode()}
-    except UnicodeDecodeError:
-        return {"payloadBase64": base64.b64encode(payload).decode()}
+def _event(feed: Feed, delivered: Delivered) -> Message:
+    return Message(fields_of(delivered.event), feed.held.delivery.token(delivered.number))

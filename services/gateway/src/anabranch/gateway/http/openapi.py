@@ -122,7 +122,8 @@ def _get_events() -> Document:
     most = events.EVENTS_COUNT_LIMIT
     return {
         "tags": ["events"],
-        "summary": "Read events from a position; Next-Position tells where to continue",
+        "summary": "Read events from a position; Next-Position, or an event's id, tells where to"
+        " continue",
         "parameters": [
             _parameter("from", "query", {"type": "string", "default": "head"}),
             _parameter("max_events", "query", {"type": "integer", "minimum": 1, "maximum": most}),
@@ -135,6 +136,7 @@ def _get_events() -> Document:
                 "content": {
                     NDJSON: {"schema": {"type": "string"}},
                     BINARY: {"schema": {"type": "string", "format": "binary"}},
+                    SSE: {"schema": {"type": "string"}},
                 },
             }
         },
