@@ -83,6 +83,7 @@ def workloads(names: Sequence[str]) -> list[Workload]:
         "W17": (
             WriteCost("write_batch", FLUSH_OFF),
             WriteCost("write", FLUSH_OFF),
+            ReadCost("arrow", frozenset({FLUSH_OFF})),
             ReadCost("batches", frozenset({FLUSH_OFF})),
             ReadCost("async for", frozenset({FLUSH_OFF, "default", "everysec"})),
         ),

@@ -122,6 +122,9 @@ class AnabranchStream:
         read = 0
         async with self._client.reader(self.name, until_tail=True) as reader:
             match way:
+                case "arrow":
+                    async for rows in reader.arrow_batches():
+                        read += rows.num_rows
                 case "batches":
                     async for batch in reader.batches():
                         read += len(batch.payloads)

@@ -92,7 +92,7 @@ class SingleWrites(Stream, Protocol):
         ...
 
 
-ReadingWay = Literal["batches", "async for"]
+ReadingWay = Literal["arrow", "batches", "async for"]
 
 
 @runtime_checkable

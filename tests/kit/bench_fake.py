@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bench.case import Case
-from bench.systems.port import Label
+from bench.systems.port import Label, ReadingWay
 
 APPEND_SECONDS = 0.001
 Damage = Callable[[list[bytes]], list[bytes]]
@@ -43,11 +43,22 @@ class FakeStream:
         self._damage = damage
         self._held: list[bytes] = []
         self._news = asyncio.Event()
+        self.ways: list[ReadingWay] = []
 
     async def write_all(self, batches: Iterable[Sequence[bytes]]) -> None:
         for batch in batches:
             self._held += batch
             self._clock.advance(APPEND_SECONDS * len(batch))
+
+    async def write_each(self, batches: Iterable[Sequence[bytes]]) -> None:
+        for batch in batches:
+            for event in batch:
+                await self.append(event)
+
+    async def read_in(self, way: ReadingWay) -> int:
+        self.ways.append(way)
+        self._clock.advance(APPEND_SECONDS * len(self._held))
+        return len(self._damage(list(self._held)))
 
     async def append(self, event: bytes) -> None:
         self._held.append(event)

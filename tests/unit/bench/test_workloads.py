@@ -16,6 +16,7 @@ from bench.workloads.w4_many_awaiting import ManyAwaiting
 from bench.workloads.w5_half_load import open_loop
 from bench.workloads.w6_tail import RATE_PER_S, Tail, Timetable
 from bench.workloads.w12_gateway import DirectWriters
+from bench.workloads.w17_client_cpu import ReadCost, WriteCost
 from kit.bench_fake import APPEND_SECONDS, Damage, FakeStopwatch, FakeStream, FakeSystem
 
 CASE = case_of(32)
@@ -240,3 +241,20 @@ async def test_the_report_says_so_when_events_were_lost() -> None:
 
     assert "NO: LOST OR CHANGED" in text
     assert "p50 0.1 ms and p99 0.2 ms before" in text
+
+
+@pytest.mark.parametrize("how", ["write", "write_batch"])
+async def test_the_cost_of_writing_is_the_clients_processor_time(how: str) -> None:
+    [row] = await rows_of(WriteCost(how, "in memory"), system="anabranch")
+
+    assert row["verified"] is True
+    assert row["cpu_us_per_event"] == pytest.approx(APPEND_SECONDS / 2 * 1e6)
+
+
+@pytest.mark.parametrize("damage", [losing, changing, repeating])
+async def test_a_cost_of_reading_something_else_does_not_count(damage: Damage) -> None:
+    workload = ReadCost("arrow", frozenset({"in memory"}))
+    [sound] = await rows_of(workload)
+    [damaged] = await rows_of(workload, damage)
+
+    assert (sound["verified"], damaged["verified"]) == (True, False)
