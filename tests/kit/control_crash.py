@@ -138,7 +138,9 @@ PLOTS: Mapping[str, Plot] = {
     "create in a closing scope": Plot((_scope(),), (_close(), _create()), (_scope(8), _create(8))),
     "create reader group": Plot((_scope(), _small()), (_group(),), (_ungroup(8), _group(8))),
     "reset reader group": Plot((_scope(), _small(), _group()), (_REGROUP,), (_ungroup(8),)),
-    "delete reader group": Plot((_scope(), _small(), _group()), (_ungroup(),), (_group(8),)),
+    "delete reader group": Plot(
+        (_scope(), _small(), _group()), (_ungroup(),), (_group(8),), is_long=True
+    ),
     "delete reader group while it is created": Plot(
         (_scope(), _small()), (_group(), _ungroup()), (_group(8),)
     ),

@@ -29,7 +29,7 @@ from anabranch.common.errors import (
     StreamSealed,
 )
 from anabranch.common.model.key_range import KeyRange, even_ranges
-from anabranch.common.model.names import segment_id
+from anabranch.common.model.names import is_internal, segment_id
 from anabranch.common.model.stream import (
     SegmentRange,
     StreamState,
@@ -254,7 +254,8 @@ class AdminController(FakeController):
         names = sorted(
             name
             for name in self._scope(query.scope)
-            if query.tag in ("", *self.course(query.scope, name).config.tags)
+            if not is_internal(name)
+            and query.tag in ("", *self.course(query.scope, name).config.tags)
         )
         page, token = self._page(names, query)
         described = tuple(self.describe(query.scope, name) for name in page)

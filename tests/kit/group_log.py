@@ -20,10 +20,11 @@ from anabranch.client.groups.updates import AnyUpdate
 from anabranch.common.errors import AnabranchError, OutcomeUnknown, Unavailable
 from kit.group_process import SimProcess
 from kit.rng import Random
-from kit.simlink import ANSWERS_LOST, CLEAR, LATE_S, REQUESTS_LATE, REQUESTS_LOST, SLOW
+from kit.simlink import ANSWERS_LOST, CLEAR, REQUESTS_LATE, REQUESTS_LOST, SLOW
 
 SHORT_S = (0.0005, 0.02)
 SLOW_S = (0.1, 2.0)
+LATE_S = (1.0, 12.0)
 PATIENCE_S = (0.5, 6.0)
 """After so long without an answer a request has failed."""
 COMPACTIONS = "compactions of a group's log"
@@ -177,7 +178,7 @@ class SimGroupHandle:
     async def compact(self) -> bool:
         state = self._known()
         self._log.counts[COMPACTIONS] += 1
-        return await self._append_if(lambda: self._log.begin_again(state))
+        return await self._append_if(partial(self._log.begin_again, state))
 
     async def replace(self, decide: Callable[[ReaderGroupState], ReaderGroupState | None]) -> bool:
         while True:
@@ -246,7 +247,8 @@ class SimGroupHandle:
                 answer.set_result(value)
 
         def reply(revision: int) -> None:
-            if changes and log.rng.random() < log.weather.lost:
+            is_lost = changes and log.rng.random() < log.weather.lost
+            if is_lost or loop.time() < self._process.away_until_s:
                 log.counts[ANSWERS_LOST] += 1
                 self._fail_later(settle, is_known=False)
             else:
@@ -256,7 +258,7 @@ class SimGroupHandle:
             loop.call_later(0.001, settle, Answer(error=Unavailable("the run is over")))
         elif log.rng.random() < log.weather.lost:
             log.counts[REQUESTS_LOST] += 1
-            is_late = changes and log.rng.random() < 0.3
+            is_late = changes and log.rng.random() < 0.5
             if is_late:
                 log.counts[REQUESTS_LATE] += 1
                 loop.call_later(log.rng.uniform(*LATE_S), arrive, lambda _: None)
@@ -273,13 +275,13 @@ class SimGroupHandle:
     ) -> None:
         """Arrive soon, or when the outage is over, if that is soon enough."""
         loop, log = asyncio.get_running_loop(), self._log
-        away_s = log.away_until_s - loop.time()
+        away_s = max(log.away_until_s, self._process.away_until_s) - loop.time()
         if away_s <= 0:
             loop.call_later(self._delay(), arrive, reply)
         elif away_s > log.rng.uniform(*PATIENCE_S):
             self._fail_later(settle, is_known=True)
         else:
-            self._process.trouble.append((loop.time(), log.away_until_s + 1))
+            self._process.trouble.append((loop.time(), loop.time() + away_s + 1))
             loop.call_later(away_s + self._delay(), arrive, reply)
 
     def _delay(self) -> float:

@@ -60,14 +60,16 @@ class ProcessTasks(asyncio.TaskGroup):
 
 
 class SimProcess:
-    """See the module. `trouble`: when it did not run, or was not heard, as [begin, end)."""
+    """See the module. `skew`: of its clock, from -1 to 1. `trouble`: when it did not run, or was
+    not heard, as [begin, end)."""
 
-    def __init__(self, rng: Random, loop: asyncio.AbstractEventLoop) -> None:
-        rate = 1 + rng.uniform(-CLOCK_SKEW_MAX, CLOCK_SKEW_MAX)
+    def __init__(self, rng: Random, loop: asyncio.AbstractEventLoop, skew: float) -> None:
+        rate = 1 + skew * CLOCK_SKEW_MAX
         self.clock = SkewedClock(loop, rate, rng.random() * 1000)
         self.is_frozen = False
         self.is_dead = False
         self.is_buried = False
+        self.away_until_s = 0.0
         self.trouble: list[tuple[float, float]] = []
         self._rng = rng
         self._loop = loop
@@ -101,6 +103,11 @@ class SimProcess:
         for _, future in sorted(held, key=order):
             if not future.done():
                 future.set_result(None)
+
+    def cut_off(self, until_s: float) -> None:
+        """Let it run, and be heard by nobody until then."""
+        self.away_until_s = until_s
+        self.trouble.append((self._loop.time(), until_s + 1))
 
     def crash(self) -> None:
         """Stop for ever."""

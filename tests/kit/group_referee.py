@@ -275,6 +275,8 @@ class Referee:
         segment = self._segments[name]
         if name not in generation.begun:
             generation.begun.add(name)
+            if self._end_of(segment) is None:
+                raise BrokenPromise(f"{name} lies behind the end")
             self._check_before(segment, generation)
         for event in events:
             self._check_order(segment, span, event, owner.end_offset)

@@ -10,6 +10,7 @@ within some leases every segment must have a reader, and every event must be pro
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from unittest.mock import patch
 
 from anabranch.client.frontier import Position
@@ -28,6 +29,7 @@ PAUSED = "readers that stood still for a while"
 PUT_OFFLINE = "readers put offline"
 LEFT = "readers that left"
 THROWN = "readers that left by an error"
+CUT_OFF = "readers cut off from their group's log"
 AWAY = "outages of a group's log"
 RESETS = "resets of groups"
 BEGUN = "checkpoints begun"
@@ -35,69 +37,129 @@ CHECKPOINTS_CANCELLED = "times that checkpoints were cancelled"
 REST_LEASES = 10
 
 
-def random_groups(seed: int) -> Mapping[str, int]:
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """What a life is about. `blows`: names of those that may fall, or all; `frozen_leases`: how
+    long; `lost`: the most that gets lost; `past_max`: blocks that were written before."""
+
+    blows: tuple[str, ...] = ()
+    frozen_leases: tuple[float, float] = (0.9, 3)
+    lost: float = 0.1
+    past_max: int = 10
+    bounded: float = 0.2
+    think_s: tuple[float, ...] = (0.0, 0.1, 0.5)
+    lease_ms: tuple[int, ...] = (3_000, 5_000, 8_000)
+    skews: tuple[float, ...] = ()
+    scales: float = 0.3
+
+
+ANYTHING = Focus()
+CUT_OFFS = Focus(
+    blows=("_cut_off",),
+    lost=0.0,
+    past_max=150,
+    think_s=(0.2,),
+    lease_ms=(3_000,),
+    skews=(-1, 1),
+    scales=0.0,
+)
+WAKING = Focus(
+    blows=("_freeze",),
+    frozen_leases=(0.9, 1.2),
+    past_max=150,
+    think_s=(0.05,),
+    lease_ms=(3_000,),
+    scales=0.0,
+)
+LEAVING = Focus(blows=("_leave", "_throw"), lost=0.5, past_max=60, think_s=(0.05,))
+BOUNDED = Focus(bounded=1.0, past_max=30)
+
+
+def random_groups(seed: int, focus: Focus = ANYTHING) -> Mapping[str, int]:
     """One group of this seed; what it counted. Raises AssertionError when a promise is broken."""
     rng = seeded(seed)
     with (
         patch.object(member, "COMPACTED_BYTES", rng.choice((1_000, 20_000))),
         patch.object(balance, "LAG_UNIT_BYTES", rng.choice((20, 16_000_000))),
     ):
-        return run_virtual(_live_through(rng))
+        try:
+            return run_virtual(_live_through(rng, focus))
+        except BaseExceptionGroup as failed:
+            raise _told(failed) from failed
 
 
-async def _live_through(rng: Random) -> Mapping[str, int]:
+async def _live_through(rng: Random, focus: Focus) -> Mapping[str, int]:
     counts: Counter[str] = Counter()
     streams = streams_of(rng, counts, rng.choice((1, 1, 2)))
-    is_bounded = rng.random() < 0.2
+    is_bounded = rng.random() < focus.bounded
+    written = 0
     for stream in streams:
-        _give_past(stream, rng)
+        written = _give_past(stream, rng, written, focus)
     config = config_of(
         streams,
-        lease_ms=rng.choice((3_000, 5_000, 8_000)),
+        lease_ms=rng.choice(focus.lease_ms),
         automatic_checkpoint_ms=rng.choice((0, 0, 4_000)),
         release_after_checkpoint=rng.random() < 0.2,
     )
     world = World(rng, streams, config, is_bounded=is_bounded)
     world.counts.update(counts)
     async with asyncio.TaskGroup() as group:
-        trouble = Trouble(world, group)
+        trouble = Trouble(world, group, focus)
         await trouble.live()
         await trouble.end()
     if world.failures:
-        raise world.failures[0]
+        raise _told(world.failures[0])
     world.counts[REPLAYED] += world.referee.replayed
     return world.counts
 
 
-def _give_past(stream: SimStream, rng: Random) -> None:
-    """What was in the stream before the group."""
+def _told(failure: BaseException) -> AssertionError:
+    """What has failed first in a process, or elsewhere."""
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    if isinstance(failure, AssertionError):
+        return failure
+    told = AssertionError(f"something failed that must not: {failure!r}")
+    told.__cause__ = failure
+    return told
+
+
+def _give_past(stream: SimStream, rng: Random, written: int, focus: Focus) -> int:
+    """What was in the stream before the group → how many events there are by then."""
     for _ in range(rng.randrange(4)):
         stream.scale()
+    for _ in range(rng.randrange(focus.past_max)):
+        written += stream.write(written)
+        if rng.random() < focus.scales:
+            stream.scale()
+    return written
 
 
 class Trouble:
     """All that happens to one group."""
 
-    def __init__(self, world: World, group: asyncio.TaskGroup) -> None:
+    def __init__(self, world: World, group: asyncio.TaskGroup, focus: Focus) -> None:
+        self._focus = focus
         self._world = world
         self._group = group
         self._rng = world.rng
         self._wanted = self._rng.randrange(1, 5)
         self._names = [f"r{number}" for number in range(self._wanted + 1)]
-        self._is_scaled = self._rng.random() < 0.8
+        self._is_scaled = self._rng.random() < 0.8 and focus.scales > 0
         self._is_truncated = self._rng.random() < 0.3
         self._blows = [
             blow
             for blow in (
                 self._crash, self._freeze, self._pause, self._put_offline, self._leave,
-                self._throw, self._lose_log, self._reset, self._checkpoint, self._checkpoint,
+                self._throw, self._lose_log, self._cut_off, self._cut_off, self._reset,
+                self._checkpoint, self._checkpoint,
             )
-            if self._rng.random() < 0.5
+            if (blow.__name__ in focus.blows if focus.blows else self._rng.random() < 0.5)
         ]  # fmt: skip
         self._explicit = self._rng.random() < 0.25
         self._batches = self._rng.random() < 0.3
         if self._rng.random() < 0.6:
-            slow, lost = (self._rng.random() ** 2 * worst for worst in (0.3, 0.1))
+            slow, lost = (self._rng.random() ** 2 * worst for worst in (0.3, focus.lost))
             world.log.weather = Weather(slow, lost)
 
     async def live(self) -> None:
@@ -191,6 +253,7 @@ class Trouble:
         world.log.weather, world.log.away_until_s = CLEAR, 0.0
         for each in world.readers:
             each.process.thaw()
+            each.process.away_until_s = 0.0
         if not world.going():
             self._start()
 
@@ -215,11 +278,12 @@ class Trouble:
             takes_batches=self._batches,
             tells_checkpoints=rng.random() < 0.7,
             cancels=rng.random() < 0.3,
-            think_s=rng.choice((0.0, 0.1, 0.5)),
+            think_s=rng.choice(self._focus.think_s),
             slow_s=rng.choice((0.0, 0.0, 2 * self._world.lease_s)),
             save_interval_s=rng.choice((0.5, 1.0, 3.0)),
         )
-        reader = SimReader(self._world, rng.choice(free), habits)
+        skew = rng.choice(self._focus.skews or (-1.0, 1.0, rng.uniform(-1, 1)))
+        reader = SimReader(self._world, rng.choice(free), habits, skew)
         self._world.readers.append(reader)
         reader.start(self._group)
 
@@ -239,7 +303,7 @@ class Trouble:
         if (victim := self._victim()) is not None:
             self._world.counts[FROZEN] += 1
             victim.process.freeze()
-            after_s = self._world.lease_s * self._rng.uniform(0.9, 3)
+            after_s = self._world.lease_s * self._rng.uniform(*self._focus.frozen_leases)
             self._world.loop.call_later(after_s, victim.process.thaw)
 
     async def _pause(self) -> None:
@@ -289,6 +353,13 @@ class Trouble:
         world = self._world
         world.counts[AWAY] += 1
         world.log.away_until_s = world.loop.time() + world.lease_s * self._rng.uniform(0.1, 2.5)
+
+    async def _cut_off(self) -> None:
+        """It goes on handing out what it has read ahead, and finds out by its lease alone."""
+        if (victim := self._victim()) is not None:
+            self._world.counts[CUT_OFF] += 1
+            for_s = self._world.lease_s * self._rng.uniform(0.3, 3)
+            victim.process.cut_off(self._world.loop.time() + for_s)
 
     async def _reset(self) -> None:
         self._world.counts[RESETS] += 1

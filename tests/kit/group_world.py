@@ -95,6 +95,9 @@ class World:
         self.readers: list[SimReader] = []
         self.failures: list[BaseException] = []
         self.is_healed = False
+        for stream in streams:
+            for segment in stream.segments:
+                self.events.update({event.number: event for event in segment.events})
         self._nonces = 0
         self.loop.set_exception_handler(self._broken)
         self.learn()
@@ -245,6 +248,7 @@ class SimReader:
     world: World
     reader_id: str
     habits: Habits
+    skew: float
     wish: Wish = "stay"
     outcome: str = ""
     is_over: bool = False
@@ -255,7 +259,7 @@ class SimReader:
     _interrupted: bool = False
 
     def __post_init__(self) -> None:
-        self.process = SimProcess(self.world.rng, self.world.loop)
+        self.process = SimProcess(self.world.rng, self.world.loop, self.skew)
 
     def start(self, group: asyncio.TaskGroup) -> None:
         life = self._run()

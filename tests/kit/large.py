@@ -8,6 +8,7 @@ import pytest
 from anabranch.client import columns, placing, settings, uploads, writer
 from anabranch.client.large_events import fetch_large
 from anabranch.common.errors import SegmentTruncated
+from anabranch.common.model.hashing import routing_position
 from anabranch.common.wire.block import Block, LargeReference
 from kit.client_bench import Bench
 from kit.fake_segstore import FakeSegment
@@ -50,5 +51,9 @@ async def events_of(b: Bench) -> list[tuple[str | None, bytes]]:
     """(key, payload) of all events, predecessors before their successors."""
     found: list[tuple[str | None, bytes]] = []
     for each in sorted(b.every_segment(), key=lambda each: each.segment_id):
-        found += await events_in(b.store.segments[each.name])
+        events = await events_in(b.store.segments[each.name])
+        for key, _ in events:
+            at = each.key_start if key is None else routing_position(key)
+            assert each.key_start <= at < each.key_end, f"{key} is not of {each.name}"
+        found += events
     return found

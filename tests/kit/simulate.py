@@ -21,6 +21,7 @@ from anabranch.common.runtime.clock import Clock, SystemClock
 from kit.container_crash import random_container
 from kit.control_scenario import random_control
 from kit.fault_counts import counted_faults
+from kit.group_scenario import random_groups
 from kit.journal_damage import random_damage
 from kit.journal_scenario import random_journal
 from kit.store_scenario import random_store
@@ -35,6 +36,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "takeover": random_takeover,
     "damage": random_damage,
     "control": random_control,
+    "groups": random_groups,
 }
 """A scenario takes a seed and raises when a promise is broken; it may say what it counted. An error
 that is neither an AssertionError nor one of the project's is a fault of the simulation and ends

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+import anabranch.client
 from anabranch.client import (
     BufferFull,
     Client,
@@ -119,6 +120,13 @@ def test_methods_keep_their_documentation_and_attributes_are_listed() -> None:
         assert "Client" in repr(bench.client)
         with pytest.raises(AttributeError):
             _ = bench.client.no_such_method
+
+
+def test_no_class_of_the_client_has_a_member_that_its_stand_in_would_hide() -> None:
+    kept = {name for name in vars(Blocking) if not name.startswith("_")}
+    assert kept == {"asynchronous", "run", "with_timeout"}
+    for name in anabranch.client.__all__:
+        assert not kept & set(dir(getattr(anabranch.client, name))), name
 
 
 def test_calls_of_several_threads_are_answered_each() -> None:

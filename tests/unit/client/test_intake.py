@@ -15,8 +15,12 @@ HEAD = Position(0)
 
 
 def intake_of(b: Bench, settings: ReaderSettings | None = None) -> Intake:
+    """Closed by the client at the latest, so that a test that fails ends."""
     client = b.client
-    return Intake(b.control, client._directory, client._entered(), settings or reader_settings())
+    runtime = client._entered()
+    intake = Intake(b.control, client._directory, runtime, settings or reader_settings())
+    runtime.open_parts.add(intake)
+    return intake
 
 
 async def fill(b: Bench, events: Sequence[bytes], keys: Sequence[str] | None = None) -> None:

@@ -205,6 +205,28 @@ async def test_bytes_in_flight_are_bounded_with_parts_too() -> None:
         assert sorted(event for _, event in await events_of(b)) == sorted(mixed(30))
 
 
+async def test_a_large_event_is_not_kept_waiting_by_busy_segments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("anabranch.client.uploads.PART_SIZE_BYTES_MAX", 300)
+    async with bench(segment_count=3) as b:
+        settings = writer_settings(
+            block_size_bytes=60, large_events=True, in_flight_bytes_max=400, ack_timeout_s=1.0
+        )
+        busy = ["sensor-0", "key1"]
+        async with b.client.writer(STREAM, settings) as writer:
+            writer.write(b"x" * 400, "k")
+            large = writer.acknowledgement()
+            assert isinstance(large, asyncio.Future)
+            number = 0
+            while not large.done():
+                for _ in range(20):
+                    writer.write(b"%d" % number * 9, busy[number % 2])
+                    number += 1
+                await writer.drain()
+                assert number < 20_000, "the upload starves"
+
+
 def _check_bound(used: int) -> None:
     assert used <= 250, "the bound, or one larger block"
 

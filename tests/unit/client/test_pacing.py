@@ -57,6 +57,34 @@ def test_those_refused_are_asked_again_in_their_order_once_there_is_room() -> No
     assert asked == ["first", "second"]
 
 
+def test_a_claim_goes_before_all_who_ask_later_and_is_given_back_once() -> None:
+    flight = InFlight(100)
+    asked: list[str] = []
+    assert flight.take(60)
+    claim = flight.claim(80, lambda: asked.append("granted"))
+    later = flight.claim(10, lambda: asked.append("later"))
+    flight.when_room(lambda: asked.append("refused"))
+    assert not flight.take(1), "a small block does not overtake a claim"
+    flight.give_back(30)
+    flight.wake()
+    assert asked == []
+    flight.give_back(30)
+    flight.wake()
+    assert asked == ["granted", "later", "refused"]
+    assert flight.used == 90
+    flight.withdraw(claim)
+    flight.withdraw(claim)
+    flight.withdraw(later)
+    assert flight.used == 0
+
+
+def test_a_claim_that_is_withdrawn_holds_nobody_up() -> None:
+    flight = InFlight(100)
+    assert flight.take(60)
+    flight.withdraw(flight.claim(80, lambda: None))
+    assert flight.take(40)
+
+
 async def test_segments_share_the_bytes_in_flight_and_take_turns() -> None:
     async with bench(segment_count=4) as b:
         sent = 0

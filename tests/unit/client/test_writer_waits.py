@@ -1,5 +1,7 @@
 """What a writer tells when it is asked: of acknowledgements, and of time."""
 
+import asyncio
+
 import pytest
 
 from anabranch.client import EventWriter
@@ -69,6 +71,24 @@ async def test_an_acknowledgement_comes_from_the_successors_of_a_sealed_segment(
         await asked_before
         assert await b.by_key() == {LOW: [b"0", b"1"], HIGH: [b"2"]}
         await writer.acknowledgement()
+
+
+async def test_an_acknowledgement_asked_for_after_the_hand_over_waits_all_the_same() -> None:
+    async with bench() as b, b.client.writer(STREAM) as writer:
+        await writer.append(b"0", LOW)
+        for _ in b.scale_to(2):
+            pass
+        b.store.fault = hold_acks
+        writer.write(b"1", LOW)
+        await until(lambda: any(segment.event_count for segment in b.segments[1:]))
+        asked = writer.acknowledgement()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert isinstance(asked, asyncio.Future)
+        assert not asked.done()
+        b.store.fault = no_faults
+        b.store.release()
+        await asked
 
 
 async def test_an_acknowledgement_that_will_not_come_says_why_to_everybody() -> None:
@@ -146,6 +166,21 @@ async def test_positions_of_sealed_segments_stay_and_lost_answers_are_made_up_fo
         (_, positions) = marked(b, writer)
         low, *_ = (each for each in b.every_segment() if each.segment_id)
         assert positions == {0: end, low.segment_id: len(b.store.segments[low.name].data)}
+
+
+async def test_positions_of_the_oldest_segments_are_left_out_when_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("anabranch.client.time_notes.SEGMENT_COUNT_MAX", 2)
+    async with bench(kind=Timekeeper) as b, b.client.writer(STREAM) as writer:
+        for _ in range(4):
+            await writer.append(b"x", LOW)
+            for _ in b.scale_to(1):
+                pass
+        await writer.append(b"x", LOW)
+        await writer.note_time(5)
+        newest = sorted(each.segment_id for each in b.every_segment())[-2:]
+        assert list(marked(b, writer)[1]) == newest
 
 
 async def test_a_segment_that_was_truncated_away_is_left_out() -> None:

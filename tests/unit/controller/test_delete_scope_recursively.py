@@ -1,21 +1,33 @@
 """A scope goes with all its streams, whatever they were doing and whoever dies meanwhile."""
 
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from anabranch.common.contracts.commands import Command, CreateStream, DeleteStream, SealStream
+from anabranch.common.contracts.commands import (
+    Command,
+    CreateScope,
+    CreateStream,
+    DeleteStream,
+    SealStream,
+)
 from anabranch.common.contracts.subjects import stream_events
 from anabranch.common.errors import Unavailable, WrongExpectedSequence
-from anabranch.common.model.names import StreamName, StreamRef
+from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.stream import StreamState
 from anabranch.common.workflow.runner import StepFailed, run_to_rest
 from anabranch.common.workflow.waiting import StillWaiting
 from anabranch.controller.domain.scope.emptying import derived_id, next_command
 from anabranch.controller.domain.scope.state import Scope, ScopeStatus, ScopeStep
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
+from anabranch.controller.domain.stream.events import (
+    PlannedSegment,
+    StreamCreated,
+    StreamCreating,
+    StreamJoinedScope,
+)
 from anabranch.controller.domain.stream.state import Stream, StreamStep, next_step
 from anabranch.controller.workflows import delete_scope_recursively
 from kit.workflow_world import (
@@ -28,6 +40,7 @@ from kit.workflow_world import (
     SEAL,
     STEPS,
     SUBJECT,
+    Listing,
     World,
 )
 
@@ -109,6 +122,39 @@ async def test_a_command_that_nobody_decides_is_posted_again_under_the_same_id()
 
     stream = await world.stream()
     assert [o.operation for o in stream.operations].count(world.queue.posted[0].command_id) == 1
+
+
+async def test_who_sleeps_until_the_scope_has_another_life_tells_none_of_its_streams() -> None:
+    world = World()
+    await brought_to(world, None)
+    await world.close_scope(recursive=True)
+    slept = await world.scopes.load(SCOPE_SUBJECT)
+    await work_until_gone(world)
+    again = CreateScope(command_id="again", scope=REF.scope)
+    await world.scope_command(again)
+    stream = await world.streams.load(SUBJECT)
+    creating = StreamCreating(
+        command_id="c2", revision=stream.revision + 1, scope=REF.scope, stream=REF.stream,
+        incarnation=2, scope_incarnation=2, at_ms=1,
+        segments=(PlannedSegment(segment_id=9, key_start=0.0, key_end=1.0),),
+    )  # fmt: skip
+    for event in (creating, StreamJoinedScope(), StreamCreated()):
+        stream = await world.streams.append(stream, [event])
+    told = len(world.queue.posted)
+
+    class Before(Listing):
+        """Saw the names before it slept, and looks at the streams now."""
+
+        async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
+            await super().live_streams(scope, incarnation)
+            return [REF.stream]
+
+    sleeper = replace(world.context, streams=Before(world.streams, world.groups))
+    with pytest.raises(StillWaiting):
+        await SCOPE_STEPS[ScopeStep.DELETE_STREAMS](sleeper, slept)
+
+    assert world.queue.posted[told:] == []
+    assert (await world.stream()).status is StreamState.ACTIVE
 
 
 async def test_another_controller_goes_on_after_a_crash_between_any_two_looks() -> None:

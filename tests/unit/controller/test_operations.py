@@ -5,12 +5,14 @@ import pytest
 from anabranch.common.contracts.commands import OperationState
 from anabranch.common.errors import Busy
 from anabranch.controller.domain.operations import (
+    FREQUENT_COUNT_MAX,
     OPERATION_COUNT_MAX,
     Operations,
     check_room,
     find,
     finished_between,
     with_finished,
+    with_frequent,
     with_satisfied,
     with_started,
 )
@@ -48,3 +50,14 @@ def test_too_many_that_wait_are_refused() -> None:
 
     with pytest.raises(Busy):
         check_room(operations)
+
+
+def test_what_comes_all_the_time_pushes_out_nothing_else() -> None:
+    known = with_satisfied((), "wish", "scale")
+    for number in range(1000):
+        known = with_frequent(known, f"release-{number}", "release")
+
+    assert known[0].operation == "wish"
+    kept = [o.operation for o in known[1:]]
+    last = range(1000 - FREQUENT_COUNT_MAX, 1000)
+    assert kept == [f"release-{number}" for number in last]

@@ -288,6 +288,25 @@ async def test_a_state_stream_that_an_earlier_life_left_behind_is_not_used() -> 
     assert (state.status, state.incarnation) == (StreamState.ACTIVE, 2)
 
 
+@pytest.mark.parametrize("step", [GroupStep.MAKE_STATE_STREAM, GroupStep.DELETE_STATE_STREAM])
+async def test_who_wakes_in_a_later_life_of_the_group_leaves_its_state_stream_alone(
+    step: GroupStep,
+) -> None:
+    world = GroupWorld()
+    loaded = await world.come_to(step)
+    if (await world.work()).is_live:
+        await world.do(DELETE)
+    await world.do(CREATE.model_copy(update={"command_id": "create-again"}))
+    told = len(world.queue.posted)
+
+    with suppress(StillWaiting):
+        await GROUP_STEPS[step](world.context, loaded)
+    await world.work_others()
+
+    assert world.queue.posted[told:] == []
+    assert await world.outcome() == (GroupState.ACTIVE, 0, 3, {"s/x": [0], "s/y": [0]})
+
+
 async def test_a_group_is_deleted_whose_state_stream_is_gone() -> None:
     world = GroupWorld()
     await world.prepare()

@@ -1,7 +1,7 @@
 """States go through snapshots unchanged, whatever life led to them."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,9 +16,30 @@ from anabranch.common.contracts.commands import (
     ScaleStream,
     SealStream,
 )
+from anabranch.common.contracts.reader_groups import (
+    AddSubscriber,
+    CreateReaderGroup,
+    DeleteReaderGroup,
+    RemoveSubscriber,
+    ResetReaderGroup,
+    UpdateSubscriberCut,
+)
 from anabranch.common.errors import AnabranchError, ScopeNotEmpty, ScopeNotFound
 from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.model.names import segment_id
+from anabranch.common.model.reader_group import (
+    GroupRetention,
+    GroupStream,
+    ReaderGroupConfig,
+    SegmentPosition,
+)
+from anabranch.controller.domain.reader_group import decide as group_decide
+from anabranch.controller.domain.reader_group import events as group_events
+from anabranch.controller.domain.reader_group.decide import Circumstances as GroupCircumstances
+from anabranch.controller.domain.reader_group.events import GroupEvent
+from anabranch.controller.domain.reader_group.invariants import GROUP
+from anabranch.controller.domain.reader_group.state import GroupStep, ReaderGroup
+from anabranch.controller.domain.reader_group.state import next_step as group_next_step
 from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import (
     SCOPE,
@@ -43,11 +64,12 @@ from anabranch.controller.domain.stream.events import (
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream, StreamStep, next_step
+from kit.group_story import seen_stream
 
 S = TypeVar("S")
 E = TypeVar("E")
 
-LIVES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), max_size=30)
+LIVES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 13)), max_size=30)
 """(what happens next, a number that it needs)"""
 GONE = ErrorBody.of(ScopeNotFound("gone", scope="s.x", count=3, ratio=0.1, missing=None))
 FULL = ErrorBody.of(ScopeNotEmpty("full", scope="s.x", first=None))
@@ -99,6 +121,13 @@ def _scale(stream: Stream, command_id: str) -> ScaleStream:
     )
 
 
+def _subscriber(command_id: str, number: int) -> dict[str, Any]:
+    return {
+        "command_id": command_id, "scope": "s", "stream": "x.y",
+        "subscriber": f"s/g{number % 2}", "group_incarnation": 1,
+    }  # fmt: skip
+
+
 def stream_happens(stream: Stream, what: int, number: int) -> list[StreamEvent]:
     match next_step(stream) if what < 3 else None:
         case StreamStep.MAKE_SUCCESSORS:
@@ -121,9 +150,52 @@ def stream_happens(stream: Stream, what: int, number: int) -> list[StreamEvent]:
         SealStream(command_id=command_id, scope="s", stream="x.y"),
         DeleteStream(command_id=command_id, scope="s", stream="x.y"),
         _scale(stream, command_id),
-    )[number % 4]
+        AddSubscriber(**_subscriber(command_id, number), generation=what),
+        RemoveSubscriber(**_subscriber(command_id, number), generation=what),
+        UpdateSubscriberCut(
+            command_id=command_id,
+            scope="s",
+            stream="x.y",
+            subscriber=f"s/g{number % 2}",
+            generation=what,
+            cut=tuple(SegmentPosition(s.segment_id, 0, number) for s in stream.segments)
+            or (SegmentPosition(segment_id(0, 0), 0),),
+        ),
+    )[number % 7]
     at = Circumstances(number, 1, number, lambda: History(stream.epochs))
     return list(stream_decide.decide(stream, command, at))
+
+
+def group_happens(group: ReaderGroup, what: int, number: int) -> list[GroupEvent]:
+    match group_next_step(group) if what < 3 else None:
+        case GroupStep.JOIN_SCOPE:
+            joined = group_events.GroupJoinedScope()
+            return [joined if number else group_events.GroupCreateFailed(error=GONE)]
+        case GroupStep.MAKE_STATE_STREAM:
+            return [group_events.GroupStateMade()]
+        case GroupStep.SUBSCRIBE:
+            return [group_events.GroupCreated()]
+        case GroupStep.RESUBSCRIBE:
+            return [group_events.GroupReset()]
+        case GroupStep.UNSUBSCRIBE:
+            return [group_events.GroupUnsubscribed()]
+        case GroupStep.DELETE_STATE_STREAM:
+            return [group_events.GroupDeleted()]
+    about: dict[str, Any] = {"command_id": f"{what}-{number}", "scope": "s", "group": "g"}
+    config = ReaderGroupConfig((GroupStream("s/x"),), retention=list(GroupRetention)[number % 3])
+    commands = (
+        CreateReaderGroup(**about, config=config),
+        ResetReaderGroup(**about, config=config),
+        DeleteReaderGroup(**about),
+    )
+    at = GroupCircumstances(1, {"s/x": seen_stream("x", 2)}, number)
+    return list(group_decide.decide(group, commands[number % 3], at))
+
+
+@settings(max_examples=60, deadline=None)
+@given(LIVES)
+def test_a_reader_group_is_the_same_after_a_snapshot(life: list[tuple[int, int]]) -> None:
+    live(GROUP, life, group_happens)
 
 
 @settings(max_examples=60, deadline=None)

@@ -157,3 +157,20 @@ async def test_the_description_of_the_interface_names_every_route() -> None:
     for item in document["paths"].values():
         for operation in item.values():
             assert "default" in operation["responses"]
+
+
+async def test_internal_streams_are_neither_shown_nor_made_sealed_or_deleted() -> None:
+    async with gateway() as g:
+        await g.bench.client.reader_groups.create("plant/readers", streams=["plant/sensors"])
+        internal = f"{STREAMS}/_RGreaders"
+        made = {"streamName": "_RGother", "scalingPolicy": FIXED}
+        answers = [
+            await g.http.post(STREAMS, json=made),
+            await g.http.put(f"{internal}/state", json={"streamState": "SEALED"}),
+            await g.http.delete(internal),
+            await g.http.get(internal),
+        ]
+        listed = (await g.http.get(STREAMS)).json()
+
+    assert [problem(answer, 400) for answer in answers] == ["invalid-name"] * 4
+    assert [stream["streamName"] for stream in listed["streams"]] == ["sensors"]

@@ -102,6 +102,20 @@ def test_parts_of_a_large_event_are_no_events_wherever_they_are(driver: Containe
     assert info.event_count == 2, "a restart counts as the first life did"
 
 
+def test_giving_up_an_upload_that_was_merged_after_all_changes_nothing(
+    driver: ContainerDriver,
+) -> None:
+    name, block = upload(driver, 1)
+    driver.merge(name, stamp=NO_DECISION)
+    driver.delete(name, NO_DECISION)
+    driver.commit()
+    assert driver.content() == block
+    driver.take_replies()
+    driver.merge(name, stamp=NO_DECISION)
+    (reply,) = answers(driver)
+    assert isinstance(reply, SegmentsMerged), "it is still known as merged"
+
+
 def test_its_merge_neither_needs_nor_leaves_a_decision(driver: ContainerDriver) -> None:
     name, _ = upload(driver, 1)
     driver.merge(name, stamp=NO_DECISION)

@@ -6,11 +6,13 @@ with the average of what waits, up to four times that, because large blocks cost
 Closing blocks earlier than at the least size was measured, too: it only made more of them.
 
 `InFlight` is shared by all segments of a writer. Who was refused room is asked again, in the
-order of asking, when some was given back.
+order of asking, when some was given back. A claim, which is larger than most blocks, goes before
+all of them: else what is given back bit by bit would be taken bit by bit for ever.
 """
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 BLOCK_GROWTH_MAX = 4
 _SHARE = 1 / 8
@@ -36,22 +38,57 @@ class BlockSizing:
         self.size = max(self._least, min(self._largest, int(self._average * _SHARE)))
 
 
+@dataclass(eq=False, slots=True)
+class Claim:
+    """Room that somebody waits for, and must have before others; `granted` is called once."""
+
+    size: int
+    granted: Callable[[], None]
+    has_room: bool = False
+
+
 class InFlight:
     """At most `limit` bytes, or one larger block by itself."""
 
-    __slots__ = ("_limit", "_refused", "used")
+    __slots__ = ("_claims", "_limit", "_refused", "used")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._refused: deque[Callable[[], None]] = deque()
+        self._claims: deque[Claim] = deque()
         self.used = 0
 
     def take(self, size: int) -> bool:
         """Whether there was room for `size` bytes, which are under way from now on."""
-        if self.used and self.used + size > self._limit:
+        if self._claims or not self._fits(size):
             return False
         self.used += size
         return True
+
+    def _fits(self, size: int) -> bool:
+        return not self.used or self.used + size <= self._limit
+
+    def claim(self, size: int, granted: Callable[[], None]) -> Claim:
+        """Wait for room of `size` bytes, before all who ask later; `withdraw` it in the end."""
+        claim = Claim(size, granted)
+        self._claims.append(claim)
+        self._grant()
+        return claim
+
+    def withdraw(self, claim: Claim) -> None:
+        """Give back the room, if the claim got any, or stop waiting for it. `wake` as always."""
+        if claim.has_room:
+            claim.has_room = False
+            self.give_back(claim.size)
+        elif claim in self._claims:
+            self._claims.remove(claim)
+
+    def _grant(self) -> None:
+        while self._claims and self._fits(self._claims[0].size):
+            claim = self._claims.popleft()
+            claim.has_room = True
+            self.used += claim.size
+            claim.granted()
 
     def give_back(self, size: int) -> None:
         """So many bytes are no longer under way. `wake` when it is safe to send."""
@@ -64,8 +101,9 @@ class InFlight:
             self._refused.append(ask_again)
 
     def wake(self) -> None:
-        """Ask those again that were refused, if there is room at all."""
-        if not self._refused or self.used >= self._limit:
+        """Grant claims, then ask those again that were refused, if there is any room."""
+        self._grant()
+        if self._claims or not self._refused or self.used >= self._limit:
             return
         refused, self._refused = self._refused, deque()
         for ask_again in refused:

@@ -22,7 +22,6 @@ from anabranch.client.pacing import InFlight
 from anabranch.common.errors import ConnectionLost, SegmentNotFound, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.block import (
-    HEADER_SIZE_BYTES,
     PART_SIZE_BYTES_MAX,
     LargeReference,
     encode_part,
@@ -94,30 +93,28 @@ class Uploads:
     async def _append(
         self, piece: memoryview, number: int, transient: str, connection: SegmentStoreConnection
     ) -> None:
-        size = len(piece) + HEADER_SIZE_BYTES
-        await self._room_for(size)
+        part = encode_part(
+            piece,
+            writer_id=self.writer_id,
+            number=number,
+            base_timestamp_ms=self.clock.now_ms(),
+            zstd_level=self.zstd_level,
+        )
+        append = AppendOnce(
+            segment=transient, writer_id=self.writer_id, first_event_number=number, count=1
+        )
+        granted = asyncio.Event()
+        claim = self.in_flight.claim(len(part), granted.set)
         try:
-            part = encode_part(
-                piece,
-                writer_id=self.writer_id,
-                number=number,
-                base_timestamp_ms=self.clock.now_ms(),
-                zstd_level=self.zstd_level,
-            )
-            append = AppendOnce(
-                segment=transient, writer_id=self.writer_id, first_event_number=number, count=1
-            )
+            await self._until(granted)
             await connection.request(append, Appended, timeout_s=self.timeout_s, payload=part)
         finally:
-            self.in_flight.give_back(size)
+            self.in_flight.withdraw(claim)
             self.in_flight.wake()
 
-    async def _room_for(self, size: int) -> None:
+    async def _until(self, granted: asyncio.Event) -> None:
         try:
             async with asyncio.timeout(self.timeout_s):
-                while not self.in_flight.take(size):
-                    room = asyncio.Event()
-                    self.in_flight.when_room(room.set)
-                    await room.wait()
+                await granted.wait()
         except TimeoutError:
             raise Unavailable("nothing of a writer was acknowledged for long") from None

@@ -65,10 +65,8 @@ from anabranch.common.wire.codec import require_zstd
 T = TypeVar("T", contravariant=True, default=bytes | str)
 
 _TIMESTAMP_MS_LIMIT = 1 << 63
-_LARGE_REMEDY = (
-    "split the event, or give the writer WriterSettings(large_events=True) and read it with "
-    "readers that know of large events"
-)
+_SPLIT = "split the event: the limit is what the writer's settings allow, 1 GiB at most"
+_LARGE_REMEDY = "split the event, or give the writer WriterSettings(large_events=True)"
 
 
 class EventWriter(Generic[T]):
@@ -338,8 +336,8 @@ class EventWriter(Generic[T]):
         """Raise unless an event of `size` bytes, and `cost` bytes of buffer, can be taken."""
         limit = self._settings.event_limit_bytes
         if size > limit:
-            allow = None if self._settings.large_events else _LARGE_REMEDY
-            raise EventTooLarge("an event is over the limit", remedy=allow, size=size, limit=limit)
+            remedy = _SPLIT if self._settings.large_events else _LARGE_REMEDY
+            raise EventTooLarge("an event is over the limit", remedy=remedy, size=size, limit=limit)
         self._raise_failure()
         limit = self._room.limit
         if cost > limit:

@@ -9,6 +9,9 @@ import asyncio
 from anabranch.client import Client
 
 SCALE_COUNT = 4
+SCALE_S_MAX = 120.0
+"""A store that is killed meanwhile is away for seconds; the controller tries again, less and less
+often."""
 
 
 def scale_rows(rows: int) -> list[int]:
@@ -49,7 +52,7 @@ class Scaling:
         present = (await self._client.streams.current_segments(self._stream)).segments
         ids = [segment.segment_id for segment in present]
         if number % 2 == 0:
-            await self._client.streams.split_segment(self._stream, ids[0], 3)
+            await self._client.streams.split_segment(self._stream, ids[0], 3, timeout_s=SCALE_S_MAX)
         else:
-            await self._client.streams.merge_segments(self._stream, ids[-2:])
+            await self._client.streams.merge_segments(self._stream, ids[-2:], timeout_s=SCALE_S_MAX)
         self.scales += 1

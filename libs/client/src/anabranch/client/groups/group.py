@@ -11,6 +11,8 @@ from anabranch.client.frontier import Position
 from anabranch.client.groups import updates as u
 from anabranch.client.groups.access import GroupAccess, GroupSynchronizer
 from anabranch.client.groups.checkpoints import UNDER_WAY_MAX
+from anabranch.client.groups.liveness import PeerWatch, is_still
+from anabranch.client.groups.member import LISTEN_SHARE
 from anabranch.client.groups.reader import GroupReader, GroupReaderSettings
 from anabranch.client.groups.reading import OnCheckpoint
 from anabranch.client.groups.state import Checkpoint, ReaderGroupState, stream_of
@@ -161,11 +163,15 @@ class ReaderGroup:
     async def wait_for_checkpoint(
         self, name: str, *, timeout_s: float = CHECKPOINT_TIMEOUT_S
     ) -> GroupCheckpoint:
-        """Until it is complete. Raises CheckpointNotFound (never begun, cancelled, long ago),
-        Unavailable (fields: waiting)."""
+        """Until it is complete; readers that are silent for a lease meanwhile are taken for lost.
+
+        Raises CheckpointNotFound (never begun, cancelled, long ago), Unavailable (fields: waiting).
+        """
         log = await self._fetched()
         deadline_s = self._clock.monotonic() + timeout_s
+        peers = PeerWatch(log.present.config.lease_ms / 1000)
         while True:
+            await _remove_lost(log, peers, self._clock.monotonic())
             found = log.present.checkpoint(name)
             if found is None:
                 raise CheckpointNotFound("there is no such checkpoint", name=name)
@@ -174,7 +180,8 @@ class ReaderGroup:
             left_s = deadline_s - self._clock.monotonic()
             if left_s <= 0:
                 raise _not_reached(found)
-            await log.synchronizer.fetch(wait_s=min(left_s, WAIT_S))
+            wait_s = log.present.config.lease_ms / 1000 * LISTEN_SHARE
+            await log.synchronizer.fetch(wait_s=min(left_s, wait_s))
 
     async def cancel_checkpoints(self) -> None:
         """All that are under way end without a result."""
@@ -252,6 +259,15 @@ class _Log:
     def present(self) -> ReaderGroupState:
         assert self.synchronizer.state is not None
         return self.synchronizer.state
+
+
+async def _remove_lost(log: _Log, peers: PeerWatch, now_s: float) -> None:
+    """No checkpoint waits for the dead, also where no reader is left that would see it."""
+    peers.caught_up(log.present.readers, now_s)
+    if lost := list(peers.silent(now_s)):
+        await log.synchronizer.update(
+            lambda state: [each for each in lost if is_still(state, each)]
+        )
 
 
 async def _settled(log: GroupSynchronizer, updates: Sequence[u.AnyUpdate]) -> None:

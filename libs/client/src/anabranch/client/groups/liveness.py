@@ -11,7 +11,7 @@ the same speed to within the margin.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from anabranch.client.groups.state import OnlineReader
+from anabranch.client.groups.state import OnlineReader, ReaderGroupState
 from anabranch.client.groups.updates import Lost
 
 MARGIN_SHARE = 0.125
@@ -83,3 +83,9 @@ class PeerWatch:
         for reader_id, known in self._seen.items():
             if now_s - max(known.since_s, self._fresh_since_s) >= self._lease_s:
                 yield Lost(reader_id=reader_id, nonce=known.reader.nonce, beat=known.reader.beat)
+
+
+def is_still(state: ReaderGroupState, lost: Lost) -> bool:
+    """Whether the reader gave no sign of life since, as far as this state knows."""
+    reader = state.readers.get(lost.reader_id)
+    return reader is not None and (reader.nonce, reader.beat) == (lost.nonce, lost.beat)

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from anabranch.client.groups import updates as u
 from anabranch.client.groups.balance import planned
-from anabranch.client.groups.liveness import OwnLease, PeerWatch
+from anabranch.client.groups.liveness import OwnLease, PeerWatch, is_still
 from anabranch.client.groups.state import Checkpoint, GroupSegment, ReaderGroupState
 from anabranch.common.errors import (
     AnabranchError,
@@ -335,8 +335,9 @@ class GroupMember:
             try:
                 await self._log.fetch(wait_s=wait_s)
                 self._conclude()
+                if self.failure is None and await self._remove_silent():
+                    self._conclude()
                 if self.failure is None:
-                    await self._remove_silent()
                     await self._begin_checkpoint()
                     await self._clock.sleep(self._listen_pause_s())
             except (Retry, Unknown):
@@ -399,12 +400,16 @@ class GroupMember:
             if plan.get(each.name) != self.reader_id
         )
 
-    async def _remove_silent(self) -> None:
-        """Take over for readers that are lost; one more beat of theirs defeats it."""
+    async def _remove_silent(self) -> bool:
+        """Take over for readers that are lost; one more beat of theirs defeats it → whether."""
         lost = {each.reader_id: each for each in self._peers.silent(self._clock.monotonic())}
         lost = {name: each for name, each in lost.items() if each.nonce != self._nonce}
-        if lost:
-            await self._log.update(lambda state: [e for e in lost.values() if _still(state, e)])
+        if not lost:
+            return False
+        said = await self._log.update(
+            lambda state: [e for e in lost.values() if is_still(state, e)]
+        )
+        return bool(said)
 
     async def _begin_checkpoint(self) -> None:
         """The group's own one, when it is time and none is under way."""
@@ -467,11 +472,6 @@ class GroupMember:
 def _same(known: Known, before: Known | None) -> bool:
     """Whether nothing changed that says who shall have what."""
     return before is not None and known[0] is before[0] and known[1:] == before[1:]
-
-
-def _still(state: ReaderGroupState, lost: u.Lost) -> bool:
-    reader = state.readers.get(lost.reader_id)
-    return reader is not None and (reader.nonce, reader.beat) == (lost.nonce, lost.beat)
 
 
 def _final(error: AnabranchError) -> AnabranchError:

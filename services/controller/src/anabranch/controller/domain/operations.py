@@ -16,6 +16,8 @@ from anabranch.common.contracts.commands import (
 from anabranch.common.errors import Busy, DeadlinePassed
 
 OPERATION_COUNT_MAX = 256
+FREQUENT_COUNT_MAX = 64
+"""Of a kind of operations that come all the time, so that they push out no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,14 @@ def with_satisfied(
     """One more that had nothing to do and succeeded."""
     done = Operation(operation, OperationState.SUCCEEDED, kind=kind, since_ms=since_ms)
     return _bounded((*operations, done))
+
+
+def with_frequent(operations: Operations, operation: str, kind: str) -> Operations:
+    """As `with_satisfied`; of the kind only the last `FREQUENT_COUNT_MAX` are remembered."""
+    alike = [o.operation for o in operations if o.kind == kind]
+    forgotten = set(alike[: max(0, len(alike) + 1 - FREQUENT_COUNT_MAX)])
+    kept = tuple(o for o in operations if o.operation not in forgotten)
+    return with_satisfied(kept, operation, kind)
 
 
 def with_finished(

@@ -297,7 +297,9 @@ def _subscribed(
             standing = (event.group_incarnation, event.generation)
             kind, after = "unsubscribe", known.removed(subscriber, standing)
         case events.StreamSubscriberReleased():
-            kind, after = "release", known.released(subscriber, event.cut)
+            after = known.released(subscriber, event.cut)
+            noted = operations.with_frequent(stream.operations, event.command_id, "release")
+            return replace(stream, subscriptions=after, operations=noted)
     return _satisfied(replace(stream, subscriptions=after), event.command_id, kind)
 
 

@@ -123,10 +123,9 @@ def _release(
             meant=command.generation,
         )
     cut = tuple(sorted(command.cut))
-    if cut == found.cut:
-        return (StreamCommandSatisfied(command_id=command.command_id),)
-    _require_known(stream, cut)
-    _require_forward(history(), found.cut, cut)
+    if cut != found.cut:
+        _require_known(stream, cut)
+        _require_forward(history(), found.cut, cut)
     return (
         StreamSubscriberReleased(
             command_id=command.command_id, subscriber=command.subscriber, cut=cut
