@@ -94,11 +94,13 @@ async def test_who_follows_counts_as_a_reader_until_it_goes() -> None:
             refused = await g.http.get(EVENTS, headers=SSE)
             long_poll = await g.http.get(EVENTS)
         free = await g.http.get(EVENTS)
+        head = await g.http.head(EVENTS, headers=SSE)
         foreign = await g.http.get(EVENTS, headers={**SSE, "last-event-id": "nonsense"})
         missing = await g.http.get(EVENTS.replace("sensors", "none"), headers=SSE)
         still_free = await g.http.get(EVENTS)
 
     assert problem(refused, 503) == problem(long_poll, 503) == "overloaded"
-    assert (free.status_code, still_free.status_code) == (200, 200)
+    assert (free.status_code, head.status_code, still_free.status_code) == (200, 200, 200)
+    assert head.content == b""
     assert problem(foreign, 400) == "invalid-request"
     assert problem(missing, 404) == "stream-not-found"

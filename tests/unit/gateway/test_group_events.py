@@ -180,9 +180,11 @@ async def test_requests_that_make_no_sense_are_refused_before_anything_joins() -
         empty = await get(STREAMED, params={"reader": ""})
         missing = await get(STREAMED.replace("/w/", "/none/"))
         wrong = await g.http.post(f"{GROUP}/readers/one/acks", json={"token": "nonsense"})
+        head = await g.http.head(STREAMED)
         status = (await get(GROUP)).json()
 
     assert problem(picture, 406) == "not-acceptable"
+    assert head.status_code == 405
     assert problem(token, 400) == problem(empty, 400) == problem(wrong, 400) == "invalid-request"
     assert problem(unnamed, 400) == "invalid-name"
     assert problem(missing, 404) == "reader-group-not-found"

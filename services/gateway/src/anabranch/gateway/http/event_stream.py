@@ -91,6 +91,8 @@ class EventStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         without_deadline(scope)
+        if scope["method"] == "HEAD":
+            await self._pieces.aclose()
         try:
             async with asyncio.TaskGroup() as tasks:
                 sending = tasks.create_task(self._send_all(send))

@@ -25,7 +25,10 @@ READER_ID_LENGTH_MAX = 255
 
 
 def routes() -> list[Route]:
-    return [Route(PATH, stream_events, methods=["GET"])]
+    route = Route(PATH, stream_events, methods=["GET"])
+    assert route.methods is not None
+    route.methods.discard("HEAD")  # nobody joins a group to learn about headers
+    return [route]
 
 
 async def stream_events(request: Request) -> EventStream:
