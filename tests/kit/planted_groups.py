@@ -48,7 +48,7 @@ def lost_without_the_beat() -> Iterator[None]:
 
     with (
         patch.object(apply, "apply", applied),
-        patch.object(member, "_still", lambda state, lost: lost.reader_id in state.readers),
+        patch.object(member, "is_still", lambda state, lost: lost.reader_id in state.readers),
     ):
         yield
 

@@ -1,17 +1,22 @@
 """A plot of how far the demo's reader group was behind what was written."""
 
+from importlib import import_module
 from pathlib import Path
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from anabranch.cli.demo.group_records import GroupOutcome
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PLOT = "group_lag.png"
 
 
 def plot_lag(outcome: GroupOutcome, out: Path) -> str:
     """Draw it into `out` → the file."""
-    figure = Figure(figsize=(8, 3.5), layout="constrained")
+    # Only the demo draws: no other command shall wait until this is imported.
+    figures = import_module("matplotlib.figure")
+    figure: Figure = figures.Figure(figsize=(8, 3.5), layout="constrained")
     axes = figure.subplots()
     axes.plot([second for second, _ in outcome.lag], [events for _, events in outcome.lag])
     if (kill := outcome.kill) is not None:
