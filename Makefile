@@ -7,6 +7,9 @@ BUDGET ?= 60
 WORKERS ?= 2
 MEMBERS := libs/common libs/client libs/cli libs/spark services/controller services/segstore services/gateway
 
+# The tests start hundreds of processes: none of them shall compile what another one has compiled.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help
 help:
 	@grep -E '^## ' $(MAKEFILE_LIST) | sed 's/^## //'
