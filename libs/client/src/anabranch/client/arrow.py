@@ -75,17 +75,18 @@ class ArrowColumns:
 
 def columns_of(blocks: Sequence[PlacedBlock]) -> ArrowColumns:
     """At least one block. Raises CorruptBlock, naming the first of the blocks."""
-    counts = np.array([block.header.event_count for block in blocks], np.int64)
-    rows = int(counts.sum())
-    offsets = np.array([block.offset for block in blocks], np.int64)
-    indexes = np.arange(rows) - np.repeat(np.cumsum(counts) - counts, counts)
+    rows = sum(block.header.event_count for block in blocks)
     try:
         return ArrowColumns(
             event=_events(blocks, rows),
             key=_keys(blocks, rows),
-            times_ms=np.concatenate([_times_ms(block) for block in blocks]),
-            offset=np.repeat(offsets, counts),
-            index=indexes.astype(np.int32),
+            times_ms=_end_to_end([_times_ms(block) for block in blocks]),
+            offset=_end_to_end(
+                [np.full(block.header.event_count, block.offset, np.int64) for block in blocks]
+            ),
+            index=_end_to_end(
+                [np.arange(block.header.event_count, dtype=np.int32) for block in blocks]
+            ),
         )
     except CorruptBlock as error:
         raise CorruptBlock(
@@ -97,11 +98,13 @@ def batch_of(blocks: Sequence[PlacedBlock]) -> pa.RecordBatch:
     """The events of at least one block as one batch. Raises CorruptBlock."""
     columns = columns_of(blocks)
     names = list(dict.fromkeys(block.segment for block in blocks))
-    numbers = np.array([names.index(block.segment) for block in blocks], np.int32)
-    counts = [block.header.event_count for block in blocks]
-    segment = pa.DictionaryArray.from_arrays(
-        fixed(pa.int32(), np.repeat(numbers, counts)), _strings(names)
+    numbers = _end_to_end(
+        [
+            np.full(block.header.event_count, names.index(block.segment), np.int32)
+            for block in blocks
+        ]
     )
+    segment = pa.DictionaryArray.from_arrays(fixed(pa.int32(), numbers), _strings(names))
     batch = pa.RecordBatch.from_arrays(
         [
             columns.event,
@@ -191,8 +194,13 @@ def _check_lengths(lengths: Sequence[Ints], sizes: Sequence[int], fault: str) ->
 
 def _offsets(lengths: Sequence[Ints], rows: int) -> pa.Buffer:
     offsets = np.zeros(rows + 1, np.int32)
-    np.cumsum(np.concatenate(lengths), out=offsets[1:])
+    np.cumsum(_end_to_end(lengths), out=offsets[1:])
     return pa.py_buffer(offsets)
+
+
+def _end_to_end(columns: Sequence[Ints]) -> Ints:
+    """The columns as one; a single one is not copied."""
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
 def _joined(parts: Sequence[memoryview]) -> pa.Buffer:

@@ -31,7 +31,7 @@ from anabranch.common.wire.messages import SegmentInfo
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ARROW_ROWS = 64 * 1024
+ARROW_ROWS = 2048
 ARROW_SIZE_BYTES = 32 * 1024 * 1024
 """A batch of Arrow takes no more blocks when it has as much."""
 
