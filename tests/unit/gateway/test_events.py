@@ -53,6 +53,23 @@ async def test_events_are_read_in_pages_that_neither_lose_nor_repeat() -> None:
     assert sorted(read) == sorted(lines)
 
 
+async def test_a_position_that_was_truncated_is_answered_with_the_one_behind() -> None:
+    async with gateway(segment_count=1) as g:
+        page = await g.http.get(EVENTS, params={"from": "head"})
+        start = page.headers["next-position"]
+        await g.http.post(EVENTS, content='{"n":1}', headers=NDJSON)
+        (segment,) = g.bench.segments
+        behind = len(segment.data)
+        await g.http.post(EVENTS, content='{"n":2}', headers=NDJSON)
+        segment.truncate(behind)
+
+        refused = await g.http.get(EVENTS, params={"from": start})
+        assert problem(refused, 410) == "events-truncated"
+        again = await g.http.get(EVENTS, params={"from": refused.json()["fields"]["next"]})
+
+    assert again.text == '{"n":2}\n'
+
+
 async def test_a_long_poll_is_answered_when_an_event_comes() -> None:
     async with gateway() as g, asyncio.TaskGroup() as tasks:
         await g.http.post(EVENTS, json={"n": 0})

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from anabranch.client import Client, EventBatch, EventReader, ReaderSettings
-from anabranch.common.errors import Overloaded, Unavailable
+from anabranch.common.errors import EventsTruncated, Overloaded, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.events.following import PATIENCE_S, Following
 from anabranch.gateway.events.tokens import position_token, positions_of
@@ -142,7 +142,14 @@ class Reads:
         async with reader:
             found.positions = dict(reader.positions())
             while not self._is_enough(request, found):
-                batch = await reader.next_batch()
+                try:
+                    batch = await reader.next_batch()
+                except EventsTruncated as error:
+                    if found.payloads:
+                        return  # the next read is told, when this one's events were taken
+                    found.move_to(reader.positions())
+                    error.fields = {**error.fields, "next": found.next_position(request.stream)}
+                    raise
                 found.move_to(reader.positions())
                 if batch is None:
                     return

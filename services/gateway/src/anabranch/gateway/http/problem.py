@@ -48,6 +48,7 @@ STATUS_BY_CODE: Mapping[str, int] = {
     "not-acceptable": 406,
     "idempotency-mismatch": 422,
     "segment-truncated": 410,
+    "events-truncated": 410,
     "generation-mismatch": 412,
     "reader-removed": 410,
     "reader-group-reset": 410,
