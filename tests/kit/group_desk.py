@@ -14,7 +14,8 @@ from anabranch.client.fetcher import FetchedBlock
 from anabranch.client.frontier import Position
 from anabranch.client.groups import updates as u
 from anabranch.client.groups.apply import apply
-from anabranch.client.groups.member import GroupMember, Surroundings
+from anabranch.client.groups.member import GroupMember
+from anabranch.client.groups.ports import Surroundings
 from anabranch.client.groups.reading import GroupReading, OnCheckpoint
 from anabranch.client.groups.state import Checkpoint, GroupSegment, ReaderGroupState
 from anabranch.client.intake import IntakeItem

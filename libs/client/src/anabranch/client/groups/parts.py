@@ -10,7 +10,7 @@ from anabranch.client.bounds import StreamBounds
 from anabranch.client.control import ControlPlane, SegmentDirectory
 from anabranch.client.groups.access import GroupAccess, GroupSynchronizer
 from anabranch.client.groups.codec import ReaderGroupCodec
-from anabranch.client.groups.member import Surroundings
+from anabranch.client.groups.ports import Surroundings
 from anabranch.client.groups.reader import GroupReader, GroupReaderParts, GroupReaderSettings
 from anabranch.client.groups.reading import OnCheckpoint
 from anabranch.client.groups.state import Checkpoint, ReaderGroupState, stream_of
