@@ -44,15 +44,15 @@ async def shown(*way: str) -> dict[str, Any]:
     return found
 
 
-async def interrupted(*way: str) -> tuple[list[str], int | None]:
-    """Read until nothing more is to come, then Ctrl-C → what was printed, and the exit code."""
+async def ended(by: signal.Signals, *way: str) -> tuple[list[str], int | None]:
+    """Read until nothing more is to come, then end it → what was printed, and the exit code."""
     process = await started("read", "--group", GROUP, "--reader", "impatient", *way)
     assert process.stdout is not None
     async with asyncio.timeout(DEADLINE_S):
         first = await process.stdout.readline()
         while (await shown(*way))["lag"]["events"]:
             pass
-        process.send_signal(signal.SIGINT)
+        process.send_signal(by)
         rest, _ = await process.communicate()
     return (first + rest).decode().splitlines(), process.returncode
 
@@ -71,10 +71,10 @@ async def test_readers_over_http_and_nats_share_a_group_and_leave_it_cleanly(
         await anabranch("write", "shop/orders", *nats, given="\n".join(lines).encode())
         read = await anabranch("read", "--group", GROUP, "-n", "100", *http)
         read += await anabranch("read", "--group", GROUP, "-n", "50", *nats)
-        over_http, code = await interrupted(*http)
+        over_http, code = await ended(signal.SIGINT, *http)
         assert (code, (await shown(*nats))["readers"]) == (130, [])
         await anabranch("write", "shop/orders", *nats, given=b"one\ntwo\n")
-        over_nats, code = await interrupted(*nats)
+        over_nats, code = await ended(signal.SIGTERM, *nats)
         assert (code, (await shown(*http))["readers"]) == (130, [])
 
     assert sorted(read + over_http) == sorted(lines)

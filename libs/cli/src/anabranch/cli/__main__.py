@@ -1,7 +1,7 @@
 """Runs a command line and turns its end into an exit code.
 
-0 done · 1 refused or failed, with one line that says what to do · 2 wrong usage · 130 Ctrl-C ·
-141 nobody reads the output any more. Never a traceback for an error of the project.
+0 done · 1 refused or failed, with one line that says what to do · 2 wrong usage · 130 Ctrl-C or
+SIGTERM · 141 nobody reads the output any more. Never a traceback for an error of the project.
 """
 
 import os
