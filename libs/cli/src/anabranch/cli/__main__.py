@@ -5,6 +5,7 @@ SIGTERM · 141 nobody reads the output any more. Never a traceback for an error 
 """
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -53,7 +54,12 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """The entry point of the `anabranch` program."""
+    """The entry point of the `anabranch` program.
+
+    SIGTERM ends it as Ctrl-C does: whoever is told to stop shall say goodbye, so that others need
+    not wait until they miss it.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     configure_logs("cli", "error")
     sys.exit(run(sys.argv[1:]))
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -126,11 +125,6 @@ async def through_gateway(url: str) -> AsyncIterator[Session]:
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end; Ctrl-C cancels the work in order and raises KeyboardInterrupt, and so does
-    SIGTERM: whoever stops the program shall not have to wait until others miss it."""
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(work)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    """Run to the end; Ctrl-C cancels the work in order and raises KeyboardInterrupt."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
