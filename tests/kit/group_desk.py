@@ -45,12 +45,14 @@ def two_segments(*, release_after_checkpoint: bool = False) -> ReaderGroupState:
 
 
 class DeskLog:
-    """A `GroupLog` whose entries are folded as they come. `is_away`: nothing can be appended."""
+    """A `GroupLog` whose entries are folded as they come. `is_away`: nothing can be appended;
+    `fetch_s`: so long every fetch takes, beside its wait."""
 
     def __init__(self, state: ReaderGroupState) -> None:
         self.state = state
         self.entries: list[u.AnyUpdate] = []
         self.is_away = False
+        self.fetch_s = 0.0
         self._known = 0
         self._news = asyncio.Event()
 
@@ -76,6 +78,8 @@ class DeskLog:
         return [each for each in self.entries if isinstance(each, kind)]
 
     async def fetch(self, *, wait_s: float = 0.0) -> int:
+        if self.fetch_s:
+            await asyncio.sleep(self.fetch_s)
         if self._known == len(self.entries) and wait_s:
             self._news.clear()
             try:

@@ -32,6 +32,7 @@ from anabranch.common.errors import (
     Retry,
     StreamSealed,
     TooManyReaders,
+    Unavailable,
     Unknown,
 )
 from anabranch.common.model.reader_group import READERS_MAX
@@ -48,6 +49,8 @@ LISTEN_PAUSE_SHARE = 0.1
 """Of the lease, at most: what is known must not grow stale."""
 BEAT_SHARE = 1 / 3
 LEAVE_TIMEOUT_S = 5.0
+NAMESAKE_LEASES_MAX = 4
+"""So long a reader that joins waits for the end of one of its id."""
 COMPACTED_BYTES = 256 * 1024
 """Of the log: the first reader compacts beyond that, any reader beyond four times as much."""
 
@@ -110,7 +113,7 @@ class GroupMember:
     async def join(self) -> None:
         """Come online, at the latest a lease after an earlier reader of this id fell silent.
 
-        Raises ReaderInUse when that one is alive, TooManyReaders, ReaderRemoved.
+        Raises ReaderInUse when that one is alive, TooManyReaders, ReaderRemoved, Unavailable.
         """
         await self._log.fetch()
         lease_s = self.state.config.lease_ms / 1000
@@ -142,9 +145,16 @@ class GroupMember:
         """Wait until nobody of this id is online: it leaves, or is silent for a lease."""
         first = self.state.readers.get(self.reader_id)
         lease_s = self.state.config.lease_ms / 1000
+        deadline_s = self._clock.monotonic() + NAMESAKE_LEASES_MAX * lease_s
         while (other := self.state.readers.get(self.reader_id)) is not None:
             if first is None or other != first:
                 raise self._in_use()
+            if self._clock.monotonic() > deadline_s:
+                raise Unavailable(
+                    "it was not to be seen whether an earlier reader of this id is gone",
+                    remedy="the log is too slow for the lease: try again, or use another id",
+                    reader=self.reader_id,
+                )
             self._peers.caught_up(self.state.readers, self._clock.monotonic())
             await self._remove_silent()
             if self.reader_id in self.state.readers:
