@@ -1,6 +1,5 @@
 """A reader group, as applications use it: its readers, checkpoints, cuts, and how it stands."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -82,7 +81,6 @@ class ReaderGroup:
         self._clock = clock
         self._ids = ids
         self._log: GroupSynchronizer | None = None
-        self._opening = asyncio.Lock()
 
     @property
     def ref(self) -> GroupRef:
@@ -243,11 +241,14 @@ class ReaderGroup:
 
     async def _fetched(self) -> "_Log":
         """The state as it is now, of the generation that the controller knows."""
-        async with self._opening:
-            if self._log is None:
-                self._log = await self._access.open_log()
-            else:
-                await self._access.renew(self._log, await self._access.describe())
+        if self._log is not None:
+            await self._access.renew(self._log, await self._access.describe())
+            return _Log(self._log)
+        opened = await self._access.open_log()
+        if self._log is None:
+            self._log = opened
+        else:  # another call was as early, and faster
+            await opened.close()
         return _Log(self._log)
 
 
