@@ -129,10 +129,6 @@ class SimController:
         self.stream_runner = Runner(stream_work, clock, world.rng, self._owns)
         self.group_runner = Runner(group_work, clock, world.rng, self._owns)
 
-    @property
-    def is_alive(self) -> bool:
-        return self._task is not None and not self._task.done()
-
     def start(self, group: asyncio.TaskGroup) -> None:
         """Run in the group until killed."""
         self._task = group.create_task(self._live())

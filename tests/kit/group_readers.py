@@ -1,7 +1,7 @@
 """Readers of a group at work, and what must be true of what they were given."""
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,10 +25,6 @@ class Ledger:
         """How many different events were processed."""
         return len({(key, number) for _, key, number in self.given})
 
-    def repeated(self) -> int:
-        """How often an event was processed that had been processed before."""
-        return len(self.given) - self.count()
-
     def assert_exactly_once_in_order(self, expected: dict[str, int]) -> None:
         """Each key's events 0, 1, … once each, in this order, whoever processed them."""
         by_key: dict[str, list[int]] = defaultdict(list)
@@ -37,21 +33,6 @@ class Ledger:
         assert {key: len(numbers) for key, numbers in by_key.items()} == expected
         for key, numbers in by_key.items():
             assert numbers == list(range(len(numbers))), f"key {key}: {numbers}"
-
-    def assert_at_least_once_in_order(self, expected: dict[str, int]) -> None:
-        """Each key's events by their first processing are 0, 1, …, and all of them are there."""
-        first: dict[str, list[int]] = defaultdict(list)
-        seen: set[tuple[str, int]] = set()
-        for _, key, number in self.given:
-            if (key, number) not in seen:
-                seen.add((key, number))
-                first[key].append(number)
-        assert {key: len(numbers) for key, numbers in first.items()} == expected
-        for key, numbers in first.items():
-            assert numbers == list(range(len(numbers))), f"key {key}: {numbers}"
-
-    def by_reader(self) -> Counter[str]:
-        return Counter(reader_id for reader_id, _, _ in self.given)
 
 
 @asynccontextmanager

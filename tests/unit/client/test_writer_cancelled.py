@@ -15,7 +15,6 @@ from kit.cancel_everywhere import Cancelling, everywhere
 from kit.client_bench import STREAM, Bench, bench, writer_settings
 from kit.fake_segstore import Direction, Fault
 from kit.large import events_of, small_parts
-from kit.timekeeper import Timekeeper
 
 SETTINGS = writer_settings(block_size_bytes=60, buffer_size_bytes=600, large_events=True)
 
@@ -23,7 +22,7 @@ SETTINGS = writer_settings(block_size_bytes=60, buffer_size_bytes=600, large_eve
 @asynccontextmanager
 async def slow_bench() -> AsyncIterator[Bench]:
     """A controller that keeps the time and lets the loop turn before it answers."""
-    async with bench(segment_count=2, kind=Timekeeper) as b:
+    async with bench(segment_count=2) as b:
         ask = b.control.query
 
         async def query(name: str, query: Query, answer: type[A], *, timeout_s: float) -> A:

@@ -7,9 +7,8 @@ import pytest
 from anabranch.client import EventWriter
 from anabranch.common.errors import Closed, InvalidRequest, StreamSealed, Unavailable
 from anabranch.common.wire.messages import Appended, SetupAppend
-from kit.client_bench import STREAM, bench, until, writer_settings
+from kit.client_bench import STREAM, Bench, bench, until, writer_settings
 from kit.fake_segstore import Fault, no_faults
-from kit.timekeeper import Timekeeper
 
 LOW, HIGH = "sensor-0", "key1"
 """Keys of the first and of the second half of the key space."""
@@ -123,35 +122,36 @@ async def test_a_closed_writer_says_that_it_is_closed() -> None:
 # --- time --------------------------------------------------------------------------------------
 
 
-def marked(b: object, writer: EventWriter) -> tuple[int, dict[int, int]]:
-    """The writer's mark: its time, and segment → position."""
-    mark = b.controller.marks[writer.writer_id.hex()]  # type: ignore[attr-defined]
+async def marked(b: Bench, writer: EventWriter) -> tuple[int, dict[int, int]]:
+    """The writer's mark, the only one: its time, and segment → position."""
+    (mark,) = await b.client.streams.writer_marks(STREAM)
+    assert mark.writer_id == writer.writer_id.hex()
     assert list(mark.positions) == sorted(mark.positions)
     return mark.timestamp_ms, {place.segment_id: place.offset for place in mark.positions}
 
 
 async def test_a_noted_time_says_where_what_was_written_before_it_lies() -> None:
-    async with bench(segment_count=3, kind=Timekeeper) as b:
+    async with bench(segment_count=3) as b:
         async with b.client.writer(STREAM) as writer:
             writer.write_batch([b"1", b"22"], keys=[LOW, LOW])
             await writer.note_time(1000)
             first = {0: len(b.segments[0].data)}
-            assert marked(b, writer) == (1000, first)
+            assert await marked(b, writer) == (1000, first)
             writer.write(b"3", "key1")
             await writer.note_time(1000)
             ends = [len(segment.data) for segment in b.segments]
-            assert marked(b, writer) == (1000, {n: end for n, end in enumerate(ends) if end})
+            assert await marked(b, writer) == (1000, {n: end for n, end in enumerate(ends) if end})
             with pytest.raises(InvalidRequest) as caught:
                 await writer.note_time(999)
             assert caught.value.fields["noted_ms"] == 1000
             for wrong in (-1, 1 << 53, "now"):
                 with pytest.raises(InvalidRequest):
                     await writer.note_time(wrong)  # type: ignore[arg-type]
-        assert vars(b.controller)["marks"] == {}, "who left holds no watermark back"
+        assert await b.client.streams.writer_marks(STREAM) == (), "who left holds nothing back"
 
 
 async def test_positions_of_sealed_segments_stay_and_lost_answers_are_made_up_for() -> None:
-    async with bench(kind=Timekeeper) as b, b.client.writer(STREAM) as writer:
+    async with bench() as b, b.client.writer(STREAM) as writer:
         await writer.append(b"0", LOW)
         end = len(b.segments[0].data)
         for _ in b.scale_to(2):
@@ -163,7 +163,7 @@ async def test_positions_of_sealed_segments_stay_and_lost_answers_are_made_up_fo
         await until(lambda: any(segment.event_count for segment in b.segments[1:]))
         b.store.fault = no_faults
         await writer.note_time(5)
-        (_, positions) = marked(b, writer)
+        (_, positions) = await marked(b, writer)
         low, *_ = (each for each in b.every_segment() if each.segment_id)
         assert positions == {0: end, low.segment_id: len(b.store.segments[low.name].data)}
 
@@ -172,7 +172,7 @@ async def test_positions_of_the_oldest_segments_are_left_out_when_there_are_too_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("anabranch.client.time_notes.SEGMENT_COUNT_MAX", 2)
-    async with bench(kind=Timekeeper) as b, b.client.writer(STREAM) as writer:
+    async with bench() as b, b.client.writer(STREAM) as writer:
         for _ in range(4):
             await writer.append(b"x", LOW)
             for _ in b.scale_to(1):
@@ -180,11 +180,11 @@ async def test_positions_of_the_oldest_segments_are_left_out_when_there_are_too_
         await writer.append(b"x", LOW)
         await writer.note_time(5)
         newest = sorted(each.segment_id for each in b.every_segment())[-2:]
-        assert list(marked(b, writer)[1]) == newest
+        assert list((await marked(b, writer))[1]) == newest
 
 
 async def test_a_segment_that_was_truncated_away_is_left_out() -> None:
-    async with bench(kind=Timekeeper) as b, b.client.writer(STREAM, writer_settings()) as writer:
+    async with bench() as b, b.client.writer(STREAM, writer_settings()) as writer:
         b.store.fault = lambda at, m: (
             Fault.DROP if at == "out" and isinstance(m, Appended) else None
         )
@@ -197,5 +197,5 @@ async def test_a_segment_that_was_truncated_away_is_left_out() -> None:
         await writer.append(b"2", LOW)
         b.truncate({life.segment_id: 0 for life in b.stream.current})
         await writer.note_time(5)
-        (_, positions) = marked(b, writer)
+        (_, positions) = await marked(b, writer)
         assert list(positions) == [life.segment_id for life in b.stream.current]

@@ -151,14 +151,9 @@ class SegmentAppender:
         elif self.outbox.waits_for_room:
             self._in_flight.when_room(self.pump)
 
-    def until_acknowledged(self, event_number: int) -> asyncio.Future[None]:
-        """Done when everything up to `event_number` is; numbers asked for never decrease."""
-        waiter = Waiter(asyncio.get_running_loop().create_future())
-        self.add_waiter(event_number, waiter)
-        return waiter.acknowledged
-
     def add_waiter(self, event_number: int, waiter: Waiter) -> None:
-        """Tell `waiter` when everything up to `event_number` is acknowledged, at once if it is."""
+        """Tell `waiter` when everything up to `event_number` is acknowledged, at once if it is;
+        numbers asked for never decrease."""
         if event_number <= self.outbox.acknowledged:
             waiter.arrived()
         else:

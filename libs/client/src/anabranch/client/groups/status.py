@@ -15,7 +15,7 @@ from anabranch.client.groups.state import GroupSegment, ReaderGroupState, stream
 from anabranch.client.ranges import SegmentRanges
 from anabranch.common.contracts.stream_queries import SegmentRun
 from anabranch.common.errors import SegmentNotFound, SegmentTruncated
-from anabranch.common.model.names import SegmentId, parse_segment_name, stream_ref
+from anabranch.common.model.names import SegmentId, stream_ref
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.block import parse_header
@@ -168,12 +168,3 @@ def _count(data: bytes) -> int:
         events += header.event_count
         at += header.size
     return events
-
-
-def segment_ids(positions: Mapping[str, Position], stream: str) -> dict[int, Position]:
-    """The positions in one stream, by segment id."""
-    return {
-        parse_segment_name(name)[1]: position
-        for name, position in positions.items()
-        if stream_of(name) == stream
-    }

@@ -309,10 +309,6 @@ class Mirror:
         """Subjects of the streams that have a next step."""
         return list(self._streams.working)
 
-    def groups_with_work(self) -> list[str]:
-        """Subjects of the reader groups that have a next step."""
-        return list(self._groups.working)
-
     def with_work(self) -> list[str]:
         """Subjects of everything that has a next step."""
         return [*self._scopes.working, *self._streams.working, *self._groups.working]
