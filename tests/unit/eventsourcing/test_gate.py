@@ -202,3 +202,28 @@ async def test_the_stored_form_is_the_golden_one(gates: Gates, store: InMemoryEv
     bodies = [m.body.decode() async for m in store.scan(shard, f"ana.evt.{shard}.>")]
 
     assert "\n".join([*bodies, ""]) == GOLDEN.read_text()
+
+
+async def test_a_record_that_ends_between_the_look_and_the_joining_is_not_joined() -> None:
+    """The joining depends on the gate alone, which has not moved."""
+
+    class Late(InMemoryEventStore):
+        """Somebody else gives the record up right before it is written."""
+
+        async def append(
+            self,
+            subject: str,
+            expected_sequence: int,
+            message: NewMessage,
+            *,
+            gate: Gate | None = None,
+        ) -> int:
+            if gate is not None:
+                await other.forgo(subject)
+            return await super().append(subject, expected_sequence, message, gate=gate)
+
+    store = Late()
+    mine, other = Gates(store, SeededIds(1)), Gates(store, SeededIds(2))
+    with pytest.raises(MembershipEnded):
+        await mine.join(GATE, X)
+    assert await mine.members(ALL) == []

@@ -18,7 +18,7 @@ What keeps a controller that slept from doing harm:
 - A gate that was closed for nothing, because the parent stayed, is not opened by whoever closed
   it but by the next child, which has read that the parent is open at a later revision.
 - A record can be written twice, because joining looks at the gate alone. What was left stays
-  left, whatever follows.
+  left, whatever follows; so who has joined looks whether the record was ended before him.
 """
 
 from collections.abc import Iterable, Sequence
@@ -226,9 +226,11 @@ class Gates:
                 return
             try:
                 await self._write(member, 0, 1, event, Gate(gate, state.sequence))
-                return
             except WrongExpectedSequence:
                 continue
+            # The gate alone was looked at: somebody may have ended the record since it was read.
+            decide_join(state, await self.membership(member))
+            return
         raise _busy(gate)
 
     async def leave(self, member: str) -> None:
