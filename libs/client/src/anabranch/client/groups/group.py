@@ -241,15 +241,15 @@ class ReaderGroup:
 
     async def _fetched(self) -> "_Log":
         """The state as it is now, of the generation that the controller knows."""
-        if self._log is not None:
-            await self._access.renew(self._log, await self._access.describe())
-            return _Log(self._log)
+        if (log := self._log) is not None:
+            await self._access.renew(log, await self._access.describe())
+            return _Log(log)
         opened = await self._access.open_log()
-        if self._log is None:
-            self._log = opened
-        else:  # another call was as early, and faster
+        if (log := self._log) is not None:  # another call was as early, and faster
             await opened.close()
-        return _Log(self._log)
+            return _Log(log)
+        self._log = opened
+        return _Log(opened)
 
 
 @dataclass(frozen=True, slots=True)
