@@ -2,7 +2,8 @@
 
 What runs on it are the real adapters: `JetStreamEventStore` with its conditional appends and its
 search for what became of them, and `NatsSegmentStores`. The server keeps JetStream's rules:
-expected sequences (of a gate too), sequences per stream, a work queue delivered at least once. What
+expected sequences (of a gate too), sequences per stream, batches that are stored as a whole or not
+at all, a work queue delivered at least once. What
 goes wrong on the way is the `Link`'s; `SimServer.stop`, `start` and `lose_last` are the server's.
 
 `StreamReader` is replaced as a whole (by `simulated_readers`): how it finds lost messages on a real
@@ -13,9 +14,10 @@ real one it hands on every message once and in order, or raises StreamRewound.
 import asyncio
 import datetime
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import NamedTuple, TypeVar, cast
 from unittest.mock import patch
@@ -26,13 +28,19 @@ from nats.aio.client import Client
 from nats.js.api import PubAck, RawStreamMsg
 
 from anabranch.common.adapters import jetstream_events
-from anabranch.common.adapters.jetstream_events import (
-    EXPECTED_SEQUENCE_HEADER,
-    JetStreamEventStore,
+from anabranch.common.adapters.jetstream_batch import (
+    BATCH_COMMIT_HEADER,
+    BATCH_ID_HEADER,
+    BATCH_SEQUENCE_HEADER,
 )
+from anabranch.common.adapters.jetstream_conditions import (
+    EXPECTED_SEQUENCE_HEADER,
+    EXPECTED_SUBJECT_HEADER,
+)
+from anabranch.common.adapters.jetstream_events import JetStreamEventStore
 from anabranch.common.adapters.jetstream_reader import StreamMessage
 from anabranch.common.adapters.nats_connection import as_unavailable
-from anabranch.common.contracts.subjects import event_stream
+from anabranch.common.contracts.subjects import event_stream, matches
 from anabranch.common.errors import StreamRewound, Unavailable
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.clock import Clock
@@ -40,8 +48,8 @@ from kit.rng import Random
 from kit.simlink import Link, NoAnswer
 from kit.simqueue import SimQueue
 
-EXPECTED_SUBJECT_HEADER = "Nats-Expected-Last-Subject-Sequence-Subject"
 WRONG_LAST_SEQUENCE = 10071
+BATCH_INCOMPLETE = 10176
 REQUEST_S = 5.0
 RECONNECT_S = 0.25
 RESTARTS = "restarts of the event store"
@@ -121,19 +129,41 @@ class SimServer:
         if subject.startswith("ana.cmd."):
             self.queue.put(bucket, body)
             return PubAck(stream="ANA_COMMANDS", seq=1)
-        expected = headers.get(EXPECTED_SEQUENCE_HEADER)
-        watched = headers.get(EXPECTED_SUBJECT_HEADER, subject)
+        message = Stored(subject, dict(headers), body)
+        self._require_condition(message)
+        self._store(bucket, message)
+        return PubAck(stream=event_stream(bucket), seq=len(self.logs[bucket]))
+
+    def publish_batch(self, messages: Sequence[Stored]) -> PubAck:
+        """Store all messages of a batch, if it is complete and every condition holds."""
+        self._require_up()
+        numbers = [message.headers[BATCH_SEQUENCE_HEADER] for message in messages]
+        if numbers != [str(number) for number in range(1, len(messages) + 1)]:
+            raise nats.js.errors.BadRequestError(
+                code=400, err_code=BATCH_INCOMPLETE, description="batch is incomplete"
+            )
+        for message in messages:
+            self._require_condition(message)
+        bucket = int(messages[0].subject.split(".", 3)[2])
+        for message in messages:
+            self._store(bucket, message)
+        return PubAck(stream=event_stream(bucket), seq=len(self.logs[bucket]))
+
+    def _require_condition(self, message: Stored) -> None:
+        expected = message.headers.get(EXPECTED_SEQUENCE_HEADER)
+        watched = message.headers.get(EXPECTED_SUBJECT_HEADER, message.subject)
         if expected is not None and self._last(watched) != int(expected):
             raise nats.js.errors.BadRequestError(
                 code=400, err_code=WRONG_LAST_SEQUENCE, description="wrong last sequence"
             )
+
+    def _store(self, bucket: int, message: Stored) -> None:
         log = self.logs[bucket]
-        log.append(Stored(subject, dict(headers), body))
-        self._sequences.setdefault(subject, []).append(len(log))
+        log.append(message)
+        self._sequences.setdefault(message.subject, []).append(len(log))
         for told in self.on_stored:
-            told(bucket, len(log), cast(Stored, log[-1]))
+            told(bucket, len(log), message)
         self._announce(bucket)
-        return PubAck(stream=event_stream(bucket), seq=len(log))
 
     def newest_of(self, subject: str) -> RawStreamMsg:
         """The subject's last message. Raises NotFoundError."""
@@ -151,13 +181,15 @@ class SimServer:
         self._require_up()
         return len(self.logs[shard])
 
-    def purge(self, subject: str, below: int) -> None:
-        """Forget the subject's messages before the sequence; their places stay empty."""
+    def purge(self, pattern: str, below: int) -> None:
+        """Forget messages before the sequence on the subjects of the pattern; their places stay
+        empty."""
         self._require_up()
-        gone = [one for one in self._sequences.get(subject, ()) if one < below]
-        for sequence in gone:
-            self.logs[int(subject.split(".", 3)[2])][sequence - 1] = None
-        self._sequences[subject] = self._sequences.get(subject, [])[len(gone) :]
+        for subject in [one for one in self._sequences if matches(pattern, one)]:
+            gone = [one for one in self._sequences[subject] if one < below]
+            for sequence in gone:
+                self.logs[int(subject.split(".", 3)[2])][sequence - 1] = None
+            self._sequences[subject] = self._sequences[subject][len(gone) :]
 
     def tell(self, subject: str, body: bytes) -> None:
         """A message that nobody keeps."""
@@ -211,6 +243,8 @@ class SimClient:
         self.lag_s = 0.0
         """How far its readers stay behind."""
         self.rng = rng
+        self.batches: dict[str, list[Stored]] = {}
+        """Messages of batches that were sent and not yet committed."""
 
     def jetstream(self, timeout: float = REQUEST_S) -> "SimJetStream":
         return SimJetStream(self, timeout)
@@ -221,7 +255,16 @@ class SimClient:
         )
         return _Received(answer)
 
-    async def publish(self, subject: str, payload: bytes) -> None:
+    async def publish(
+        self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
+    ) -> None:
+        if headers is not None and BATCH_ID_HEADER in headers:
+            # A connection keeps its order, so it arrives right before the last one, or is lost
+            # with a connection that breaks in between.
+            if self.rng.random() >= self.link.weather.lost:
+                batch = self.batches.setdefault(headers[BATCH_ID_HEADER], [])
+                batch.append(Stored(subject, dict(headers), payload))
+            return
         self.link.post(lambda: self.server.tell(subject, payload))
 
 
@@ -229,6 +272,7 @@ class SimJetStream:
     """What `JetStreamContext` does for the event store."""
 
     def __init__(self, client: SimClient, timeout_s: float) -> None:
+        self._client = client
         self._server = client.server
         self._link = client.link
         self._timeout_s = timeout_s
@@ -240,11 +284,12 @@ class SimJetStream:
         timeout: float | None = None,  # noqa: ASYNC109
         headers: Mapping[str, str] | None = None,
     ) -> PubAck:
-        return await self._link.call(
-            lambda: self._server.publish(subject, payload, headers or {}),
-            timeout or self._timeout_s,
-            changes=True,
-        )
+        sent = Stored(subject, dict(headers or {}), payload)
+        arrive: Callable[[], PubAck] = partial(self._server.publish, subject, payload, sent.headers)
+        if BATCH_COMMIT_HEADER in sent.headers:
+            before = self._client.batches.pop(sent.headers[BATCH_ID_HEADER], [])
+            arrive = partial(self._server.publish_batch, [*before, sent])
+        return await self._link.call(arrive, timeout or self._timeout_s, changes=True)
 
     async def get_last_msg(self, _stream: str, subject: str) -> RawStreamMsg:
         return await self._read(lambda: self._server.newest_of(subject))

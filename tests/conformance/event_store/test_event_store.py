@@ -2,48 +2,14 @@
 simulated NATS server and on a real one."""
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator
-from itertools import count
 
 import pytest
 
-from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
-from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import CorruptEvent, WrongExpectedSequence
-from anabranch.common.eventsourcing.memory import InMemoryEventStore
-from anabranch.common.eventsourcing.ports import EventStore, Gate, NewMessage
-from anabranch.common.runtime.clock import SystemClock
-from kit.rng import seeded
-from kit.simbus import SimClient, SimServer, sim_event_store, simulated_readers
-from kit.simlink import Link
+from anabranch.common.eventsourcing.ports import Append, EventStore, Gate, NewMessage
 
-_NUMBERS = count()
 DEADLINE_S = 10
-
-
-@pytest.fixture(params=["memory", "simulated", "jetstream"])
-async def store(request: pytest.FixtureRequest) -> AsyncIterator[EventStore]:
-    if request.param == "memory":
-        yield InMemoryEventStore()
-        return
-    if request.param == "simulated":
-        simulated = SimServer(seeded(1), Counter())
-        connection = SimClient(simulated, Link(seeded(2), Counter()), seeded(3))
-        with simulated_readers():
-            yield sim_event_store(connection, SystemClock())
-        return
-    server = request.getfixturevalue("nats_server")
-    client = await connect_nats(server.url, "conformance")
-    await create_streams(client)
-    yield JetStreamEventStore(client, SystemClock())
-    await client.close()
-
-
-@pytest.fixture
-def subject() -> str:
-    return f"ana.evt.3.stream.scope.fresh{next(_NUMBERS)}"
 
 
 def message(
@@ -278,6 +244,22 @@ async def test_purging_deletes_below_a_sequence_and_on_one_subject_only(
     assert [m.append_id for m in await store.load(other)] == ["theirs"]
 
 
+async def test_a_purge_of_a_pattern_deletes_what_begins_alike_below_a_sequence(
+    store: EventStore, subject: str
+) -> None:
+    shard = shard_of_subject(subject)
+    inside, other = [f"{subject}.a.{name}" for name in ("x", "y", "z")], f"{subject}.ab.x"
+    sequences = [await store.append(one, 0, message(1)) for one in (*inside, other)]
+
+    await store.purge(f"{subject}.a.>", sequences[2])
+
+    found = [m.subject async for m in store.scan(shard, f"{subject}.>")]
+    assert found == [inside[2], other]
+    with pytest.raises(WrongExpectedSequence):
+        await store.append(inside[0], sequences[0], message(2))
+    assert await store.load(inside[1]) == []
+
+
 async def test_a_subject_that_was_purged_goes_on_where_it_was(
     store: EventStore, subject: str
 ) -> None:
@@ -369,3 +351,126 @@ async def test_of_a_child_and_a_closing_at_once_one_knows_of_the_other(
             group.create_task(close(child, gate, seen))
 
         assert seen == [not refused]
+
+
+async def test_messages_that_are_appended_together_follow_one_another(
+    store: EventStore, subject: str
+) -> None:
+    other, last = subject + "x", subject + "y"
+    first = await store.append(subject, 0, message(1, "before"))
+
+    sequences = await store.append_all(
+        [
+            Append(subject, first, message(2, "a", b"one")),
+            Append(other, 0, message(1, "b", b"two")),
+            Append(last, 0, message(1, "c", b"three")),
+        ]
+    )
+
+    assert list(sequences) == [first + 1, first + 2, first + 3]
+    for at, where, body in zip(
+        sequences, (subject, other, last), (b"one", b"two", b"three"), strict=True
+    ):
+        newest = (await store.load(where))[-1]
+        assert (newest.sequence, newest.body) == (at, body)
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+async def test_one_subject_that_has_moved_on_refuses_all_that_is_appended_together(
+    store: EventStore, subject: str, moved: int
+) -> None:
+    both = (subject, subject + "x")
+    await store.append(both[moved], 0, message(1, "theirs"))
+
+    with pytest.raises(WrongExpectedSequence) as refusal:
+        await store.append_all([Append(where, 0, message(1, f"mine-{where}")) for where in both])
+
+    assert refusal.value.fields["subject"] == both[moved]
+    assert [m.append_id for m in await store.load(both[moved])] == ["theirs"]
+    assert await store.load(both[1 - moved]) == []
+
+
+async def test_what_expects_more_than_there_is_refuses_all_that_is_appended_together(
+    store: EventStore, subject: str
+) -> None:
+    with pytest.raises(WrongExpectedSequence):
+        await store.append_all(
+            [
+                Append(subject, 0, message(1, f"a-{subject}")),
+                Append(subject + "x", 4711, message(1, "b")),
+            ]
+        )
+
+    assert await store.load(subject) == []
+
+
+async def test_one_message_alone_may_be_appended_like_several(
+    store: EventStore, subject: str
+) -> None:
+    (sequence,) = await store.append_all([Append(subject, 0, message(1, "a"))])
+
+    assert [m.sequence for m in await store.load(subject)] == [sequence]
+    with pytest.raises(WrongExpectedSequence):
+        await store.append_all([Append(subject, 0, message(1, "b"))])
+
+
+async def test_of_racing_batches_with_a_subject_in_common_exactly_one_is_stored(
+    store: EventStore, subject: str
+) -> None:
+    stored: list[str] = []
+
+    async def attempt(name: str) -> None:
+        own = f"{subject}{name}"
+        try:
+            await store.append_all(
+                [Append(own, 0, message(1, f"o{own}")), Append(subject, 0, message(1, own))]
+            )
+            stored.append(own)
+        except WrongExpectedSequence:
+            assert await store.load(own) == []
+
+    async with asyncio.TaskGroup() as group:
+        for index in range(8):
+            group.create_task(attempt(f"try{index}"))
+
+    assert len(stored) == 1
+    assert [m.append_id for m in await store.load(subject)] == stored
+    assert len(await store.load(stored[0])) == 1
+
+
+async def test_many_batches_at_once_are_all_stored(store: EventStore, subject: str) -> None:
+    async def attempt(number: int) -> None:
+        await store.append_all(
+            [
+                Append(f"{subject}a{number}", 0, message(1, f"{subject}-{number}")),
+                Append(f"{subject}b{number}", 0, message(1)),
+            ]
+        )
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(100):
+            group.create_task(attempt(number))
+
+    for number in range(100):
+        first = (await store.load(f"{subject}a{number}"))[0].sequence
+        assert (await store.load(f"{subject}b{number}"))[0].sequence == first + 1
+
+
+async def test_a_follower_sees_what_was_appended_together_in_order(
+    store: EventStore, subject: str
+) -> None:
+    shard = shard_of_subject(subject)
+    start = await store.last_sequence(shard)
+    names = ["x", "y", "z"]
+    await store.append_all(
+        [Append(f"{subject}{name}", 0, message(1, f"{subject}{name}")) for name in names]
+    )
+    seen: list[str] = []
+
+    async with asyncio.timeout(DEADLINE_S):
+        async for followed in store.follow(shard, start):
+            seen.append(followed.subject)
+            if len(seen) == len(names):
+                break
+
+    assert seen == [f"{subject}{name}" for name in names]

@@ -1,7 +1,7 @@
 """Load, decide, check, append."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pytest
@@ -138,11 +138,26 @@ async def test_losing_every_race_ends_as_busy(store: InMemoryEventStore) -> None
             return []
 
     behind = AlwaysBehind()
-    counters = Repository(behind, COUNTER, SeededIds(1))
-    await counters.transact(SUBJECT, lambda _: add(1))
+    await Repository(behind, COUNTER, SeededIds(1)).transact(SUBJECT, lambda _: add(1))
 
     with pytest.raises(Busy):
-        await counters.transact(SUBJECT, lambda _: add(1))
+        await Repository(behind, COUNTER, SeededIds(2)).transact(SUBJECT, lambda _: add(1))
+
+
+async def test_what_was_appended_here_is_known_until_somebody_else_knows_as_much(
+    store: InMemoryEventStore,
+) -> None:
+    seen: list[Loaded[Counter]] = []
+    counters = Repository(store, COUNTER, SeededIds(1), lambda _subject: seen[-1] if seen else None)
+    assert counters.known(SUBJECT) is None
+    first = await counters.transact(SUBJECT, lambda _: add(1))
+    second = await counters.transact(SUBJECT, lambda _: add(1))
+    assert counters.known(SUBJECT) == second
+    seen.append(first)
+    counters.remember(first)
+    assert counters.known(SUBJECT) == second
+    seen.append(replace(second))
+    assert counters.known(SUBJECT) is seen[-1]
 
 
 async def test_messages_of_a_newer_release_are_refused_by_name(

@@ -14,7 +14,7 @@ from anabranch.common.errors import (
     Unavailable,
     WrongExpectedSequence,
 )
-from anabranch.common.eventsourcing.ports import NewMessage
+from anabranch.common.eventsourcing.ports import Append, NewMessage
 from kit.rng import seeded
 from kit.simbus import SimClient, SimServer, sim_event_store, simulated_readers
 from kit.simlink import Blow, Link, Weather
@@ -51,6 +51,9 @@ def message(append_id: str, revision: int = 1) -> NewMessage:
     return NewMessage(revision, append_id, "events", 1, 0, b"[]")
 
 
+BATCH = [Append(SUBJECT, 0, message("first")), Append(SUBJECT + "2", 0, message("second"))]
+
+
 def test_an_append_that_was_stored_and_not_answered_is_found_by_its_id() -> None:
     async def act(bus: Bus) -> int:
         bus.link.blow = Blow(1, "after", bus.link.pause)
@@ -76,6 +79,35 @@ def test_an_append_that_came_too_late_is_stored_or_refused_never_repeated() -> N
         await bus.store.append(SUBJECT, 0, message("other"))
         await bus.clock.sleep(60)
         return [one.append_id for one in await bus.store.load(SUBJECT)]
+
+    assert run(act) == ["other"]
+
+
+def test_a_batch_that_was_stored_and_not_answered_is_found_on_each_of_its_subjects() -> None:
+    async def act(bus: Bus) -> list[int]:
+        bus.link.blow = Blow(1, "after", bus.link.pause)
+
+        async def hear_again() -> None:
+            await bus.clock.sleep(7)
+            bus.link.resume()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(hear_again())
+            found = group.create_task(bus.store.append_all(BATCH))
+        return list(found.result())
+
+    assert run(act) == [1, 2]
+
+
+def test_a_batch_that_came_too_late_is_refused_as_a_whole_once_one_subject_has_moved() -> None:
+    async def act(bus: Bus) -> list[str]:
+        bus.link.weather = Weather(late=1.0)
+        with pytest.raises(OutcomeUnknown):
+            await bus.store.append_all(BATCH)
+        bus.link.weather = Weather()
+        await bus.store.append(SUBJECT + "2", 0, message("other"))
+        await bus.clock.sleep(60)
+        return [m.append_id async for m in bus.store.scan(3, "ana.evt.3.>")]
 
     assert run(act) == ["other"]
 

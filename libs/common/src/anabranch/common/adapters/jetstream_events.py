@@ -11,8 +11,11 @@ when the time for looking is up the answer is OutcomeUnknown.
 
 With a gate the same is true of the gate's subject, but mine is on its own: so the gate is looked
 at *first*, and if it has moved, what is not on my subject after that look will never be there.
+
+Several messages that are stored together or not at all are `jetstream_batch`'s.
 """
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
@@ -22,53 +25,48 @@ from nats.aio.client import Client
 from nats.js.api import DiscardPolicy, RawStreamMsg, RetentionPolicy, StorageType, StreamConfig
 from nats.js.client import JetStreamContext
 
+from anabranch.common.adapters.jetstream_batch import AtomicBatches
+from anabranch.common.adapters.jetstream_conditions import (
+    RESOLVE_PAUSE_S,
+    WRONG_LAST_SEQUENCE_CODES,
+    condition_headers,
+    has_id,
+    stream_of,
+)
 from anabranch.common.adapters.jetstream_reader import StreamMessage, StreamReader
 from anabranch.common.adapters.nats_connection import as_unavailable, keeping_cancellation
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import OutcomeUnknown, Unavailable, WrongExpectedSequence
 from anabranch.common.eventsourcing.message import (
-    HEADER_APPEND_ID,
+    check_batch,
     check_chain,
-    check_gate,
     decode_message,
     decode_or_mark_damaged,
     encode_headers,
     start_sequence,
 )
-from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage
+from anabranch.common.eventsourcing.ports import Append, EventMessage, Gate, NewMessage
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.clock import Clock
 
 APPEND_DEADLINE_S = 5.0
 RESOLVE_BUDGET_S = 10.0
-RESOLVE_PAUSE_S = 0.25
+UPDATE_DEADLINE_S = 5.0
 RESOLVE_COUNT_MAX = 100
 """Others' messages on a subject that are looked through for one's own."""
 ONE_BY_ONE_COUNT_MAX = 8
 """Messages of a subject that are asked for one by one; more are cheaper through a consumer."""
 COMMANDS_COUNT_MAX = 100_000
-WRONG_LAST_SEQUENCE_CODES = frozenset({10071, 10164})
-EXPECTED_SEQUENCE_HEADER = "Nats-Expected-Last-Subject-Sequence"
-EXPECTED_SUBJECT_HEADER = "Nats-Expected-Last-Subject-Sequence-Subject"
-EXPECTED_STREAM_HEADER = "Nats-Expected-Stream"
 
 
 async def create_streams(client: Client) -> None:
-    """Create the event streams and the command queue where absent; present ones stay as they are.
+    """Create the event streams and the command queue where absent. Raises Unavailable.
 
-    Raises Unavailable.
+    Event streams of an older release learn to store batches; else, present ones stay as they are.
     """
     js = client.jetstream()
     for shard in range(SHARD_COUNT):
-        await _create_if_absent(
-            js,
-            StreamConfig(
-                name=subjects.event_stream(shard),
-                subjects=[subjects.event_stream_subjects(shard)],
-                storage=StorageType.FILE,
-                allow_direct=False,
-            ),
-        )
+        await _create_event_stream(client, js, shard)
     await _create_if_absent(
         js,
         StreamConfig(
@@ -82,13 +80,42 @@ async def create_streams(client: Client) -> None:
     )
 
 
-async def _create_if_absent(js: JetStreamContext, config: StreamConfig) -> None:
+async def _create_event_stream(client: Client, js: JetStreamContext, shard: int) -> None:
+    name = subjects.event_stream(shard)
+    present = await _create_if_absent(
+        js,
+        StreamConfig(
+            name=name,
+            subjects=[subjects.event_stream_subjects(shard)],
+            storage=StorageType.FILE,
+            allow_direct=False,
+            allow_atomic=True,
+        ),
+    )
+    if not present.allow_atomic:
+        await _allow_atomic(client, name)
+
+
+async def _create_if_absent(js: JetStreamContext, config: StreamConfig) -> StreamConfig:
+    """The stream's configuration, which was there already or is `config`."""
     assert config.name is not None
     with as_unavailable("create the stream", stream=config.name):
         try:
-            await js.stream_info(config.name)
+            return (await js.stream_info(config.name)).config
         except nats.js.errors.NotFoundError:
-            await js.add_stream(config)
+            return (await js.add_stream(config)).config
+
+
+async def _allow_atomic(client: Client, name: str) -> None:
+    """Change this one setting; the others go back as they came, also those unknown here."""
+    with as_unavailable("allow batches on the stream", stream=name):
+        found = await client.request(f"$JS.API.STREAM.INFO.{name}", timeout=UPDATE_DEADLINE_S)
+        config = {**json.loads(found.data)["config"], "allow_atomic": True}
+        answer = await client.request(
+            f"$JS.API.STREAM.UPDATE.{name}", json.dumps(config).encode(), timeout=UPDATE_DEADLINE_S
+        )
+        if (error := json.loads(answer.data).get("error")) is not None:
+            raise nats.js.errors.APIError.from_error(error)
 
 
 class JetStreamEventStore:
@@ -107,6 +134,13 @@ class JetStreamEventStore:
         self._clock = clock
         self._append_deadline_s = append_deadline_s
         self._resolve_budget_s = resolve_budget_s
+        self._batches = AtomicBatches(
+            client,
+            clock,
+            self._first_from,
+            append_deadline_s=append_deadline_s,
+            resolve_budget_s=resolve_budget_s,
+        )
 
     async def append(
         self,
@@ -117,7 +151,8 @@ class JetStreamEventStore:
         gate: Gate | None = None,
     ) -> int:
         """See `EventStore.append`. Also raises Unavailable, when surely nothing was stored."""
-        headers = encode_headers(subject, message) | _condition(subject, expected_sequence, gate)
+        condition = condition_headers(subject, expected_sequence, gate)
+        headers = encode_headers(subject, message) | condition
         refused = False
         try:
             with keeping_cancellation():
@@ -141,6 +176,13 @@ class JetStreamEventStore:
             gate = Gate(subject, expected_sequence)
         return await self._resolve(subject, gate, message.append_id, refused=refused)
 
+    async def append_all(self, appends: Sequence[Append]) -> Sequence[int]:
+        """See `EventStore.append_all`. Also raises Unavailable, when surely nothing was stored."""
+        check_batch(appends)
+        if len(appends) > 1:
+            return await self._batches.append(appends)
+        return [await self.append(*one) for one in appends]
+
     async def _resolve(self, subject: str, gate: Gate, append_id: str, *, refused: bool) -> int:
         """Find out what became of an append that depended on `gate`, be it its own subject.
 
@@ -153,7 +195,7 @@ class JetStreamEventStore:
                 mine = following
                 if gate.subject != subject:
                     mine = await self._find(subject, gate.sequence + 1, append_id)
-                if mine is not None and _has_id(mine, append_id):
+                if mine is not None and has_id(mine, append_id):
                     assert mine.seq is not None
                     return mine.seq
                 if following is not None or refused:
@@ -171,7 +213,7 @@ class JetStreamEventStore:
         """My message on a subject that others may append to. Raises Unavailable, OutcomeUnknown."""
         for _ in range(RESOLVE_COUNT_MAX):
             found = await self._first_from(subject, from_sequence)
-            if found is None or _has_id(found, append_id):
+            if found is None or has_id(found, append_id):
                 return found
             assert found.seq is not None
             from_sequence = found.seq + 1
@@ -225,11 +267,11 @@ class JetStreamEventStore:
         async for message in reader.read(at, await reader.last_sequence()):
             yield _marked(message)
 
-    async def purge(self, subject: str, below_sequence: int) -> None:
+    async def purge(self, pattern: str, below_sequence: int) -> None:
         """See `EventStore.purge`. Also raises Unavailable."""
         assert below_sequence > 0, "every purge names an upper sequence"
-        with as_unavailable("purge the subject", subject=subject, below=below_sequence):
-            await self._js.purge_stream(_stream_of(subject), seq=below_sequence, subject=subject)
+        with as_unavailable("purge the subject", subject=pattern, below=below_sequence):
+            await self._js.purge_stream(stream_of(pattern), seq=below_sequence, subject=pattern)
 
     async def last_sequence(self, shard: int) -> int:
         """See `EventStore.last_sequence`. Also raises Unavailable."""
@@ -250,12 +292,12 @@ class JetStreamEventStore:
         )
 
     def _subject_reader(self, subject: str) -> StreamReader:
-        return StreamReader(self._client, self._clock, _stream_of(subject), subject)
+        return StreamReader(self._client, self._clock, stream_of(subject), subject)
 
     async def _last_of(self, subject: str) -> RawStreamMsg | None:
         with as_unavailable("read the subject's last message", subject=subject):
             try:
-                return await self._js.get_last_msg(_stream_of(subject), subject)
+                return await self._js.get_last_msg(stream_of(subject), subject)
             except nats.js.errors.NotFoundError:
                 return None
 
@@ -263,30 +305,10 @@ class JetStreamEventStore:
         with as_unavailable("read the subject", subject=subject, sequence=sequence):
             try:
                 return await self._js.get_msg(
-                    _stream_of(subject), seq=max(1, sequence), subject=subject, next=True
+                    stream_of(subject), seq=max(1, sequence), subject=subject, next=True
                 )
             except nats.js.errors.NotFoundError:
                 return None
-
-
-def _condition(subject: str, expected_sequence: int, gate: Gate | None) -> dict[str, str]:
-    condition = {EXPECTED_STREAM_HEADER: _stream_of(subject)}
-    if gate is None:
-        return {**condition, EXPECTED_SEQUENCE_HEADER: str(expected_sequence)}
-    check_gate(subject, expected_sequence, gate)
-    return {
-        **condition,
-        EXPECTED_SEQUENCE_HEADER: str(gate.sequence),
-        EXPECTED_SUBJECT_HEADER: gate.subject,
-    }
-
-
-def _has_id(raw: RawStreamMsg, append_id: str) -> bool:
-    return (raw.headers or {}).get(HEADER_APPEND_ID) == append_id
-
-
-def _stream_of(subject: str) -> str:
-    return subjects.event_stream(subjects.shard_of_subject(subject))
 
 
 def _decoded(raw: RawStreamMsg) -> EventMessage:

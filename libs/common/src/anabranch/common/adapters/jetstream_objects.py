@@ -13,7 +13,7 @@ import nats.js.errors
 from nats.aio.client import Client
 from nats.js.api import KeyValueConfig, StorageType
 
-from anabranch.common.adapters.jetstream_events import (
+from anabranch.common.adapters.jetstream_conditions import (
     EXPECTED_SEQUENCE_HEADER,
     WRONG_LAST_SEQUENCE_CODES,
 )

@@ -49,3 +49,13 @@ class HistoryChunks:
         if len(messages) != 1 or messages[0].kind != KIND_CHUNK:
             raise CorruptEvent("a history chunk's subject holds something else", subject=subject)
         return messages[0].body
+
+    async def delete_all(self, pattern: str, below_sequence: int) -> None:
+        """Give up everything that begins alike and was stored before. As `EventStore.purge`."""
+        await self._store.purge(pattern, below_sequence)
+
+    async def delete(self, subject: str) -> None:
+        """Give it up for good; idempotent, also for one that never was. Raises Unavailable."""
+        messages = await self._store.load(subject)
+        if messages:
+            await self._store.purge(subject, messages[-1].sequence + 1)

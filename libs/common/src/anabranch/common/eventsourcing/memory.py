@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from anabranch.common.contracts.subjects import shard_of_subject
+from anabranch.common.contracts.subjects import matches, shard_of_subject
 from anabranch.common.errors import ObjectExists, RevisionConflict, WrongExpectedSequence
 from anabranch.common.eventsourcing.message import (
+    check_batch,
     check_chain,
     check_gate,
     decode_message,
@@ -18,7 +19,13 @@ from anabranch.common.eventsourcing.message import (
     encode_headers,
     start_sequence,
 )
-from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage, StoredObject
+from anabranch.common.eventsourcing.ports import (
+    Append,
+    EventMessage,
+    Gate,
+    NewMessage,
+    StoredObject,
+)
 
 
 class _Growth:
@@ -67,20 +74,15 @@ class InMemoryEventStore:
             gate = Gate(subject, expected_sequence)
         else:
             check_gate(subject, expected_sequence, gate)
-        log = self._shards.setdefault(shard_of_subject(subject), [])
-        actual = self._last.get(gate.subject, 0)
-        if actual != gate.sequence:
-            raise WrongExpectedSequence(
-                "the subject has moved on",
-                subject=gate.subject,
-                expected=gate.sequence,
-                actual=actual,
-            )
-        headers = encode_headers(subject, message)
-        log.append(_Stored(subject, headers, message.body, self._now_ms()))
-        self._last[subject] = len(log)
-        self._growth.announce()
-        return len(log)
+        self._require(gate)
+        return self._store(subject, message)
+
+    async def append_all(self, appends: Sequence[Append]) -> Sequence[int]:
+        """See `EventStore.append_all`."""
+        check_batch(appends)
+        for one in appends:
+            self._require(Gate(one.subject, one.expected_sequence))
+        return [self._store(one.subject, one.message) for one in appends]
 
     async def load(self, subject: str, after_sequence: int = 0) -> Sequence[EventMessage]:
         """See `EventStore.load`."""
@@ -103,18 +105,18 @@ class InMemoryEventStore:
     ) -> AsyncIterator[EventMessage]:
         """See `EventStore.scan`."""
         for sequence, one in list(_numbered(self._shards.get(shard, []))):
-            if sequence > after_sequence and _matches(pattern, one.subject):
+            if sequence > after_sequence and matches(pattern, one.subject):
                 yield _marked(sequence, one)
 
-    async def purge(self, subject: str, below_sequence: int) -> None:
+    async def purge(self, pattern: str, below_sequence: int) -> None:
         """See `EventStore.purge`."""
         assert below_sequence > 0, "every purge names an upper sequence"
-        log = self._shards.get(shard_of_subject(subject), [])
+        log = self._shards.get(shard_of_subject(pattern), [])
         for sequence, one in list(_numbered(log)):
-            if one.subject == subject and sequence < below_sequence:
+            if sequence < below_sequence and matches(pattern, one.subject):
                 log[sequence - 1] = None
-        if self._last.get(subject, 0) < below_sequence:
-            self._last.pop(subject, None)
+                if self._last.get(one.subject, 0) < below_sequence:
+                    self._last.pop(one.subject, None)
 
     async def last_sequence(self, shard: int) -> int:
         """See `EventStore.last_sequence`."""
@@ -132,6 +134,24 @@ class InMemoryEventStore:
                     yield _marked(at, one)
             await self._growth.wait()
 
+    def _require(self, gate: Gate) -> None:
+        actual = self._last.get(gate.subject, 0)
+        if actual != gate.sequence:
+            raise WrongExpectedSequence(
+                "the subject has moved on",
+                subject=gate.subject,
+                expected=gate.sequence,
+                actual=actual,
+            )
+
+    def _store(self, subject: str, message: NewMessage) -> int:
+        log = self._shards.setdefault(shard_of_subject(subject), [])
+        headers = encode_headers(subject, message)
+        log.append(_Stored(subject, headers, message.body, self._now_ms()))
+        self._last[subject] = len(log)
+        self._growth.announce()
+        return len(log)
+
     def damage(self, shard: int, sequence: int, body: bytes) -> None:
         """Replace a stored body without touching its checksum, as a failing disk would."""
         stored = self._shards[shard][sequence - 1]
@@ -141,12 +161,6 @@ class InMemoryEventStore:
 
 def _numbered(log: Sequence[_Stored | None]) -> Iterator[tuple[int, _Stored]]:
     return ((sequence, one) for sequence, one in enumerate(log, start=1) if one is not None)
-
-
-def _matches(pattern: str, subject: str) -> bool:
-    if pattern.endswith(".>"):
-        return subject.startswith(pattern[:-1]) and len(subject) >= len(pattern)
-    return subject == pattern
 
 
 def _decoded(sequence: int, one: _Stored) -> EventMessage:

@@ -22,7 +22,7 @@ from crc32c import crc32c
 
 from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import CorruptEvent
-from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage
+from anabranch.common.eventsourcing.ports import Append, EventMessage, Gate, NewMessage
 
 KIND_EVENTS = "events"
 KIND_SNAPSHOT = "snapshot"
@@ -31,6 +31,9 @@ KIND_CHUNK = "chunk"
 KIND_DAMAGED = "damaged"
 """Never stored: what `follow` yields in place of a message whose checksum does not match, so
 that damage stops one aggregate and not its whole shard. The body says what is wrong."""
+
+BATCH_COUNT_MAX = 16
+"""Messages that are appended together."""
 
 HEADER_REVISION = "Ana-Revision"
 HEADER_APPEND_ID = "Ana-Append-Id"
@@ -107,6 +110,15 @@ def check_gate(subject: str, expected_sequence: int, gate: Gate) -> None:
     assert same_shard, "a gate and what depends on it are in one shard"
     assert gate.subject != subject, "a gate is another subject"
     assert expected_sequence == 0, "what depends on a gate is a fresh subject's first message"
+
+
+def check_batch(appends: Sequence[Append]) -> None:
+    """Assert what messages that are appended together must keep to."""
+    assert 0 < len(appends) <= BATCH_COUNT_MAX, "a batch has a few messages"
+    subjects = {one.subject for one in appends}
+    assert len(subjects) == len(appends), "each message of a batch has a subject of its own"
+    shards = {shard_of_subject(subject) for subject in subjects}
+    assert len(shards) == 1, "what is appended together is in one shard"
 
 
 def start_sequence(last: EventMessage) -> int:

@@ -49,6 +49,14 @@ class Gate(NamedTuple):
     sequence: int
 
 
+class Append(NamedTuple):
+    """One message of several that are appended together; `expected_sequence` as for `append`."""
+
+    subject: str
+    expected_sequence: int
+    message: NewMessage
+
+
 class EventStore(Protocol):
     async def append(
         self,
@@ -71,6 +79,15 @@ class EventStore(Protocol):
         """
         ...
 
+    async def append_all(self, appends: Sequence[Append]) -> Sequence[int]:
+        """Append all of them, or none if one subject's last sequence is not the expected one.
+
+        The subjects are different ones of one shard; 1 to `BATCH_COUNT_MAX`. Whoever reads or
+        writes sees all or none. Returns the new sequences, which follow one another, in the order
+        of `appends`. Unknown outcomes and errors are as those of `append`.
+        """
+        ...
+
     async def load(self, subject: str, after_sequence: int = 0) -> Sequence[EventMessage]:
         """The subject's messages after `after_sequence`, oldest first, checksums verified.
 
@@ -89,8 +106,12 @@ class EventStore(Protocol):
         """
         ...
 
-    async def purge(self, subject: str, below_sequence: int) -> None:
-        """Delete the subject's messages below a sequence, for ever. Idempotent."""
+    async def purge(self, pattern: str, below_sequence: int) -> None:
+        """Delete messages below a sequence, for ever. Idempotent.
+
+        `pattern`: one subject, or all of a shard that begin alike (``ana.evt.3.txn.0.>``). Of
+        several subjects a crash may leave some, and of one some newer messages.
+        """
         ...
 
     async def last_sequence(self, shard: int) -> int:

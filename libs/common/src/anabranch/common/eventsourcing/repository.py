@@ -3,9 +3,9 @@
 The append is conditional on the sequence that was loaded, so of two decisions on one state
 only one is stored; the other is made again on the new state, a bounded number of times.
 
-A decision is tried first on the state that somebody keeps in memory, if somebody does. Only its
-append shows that this was the head: a refusal, or a decision that changes nothing, is believed
-only of a state that was loaded.
+A decision is tried first on the state that somebody keeps in memory, if somebody does, or on what
+was appended here last, which he may not have heard of yet. Only its append shows that this was the
+head: a refusal, or a decision that changes nothing, is believed only of a state that was loaded.
 
 Every `SNAPSHOT_EVERY` messages the state itself is appended, as an ordinary message that depends
 on nothing but that it comes next: whoever loads begins there, a reader that lags sees it in its
@@ -13,6 +13,7 @@ place, and everything before the last but one may be purged. It is a courtesy. T
 stored, because somebody decided meanwhile or the store did not answer, changes nothing.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
@@ -29,13 +30,15 @@ from anabranch.common.errors import (
 )
 from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.eventsourcing.message import KIND_DAMAGED, KIND_EVENTS, KIND_SNAPSHOT
-from anabranch.common.eventsourcing.ports import EventMessage, EventStore, NewMessage
+from anabranch.common.eventsourcing.ports import Append, EventMessage, EventStore, Gate, NewMessage
 from anabranch.common.runtime.ids import IdSource
 
 DECISION_ATTEMPTS_MAX = 8
 SNAPSHOT_EVERY = 64
 """Messages of an aggregate from one snapshot to the next."""
 SNAPSHOT_SIZE_BYTES_MAX = 256 * 1024
+APPENDED_MAX = 1024
+"""Aggregates that are remembered as they were appended, until somebody has heard of it."""
 
 _log = structlog.get_logger(__name__)
 
@@ -61,6 +64,19 @@ class Loaded(Generic[S]):
     earlier_snapshot_sequence: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared(Generic[S]):
+    """One decision as it is to be appended, and the aggregate as it is afterwards, but for its
+    sequence."""
+
+    append: Append
+    after: Loaded[S]
+
+    def stored_at(self, sequence: int) -> Loaded[S]:
+        """The aggregate, now that its message has that sequence."""
+        return replace(self.after, sequence=sequence)
+
+
 class Repository(Generic[S, E]):
     """The aggregates of one kind.
 
@@ -78,7 +94,28 @@ class Repository(Generic[S, E]):
         self.aggregate = aggregate
         self._ids = ids
         self._cached = cached
+        self._appended: OrderedDict[str, Loaded[S]] = OrderedDict()
         self._oversized: set[str] = set()
+
+    def known(self, subject: str) -> Loaded[S] | None:
+        """The aggregate as it was seen last, maybe before its head; None if nobody saw it."""
+        cached, appended = self._cached(subject), self._appended.get(subject)
+        if appended is None:
+            return cached
+        if cached is not None and cached.sequence >= appended.sequence:
+            del self._appended[subject]
+            return cached
+        return appended
+
+    def remember(self, loaded: Loaded[S]) -> None:
+        """It was appended like this; what is remembered never goes back."""
+        before = self._appended.get(loaded.subject)
+        if before is not None and before.sequence >= loaded.sequence:
+            return
+        self._appended[loaded.subject] = loaded
+        self._appended.move_to_end(loaded.subject)
+        if len(self._appended) > APPENDED_MAX:
+            self._appended.popitem(last=False)
 
     async def load(self, subject: str) -> Loaded[S]:
         """The aggregate at its head. Raises CorruptEvent, FormatTooNew, Unavailable."""
@@ -117,18 +154,45 @@ class Repository(Generic[S, E]):
         """
         if not events:
             return loaded
+        prepared = self.prepare(loaded, events)
+        stored = prepared.stored_at(await self._store.append(*prepared.append))
+        self.remember(stored)
+        return await self.with_snapshot(stored)
+
+    async def create(self, subject: str, events: Sequence[E], gate: Gate) -> Loaded[S]:
+        """Append the first message of a fresh subject while the gate is where it was read.
+
+        Nobody else may ever create the subject, so its name holds an id that was made for this
+        attempt: the gate is looked at *instead* of the subject, and of two first messages both
+        would be stored, and the aggregate could not be loaded any more.
+
+        Raises WrongExpectedSequence (the gate has moved), OutcomeUnknown, Unavailable,
+        AssertionError (the decision breaks an invariant).
+        """
+        prepared = self.prepare(Loaded(subject, self.aggregate.initial), events)
+        stored = prepared.stored_at(await self._store.append(*prepared.append, gate=gate))
+        self.remember(stored)
+        return stored
+
+    def prepare(self, loaded: Loaded[S], events: Sequence[E]) -> Prepared[S]:
+        """Check the invariants of one decision made on `loaded`, and encode it.
+
+        Raises AssertionError (the decision breaks an invariant, or has no events).
+        """
+        assert events, "a decision that is appended has events"
         after = self.aggregate.apply(loaded.state, events)
         self.aggregate.check(loaded.state, after)
-        body = self.aggregate.encode(events)
-        stored = await self._store_next(replace(loaded, state=after), KIND_EVENTS, body)
-        return await self._with_snapshot(stored)
+        return self._next(replace(loaded, state=after), KIND_EVENTS, self.aggregate.encode(events))
 
     async def snapshot(self, loaded: Loaded[S]) -> Loaded[S]:
         """Append a snapshot of the state as it is. Raises as `append`."""
         body = self.aggregate.encode_state(loaded.state)
-        return _snapshotted(await self._store_next(loaded, KIND_SNAPSHOT, body), 0)
+        prepared = self._next(loaded, KIND_SNAPSHOT, body)
+        stored = prepared.stored_at(await self._store.append(*prepared.append))
+        self.remember(snapshotted := _snapshotted(stored, 0))
+        return snapshotted
 
-    async def _store_next(self, loaded: Loaded[S], kind: str, body: bytes) -> Loaded[S]:
+    def _next(self, loaded: Loaded[S], kind: str, body: bytes) -> Prepared[S]:
         message = NewMessage(
             revision=loaded.revision + 1,
             append_id=self._ids.new_id(),
@@ -137,10 +201,12 @@ class Repository(Generic[S, E]):
             snapshot_sequence=loaded.snapshot_sequence,
             body=body,
         )
-        sequence = await self._store.append(loaded.subject, loaded.sequence, message)
-        return replace(loaded, sequence=sequence, revision=message.revision)
+        return Prepared(
+            Append(loaded.subject, loaded.sequence, message),
+            replace(loaded, revision=message.revision),
+        )
 
-    async def _with_snapshot(self, loaded: Loaded[S]) -> Loaded[S]:
+    async def with_snapshot(self, loaded: Loaded[S]) -> Loaded[S]:
         """`loaded`, behind a snapshot if one is due and could be stored."""
         since = loaded.revision - loaded.snapshot_revision
         is_refused = loaded.subject in self._oversized and since % SNAPSHOT_EVERY != 0
@@ -192,7 +258,7 @@ class Repository(Generic[S, E]):
         self, subject: str, decide: Callable[[Loaded[S]], Sequence[E]]
     ) -> Loaded[S] | None:
         """What was decided and appended on the cached state; None if that settles nothing."""
-        cached = self._cached(subject)
+        cached = self.known(subject)
         if cached is None:
             return None
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from itertools import chain, islice
 from typing import TypeVar
 
 from anabranch.common.errors import AnabranchError
@@ -15,10 +16,15 @@ async def for_each(items: Iterable[T], limit: int, action: Callable[[T], Awaitab
     After the first AnabranchError nothing new is begun; what runs ends, then it is raised.
     """
     remaining = iter(items)
+    first = list(islice(remaining, limit))
+    if len(first) <= 1 < limit:
+        for only in first:
+            await action(only)  # the commonest case needs no task
+        return
     failures: list[AnabranchError] = []
 
-    async def work() -> None:
-        for item in remaining:
+    async def work(own: T) -> None:
+        for item in chain((own,), remaining):
             try:
                 await action(item)
             except AnabranchError as error:
@@ -27,7 +33,7 @@ async def for_each(items: Iterable[T], limit: int, action: Callable[[T], Awaitab
                 return
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(limit):
-            group.create_task(work())
+        for item in first:
+            group.create_task(work(item))
     if failures:
         raise failures[0]

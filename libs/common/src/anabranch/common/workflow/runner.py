@@ -53,12 +53,14 @@ class Workflow(Generic[S, E, K]):
 
     `next_step(state)` names what must be done next, or is None; `steps` performs it and returns
     the event that it ends in. Steps are idempotent: a step may run again after its work was
-    done but its event was not stored.
+    done but its event was not stored. Where the next step follows from other aggregates, too,
+    `settle` waits until what is known of them is no older than the state.
     """
 
     repository: Repository[S, E]
     next_step: Callable[[S], K | None]
     steps: Mapping[K, Callable[[Loaded[S]], Awaitable[E]]]
+    settle: Callable[[Loaded[S]], Awaitable[None]] | None = None
 
 
 class StepFailed(Exception):
@@ -79,29 +81,51 @@ async def run_to_rest(
 ) -> Loaded[S]:
     """Perform steps until nothing is left to do; returns the aggregate at rest.
 
+    It begins with the aggregate as it is known without asking, which may be old: then a step is
+    performed that was performed before, which does no harm, and its event is refused, or the step
+    fails or waits. Only of a state that was loaded that is believed. That nothing is to be done is
+    believed of either: whoever learns of more wakes the runner again.
+
     `begin` hears of every step before it is performed; none is when `goes_on` says no, and the
     aggregate is returned as it is then. A lost race means that another runner appended: reload
     and go on. Raises StepFailed, and StillWaiting of the step begun last.
     """
     lost_races = 0
     step: str = LOAD
-    try:
-        loaded = await workflow.repository.load(subject)
-        while (found := workflow.next_step(loaded.state)) is not None and goes_on():
+    loaded = workflow.repository.known(subject)
+    is_sure = False
+    while True:
+        try:
+            if loaded is None:
+                step, is_sure = LOAD, True
+                loaded = await workflow.repository.load(subject)
+            found = await _next_step(workflow, loaded)
+            if found is None or not goes_on():
+                return loaded
             step = found
             begin(step)
             event = await workflow.steps[found](loaded)
-            try:
-                loaded = await workflow.repository.append(loaded, [event])
-            except WrongExpectedSequence:
-                lost_races += 1
-                if lost_races > LOST_RACES_MAX:
-                    raise
-                step = LOAD
-                loaded = await workflow.repository.load(subject)
-    except AnabranchError as error:
-        raise StepFailed(step, error) from error
-    return loaded
+            loaded = await workflow.repository.append(loaded, [event])
+            is_sure = True
+        except WrongExpectedSequence as error:
+            lost_races += 1
+            if lost_races > LOST_RACES_MAX:
+                raise StepFailed(step, error) from error
+            loaded = None
+        except AnabranchError as error:
+            if is_sure:
+                raise StepFailed(step, error) from error
+            loaded = None
+        except StillWaiting:
+            if is_sure:
+                raise
+            loaded = None
+
+
+async def _next_step(workflow: Workflow[S, E, K], loaded: Loaded[S]) -> K | None:
+    if workflow.settle is not None:
+        await workflow.settle(loaded)
+    return workflow.next_step(loaded.state)
 
 
 def pause_s(attempts: int, draw: float) -> float:

@@ -1,0 +1,39 @@
+"""How a message to JetStream says what it depends on, and how a refusal and one's own are known."""
+
+from nats.js.api import RawStreamMsg
+
+from anabranch.common.contracts import subjects
+from anabranch.common.eventsourcing.message import HEADER_APPEND_ID, check_gate
+from anabranch.common.eventsourcing.ports import Gate
+
+WRONG_LAST_SEQUENCE_CODES = frozenset({10071, 10164})
+EXPECTED_SEQUENCE_HEADER = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_SUBJECT_HEADER = "Nats-Expected-Last-Subject-Sequence-Subject"
+EXPECTED_STREAM_HEADER = "Nats-Expected-Stream"
+RESOLVE_PAUSE_S = 0.25
+"""From one look for what became of an append to the next."""
+
+
+def condition_headers(
+    subject: str, expected_sequence: int, gate: Gate | None = None
+) -> dict[str, str]:
+    """The headers by which the server stores the message only if its condition holds."""
+    condition = {EXPECTED_STREAM_HEADER: stream_of(subject)}
+    if gate is None:
+        return {**condition, EXPECTED_SEQUENCE_HEADER: str(expected_sequence)}
+    check_gate(subject, expected_sequence, gate)
+    return {
+        **condition,
+        EXPECTED_SEQUENCE_HEADER: str(gate.sequence),
+        EXPECTED_SUBJECT_HEADER: gate.subject,
+    }
+
+
+def has_id(raw: RawStreamMsg, append_id: str) -> bool:
+    """Whether the message is that attempt's."""
+    return (raw.headers or {}).get(HEADER_APPEND_ID) == append_id
+
+
+def stream_of(subject: str) -> str:
+    """The stream that holds an event subject."""
+    return subjects.event_stream(subjects.shard_of_subject(subject))
