@@ -21,6 +21,7 @@ from anabranch.common.contracts import (
     reader_groups,
     stream_queries,
     subjects,
+    transactions,
     writer_times,
 )
 from anabranch.common.contracts.commands import (
@@ -186,6 +187,7 @@ def _add_queries(found: _Document) -> None:
         **membership.QUERIES,
         **reader_groups.QUERIES,
         **writer_times.QUERIES,
+        **transactions.QUERIES,
     }
     for name, (query, answer) in asked.items():
         found.request(f"query.{name}", subjects.query(name), query, (answer, QueryFailed))

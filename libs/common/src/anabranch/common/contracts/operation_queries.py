@@ -26,7 +26,7 @@ class OperationList(Contract):
 
 
 class ListWork(PagedQuery):
-    """→ WorkList: every scope, stream and reader group that has a next step, sorted by name.
+    """→ WorkList: scopes, streams, groups and transactions with a next step, sorted by name.
 
     `scope`: only that one and its streams; empty: all. `only_here`: what the answering controller
     itself works on, as controllers ask each other.
@@ -37,7 +37,8 @@ class ListWork(PagedQuery):
 
 
 class Work(Contract):
-    """A scope, or a stream or reader group in it, and what is to be done next.
+    """A scope, or a stream or reader group in it, or a transaction of the stream, and what is to be
+    done next.
 
     `kind` and `since_ms`: of the intent, since when it is pending, in Unix milliseconds (0: not
     known). `attempts`: how often the step did not succeed in a row, since `trying_since_ms`;
@@ -48,6 +49,7 @@ class Work(Contract):
     scope: str
     stream: str | None = None
     group: str | None = None
+    transaction: str | None = None
     kind: str
     step: str
     since_ms: int = 0

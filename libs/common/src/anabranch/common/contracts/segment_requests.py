@@ -38,6 +38,9 @@ from anabranch.common.wire.messages import (
 
 PAYLOAD_SIZE_BYTES_MAX = 512 * 1024
 """Of a packet's payload, in requests and replies alike, so that what fits in fits out."""
+MERGE_SOURCES_MAX = 1000
+MERGE_NAMES_SIZE_BYTES_MAX = 40 * 1024
+"""Of all sources together: the answer names each with two numbers, and must fit in a packet."""
 
 
 class Exchange(NamedTuple):

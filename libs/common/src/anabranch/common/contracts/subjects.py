@@ -26,6 +26,9 @@ HEADS_KEY = "heads"
 """In that bucket: up to where controllers have read each shard, told now and then."""
 _GROUP_MARK = "+"
 """Of membership records; no name contains it."""
+_SLOT_DIGITS = 9
+TRANSACTION_SLOT_MS = 16**3
+"""An id begins with twelve hexadecimal digits of milliseconds."""
 METADATA_BUCKETS = (NODES_BUCKET, PLACEMENTS_BUCKET, CLUSTER_BUCKET)
 """The buckets whose objects belong to a backup of the metadata."""
 
@@ -102,6 +105,61 @@ def group_events(group: GroupRef) -> str:
         f"{EVENT_SUBJECT_PREFIX}.{shard_of(str(group))}.rg"
         f".{token(group.scope)}.{token(group.group)}"
     )
+
+
+def transaction_events(stream: StreamRef, incarnation: int, transaction: str) -> str:
+    """The subject of one transaction of one incarnation of a stream, in the stream's shard.
+
+    The time at which the id was drawn comes before the names: what ended is deleted slot by slot,
+    because deleting a thousand subjects at once costs as much as deleting one.
+    """
+    shard, slot = shard_of(str(stream)), transaction[:_SLOT_DIGITS]
+    names = f"{token(stream.scope)}.{token(stream.stream)}.{incarnation}.{transaction}"
+    return f"{EVENT_SUBJECT_PREFIX}.{shard}.txn.{slot}.{names}"
+
+
+def transaction_slot(transaction: str) -> str:
+    """The pattern of all transactions of the shard whose ids were drawn within the same
+    `TRANSACTION_SLOT_MS`. `transaction`: the subject of one of them."""
+    return f"{'.'.join(transaction.split('.', 5)[:5])}.>"
+
+
+def transaction_slot_ms(slot: str) -> int:
+    """When the slot with this pattern began, by the clocks of whoever drew the ids."""
+    return int(slot.split(".")[4], 16) * TRANSACTION_SLOT_MS
+
+
+def transaction_gate(stream: StreamRef, incarnation: int) -> str:
+    """The gate that opening a transaction depends on."""
+    return _of_stream(stream, "txngate", incarnation)
+
+
+def transaction_key(stream: StreamRef, incarnation: int, application: str) -> str:
+    """The subject of what an application has committed to an incarnation of a stream."""
+    return f"{_of_stream(stream, 'txnkey', incarnation)}.{token(application)}"
+
+
+def transaction_outcomes(stream: StreamRef, incarnation: int, chunk: int) -> str:
+    """A chunk of outcomes of transactions; they are numbered from 0."""
+    return f"{_of_stream(stream, 'txnout', incarnation)}.{chunk}"
+
+
+def transaction_leftovers(stream: StreamRef, incarnation: int) -> tuple[str, ...]:
+    """Patterns of what may go with an incarnation of a stream: applications and outcomes. Its gate
+    stays, because it refuses what comes late; its transactions go with their slots."""
+    return tuple(f"{_of_stream(stream, kind, incarnation)}.>" for kind in ("txnkey", "txnout"))
+
+
+def _of_stream(stream: StreamRef, kind: str, incarnation: int) -> str:
+    start = f"{EVENT_SUBJECT_PREFIX}.{shard_of(str(stream))}.{kind}"
+    return f"{start}.{token(stream.scope)}.{token(stream.stream)}.{incarnation}"
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """Whether the pattern is that subject, or ends in ``.>`` and the subject begins like it."""
+    if pattern.endswith(".>"):
+        return subject.startswith(pattern[:-1]) and len(subject) >= len(pattern)
+    return subject == pattern
 
 
 def shard_of_subject(subject: str) -> int:

@@ -197,3 +197,24 @@ class StateNotInitialized(Conflict):
 
     code = "state-not-initialized"
     default_remedy = "initialize it first"
+
+
+class TransactionEnded(Conflict):
+    """The transaction has the other outcome, or one at all: fields {transaction, state}."""
+
+    code = "transaction-ended"
+    default_remedy = "begin another transaction; an outcome never changes"
+
+
+class PartMismatch(Conflict):
+    """A part is not as its writer said: fields {part, segment, length, said}."""
+
+    code = "part-mismatch"
+    default_remedy = "commit what the parts' writers reported when they had flushed, or abort"
+
+
+class VersionPassed(Conflict):
+    """The application went on to another version or transaction: fields {application, version}."""
+
+    code = "version-passed"
+    default_remedy = "ask what the application has committed, and go on behind it"

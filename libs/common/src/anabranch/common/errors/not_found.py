@@ -101,3 +101,8 @@ class EventNotFound(NotFound):
 
 class CheckpointNotFound(NotFound):
     code = "checkpoint-not-found"
+
+
+class TransactionNotFound(NotFound):
+    code = "transaction-not-found"
+    default_remedy = "outcomes are forgotten after a while; an application's key is not"

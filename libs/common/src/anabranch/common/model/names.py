@@ -3,7 +3,9 @@
 Rules and forms follow Pravega's NameUtils: a segment's name is
 ``scope/stream/<number>.#epoch.<creation epoch>`` and its id is ``epoch << 32 | number``, so
 that a natural sort of ids sorts by (creation epoch, number). A transient segment is named
-``<its parent's name>#transient.<32 hexadecimal digits>``.
+``<its parent's name>#transient.<32 hexadecimal digits>``, a transaction's segment
+``<its parent's name>#transaction.<32 digits of the transaction>``, and one of a transaction's part
+``<its parent's name>#transaction.<32 digits of the transaction>.<32 digits of the part>``.
 
 An *internal* stream is one that the system keeps for itself: its name begins with an underscore,
 which no name that a user gives may contain. It is not listed, but has segments as any other.
@@ -11,7 +13,7 @@ which no name that a user gives may contain. It is not listed, but has segments 
 
 import re
 from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from anabranch.common.errors import InvalidName
 
@@ -27,6 +29,9 @@ INTERNAL_NAME_LENGTH_MAX = 255
 
 _USER_NAME = re.compile(r"[A-Za-z0-9.\-]+")
 _TRANSIENT_NAME = re.compile(r"(?P<parent>.+)#transient\.[0-9a-f]{32}")
+_TRANSACTION_NAME = re.compile(
+    r"(?P<parent>.+)#transaction\.(?P<transaction>[0-9a-f]{32})(?:\.(?P<part>[0-9a-f]{32}))?"
+)
 _SEGMENT_NAME = re.compile(
     r"(?P<scope>[^/]+)/(?P<stream>[^/]+)/(?P<number>[0-9]+)(?:\.#epoch\.(?P<epoch>[0-9]+))?"
 )
@@ -140,6 +145,30 @@ def transient_parent(name: str) -> str | None:
         return None
     match = _TRANSIENT_NAME.fullmatch(name)
     return None if match is None else match["parent"]
+
+
+class TransactionSegment(NamedTuple):
+    """What the name of a transaction's segment says. `part`: "" where the transaction has none."""
+
+    parent: str
+    transaction: str
+    part: str = ""
+
+
+def transaction_segment_name(parent: str, transaction: str, part: str = "") -> str:
+    """The name of the segment that a transaction, or a part of it, has beside `parent`."""
+    name = f"{parent}#transaction.{transaction}"
+    return f"{name}.{part}" if part else name
+
+
+def transaction_segment(name: str) -> TransactionSegment | None:
+    """Inverse of `transaction_segment_name`; None for any other name."""
+    if "#" not in name:
+        return None
+    match = _TRANSACTION_NAME.fullmatch(name)
+    if match is None:
+        return None
+    return TransactionSegment(match["parent"], match["transaction"], match["part"] or "")
 
 
 def _is_int31(digits: str) -> bool:

@@ -157,6 +157,10 @@ class MergeSegments(Request, frozen=True, kw_only=True):
     is known as merged. Their attributes and writers' numbers end. Repeated → the same answer.
     Transient sources are merged into their parent only, and not together with others; the stamp
     is `NO_DECISION`, which is not held against the parent's and does not change it.
+
+    Transaction segments need not be sealed, for the merge is their seal. They are merged into a
+    segment of their parent's stream and number, and not together with others. One that is
+    forgotten is answered as empty if `segment` has seen this very stamp.
     """
 
     stamp: Stamp
@@ -251,7 +255,7 @@ class ReadSegment(Request, frozen=True, kw_only=True):
 
     → SegmentRead with the bytes as payload. `whole_appends`: what is returned ends on an
     append boundary (at least one append is returned even if it is longer than `size_max`);
-    `offset` must then be a boundary.
+    `offset` must then be a boundary. Of a transaction segment nothing is read: InvalidRequest.
     """
 
     offset: int

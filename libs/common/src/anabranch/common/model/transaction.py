@@ -1,0 +1,77 @@
+"""What a transaction is, as everybody sees it. Pure.
+
+A transaction belongs to one stream. It has a *transaction segment* beside each segment of the
+stream epoch in which it was opened; what is written there nobody reads before it is merged. Its id
+has 32 hexadecimal digits: 12 of the time when it was drawn, in Unix ms, and 20 of chance.
+
+A transaction with *parts* has no segments of its own. Each part has a segment beside each of the
+epoch's, and the commit names the parts that count.
+"""
+
+import re
+from enum import StrEnum
+
+from anabranch.common.errors import InvalidRequest
+
+LEASE_MS_MIN = 1_000
+LEASE_MS_MAX = 600_000
+LEASE_MS_DEFAULT = 30_000
+EXECUTION_MS_MAX = 24 * 3600 * 1000
+"""A transaction lives no longer, however often it is pinged."""
+EXECUTION_LEASES_MAX = 1_000
+"""Nor longer than so many of its first leases, unless it asks for a limit of its own."""
+CLOCK_SKEW_MS = 1_000
+"""By how much the clocks of two controllers may differ without harm."""
+OPEN_MAX = 20_000
+"""Transactions of one stream that have not ended."""
+PARTS_MAX = 2_000
+"""Of one transaction, counting those that are not committed."""
+PART_LENGTHS_MAX = 20_000
+"""Lengths of part segments that one commit may name."""
+WRITER_LABEL_LENGTH_MAX = 250
+VERSION_MAX = 2**53 - 1
+ID_PATTERN = r"^[0-9a-f]{32}$"
+APPLICATION_PATTERN = r"^[A-Za-z0-9.\-]{1,250}$"
+
+_ID = re.compile(ID_PATTERN)
+
+
+class TransactionState(StrEnum):
+    """Where a transaction stands. Legal moves: controller/domain/transaction/state.py."""
+
+    OPEN = "open"
+    COMMITTING = "committing"
+    COMMITTED = "committed"
+    ABORTING = "aborting"
+    ABORTED = "aborted"
+
+    @property
+    def has_outcome(self) -> bool:
+        """Whether it is decided what becomes of it, irrevocably."""
+        return self is not TransactionState.OPEN
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing is left to do."""
+        return self in (TransactionState.COMMITTED, TransactionState.ABORTED)
+
+
+def transaction_id(now_ms: int, chance: bytes) -> str:
+    """A new id. `chance`: at least 10 random bytes."""
+    return f"{now_ms & (1 << 48) - 1:012x}{chance[:10].hex()}"
+
+
+def drawn_ms(transaction: str) -> int:
+    """When the id was drawn, by the clock of whoever drew it."""
+    return int(transaction[:12], 16)
+
+
+def check_id(transaction: str) -> str:
+    """`transaction`, if it has the form of an id. Raises InvalidRequest."""
+    if _ID.fullmatch(transaction) is None:
+        raise InvalidRequest(
+            "that is no transaction's id",
+            remedy="use the 32 hexadecimal digits that its beginning answered with",
+            transaction=transaction[:64],
+        )
+    return transaction
