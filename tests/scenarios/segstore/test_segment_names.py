@@ -14,6 +14,7 @@ from anabranch.common.model.names import (
     scope_name,
     segment_id,
     segment_name,
+    transaction_segment_name,
 )
 from anabranch.segstore.domain.container.decide import check_segment_name
 
@@ -32,6 +33,11 @@ HOSTILE = [
     "a/*/0.#epoch.0", "a/>/0.#epoch.0",
     "a/b c/0.#epoch.0", "a/[b]?/0.#epoch.0", "a/b/2147483648.#epoch.0", "a/b/0.#epoch.2147483648",
     "a/b/0.#epoch.0#transaction.00ff", "a/b/0.#epoch.0#transient.w", "a/b/0.#EPOCH.0",
+    f"a/b/0.#epoch.0#transaction.{'0' * 31}", f"a/b/0.#epoch.0#transaction.{'A' * 32}",
+    f"a/b/0.#epoch.0#transaction.{'0' * 32}.", f"a/b/0#transaction.{'0' * 32}",
+    f"a/b/0.#epoch.0#transaction.{'0' * 32}#transaction.{'1' * 32}",
+    f"a/b/0.#epoch.0#transaction.{'0' * 32}#transient.{'1' * 32}",
+    f"a/b/0.#epoch.0#transient.{'1' * 32}#transaction.{'0' * 32}",
     "x" * 256 + "/b/0.#epoch.0", "a/" + "x" * 251 + "/0.#epoch.0", "x" * 10_000,
     "a/_" + "x" * 255 + "/0.#epoch.0",
     "a/b/" + "9" * 10_000 + ".#epoch.0",
@@ -74,4 +80,7 @@ def test_every_name_that_the_controller_gives_is_accepted(
     word: str, internal: str, epoch: int, number: int
 ) -> None:
     ref = StreamRef(scope_name(word), any_stream_name(internal + word))
-    check_segment_name(segment_name(ref, segment_id(epoch, number)))
+    name = segment_name(ref, segment_id(epoch, number))
+    check_segment_name(name)
+    check_segment_name(transaction_segment_name(name, "0a" * 16))
+    check_segment_name(transaction_segment_name(name, "0a" * 16, "0b" * 16))

@@ -39,6 +39,11 @@ CHANGES = (
     AttributeChange(b"b" * 16, 2**63 - 1, None),
 )
 SOURCES = (MergedSource("scope/stream/1.#epoch.0", 3, 40), MergedSource(NAME + "x", 4, 0))
+OF_TRANSACTIONS = (
+    MergedSource(f"{NAME}#transaction.{'0a' * 16}", 3, 40),
+    MergedSource(f"{NAME}#transaction.{'0b' * 16}.{'0c' * 16}", 4, 0),
+)
+OF_FORMAT_3: list[Operation] = [MergeOperation(NAME, Stamp(1, 7), 1008, 7, 11, OF_TRANSACTIONS)]
 OF_FORMAT_2: list[Operation] = [
     TruncateOperation(NAME, Stamp(1, 4), 1004, 4096),
     MergeOperation(NAME, Stamp(1, 5), 1005, 7, 11, SOURCES),
@@ -57,18 +62,20 @@ def frame(operations: list[Operation] = OPERATIONS) -> bytes:
 def test_the_form_is_frozen() -> None:
     assert_golden("log_operations", frame())
     assert_golden("log_operations_format_2", frame(OF_FORMAT_2))
+    assert_golden("log_operations_format_3", frame(OF_FORMAT_3))
 
 
 def test_what_is_decoded_is_what_was_encoded() -> None:
-    for operations in (OPERATIONS, OF_FORMAT_2):
+    for operations in (OPERATIONS, OF_FORMAT_2, OF_FORMAT_3):
         found = list(decode_operations(frame(operations), 7))
-        assert [item.sequence for item in found] == [7, 8, 9, 10]
+        assert [item.sequence for item in found] == [7, 8, 9, 10][: len(operations)]
         assert [item.operation for item in found] == operations
 
 
 def test_an_older_release_meets_a_newer_format_and_no_damage() -> None:
     assert {frame([operation])[1] for operation in OPERATIONS} == {1}
     assert {frame([operation])[1] for operation in OF_FORMAT_2} == {2}
+    assert {frame([operation])[1] for operation in OF_FORMAT_3} == {3}
 
 
 def test_a_payload_is_neither_copied_nor_moved() -> None:
@@ -109,6 +116,6 @@ def test_a_changed_payload_a_wrong_sequence_and_an_unknown_kind_are_corruption()
 
 def test_a_newer_format_is_refused_by_name() -> None:
     data = bytearray(frame())
-    data[1] = 3
+    data[1] = 4
     with pytest.raises(FormatTooNew):
         list(decode_operations(bytes(data), 7))

@@ -2,7 +2,8 @@
 
 import pytest
 
-from anabranch.common.wire.messages import NO_DECISION
+from anabranch.common.model.names import transaction_segment_name
+from anabranch.common.wire.messages import NO_DECISION, Stamp
 from anabranch.segstore.domain.load import traffic
 from anabranch.segstore.domain.load.traffic import Counted, SegmentTraffic
 from kit.container_driver import SEGMENT, ContainerDriver
@@ -63,6 +64,22 @@ def test_transient_segments_and_those_gone_at_once_are_not_told(driver: Containe
     driver.append(driver.setup(OTHER), 1, [b"short"])
     driver.delete(OTHER)
     driver.seal(name, NO_DECISION)
+    assert taken(driver) == Counted((), complete=True)
+
+
+def test_events_of_a_transaction_are_the_parents_load_once_they_are_merged(
+    driver: ContainerDriver,
+) -> None:
+    names = [transaction_segment_name(SEGMENT, digit * 32) for digit in "ab"]
+    size = 0
+    for name in names:
+        driver.create(name)
+        size += len(driver.append(driver.setup(name), 1, [b"one", b"two"]))
+    assert taken(driver) == Counted((), complete=True)
+    driver.merge(*names, stamp=Stamp(1, 4))
+    assert taken(driver) == Counted((SegmentTraffic(SEGMENT, 4, size),), complete=True)
+    # a repeat brings nothing
+    driver.merge(*names, stamp=Stamp(1, 5))
     assert taken(driver) == Counted((), complete=True)
 
 

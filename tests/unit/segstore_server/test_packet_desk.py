@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX, SEGMENT_REQUESTS
 from anabranch.common.errors import Unavailable
+from anabranch.common.model.names import transaction_segment_name
 from anabranch.common.wire.block import encode_block
 from anabranch.common.wire.messages import (
     Appended,
@@ -288,3 +289,19 @@ async def test_segments_are_truncated_and_merged_without_a_connection(live: Live
     )  # fmt: skip
     refused = await refusal(live, "append_if", conditional, b"raw")
     assert (refused.code, refused.fields["length"]) == ("offset-mismatch", 2 * len(block))
+
+
+async def test_a_transaction_is_written_and_merged_unsealed_and_never_read(
+    live: LiveStore,
+) -> None:
+    name = transaction_segment_name(SEGMENT, "0a" * 16)
+    await ask(live, "create", CreateSegment(segment=name, stamp=Stamp(1, 1)))
+    request, block = append(1, [b"one"])
+    await ask(live, "append", replace(request, segment=name), block)
+    for _ in range(2):
+        refused = await refusal(live, "read", replace(read(0), segment=name))
+        assert (refused.code, refused.fields) == ("invalid-request", {"segment": name})
+        merge = MergeSegments(segment=SEGMENT, stamp=Stamp(1, 4), sources=(name,))
+        place = MergedSegment(name, 0, len(block))
+        assert await ask(live, "merge", merge) == (SegmentsMerged(merged=(place,)), b"")
+    assert (await ask(live, "read", read(0)))[1] == block

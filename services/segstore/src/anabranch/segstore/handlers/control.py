@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 
+from anabranch.common.contracts.segment_requests import MERGE_SOURCES_MAX
 from anabranch.common.errors import AnabranchError, DiskFailed, Unavailable
 from anabranch.common.wire.messages import (
     CreateSegment,
@@ -25,7 +26,6 @@ from anabranch.common.wire.messages import (
     UpdateAttributes,
     failed,
 )
-from anabranch.segstore.domain.container.merge import SOURCES_MAX
 from anabranch.segstore.shell.boundaries import TieredBoundary
 from anabranch.segstore.shell.reader import (
     boundary_before,
@@ -123,7 +123,7 @@ def handle_merge(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
     assert isinstance(request, MergeSegments)
     desk.store.check_together(request.segment, request.sources)
     # more of them are refused before any is looked at
-    sources = request.sources[:SOURCES_MAX]
+    sources = request.sources[:MERGE_SOURCES_MAX]
     _load_first(
         desk, request, deliver, lambda found: found.container.merge(request, deliver), sources
     )

@@ -68,11 +68,18 @@ class Applied:
 
     def apply(
         self, sequence: int, operation: Operation, address: LogAddress, frame_offset: int
-    ) -> None:
-        """One operation is durable, at `frame_offset` of the frame at `address`."""
+    ) -> int:
+        """One operation is durable, at `frame_offset` of the frame at `address`.
+
+        Returns how many events a merge brought.
+        """
         before = self._number_before(operation)
         untiered = self._untiered_of(before)
-        self.state.apply(sequence, operation)
+        merged = 0
+        if isinstance(operation, MergeOperation):
+            merged = self._events_merged(sequence, operation)
+        else:
+            self.state.apply(sequence, operation)
         match operation:
             case AppendOperation():
                 payload_at = frame_offset + APPEND_OVERHEAD_SIZE_BYTES
@@ -103,6 +110,14 @@ class Applied:
             self._changes.numbers.add(before)
             if not isinstance(operation, AttributesOperation):
                 self._touched.add(before)
+        return merged
+
+    def _events_merged(self, sequence: int, operation: MergeOperation) -> int:
+        before = self.state.living(operation.number)
+        after = self.state.apply(sequence, operation)
+        assert before is not None
+        assert isinstance(after, SegmentState)
+        return after.event_count - before.event_count
 
     def _merge(self, number: int, sources: Iterable[MergedSource]) -> None:
         """The sources' bytes, tiered or not, are the target's; what is un-tiered stays so."""

@@ -467,7 +467,9 @@ class Container:
         untiered = self.applied.untiered
         at = 0
         for item in items:
-            self.applied.apply(item.sequence, item.operation, address, at)
+            merged = self.applied.apply(item.sequence, item.operation, address, at)
+            if merged:
+                self.traffic.add_merged(item.operation, merged, self.applied.state.names)
             at += item.size
         touched = self.applied.end_frame()
         self._throttle.add_untiered(self.applied.untiered - untiered)

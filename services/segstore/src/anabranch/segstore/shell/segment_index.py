@@ -154,17 +154,32 @@ class SegmentIndex:
 
     def recorded(self, extents: Collection[TieredExtent]) -> None:
         """A manifest knows these adopted extents as this segment's."""
-        self._adopted = [extent for extent in self._adopted if extent not in extents]
+        known = set(extents)
+        self._adopted = [extent for extent in self._adopted if extent not in known]
 
     def add_tiered(self, extents: Iterable[TieredExtent]) -> None:
-        """Tier 2 now holds these extents too; none overlaps with those it had."""
+        """Tier 2 now holds these extents too. Adopted ones that lie in them were gathered there,
+        others do not overlap with them."""
         for extent in extents:
-            at = bisect_right(self._extent_starts, extent.start)
+            at = bisect_left(self._extent_starts, extent.start)
+            stop = bisect_left(self._extent_starts, extent.start + extent.ref.length)
+            if stop > at:
+                self._forget_gathered(at, stop)
             self._extents.insert(at, extent)
             self._extent_starts.insert(at, extent.start)
             self._tiered_size += extent.ref.length
         self._advance()
         self.trim()
+
+    def _forget_gathered(self, at: int, stop: int) -> None:
+        """Something that holds the bytes of these extents too takes their place."""
+        gone = set(self._extents[at:stop])
+        adopted = [extent for extent in self._adopted if extent not in gone]
+        assert len(adopted) + len(gone) == len(self._adopted)
+        self._adopted = adopted
+        self._tiered_size -= sum(extent.ref.length for extent in gone)
+        del self._extents[at:stop]
+        del self._extent_starts[at:stop]
 
     def _advance(self) -> None:
         """Move `tiered_length` over the extents that follow it without a gap."""
@@ -212,7 +227,7 @@ class SegmentIndex:
             self._tiered_size -= extent.ref.length
             gone += 1
         if gone:
-            dropped = self._extents[:gone]
+            dropped = set(self._extents[:gone])
             self._adopted = [extent for extent in self._adopted if extent not in dropped]
             del self._extents[:gone]
             del self._extent_starts[:gone]

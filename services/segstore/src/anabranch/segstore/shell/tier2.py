@@ -4,7 +4,8 @@ State owned: the last manifest, the one that is being created, what is garbage; 
 `tier2_catalog.py`. A flush asks it for the segments of the cut and for nothing else. Then, in
 this order and for these reasons:
 
-1. the chunks, one after another, and the snapshot if one is due: what a manifest refers to must
+1. the chunks, one after another, with what small extents of merged segments are gathered into
+   them, and the snapshot if one is due: what a manifest refers to must
    be durable before it exists;
 2. the next manifest, create-only: from here on the state at the cut is the state of record;
 3. the list of manifests: a higher one means that a successor fenced us, perhaps long ago and
@@ -22,10 +23,19 @@ object store deletes dozens.
 """
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.common.errors import AnabranchError, Busy, Deposed, Unavailable
+import structlog
+
+from anabranch.common.errors import (
+    AnabranchError,
+    Busy,
+    CorruptChunk,
+    Deposed,
+    FormatTooNew,
+    Unavailable,
+)
 from anabranch.common.model.cluster import Abandonment
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.storage.chunk_reader import ChunkReader
@@ -44,6 +54,7 @@ from anabranch.segstore.domain.storage.snapshot import SinceSnapshot, SnapshotLi
 from anabranch.segstore.ports import CatalogEntry, FetchRange, TieredExtents
 from anabranch.segstore.shell.tier2_catalog import CatalogState, PagedCatalog
 from anabranch.segstore.shell.tier2_chunk import write_chunk
+from anabranch.segstore.shell.tier2_gather import gather
 from anabranch.segstore.shell.tier2_manifest import create_manifest
 from anabranch.segstore.shell.tier2_pages import Pages
 from anabranch.segstore.shell.tier2_put import NewObjects
@@ -55,6 +66,10 @@ COUNT_PAGES_MAX = 16
 GC_GRACE_S = 3600.0
 TOMBSTONE_S = 24 * 3600.0
 CACHED_PAGES_BYTES_MAX = 16 * 1024 * 1024
+
+_log = structlog.get_logger(__name__)
+
+_Extents = Mapping[int, tuple[TieredExtent, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +225,8 @@ class ContainerTierTwo:
 
     async def _prepare(self, cut: ContainerCut, fetch: FetchRange) -> _Prepared:
         """Chunks, the snapshot if it is due, and the manifest that will name them."""
-        added: dict[int, tuple[TieredExtent, ...]] = {}
         before = await self._catalog.find(_names_of(cut))
-        for planned in plan_flush(before, cut, self._limits.chunks):
-            for number, extent in await write_chunk(self._objects, planned, fetch):
-                added[number] = (*added.get(number, ()), extent)
-        added = {number: _ascending(extents) for number, extents in added.items()}
+        cut, added = await self._move(before, cut, fetch)
         last = self._last
         snapshot = await self._snapshots.write_if_due(self._catalog, last)
         manifest = Manifest(
@@ -237,6 +248,41 @@ class ContainerTierTwo:
             snapshot=snapshot,
             tiered=tuple(TieredExtents(number, extents) for number, extents in added.items()),
         )
+
+    async def _move(
+        self, before: Catalog, cut: ContainerCut, fetch: FetchRange
+    ) -> tuple[ContainerCut, _Extents]:
+        """Write the chunks: the cut as it was moved, and its extents by segment number.
+
+        What cannot be gathered, because it is damaged, stays as it is: reading it is not what a
+        flush is for.
+        """
+        try:
+            gathering = await gather(
+                cut,
+                fetch,
+                storage=self._storage,
+                reader=self._reader,
+                size_max=self._limits.chunks.gathered_max,
+            )
+            moved = gathering.cut
+            return moved, await self._write_chunks(before, moved, gathering.fetch)
+        except (CorruptChunk, FormatTooNew) as error:
+            _log.error(
+                "small extents of merged segments are damaged, and stay apart",
+                container=self._last.container,
+                error=str(error),
+            )
+            return cut, await self._write_chunks(before, cut, fetch)
+
+    async def _write_chunks(
+        self, before: Catalog, cut: ContainerCut, fetch: FetchRange
+    ) -> _Extents:
+        added: dict[int, list[TieredExtent]] = {}
+        for planned in plan_flush(before, cut, self._limits.chunks):
+            for number, extent in await write_chunk(self._objects, planned, fetch):
+                added.setdefault(number, []).append(extent)
+        return {number: _ascending(extents) for number, extents in added.items()}
 
     async def _commit(self, prepared: _Prepared) -> tuple[TieredExtents, ...]:
         """The manifest, then the look for a successor, then the state moves on in one step."""
@@ -375,5 +421,5 @@ def _unreadable(manifest: Manifest, error: OSError) -> Unavailable:
     return Unavailable("tier 2 cannot be read", container=manifest.container, cause=str(error))
 
 
-def _ascending(extents: tuple[TieredExtent, ...]) -> tuple[TieredExtent, ...]:
+def _ascending(extents: Iterable[TieredExtent]) -> tuple[TieredExtent, ...]:
     return tuple(sorted(extents, key=lambda extent: extent.start))

@@ -42,7 +42,12 @@ from anabranch.common.errors import (
     StaleRequest,
     WriterExpired,
 )
-from anabranch.common.model.names import parse_segment_name, segment_name, transient_parent
+from anabranch.common.model.names import (
+    parse_segment_name,
+    segment_name,
+    transaction_segment,
+    transient_parent,
+)
 from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.block import (
     BLOCK_SIZE_BYTES_MAX,
@@ -331,11 +336,12 @@ def _check_event_sizes(header: BlockHeader, payload: bytes) -> None:
 def check_segment_name(segment: str) -> None:
     """The name is in the one form that `segment_name` gives, so that a segment has one name.
 
-    Raises InvalidName.
+    A transient segment's and a transaction segment's parent is an ordinary one. Raises InvalidName.
     """
     if len(segment) > SEGMENT_NAME_SIZE_BYTES_MAX:
         raise InvalidName("the segment's name is too long", limit=SEGMENT_NAME_SIZE_BYTES_MAX)
-    base = transient_parent(segment) or segment
+    of_transaction = transaction_segment(segment)
+    base = of_transaction.parent if of_transaction else transient_parent(segment) or segment
     if segment_name(*parse_segment_name(base)) != base:
         raise InvalidName(
             "a segment's name is not in its usual form",

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from anabranch.common.errors import CorruptJournal
-from anabranch.common.model.names import transient_parent
+from anabranch.common.model.names import transaction_segment, transient_parent
 from anabranch.common.tier2.state import MergedInto, SegmentState, Tombstone, WriterMark
 from anabranch.segstore.domain.container.attributes import apply_changes
 from anabranch.segstore.domain.container.decide import Known
@@ -107,11 +107,12 @@ def evolve_source(
 ) -> Tombstone:
     """What remains of a source, whose bytes are at `offset` of the target.
 
+    The merge of a transaction segment is its seal.
     Raises CorruptJournal as `evolve` does.
     """
     if (
         not isinstance(known, SegmentState)
-        or not known.sealed
+        or (not known.sealed and transaction_segment(source.segment) is None)
         or (known.number, known.start, known.length) != (source.number, 0, source.length)
     ):
         raise _impossible("merges a segment that is not as it says", sequence, source.segment)

@@ -10,9 +10,16 @@ SEG-7  a segment's start never falls
 SEG-8  what was merged into a segment lies within it, and no two sources overlap
 SEG-9  a segment's attributes are bounded, in number and in value
 SEG-10 the transient segments that live are those that are listed, and bear no decision's stamp
+SEG-14 nothing is merged into a transaction segment, and such a one only into a segment of its
+       parent's stream and number
 """
 
-from anabranch.common.model.names import transient_parent
+from anabranch.common.model.names import (
+    number_of,
+    parse_segment_name,
+    transaction_segment,
+    transient_parent,
+)
 from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.messages import NO_DECISION
 from anabranch.segstore.domain.container.attributes import ATTRIBUTES_MAX, VALUE_MAX, VALUE_MIN
@@ -21,7 +28,7 @@ from anabranch.segstore.domain.container.evolve import SegmentMap
 
 
 def check_state(state: SegmentMap) -> None:
-    """SEG-6, SEG-8, SEG-9, SEG-10. Raises AssertionError."""
+    """SEG-6, SEG-8, SEG-9, SEG-10, SEG-14. Raises AssertionError."""
     living = {}
     for name, known in state.segments.items():
         assert known.name == name, f"SEG-6: {known.name} is filed under {name}"
@@ -54,6 +61,7 @@ def _check_merged(state: SegmentMap) -> None:
     for known in state.segments.values():
         if isinstance(known, Tombstone) and known.merged is not None:
             merged = known.merged
+            _check_transaction(known.name, merged.target)
             places.setdefault(merged.target_number, []).append(
                 (merged.offset, merged.offset + merged.length)
             )
@@ -64,6 +72,16 @@ def _check_merged(state: SegmentMap) -> None:
         for offset, end in sorted(ranges):
             assert reached <= offset <= end <= length, f"SEG-8: {number} holds {offset} to {end}"
             reached = end
+
+
+def _check_transaction(source: str, target: str) -> None:
+    assert transaction_segment(target) is None, f"SEG-14: {source} was merged into {target}"
+    found = transaction_segment(source)
+    if found is not None and found.parent != target:
+        of, parent = parse_segment_name(found.parent)
+        stream, into = parse_segment_name(target)
+        same = (of, number_of(parent)) == (stream, number_of(into))
+        assert same, f"SEG-14: {source} was merged into {target}"
 
 
 def check_step(before: SegmentMap, after: SegmentMap) -> None:

@@ -1,25 +1,42 @@
-"""Merging sealed segments into another one, decided from what is known of all of them.
+"""Merging segments into another one, decided from what is known of all of them.
 
     source                                   is
-        alive, sealed, never truncated       merged
+        alive, sealed, never truncated       merged; of a transaction also unsealed
         merged into this target before       a repeat: its place is told again
+        of a transaction, unknown, and the   a repeat whose tombstone has expired: told as empty
+          target has this very stamp
         anything else                        the rejection of the whole request
 
 The target must be alive, and unsealed unless every source is a repeat. Transient sources are
 merged into their parent and apart from others. That merge adds what their connection wrote, as an
 append would, and like an append it carries no decision: the target's stamp is left as it is.
+
+Transaction segments are merged apart from others too, into a segment of their parent's stream and
+number: the parent, or its duplicate of another epoch. Their merge is their seal: what was accepted
+before is in it, and what comes later finds no segment. One that is unknown cannot have been lost:
+it ends by a merge or by the deletion of an abort, and only a commit is merged. So where the
+decision has reached the target, the merge has been performed.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from anabranch.common.contracts.segment_requests import (
+    MERGE_NAMES_SIZE_BYTES_MAX,
+    MERGE_SOURCES_MAX,
+)
 from anabranch.common.errors import (
     InvalidRequest,
     SegmentNotSealed,
     SegmentSealed,
     SegmentTruncated,
 )
-from anabranch.common.model.names import transient_parent
+from anabranch.common.model.names import (
+    number_of,
+    parse_segment_name,
+    transaction_segment,
+    transient_parent,
+)
 from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.messages import MergedSegment, Stamp
 from anabranch.segstore.domain.container.decide import (
@@ -30,10 +47,6 @@ from anabranch.segstore.domain.container.decide import (
     gone,
 )
 from anabranch.segstore.domain.container.operations import MergedSource, MergeOperation
-
-SOURCES_MAX = 1000
-NAMES_SIZE_BYTES_MAX = 40 * 1024
-"""Of all sources together: the answer names each with two numbers, and must fit in a packet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +70,7 @@ def decide_merge(
     SegmentSealed (the target), SegmentNotSealed and SegmentTruncated (a source).
     """
     check_stamp(segment, stamp)
-    if not 0 < len(sources) <= SOURCES_MAX or len({segment, *sources}) <= len(sources):
-        raise InvalidRequest(
-            "a merge needs sources, each once, none of them the target",
-            segment=segment, sources=len(sources), limit=SOURCES_MAX,
-        )  # fmt: skip
-    names_size = sum(map(len, sources))
-    if names_size > NAMES_SIZE_BYTES_MAX:
-        raise InvalidRequest(
-            "the names of a merge's sources are too long together",
-            remedy="merge fewer segments at once",
-            size=names_size, limit=NAMES_SIZE_BYTES_MAX,
-        )  # fmt: skip
+    _check_names(segment, sources)
     decided = not _transient(segment, sources, stamp)
     target = known(segment)
     if decided:
@@ -96,6 +98,49 @@ def decide_merge(
     return MergeDecision(operation, tuple(merged))
 
 
+def _check_names(segment: str, sources: tuple[str, ...]) -> None:
+    """Whatever is known of them, these may be merged. Raises InvalidRequest."""
+    if not 0 < len(sources) <= MERGE_SOURCES_MAX or len({segment, *sources}) <= len(sources):
+        raise InvalidRequest(
+            "a merge needs sources, each once, none of them the target",
+            segment=segment, sources=len(sources), limit=MERGE_SOURCES_MAX,
+        )  # fmt: skip
+    names_size = sum(map(len, sources))
+    if names_size > MERGE_NAMES_SIZE_BYTES_MAX:
+        raise InvalidRequest(
+            "the names of a merge's sources are too long together",
+            remedy="merge fewer segments at once",
+            size=names_size, limit=MERGE_NAMES_SIZE_BYTES_MAX,
+        )  # fmt: skip
+    if transaction_segment(segment) is not None:
+        raise InvalidRequest(
+            "nothing is merged into a transaction segment",
+            remedy="merge into the parent, or write to the transaction segment",
+            segment=segment,
+        )
+    parents = {found.parent for found in map(transaction_segment, sources) if found is not None}
+    if not parents:
+        return
+    if not all(map(transaction_segment, sources)):
+        raise InvalidRequest(
+            "transaction segments are not merged together with others",
+            segment=segment, sources=len(sources),
+        )  # fmt: skip
+    for parent in parents - {segment}:
+        _check_duplicate(segment, parent)
+
+
+def _check_duplicate(segment: str, parent: str) -> None:
+    """Raises InvalidRequest unless both have the same number in the same stream."""
+    (stream, target), (of, other) = parse_segment_name(segment), parse_segment_name(parent)
+    if (stream, number_of(target)) != (of, number_of(other)):
+        raise InvalidRequest(
+            "a transaction segment is merged into its parent or a duplicate of that",
+            remedy="merge into a segment of the parent's stream and number",
+            segment=segment, parent=parent,
+        )  # fmt: skip
+
+
 def _transient(segment: str, sources: tuple[str, ...], stamp: Stamp) -> bool:
     """Whether the sources are transient. Raises InvalidRequest if only some are, or of others."""
     parents = {transient_parent(name) for name in sources}
@@ -119,9 +164,12 @@ def _source(
         place = known.merged
         if (place.target, place.target_number) == (target.name, target.number):
             return MergedSegment(name, place.offset, place.length)
+    of_transaction = transaction_segment(name) is not None
+    if known is None and of_transaction and stamp == target.stamp:
+        return MergedSegment(name, target.length, 0)
     if not isinstance(known, SegmentState):
         raise gone(known, name)
-    if not known.sealed:
+    if not known.sealed and not of_transaction:
         raise SegmentNotSealed("a segment to be merged is not sealed", segment=name)
     if known.start:
         raise SegmentTruncated(

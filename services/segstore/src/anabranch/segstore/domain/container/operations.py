@@ -15,7 +15,7 @@ Layout (little-endian), one operation after another in a frame::
 
 In an append the header's name size is the size of the attribute changes. An operation is written
 in the oldest format that knows it: truncate, merge, attributes and an append with attribute
-changes are format 2.
+changes are format 2, a merge of transaction segments, which need not be sealed, is format 3.
 
 The frame around them carries the checksum that guards the headers; the payload's own checksum
 goes with it from the request to every place it is copied to. Encoding returns buffers and
@@ -30,11 +30,12 @@ from typing import assert_never
 from crc32c import crc32c
 
 from anabranch.common.errors import CorruptJournal, FormatTooNew
+from anabranch.common.model.names import transaction_segment
 from anabranch.common.wire.block import is_part
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.container.attributes import AttributeChange
 
-FORMAT = 2
+FORMAT = 3
 WRITER_ID_SIZE_BYTES = 16
 
 _CREATE, _APPEND, _SEAL, _DELETE, _TRUNCATE, _MERGE, _ATTRIBUTES = 1, 2, 3, 4, 5, 6, 7
@@ -91,7 +92,7 @@ class TruncateOperation:
 
 @dataclass(frozen=True, slots=True)
 class MergedSource:
-    """A sealed segment that ends with a merge, as it was."""
+    """A segment that ends with a merge, as it was: sealed, or a transaction's."""
 
     segment: str
     number: int
@@ -210,7 +211,9 @@ def _control_parts(operation: ControlOperation) -> tuple[int, int, bytes]:
             for source in operation.sources:
                 name = source.segment.encode()
                 parts += (_SOURCE.pack(source.number, source.length, len(name)), name)
-            return _MERGE, 2, b"".join(parts)
+            sources = (source.segment for source in operation.sources)
+            fmt = 3 if any(map(transaction_segment, sources)) else 2
+            return _MERGE, fmt, b"".join(parts)
         case AttributesOperation():
             client = _CLIENT.pack(operation.client_id, operation.request_number)
             return _ATTRIBUTES, 2, client + _encode_changes(operation.changes)

@@ -9,6 +9,7 @@ container begins to serve was made for a connection of an older container epoch,
 """
 
 from anabranch.common.errors import InvalidRequest, Overloaded, SegmentExists, SegmentSealed
+from anabranch.common.model.names import transaction_segment
 from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import NO_DECISION, CreateTransient, SegmentCreated
 from anabranch.segstore.domain.container.answer import Answer
@@ -29,9 +30,15 @@ def answer_create_transient(
 ) -> Answer:
     """→ SegmentCreated. `name` was made by `model.names.transient_name`.
 
-    Raises InvalidRequest, SegmentNotFound and SegmentSealed (of the parent), InvalidName,
-    SegmentExists, Overloaded.
+    Raises InvalidRequest (also if the parent is a transaction's), SegmentNotFound and SegmentSealed
+    (of the parent), InvalidName, SegmentExists, Overloaded.
     """
+    if transaction_segment(request.segment) is not None:
+        raise InvalidRequest(
+            "a transaction segment has no transient ones",
+            remedy="write large events outside transactions",
+            segment=request.segment,
+        )
     if len(request.writer_id) != WRITER_ID_SIZE_BYTES:
         raise InvalidRequest("a writer id has 16 bytes", size=len(request.writer_id))
     check_segment_name(name)

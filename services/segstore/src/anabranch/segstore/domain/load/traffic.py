@@ -2,13 +2,20 @@
 
 Counted are operations of the log and never events, one look-up per append; what a merge moves was
 appended elsewhere and is not counted again, nor is what a replay brings back.
+
+A transaction segment is nobody's load before it is committed, and it is no segment of the stream:
+its events are counted when they are merged, all at once, as the target's.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from anabranch.common.model.names import transient_parent
-from anabranch.segstore.domain.container.operations import AppendOperation, Operation
+from anabranch.common.model.names import transaction_segment, transient_parent
+from anabranch.segstore.domain.container.operations import (
+    AppendOperation,
+    MergeOperation,
+    Operation,
+)
 
 COUNTED_MAX = 50_000
 """Segments in one period; of further ones is known only that there were some."""
@@ -56,6 +63,17 @@ class Traffic:
                 count.events += operation.event_count
                 count.size += len(operation.payload)
 
+    def add_merged(self, operation: Operation, events: int, names: Mapping[int, str]) -> None:
+        """The merge became durable and brought `events`, which count if they are a transaction's.
+
+        All sources of a merge are of transactions, or none is.
+        """
+        assert isinstance(operation, MergeOperation)
+        if transaction_segment(operation.sources[0].segment) is not None:
+            count = self._counts.get(operation.number) or self._begin(operation.number, names)
+            count.events += events
+            count.size += sum(source.length for source in operation.sources)
+
     def _begin(self, number: int, names: Mapping[int, str]) -> _Count:
         count = _Count(names.get(number, ""))
         if len(self._counts) < COUNTED_MAX:
@@ -65,13 +83,18 @@ class Traffic:
         return count
 
     def take(self) -> Counted:
-        """The counts since the last call, of segments that are neither transient nor were gone
-        with the append's own frame."""
+        """The counts since the last call, of segments that are neither transient nor a
+        transaction's nor were gone with the append's own frame."""
         counts, complete = self._counts, self._complete
         self._counts, self._complete = {}, True
         segments = tuple(
             SegmentTraffic(count.name, count.events, count.size)
             for count in counts.values()
-            if count.name and transient_parent(count.name) is None
+            if count.name and not _is_unread(count.name)
         )
         return Counted(segments, complete)
+
+
+def _is_unread(name: str) -> bool:
+    """Whether nobody reads the segment under its own name."""
+    return transient_parent(name) is not None or transaction_segment(name) is not None

@@ -22,6 +22,7 @@ from anabranch.segstore.domain.container.state import (
 CHUNK_DATA_BYTES_MAX = 64 * 1024 * 1024
 OWN_CHUNK_BYTES_MIN = 16 * 1024 * 1024
 SPARSE_INTERVAL_BYTES = 64 * 1024
+GATHERED_BYTES_MAX = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +42,15 @@ class PlannedPiece:
 
 @dataclass(frozen=True, slots=True)
 class ChunkLimits:
-    """In bytes of data. A single append over the largest size makes a larger chunk."""
+    """In bytes of data. A single append over the largest size makes a larger chunk.
+
+    `gathered_max`: larger extents of merged segments stay what they are; see `gather.py`.
+    """
 
     chunk_max: int = CHUNK_DATA_BYTES_MAX
     own_chunk_min: int = OWN_CHUNK_BYTES_MIN
     sparse_interval: int = SPARSE_INTERVAL_BYTES
+    gathered_max: int = GATHERED_BYTES_MAX
 
 
 PlannedChunk = tuple[PlannedPiece, ...]
