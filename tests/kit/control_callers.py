@@ -22,7 +22,7 @@ from anabranch.common.contracts.reader_groups import (
     ResetReaderGroup,
 )
 from anabranch.common.contracts.subjects import group_events, scope_events, stream_events
-from anabranch.common.model.names import ScopeName, StreamName, StreamRef
+from anabranch.common.model.names import ScopeName, StreamName, StreamRef, transaction_segment
 from anabranch.common.model.reader_group import (
     GroupRef,
     GroupRetention,
@@ -248,7 +248,8 @@ class Caller:
     # --- what it does beside --------------------------------------------------------------------
 
     def _write(self) -> None:
-        names = sorted(self._world.segments.known)
+        known = self._world.segments.known
+        names = sorted(name for name in known if transaction_segment(name) is None)
         for _ in range(2):
             if names:
                 self._world.segments.write(self._rng.choice(names), self._rng.randrange(1, 50))

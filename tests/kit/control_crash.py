@@ -25,8 +25,9 @@ from anabranch.common.model.names import StreamRef, segment_id, stream_ref
 from anabranch.common.model.reader_group import GroupRetention, GroupStream, ReaderGroupConfig
 from anabranch.common.model.stream import SegmentOffset, fixed
 from kit.control_callers import Caller
-from kit.control_world import CONTAINER_COUNT, SimController, World, first_of
+from kit.control_world import World
 from kit.rng import seeded
+from kit.sim_controller import CONTAINER_COUNT, SimController, first_of
 from kit.simbus import simulated_readers
 from kit.simlink import Blow
 from kit.virtual_time import VirtualClock, run_virtual

@@ -9,7 +9,8 @@ which they happened, keeps a small model of its own, and notes what contradicts 
 * a command is accepted once, and whoever joins wants the same as those he joins;
 * which operations run is what the aggregate's own state says after every event;
 * a stream joins only a scope that is not deleted, and no scope is deleted around a joined stream;
-* what is said of reader groups is as `control_groups` says.
+* what is said of reader groups is as `control_groups` says, and of transactions as
+  `transaction_referee` says.
 
 `at_rest` looks at the end: every stream in one legal state, every segment as that state says.
 """
@@ -19,63 +20,47 @@ from dataclasses import dataclass, field
 
 from anabranch.common.contracts.commands import Command, ScaleStream, TruncateStream
 from anabranch.common.contracts.subjects import stream_events as stream_subject
-from anabranch.common.model.names import ScopeName, SegmentId, StreamName, StreamRef, segment_name
+from anabranch.common.model.names import (
+    ScopeName,
+    SegmentId,
+    StreamName,
+    StreamRef,
+    segment_name,
+    transaction_segment,
+)
+from anabranch.common.runtime.clock import Clock
 from anabranch.common.tier2.state import SegmentState
 from anabranch.controller.domain.scope import state as scope_events
 from anabranch.controller.domain.scope.state import ScopeEvent
 from anabranch.controller.domain.stream import events
-from anabranch.controller.domain.stream.events import PlannedSegment, StreamEvent
+from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.segstore.domain.container.decide import Known
 from anabranch.segstore.domain.container.operations import (
     CreateOperation,
     DeleteOperation,
+    MergeOperation,
     SealOperation,
     TruncateOperation,
 )
 from kit.control_groups import GroupReferee
-from kit.sim_segments import ControlOperation
-
-CREATE, SCALE, TRUNCATE, SEAL, DELETE = "create", "scale", "truncate", "seal", "delete"
-Bounds = tuple[float, float]
-
-
-@dataclass(slots=True)
-class Work:
-    """One thing that a stream has accepted to do."""
-
-    commands: list[str]
-    sealed: tuple[str, ...] = ()
-    created: tuple[str, ...] = ()
-    ranges: tuple[Bounds, ...] = ()
-    is_told: bool = False
-    cut: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Life:
-    """One incarnation of a stream."""
-
-    ref: StreamRef
-    incarnation: int
-    scope_incarnation: int
-    current: list[str]
-    planned: dict[str, Bounds]
-    """Every segment that was ever to be, and its keys."""
-    joined: bool = False
-    status: str = CREATE
-    sizes: dict[str, int] = field(default_factory=dict)
-    starts: dict[str, int] = field(default_factory=dict)
-    epoch: int = 0
-    made_in: dict[str, int] = field(default_factory=dict)
-    sealed_in: dict[str, int] = field(default_factory=dict)
-    gone: set[str] = field(default_factory=set)
-    has_refused: bool = False
-    """A truncation failed, of which some part may have been done."""
-    works: dict[str, Work] = field(default_factory=dict)
-
-    @property
-    def is_over(self) -> bool:
-        return self.status in ("deleted", "failed")
+from kit.control_lives import (
+    COMMIT,
+    CREATE,
+    DELETE,
+    SCALE,
+    SEAL,
+    TRUNCATE,
+    Life,
+    Work,
+    bounds_of,
+    gone_before,
+    name_in,
+    next_epoch,
+    plan_roll,
+    roll,
+)
+from kit.sim_segments import ControlOperation, SimSegments
+from kit.transaction_referee import TransactionReferee
 
 
 @dataclass(slots=True)
@@ -90,9 +75,9 @@ class Name:
 class Referee:
     """See the module. `wrong`: what was found, in words; `accepted`: ids of commands."""
 
-    def __init__(self, segments: Mapping[str, Known], sent: Mapping[str, Command]) -> None:
+    def __init__(self, segments: SimSegments, sent: Mapping[str, Command], clock: Clock) -> None:
         self.wrong: list[str] = []
-        self._segments = segments
+        self._segments: Mapping[str, Known] = segments.known
         self._sent = sent
         self._lives: dict[str, list[Life]] = {}
         self._owners: dict[str, Life] = {}
@@ -100,6 +85,7 @@ class Referee:
         self.accepted: set[str] = set()
         self._made: set[str] = set()
         self.groups = GroupReferee(self._require, self._accept, self._present)
+        self.transactions = TransactionReferee(self._require, self._lives, segments, clock)
 
     # --- what is stored -------------------------------------------------------------------------
 
@@ -132,6 +118,7 @@ class Referee:
             self._creating(subject, event)
             return
         life = self._lives[subject][-1]
+        self.transactions.stream_event(life, event)
         match event:
             case events.StreamJoinedScope():
                 scope = self._scopes.get(life.ref.scope, Name())
@@ -144,7 +131,7 @@ class Referee:
                 self._scaling(life, event)
             case events.StreamTruncating():
                 self._accept(event.command_id)
-                cut = {_name(life, place.segment_id): place.offset for place in event.cut}
+                cut = {name_in(life, place.segment_id): place.offset for place in event.cut}
                 life.works[TRUNCATE] = Work([event.command_id], cut=cut)
             case events.StreamSealing():
                 self._begin(life, SEAL, event.command_id)
@@ -164,6 +151,7 @@ class Referee:
                 self.groups.subscribed(life.ref, event)
             case _:
                 self._done(life, event)
+        self._owners.update(dict.fromkeys(plan_roll(life), life))
 
     def _creating(self, subject: str, event: events.StreamCreating) -> None:
         lives = self._lives.setdefault(subject, [])
@@ -182,18 +170,19 @@ class Referee:
         lives.append(life)
         self._owners.update(dict.fromkeys(names, life))
         self._accept(event.command_id)
+        next_epoch(life, names)
         life.works[CREATE] = Work([event.command_id], created=tuple(names))
 
     def _scaling(self, life: Life, event: events.StreamScaling) -> None:
         self._accept(event.command_id)
-        created = tuple(_name(life, s.segment_id) for s in event.created)
+        created = tuple(name_in(life, s.segment_id) for s in event.created)
         self._require(not set(created) & set(self._owners), f"{life.ref}: segments used again")
         self._owners.update(dict.fromkeys(created, life))
-        life.planned.update(zip(created, _bounds(event.created), strict=True))
-        sealed = tuple(_name(life, segment) for segment in event.sealed)
+        life.planned.update(zip(created, bounds_of(event.created), strict=True))
+        sealed = tuple(name_in(life, segment) for segment in event.sealed)
         self._require(set(sealed) <= set(life.current), f"{life.ref}: seals what is not current")
         life.works[SCALE] = Work(
-            [event.command_id], sealed=sealed, created=created, ranges=_bounds(event.created)
+            [event.command_id], sealed=sealed, created=created, ranges=bounds_of(event.created)
         )
 
     def _begin(self, life: Life, kind: str, command_id: str) -> None:
@@ -213,12 +202,12 @@ class Referee:
         work.commands.append(event.command_id)
         match self._sent.get(event.command_id):
             case ScaleStream(seal=seal, new_ranges=ranges):
-                wanted = {_name(life, segment) for segment in seal}
+                wanted = {name_in(life, segment) for segment in seal}
                 bounds = tuple((new.key_start, new.key_end) for new in ranges)
                 same = (wanted, bounds) == (set(work.sealed), work.ranges)
                 self._require(same, f"{life.ref}: joins a scale that is another one")
             case TruncateStream(cut=cut):
-                wanted_cut = {_name(life, place.segment_id): place.offset for place in cut}
+                wanted_cut = {name_in(life, place.segment_id): place.offset for place in cut}
                 self._require(wanted_cut == work.cut, f"{life.ref}: joins another truncation")
 
     def _done(self, life: Life, event: StreamEvent) -> None:
@@ -238,15 +227,15 @@ class Referee:
             case events.StreamScaled():
                 work = self._end(life, SCALE)
                 self._all_sealed(life, work.sealed, event.sizes)
-                life.epoch += 1
-                life.sealed_in.update(dict.fromkeys(work.sealed, life.epoch))
-                life.made_in.update(dict.fromkeys(work.created, life.epoch))
                 stay = [name for name in life.current if name not in work.sealed]
                 life.current = sorted([*stay, *work.created], key=life.planned.__getitem__)
+                next_epoch(life, life.current)
+                life.sealed_in.update(dict.fromkeys(work.sealed, life.epoch))
+                life.made_in.update(dict.fromkeys(work.created, life.epoch))
             case events.StreamTruncated():
                 work = self._end(life, TRUNCATE)
-                self._all_deleted(life, _before(life, work.cut))
-                life.gone.update(_before(life, work.cut))
+                self._all_deleted(life, gone_before(life, work.cut))
+                life.gone.update(gone_before(life, work.cut))
                 life.starts.update(work.cut)
             case events.StreamTruncateFailed():
                 self._end(life, TRUNCATE)
@@ -260,6 +249,32 @@ class Referee:
                 self._all_deleted(life, life.planned)
                 life.gone.update(life.planned)
                 life.status = "deleted"
+            case _:
+                self._commits(life, event)
+
+    def _commits(self, life: Life, event: StreamEvent) -> None:
+        """An event of a batch of transactions, or of a roll."""
+        match event:
+            case events.StreamCommitStarted():
+                batch, reference = event.transactions, event.reference_epoch
+                life.works[COMMIT] = Work([], batch=batch, reference=reference)
+            case events.StreamRollMade():
+                work = life.works[COMMIT]
+                work.is_told = True
+                told = tuple(name_in(life, s.segment_id) for s in (*event.taken, *event.renewed))
+                self._require(told == (*work.created, *work.renewed), f"{life.ref}: rolls wrongly")
+                self._all_live(life, told)
+                self._all_sealed(life, work.created, event.lengths)
+            case events.StreamRolled():
+                work = life.works[COMMIT]
+                self._all_sealed(life, life.current, event.sizes)
+                roll(life, work)
+                self._owners.update(dict.fromkeys(life.planned, life))
+            case events.StreamCommitFinished():
+                self._end(life, COMMIT)
+            case events.StreamDrained():
+                self._require(COMMIT not in life.works, f"{life.ref}: drained around a batch")
+                life.is_drained = True
             case _:
                 pass
 
@@ -277,6 +292,9 @@ class Referee:
     def performed(self, operation: ControlOperation, before: Known) -> None:
         """A store changed something."""
         name = operation.segment
+        if transaction_segment(name) is not None:
+            self.transactions.performed(operation)
+            return
         life = self._owners.get(name)
         if life is None:
             self.wrong.append(f"{name} is touched, and was never planned")
@@ -290,8 +308,17 @@ class Referee:
                 self._require(self._may_be_sealed(life, name, before), f"{name} is sealed too soon")
             case DeleteOperation():
                 truncation = life.works.get(TRUNCATE, Work([]))
-                due = DELETE in life.works or life.is_over or name in _before(life, truncation.cut)
+                due = (
+                    DELETE in life.works
+                    or life.is_over
+                    or name in gone_before(life, truncation.cut)
+                )
                 self._require(due or name in life.gone, f"{name} is deleted, and nobody asked")
+            case MergeOperation():
+                work = life.works.get(COMMIT, Work([]))
+                takes = name in (work.created or life.current)
+                self._require(takes, f"{name} takes what nobody commits to it")
+                self.transactions.merged(life, operation)
             case TruncateOperation():
                 wanted = life.works.get(TRUNCATE, Work([])).cut.get(name)
                 past = life.starts.get(name, 0)
@@ -304,7 +331,15 @@ class Referee:
         scale = life.works.get(SCALE)
         if scale is not None and name in scale.sealed and scale.is_told:
             return True
-        return SEAL in life.works and SCALE not in life.works and name in life.current
+        commit = life.works.get(COMMIT, Work([]))
+        if name in commit.created or (commit.is_told and name in life.epochs[-1]):
+            return True
+        return (
+            SEAL in life.works
+            and life.is_drained
+            and SCALE not in life.works
+            and name in life.current
+        )
 
     # --- what must be so in the end -------------------------------------------------------------
 
@@ -327,8 +362,9 @@ class Referee:
         scopes = self._scopes.items()
         open_scopes = {name: s.incarnation for name, s in scopes if s.status == "active"}
         self.groups.at_rest(present, open_scopes)
+        self.transactions.at_rest()
         for name in self._segments:
-            self._require(name in self._owners, f"{name} belongs to nobody")
+            self._require(_parent(name) in self._owners, f"{name} belongs to nobody")
 
     def _rests(self, life: Life) -> None:
         legal = ("active", "sealed", "deleted", "failed")
@@ -396,24 +432,6 @@ class Referee:
             self.wrong.append(what)
 
 
-def _name(life: Life, segment: int) -> str:
-    return segment_name(life.ref, SegmentId(segment))
-
-
-def _before(life: Life, cut: Mapping[str, int]) -> set[str]:
-    """The segments of which all keys have gone on to segments of the cut, or to later ones."""
-    found = set()
-    for name, sealed_in in life.sealed_in.items():
-        start, end = life.planned[name]
-        over = [
-            other
-            for other in cut
-            if life.planned[other][0] < end and start < life.planned[other][1]
-        ]
-        if over and all(life.made_in.get(other, 0) >= sealed_in for other in over):
-            found.add(name)
-    return found
-
-
-def _bounds(planned: Iterable[PlannedSegment]) -> tuple[Bounds, ...]:
-    return tuple((segment.key_start, segment.key_end) for segment in planned)
+def _parent(name: str) -> str:
+    found = transaction_segment(name)
+    return name if found is None else found.parent

@@ -16,10 +16,11 @@ from anabranch.common.errors import StreamRewound
 from anabranch.common.eventsourcing import repository
 from anabranch.common.model.hashing import SHARD_COUNT
 from kit.control_callers import REFS, Caller
-from kit.control_world import CONTAINER_COUNT, PAUSED, SimController, World
+from kit.control_world import PAUSED, World
 from kit.rng import seeded
+from kit.sim_controller import CONTAINER_COUNT, SimController
 from kit.simbus import simulated_readers
-from kit.simlink import CLEAR, LATE_S, Blow, Weather
+from kit.simlink import CLEAR, LATE_S, Blow, Link, Weather
 from kit.virtual_time import VirtualClock, run_virtual
 
 REST_S = 240.0
@@ -45,23 +46,28 @@ async def _live_through(seed: int) -> Mapping[str, int]:
         callers = [
             Caller(world, f"c{number}", refs, think_s) for number in range(rng.randrange(1, 4))
         ]
-        trouble.begin(callers)
+        trouble.begin([caller.link for caller in callers])
         blows = group.create_task(trouble.strike())
-        await _all_of(caller.live(rng.randrange(6, 16)) for caller in callers)
+        await all_of(caller.live(rng.randrange(6, 16)) for caller in callers)
         blows.cancel()
         trouble.heal()
-        rested = await world.wait_until(world.is_at_rest, REST_S)
-        if rested and not world.referee.wrong:
-            await world.clock.sleep(LATE_S[1] + 10)
-            rested = await world.wait_until(world.is_at_rest, REST_S)
-        # What was stored last is on its way to the mirrors; who never sees it is judged.
-        await world.wait_until(world.is_seen, REST_S)
-        if not rested and not world.wrong and not world.referee.wrong:
-            world.wrong.append(f"not at rest after {REST_S} s: {_unrest(world)}")
-        for controller in list(world.controllers):
-            controller.kill()
+        await come_to_rest(world)
     world.judge()
     return world.counts
+
+
+async def come_to_rest(world: World) -> None:
+    """Wait until nothing is left to do and everybody knows it, then end the controllers."""
+    rested = await world.wait_until(world.is_at_rest, REST_S)
+    if rested and not world.referee.wrong:
+        await world.clock.sleep(LATE_S[1] + 10)
+        rested = await world.wait_until(world.is_at_rest, REST_S)
+    # What was stored last is on its way to the mirrors; who never sees it is judged.
+    await world.wait_until(world.is_seen, REST_S)
+    if not rested and not world.wrong and not world.referee.wrong:
+        world.wrong.append(f"not at rest after {REST_S} s: {_unrest(world)}")
+    for controller in list(world.controllers):
+        controller.kill()
 
 
 def rewound_control(seed: int) -> Mapping[str, int]:
@@ -125,15 +131,13 @@ class Trouble:
             )
             if self._rng.random() < 0.6
         ]
-        self._callers: list[Caller] = []
         self._is_healed = False
 
-    def begin(self, callers: list[Caller]) -> None:
-        """Start the controllers."""
-        self._callers = callers
+    def begin(self, links: Iterable[Link]) -> None:
+        """Start the controllers; the links are the callers'."""
         self._world.server.queue.forgets = self._rng.choice((0.0, 0.5))
-        for caller in callers:
-            caller.link.weather = self._weather
+        for link in links:
+            link.weather = self._weather
         for _ in range(self._wanted):
             self._start()
 
@@ -150,6 +154,7 @@ class Trouble:
         world = self._world
         world.server.queue.forgets = 0.0
         world.segments.down.clear()
+        world.segments.mute.clear()
         if not world.server.is_up:
             world.server.start()
         for controller in world.controllers:
@@ -232,7 +237,8 @@ class Trouble:
         self._world.segments.down -= away
 
 
-async def _all_of(lives: Iterable[Coroutine[None, None, None]]) -> None:
+async def all_of(lives: Iterable[Coroutine[None, None, None]]) -> None:
+    """Side by side."""
     async with asyncio.TaskGroup() as group:
         for life in lives:
             group.create_task(life)
@@ -247,7 +253,13 @@ def _unrest(world: World) -> str:
             controller.scope_runner,
             controller.stream_runner,
             controller.group_runner,
+            controller.transaction_runner,
         )
         for failure in runner.failures()
     ]
-    return f"{queue}{failing}"
+    known = [
+        f"{loaded.state.transaction_id} {loaded.state.status}"
+        for controller in world.controllers
+        for loaded in controller.mirror.transactions.all()
+    ]
+    return f"{queue}{failing}{known}"

@@ -47,10 +47,11 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef, is_internal
 from anabranch.common.model.stream import StreamState
-from kit import fake_groups
+from kit import fake_groups, fake_transactions
 from kit.fake_groups import FakeGroups
 from kit.fake_segstore import FakeSegment, FakeSegmentStore
 from kit.fake_streams import FakeStream
+from kit.fake_transactions import FakeTransactions
 
 TOKEN = ReadToken(shard=0, sequence=1)
 NODES = ("fake", "other")
@@ -77,6 +78,7 @@ QUERIES: dict[str, type[q.Query]] = {
     "cluster_overview": m.ShowCluster,
     "confirm_losses": m.ConfirmLosses,
     **fake_groups.QUERIES,
+    **fake_transactions.QUERIES,
 }
 
 
@@ -102,6 +104,7 @@ class FakeController:
         self.groups = FakeGroups(
             self._stream, self._make_state_stream, self._drop_stream, lambda: self.now_ms
         )
+        self.transactions = FakeTransactions(self._stream, self._a_store, lambda: self.now_ms)
 
     # --- commands -------------------------------------------------------------------------
 
@@ -190,6 +193,8 @@ class FakeController:
         if name in m.QUERIES:
             return self._cluster(query)
         try:
+            if name in fake_transactions.QUERIES:
+                return self.transactions.answer(query)
             return self._answer(query)
         except AnabranchError as error:
             return q.QueryFailed(error=ErrorBody.of(error))
@@ -356,6 +361,10 @@ class FakeController:
         )
 
     # --- state ----------------------------------------------------------------------------
+
+    def _a_store(self) -> FakeSegmentStore:
+        assert self.store is not None
+        return self.store
 
     def segment_names(self, scope: str, stream: str) -> list[str]:
         """Of the current segments, sorted by key."""

@@ -388,15 +388,16 @@ class FakeConnection(asyncio.Protocol):
         return SegmentCreated(segment=name)
 
     def _merge(self, request: MergeSegments) -> SegmentsMerged:
-        (name,) = request.sources
-        if name not in self._store.merged:
+        for name in request.sources:
+            if name in self._store.merged:
+                continue
             target, source = self._segment(request), self._store.segments.get(name)
             if source is None:
                 raise SegmentNotFound("no such segment", segment=name)
             offset = target.absorb(source)
             self._store.merged[name] = MergedSegment(name, offset, len(source.data))
             del self._store.segments[name]
-        return SegmentsMerged(merged=(self._store.merged[name],))
+        return SegmentsMerged(merged=tuple(self._store.merged[name] for name in request.sources))
 
     def _info(self, request: GetSegmentInfo) -> SegmentInfo:
         segment = self._segment(request)

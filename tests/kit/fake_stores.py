@@ -1,9 +1,10 @@
 """Segment stores in memory: the `SegmentStores` port, and the same answering on NATS.
 
 They keep the rules that a container keeps for control requests: the highest stamp per segment,
-tombstones, and refusal of older requests.
+tombstones, and refusal of older requests. A merge seals the segments of transactions by itself.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nats.aio.client import Client
@@ -14,18 +15,24 @@ from anabranch.common.errors import (
     InvalidRequest,
     SegmentExists,
     SegmentNotFound,
+    SegmentNotSealed,
+    SegmentSealed,
     StaleRequest,
     Unavailable,
 )
+from anabranch.common.model.names import transaction_segment
 from anabranch.common.wire.messages import (
     CreateSegment,
     DeleteSegment,
     Done,
     GetSegmentInfo,
+    MergedSegment,
+    MergeSegments,
     Message,
     Sealed,
     SealSegment,
     SegmentInfo,
+    SegmentsMerged,
     Stamp,
     Truncated,
     TruncateSegment,
@@ -38,13 +45,16 @@ from anabranch.common.wire.packet import PacketParser
 
 @dataclass
 class FakeSegment:
-    """A segment as a container would have it."""
+    """A segment as a container would have it. `merged`: what was merged into it, in that order,
+    each with its length; `merged_at`: where it begins in what it was merged into."""
 
     stamp: Stamp
     sealed: bool = False
     start: int = 0
     length: int = 100
     deleted: bool = False
+    merged: list[tuple[str, int]] = field(default_factory=list)
+    merged_at: tuple[str, int] | None = None
 
 
 @dataclass
@@ -88,6 +98,40 @@ class FakeSegmentStores:
 
     async def segment_length(self, segment: str) -> int:
         return self._found(segment).length
+
+    async def merge_segments(self, segment: str, sources: Sequence[str], stamp: Stamp) -> int:
+        return max(place.offset + place.length for place in self.merge_now(segment, sources, stamp))
+
+    def merge_now(
+        self, segment: str, sources: Sequence[str], stamp: Stamp
+    ) -> Sequence[MergedSegment]:
+        """All or none → where each of them is."""
+        self._enter("merge", segment, stamp)
+        target = self._found(segment)
+        self._refuse_older(target, segment, stamp)
+        fresh = [name for name in sources if self._is_to_merge(name, segment, stamp)]
+        if fresh and target.sealed:
+            raise SegmentSealed("the target is sealed", segment=segment)
+        for name in fresh:
+            source = self.segments[name]
+            source.merged_at, source.deleted, source.stamp = (segment, target.length), True, stamp
+            target.merged.append((name, source.length))
+            target.length += source.length
+        target.stamp = stamp
+        places = [(name, self.segments[name]) for name in sources]
+        return [MergedSegment(n, s.merged_at[1], s.length) for n, s in places if s.merged_at]
+
+    def _is_to_merge(self, source: str, target: str, stamp: Stamp) -> bool:
+        """False: it is merged there already."""
+        known = self.segments.get(source)
+        if known is not None and known.merged_at is not None:
+            assert known.merged_at[0] == target, "a segment is merged once"
+            return False
+        found = self._found(source)
+        self._refuse_older(found, source, stamp)
+        if not found.sealed and transaction_segment(source) is None:
+            raise SegmentNotSealed("only what is sealed is merged", segment=source)
+        return True
 
     async def delete_segment(self, segment: str, stamp: Stamp) -> None:
         self._enter("delete", segment, stamp)
@@ -162,5 +206,8 @@ class FakeStoreOnNats:
             case DeleteSegment():
                 await self.stores.delete_segment(request.segment, request.stamp)
                 return Done()
+            case MergeSegments():
+                merged = self.stores.merge_now(request.segment, request.sources, request.stamp)
+                return SegmentsMerged(merged=tuple(merged))
             case _:
                 raise AssertionError(f"unexpected request {request}")

@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 from anabranch.cli.up import UpSettings, embedded_cluster
-from anabranch.client import connect
+from anabranch.client import TransactionSettings, connect
+from anabranch.common.model.transaction import LEASE_MS_MAX
 from kit.fuzz_hooks import DOOMED, GROUP, SCOPE, STREAM
 
 SECONDS_MAX = 600.0
@@ -29,13 +30,13 @@ async def fuzz(examples: int, seed: int | None) -> int:
     with tempfile.TemporaryDirectory() as directory:
         async with embedded_cluster(UpSettings(data_dir=Path(directory) / "cluster")) as cluster:
             await cluster.wait_ready()
-            await _prepare(str(cluster.endpoints["nats"]))
+            transactions = await _prepare(str(cluster.endpoints["nats"]))
             gateway = str(cluster.endpoints["gateway"])
-            return await _run(gateway, examples, seed, Path(directory))
+            return await _run(gateway, examples, seed, Path(directory), transactions)
 
 
-async def _prepare(nats_url: str) -> None:
-    """Something that exists, so that not every answer is 404."""
+async def _prepare(nats_url: str) -> str:
+    """Something that exists, so that not every answer is 404 → the ids of two transactions."""
     async with connect(nats_url) as client:
         for scope in (SCOPE, DOOMED):
             await client.create_scope(scope)
@@ -43,9 +44,15 @@ async def _prepare(nats_url: str) -> None:
             await client.create_stream(f"{SCOPE}/{name}", segments=2)
         for name in (GROUP, DOOMED):
             await client.reader_groups.create(f"{SCOPE}/{name}", streams=[f"{SCOPE}/{STREAM}"])
+        transactions = client.transactions(f"{SCOPE}/{STREAM}")
+        long = TransactionSettings(lease_ms=LEASE_MS_MAX, auto_ping=False)
+        begun = [await transactions.begin(long) for _ in range(2)]
+        return " ".join(one.id for one in begun)
 
 
-async def _run(url: str, examples: int, seed: int | None, directory: Path) -> int:
+async def _run(
+    url: str, examples: int, seed: int | None, directory: Path, transactions: str
+) -> int:
     command = [
         str(Path(sys.executable).parent / "schemathesis"), "run", f"{url}/openapi.json",
         "--checks", CHECKS,
@@ -55,7 +62,11 @@ async def _run(url: str, examples: int, seed: int | None, directory: Path) -> in
     if seed is not None:
         command += ["--seed", str(seed)]
     # It keeps what it found in the directory where it runs.
-    hooks = {"SCHEMATHESIS_HOOKS": "kit.fuzz_hooks", "PYTHONPATH": str(TESTS)}
+    hooks = {
+        "SCHEMATHESIS_HOOKS": "kit.fuzz_hooks",
+        "PYTHONPATH": str(TESTS),
+        "FUZZED_TRANSACTIONS": transactions,
+    }
     environment = {**os.environ, **hooks}
     process = await asyncio.create_subprocess_exec(
         *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, cwd=directory

@@ -1,5 +1,6 @@
 """What `fuzz_gateway` adds to Schemathesis: names that exist, and what counts as a defect."""
 
+import os
 from typing import Any
 
 import schemathesis
@@ -13,6 +14,10 @@ DOOMED = "doomed"
 """What requests that end something are about, so that the rest still find the other one."""
 
 
+TRANSACTION, ENDED = os.environ.get("FUZZED_TRANSACTIONS", f"{'0' * 32} {'1' * 32}").split()
+"""Ids of an open one, and of one for requests that end it."""
+
+
 @schemathesis.hook
 def map_path_parameters(context: Any, path_parameters: dict[str, Any]) -> dict[str, Any]:
     """Every other request is about what exists; the rest keep the names that were drawn.
@@ -23,14 +28,18 @@ def map_path_parameters(context: Any, path_parameters: dict[str, Any]) -> dict[s
         return path_parameters
     if context.operation.path.endswith("/readergroups/{group}/events"):
         return path_parameters
+    path = context.operation.path
     ends = context.operation.method.lower() in ("delete", "put")
+    decides = path.endswith(("/commit", "/abort"))
     ends_scope = ends and not {"stream", "group"} & path_parameters.keys()
     existing = {
         "scope": DOOMED if ends_scope else SCOPE,
         "stream": DOOMED if ends else STREAM,
         "group": DOOMED if ends else GROUP,
         "segment": 0,
-        "part": "controller",
+        "part": "controller" if "/health" in path else "2" * 32,
+        "transaction": ENDED if decides else TRANSACTION,
+        "application": "etl",
     }
     return {name: existing.get(name, value) for name, value in path_parameters.items()}
 

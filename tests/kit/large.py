@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from anabranch.client import columns, placing, settings, uploads, writer
+from anabranch.client import columns, lane_writer, placing, settings, uploads
 from anabranch.client.large_events import fetch_large
 from anabranch.common.errors import SegmentTruncated
 from anabranch.common.model.hashing import routing_position
@@ -21,7 +21,7 @@ PART_SIZE = 40
 def small_parts() -> Iterator[None]:
     """Events over 100 bytes are large, and parts have 40."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (writer, placing, columns, settings):
+        for module in (lane_writer, placing, columns, settings):
             patch.setattr(module, "EVENT_SIZE_BYTES_MAX", LARGE_FROM)
         patch.setattr(uploads, "PART_SIZE_BYTES_MAX", PART_SIZE)
         yield

@@ -13,10 +13,11 @@ from unittest.mock import patch
 import nats.errors
 
 from anabranch.common.adapters import jetstream_events
-from anabranch.common.adapters.jetstream_events import (
+from anabranch.common.adapters.jetstream_conditions import (
     EXPECTED_SEQUENCE_HEADER,
-    JetStreamEventStore,
+    condition_headers,
 )
+from anabranch.common.adapters.jetstream_events import JetStreamEventStore
 from anabranch.common.contracts.commands import Command
 from anabranch.common.errors import AnabranchError, Conflict, Corrupt
 from anabranch.common.eventsourcing.gate import Gates
@@ -25,6 +26,7 @@ from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.runner import Runner
 from anabranch.controller.domain.stream import decide, intents, scaling
+from anabranch.controller.domain.stream import evolve as stream_evolve
 from anabranch.controller.domain.stream import state as stream_state
 from anabranch.controller.domain.stream.events import (
     StreamCreated,
@@ -41,7 +43,7 @@ from anabranch.controller.workflows import create_stream, delete_stream, scale_s
 from anabranch.controller.workflows.context import WorkContext, seal_all, stamp_of
 from anabranch.segstore.domain.container.decide import NoChange
 from anabranch.segstore.domain.container.operations import DeleteOperation, Operation
-from kit.control_world import SimController
+from kit.sim_controller import SimController
 from kit.sim_segments import SimSegments
 from kit.simbus import SimJetStream, SimReader
 from kit.simqueue import Queued, SimQueue
@@ -122,7 +124,7 @@ def gate_left_open() -> Iterator[None]:
 @contextmanager
 def gate_not_asked() -> Iterator[None]:
     """A membership record is stored whatever has become of the gate."""
-    real = jetstream_events._condition
+    real = condition_headers
 
     def condition(subject: str, expected_sequence: int, gate: Gate | None) -> dict[str, str]:
         named = real(subject, expected_sequence, gate)
@@ -134,7 +136,7 @@ def gate_not_asked() -> Iterator[None]:
         return ()
 
     with (
-        patch.object(jetstream_events, "_condition", condition),
+        patch.object(jetstream_events, "condition_headers", condition),
         patch.object(Mirror, "live_streams", nobody),
     ):
         yield
@@ -202,12 +204,12 @@ def acked_before_decided() -> AbstractContextManager[object]:
 
 def joined_across_kinds() -> AbstractContextManager[object]:
     """Whoever joins an intent is noted with the first one, of whichever kind."""
-    real = stream_state._joined
+    real = stream_evolve._joined
 
     def joined(stream: Stream, event: StreamIntentJoined) -> Stream:
         return real(stream, event.model_copy(update={"intent": ""}))
 
-    return patch.object(stream_state, "_joined", joined)
+    return patch.object(stream_evolve, "_joined", joined)
 
 
 def joins_any_scale() -> AbstractContextManager[object]:
@@ -239,12 +241,12 @@ def tombstone_dropped() -> AbstractContextManager[object]:
 
 def operations_forgotten() -> AbstractContextManager[object]:
     """A stream's tombstone forgets which commands were accepted."""
-    real = stream_state._tombstone
+    real = stream_evolve._tombstone
 
     def tombstone(stream: Stream) -> Stream:
         return replace(real(stream), operations=())
 
-    return patch.object(stream_state, "_tombstone", tombstone)
+    return patch.object(stream_evolve, "_tombstone", tombstone)
 
 
 def ids_forgotten() -> AbstractContextManager[object]:

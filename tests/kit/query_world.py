@@ -33,6 +33,7 @@ from anabranch.common.model.names import (
     segment_id,
 )
 from anabranch.common.model.stream import SegmentOffset
+from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.scope import decide as scope_decide
@@ -43,10 +44,12 @@ from anabranch.controller.domain.stream.decide import Circumstances, StreamComma
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream, next_step
+from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.handlers.desk import QueryDesk
 from anabranch.controller.handlers.queries import answer_query
 from anabranch.controller.projections.histories import Histories
-from anabranch.controller.projections.mirror import Fold, Mirror
+from anabranch.controller.projections.mirror import Fold
+from anabranch.controller.projections.outcomes import OutcomeHistory
 from anabranch.controller.workflows import (
     create_stream,
     delete_scope,
@@ -57,6 +60,7 @@ from anabranch.controller.workflows import (
 )
 from anabranch.controller.workflows.context import WorkContext
 from kit.fake_stores import FakeSegmentStores
+from kit.fed_mirror import fed_mirror, mirror_of
 
 QUERIES = {
     **queries.QUERIES,
@@ -110,16 +114,22 @@ class QueryWorld:
         self.streams = Repository(self.store, STREAM, SeededIds(2))
         self.groups = Repository(self.store, GROUP, SeededIds(5))
         self.folds: list[Fold] = []
-        self.mirror = Mirror(self.store, self.scopes, self.streams, self.groups, self.folds.append)
+        transactions = Repository(self.store, TRANSACTION, SeededIds(6))
+        self.mirror = mirror_of(self.store, self.folds.append)
+        chunks = HistoryChunks(self.store, SeededIds(3))
         self.stores = FakeSegmentStores()
         self.context = WorkContext(
             self.stores,
             self.scopes,
             self.mirror,
-            Histories(HistoryChunks(self.store, SeededIds(3))),
+            Histories(chunks),
             NoQueue(),
             Gates(self.store, SeededIds(4)),
             self.mirror,
+            transactions,
+            fed_mirror(self.store),
+            OutcomeHistory(chunks),
+            SystemClock(),
         )
         self.now_ms = 1000
         self.is_behind = False

@@ -2,15 +2,22 @@
 
 Requests are decided and folded by the segment store's `decide` and `evolve`, so that stamps,
 tombstones and refusals are the real ones. Every operation that changes something is told to whoever
-listens, in the order in which it happened. Every length is an append boundary.
+listens, in the order in which it happened. Every length is an append boundary. A merge seals the
+segments of transactions by itself.
+
+What was appended is known piece by piece, and moves with merges. That of a segment of a stream is
+known for ever, so that whoever judges can read what was truncated or deleted since.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal, NamedTuple
 
 import nats.errors
 
 from anabranch.common.errors import AnabranchError
+from anabranch.common.model.hashing import container_of
+from anabranch.common.model.names import transaction_segment
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import (
@@ -18,10 +25,12 @@ from anabranch.common.wire.messages import (
     DeleteSegment,
     Done,
     GetSegmentInfo,
+    MergeSegments,
     Message,
     Sealed,
     SealSegment,
     SegmentInfo,
+    SegmentsMerged,
     Truncated,
     TruncateSegment,
     decode_message,
@@ -31,46 +40,99 @@ from anabranch.common.wire.messages import (
 from anabranch.common.wire.packet import PacketParser
 from anabranch.segstore.domain.container import decide
 from anabranch.segstore.domain.container.decide import Known, NoChange
-from anabranch.segstore.domain.container.evolve import evolve
+from anabranch.segstore.domain.container.evolve import evolve, evolve_source
+from anabranch.segstore.domain.container.merge import decide_merge
 from anabranch.segstore.domain.container.operations import (
     CreateOperation,
     DeleteOperation,
+    MergeOperation,
     Operation,
     SealOperation,
     TruncateOperation,
 )
+from kit.simlink import NoAnswer
 
-ControlOperation = CreateOperation | SealOperation | DeleteOperation | TruncateOperation
+ControlOperation = (
+    CreateOperation | SealOperation | DeleteOperation | TruncateOperation | MergeOperation
+)
 OnPerformed = Callable[[ControlOperation, Known], None]
 """Told of an operation, and of what was known of its segment before."""
 
 
-class SimSegments:
-    """What all segment stores together have. `down` containers have nobody who answers."""
+class Piece(NamedTuple):
+    """What one append wrote: the `number`-th of a writer, all with one key."""
 
-    def __init__(self, clock: Clock) -> None:
+    writer: str
+    number: int
+    key: float
+    size: int
+    transaction: str = ""
+    part: str = ""
+
+
+OnAppended = Callable[[str, Piece], None]
+Appended = Literal["appended", "repeated", "sealed", "gone"]
+
+
+class SimSegments:
+    """What all segment stores together have.
+
+    `down` containers have nobody who answers; `mute` ones do what they are asked, and their stores
+    die before they answer.
+    """
+
+    def __init__(self, clock: Clock, container_count: int = 4) -> None:
         self.known: dict[str, Known] = {}
+        self.contents: dict[str, list[Piece]] = {}
         self.down: set[int] = set()
+        self.mute: set[int] = set()
         self.on_performed: list[OnPerformed] = []
+        self.on_appended: list[OnAppended] = []
+        self._container_count = container_count
         self._clock = clock
         self._sequence = 0
 
     def respond(self, subject: str, packet: bytes) -> bytes:
         """The answer to a request on `ana.seg.<container>.<verb>`. Raises NoRespondersError."""
-        if int(subject.split(".")[2]) in self.down:
+        container = int(subject.split(".")[2])
+        if container in self.down:
             raise nats.errors.NoRespondersError
         (found,) = PacketParser().feed(packet)
         try:
             reply = self._perform(decode_message(found))
         except AnabranchError as error:
             reply = failed(error)
+        if container in self.mute:
+            raise NoAnswer
         return b"".join(encode_message(reply, found.request_id))
 
     def write(self, segment: str, size: int) -> None:
         """Somebody appends, if the segment takes it."""
+        self._write(segment, Piece("", 0, -1.0, size))
+
+    def append(self, segment: str, piece: Piece) -> Appended:
+        """Append it once. Raises NoRespondersError, NoAnswer."""
+        container = container_of(segment, self._container_count)
+        if container in self.down:
+            raise nats.errors.NoRespondersError
+        if self.state(segment) is None:
+            return "gone"
+        done: Appended = "repeated"
+        if piece not in self.contents[segment]:
+            done = "appended" if self._write(segment, piece) else "sealed"
+        if container in self.mute:
+            raise NoAnswer
+        return done
+
+    def _write(self, segment: str, piece: Piece) -> bool:
         known = self.known.get(segment)
-        if isinstance(known, SegmentState) and not known.sealed:
-            self.known[segment] = replace(known, length=known.length + size)
+        if not isinstance(known, SegmentState) or known.sealed:
+            return False
+        self.known[segment] = replace(known, length=known.length + piece.size)
+        self.contents[segment].append(piece)
+        for told in self.on_appended:
+            told(segment, piece)
+        return True
 
     def state(self, segment: str) -> SegmentState | None:
         """The segment, if it lives."""
@@ -96,6 +158,11 @@ class SimSegments:
                 known = self.known.get(segment)
                 self._log(decide.decide_delete(known, segment, stamp, now_ms))
                 return Done()
+            case MergeSegments(segment=segment, sources=sources, stamp=stamp):
+                merge = decide_merge(self._mergeable, segment, sources, stamp, now_ms)
+                if merge.operation is not None:
+                    self._log(merge.operation)
+                return SegmentsMerged(merged=merge.merged)
             case GetSegmentInfo(segment=segment):
                 known = self.known.get(segment)
                 if not isinstance(known, SegmentState):
@@ -111,8 +178,30 @@ class SimSegments:
         self._sequence += 1
         before = self.known.get(operation.segment)
         self.known[operation.segment] = evolve(before, self._sequence, operation)
+        match operation:
+            case CreateOperation():
+                self.contents.setdefault(operation.segment, [])
+            case DeleteOperation() if transaction_segment(operation.segment) is not None:
+                self.contents.pop(operation.segment, None)
+            case MergeOperation():
+                self._end_sources(operation)
         for told in self.on_performed:
             told(operation, before)
+
+    def _end_sources(self, merge: MergeOperation) -> None:
+        offset = merge.offset
+        for source in merge.sources:
+            known = self._mergeable(source.segment)
+            self.known[source.segment] = evolve_source(known, self._sequence, merge, source, offset)
+            self.contents[merge.segment] += self.contents.pop(source.segment)
+            offset += source.length
+
+    def _mergeable(self, segment: str) -> Known:
+        """As a merge sees it."""
+        known = self.known.get(segment)
+        if isinstance(known, SegmentState) and transaction_segment(segment) is not None:
+            return replace(known, sealed=True)
+        return known
 
     def _living(self, segment: str) -> SegmentState:
         state = self.state(segment)

@@ -26,6 +26,7 @@ from kit.journal_damage import random_damage
 from kit.journal_scenario import random_journal
 from kit.store_scenario import random_store
 from kit.store_takeover import random_takeover
+from kit.transaction_scenario import random_transactions
 
 Scenario = Callable[[int], Mapping[str, int] | None]
 
@@ -37,6 +38,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "damage": random_damage,
     "control": random_control,
     "groups": random_groups,
+    "transactions": random_transactions,
 }
 """A scenario takes a seed and raises when a promise is broken; it may say what it counted. An error
 that is neither an AssertionError nor one of the project's is a fault of the simulation and ends

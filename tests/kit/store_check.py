@@ -1,6 +1,7 @@
 """What a store that was started again must show, of everything it ever said."""
 
 from anabranch.common.errors import SegmentNotFound
+from anabranch.common.model.names import transaction_segment
 from anabranch.common.wire.messages import GetSegmentInfo, SegmentInfo
 from kit.history import History, Place
 from kit.store_world import Client, Life
@@ -17,7 +18,8 @@ async def check_everything(life: Life) -> None:
         if info is not None and world.transients.get(segment, world.lives) < world.lives:
             assert info.deleted, f"{segment} outlived its connection"
     for segment, info in found.items():
-        if info is not None and not info.deleted:
+        # of what no one may read is seen what is merged
+        if info is not None and not info.deleted and transaction_segment(segment) is None:
             await _check_living(client, segment, info)
     for counter in world.counters:
         await counter.check(client)

@@ -24,6 +24,7 @@ from kit.rng import Random, seeded
 from kit.simdisk import KEEP_CONTENTS, KEEP_NAMES, LOSE_ALL, RandomSurvival, SimDisk
 from kit.store_check import check_everything
 from kit.store_requests import Counter, merge, truncate
+from kit.store_transactions import Transactions
 from kit.store_world import (
     Client,
     Life,
@@ -52,6 +53,7 @@ class Work:
         self._segments = [f"s/{number % 3}/{number}.#epoch.0" for number in range(5)]
         self._writers: list[WriterScript] = []
         self._counters: list[Counter] = []
+        self._transactions = Transactions(world, rng)
 
     def _stamp(self) -> Stamp:
         self._revision += 1
@@ -71,8 +73,11 @@ class Work:
             if segment not in self._world.created:
                 await _tolerate(create(client, segment, Stamp(1, 1)))
         for _ in range(self._rng.randrange(5, 40)):
-            if self._rng.random() < 0.2:
+            draw = self._rng.random()
+            if draw < 0.2:
                 self._act_on_segments(life, client)
+            elif draw < 0.4:
+                self._act_in_transactions(life, client)
             else:
                 self._act(life, client)
             if self._rng.random() < 0.4:
@@ -107,6 +112,17 @@ class Work:
             life.spawn(_tolerate(truncate(client, segment, rng.random(), self._stamp())))
         else:
             life.spawn(_tolerate(self._merge(client, segment)))
+
+    def _act_in_transactions(self, life: Life, client: Client) -> None:
+        draw, transactions = self._rng.random(), self._transactions
+        if draw < 0.3:
+            life.spawn(_tolerate(transactions.begin(client, self._rng.choice(self._segments))))
+        elif draw < 0.7:
+            life.spawn(_tolerate(transactions.write(client)))
+        elif draw < 0.95:
+            life.spawn(_tolerate(transactions.commit(client, self._stamp())))
+        else:
+            life.spawn(_tolerate(transactions.abort(client)))
 
     async def _merge(self, client: Client, target: str) -> None:
         """Seal one or two other segments of the target's container, and merge them."""

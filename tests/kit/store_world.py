@@ -41,6 +41,7 @@ from anabranch.common.wire.messages import (
 )
 from anabranch.segstore.adapters.journal.commits import CommitWriter, InlineCommits
 from anabranch.segstore.adapters.journal.journal import Journal, open_journal
+from anabranch.segstore.domain.storage.plan import ChunkLimits
 from anabranch.segstore.domain.storage.snapshot import SnapshotLimits
 from anabranch.segstore.handlers.append import AppendDesk, append_once, setup_without_session
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk
@@ -69,6 +70,7 @@ from kit.virtual_time import VirtualClock, VirtualTimeLoop, cancel_all
 NODE = "node-1"
 READ_SIZE_BYTES = 3000
 TIER_TWO_LIMITS = TierTwoLimits(
+    chunks=ChunkLimits(gathered_max=1000),
     snapshots=SnapshotLimits(manifests_max=3, page_target=400, page_max=1500, extents_inline=3),
     gc_grace_s=5.0,
 )

@@ -4,9 +4,11 @@ Everything durable (events, segments) belongs to the `World`; a controller is a 
 and as many as a test wants may work on the same at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from anabranch.common.contracts.commands import (
     Command,
@@ -20,11 +22,20 @@ from anabranch.common.contracts.commands import (
     TruncateStream,
 )
 from anabranch.common.contracts.reader_groups import DeleteReaderGroup
-from anabranch.common.contracts.subjects import group_events, scope_events, stream_events
+from anabranch.common.contracts.subjects import (
+    group_events,
+    scope_events,
+    shard_of_subject,
+    stream_events,
+    transaction_events,
+    transaction_gate,
+)
+from anabranch.common.contracts.transactions import BeginTransaction
 from anabranch.common.errors import Conflict, InvalidRequest, NotFound, Retry
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
+from anabranch.common.eventsourcing.ports import Gate
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.names import (
     ScopeName,
@@ -36,8 +47,11 @@ from anabranch.common.model.names import (
 )
 from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.model.stream import SegmentOffset
+from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.runner import Workflow, run_to_rest
+from anabranch.common.workflow.waiting import StillWaiting
 from anabranch.controller.domain.reader_group import decide as group_decide
 from anabranch.controller.domain.reader_group.decide import GroupCommand
 from anabranch.controller.domain.reader_group.events import GroupEvent
@@ -49,14 +63,30 @@ from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream import decide as stream_decide
+from anabranch.controller.domain.stream.commits import OUTCOMES_KEPT, OUTCOMES_PER_CHUNK
 from anabranch.controller.domain.stream.decide import Circumstances, StreamCommand
-from anabranch.controller.domain.stream.events import StreamEvent
+from anabranch.controller.domain.stream.events import (
+    StreamAbortsNoted,
+    StreamEvent,
+    TransactionOutcome,
+)
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream, StreamStep, next_step
+from anabranch.controller.domain.transaction import decide as transaction_decide
+from anabranch.controller.domain.transaction.decide import Opening
+from anabranch.controller.domain.transaction.events import TransactionEvent
+from anabranch.controller.domain.transaction.invariants import TRANSACTION
+from anabranch.controller.domain.transaction.segments import segments_of
+from anabranch.controller.domain.transaction.state import Transaction, TransactionStep
+from anabranch.controller.domain.transaction.state import next_step as transaction_next_step
 from anabranch.controller.ports import SegmentStores
 from anabranch.controller.projections.histories import Histories
+from anabranch.controller.projections.outcomes import OutcomeHistory
 from anabranch.controller.workflows import (
+    abort_transaction,
     archive_history,
+    archive_outcomes,
+    commit_transactions,
     create_reader_group,
     create_stream,
     delete_reader_group,
@@ -68,9 +98,13 @@ from anabranch.controller.workflows import (
     seal_stream,
     truncate_stream,
 )
-from anabranch.controller.workflows.context import WorkContext
+from anabranch.controller.workflows.context import OPEN_REVISION, WorkContext
 from kit.fake_stores import FakeSegmentStores
+from kit.fake_writer_times import InMemoryWriterTimes
+from kit.fed_mirror import fed_mirror
+from kit.head_listing import Listing
 
+ROUNDS_MAX = 20
 REF = stream_ref("s/x")
 GROUP_REF = GroupRef(REF.scope, "g")
 GROUP_SUBJECT = group_events(GROUP_REF)
@@ -95,18 +129,10 @@ TRUNCATE = TruncateStream(
     stream=REF.stream,
     cut=tuple(SegmentOffset(segment_id(1, number), 10) for number in range(3, 6)),
 )
-FIRST_COMMANDS: dict[StreamStep, Sequence[StreamCommand]] = {
-    StreamStep.JOIN_SCOPE: (),
-    StreamStep.CREATE_SEGMENTS: (),
-    StreamStep.MAKE_SUCCESSORS: (SCALE,),
-    StreamStep.SEAL_PREDECESSORS: (SCALE,),
-    StreamStep.TRUNCATE_SEGMENTS: (SCALE, TRUNCATE),
-    StreamStep.SEAL_SEGMENTS: (SEAL,),
-    StreamStep.DELETE_SEGMENTS: (SEAL, DELETE),
-}
-"""What is asked of the new stream, one after the other, so that the step is to be done."""
 STEPS = {
     **archive_history.STEPS,
+    **archive_outcomes.STEPS,
+    **commit_transactions.STEPS,
     **create_stream.STEPS,
     **scale_stream.STEPS,
     **truncate_stream.STEPS,
@@ -118,7 +144,18 @@ GROUP_STEPS = {
     **reset_reader_group.STEPS,
     **delete_reader_group.STEPS,
 }
+TRANSACTION_STEPS = abort_transaction.STEPS
 SCOPE_STEPS = {**delete_scope.STEPS, **delete_scope_recursively.STEPS}
+
+
+class SetClock(SystemClock):
+    """It is as late as a test says."""
+
+    def __init__(self) -> None:
+        self.ms = 5000
+
+    def now_ms(self) -> int:
+        return self.ms
 
 
 @dataclass
@@ -127,13 +164,18 @@ class World:
 
     store: InMemoryEventStore = field(default_factory=InMemoryEventStore)
     segments: FakeSegmentStores = field(default_factory=FakeSegmentStores)
+    clock: SetClock = field(default_factory=SetClock)
 
     def __post_init__(self) -> None:
         self.scopes = Repository(self.store, SCOPE, SeededIds(1))
         self.streams = Repository(self.store, STREAM, SeededIds(2))
         self.groups = Repository(self.store, GROUP, SeededIds(5))
+        self.transactions = Repository(self.store, TRANSACTION, SeededIds(6))
+        self.gates = Gates(self.store, SeededIds(4))
         self.chunks = HistoryChunks(self.store, SeededIds(3))
-        self.listing = Listing(self.streams, self.groups)
+        self.mirror = fed_mirror(self.store)
+        self.listing = Listing(self.streams, self.groups, self.mirror.stream, {REF.stream})
+        self.writer_times = InMemoryWriterTimes(self.clock)
         self.queue = DecidingQueue(self)
         self.histories = Histories(self.chunks)
         self.context = self.controller(self.segments)
@@ -146,15 +188,28 @@ class World:
             self.listing,
             histories=Histories(self.chunks),
             commands=self.queue,
-            gates=Gates(self.store, SeededIds(4)),
+            gates=self.gates,
             groups=self.listing,
+            transactions=self.transactions,
+            listing=self.mirror,
+            outcomes=OutcomeHistory(self.chunks),
+            clock=self.clock,
+            writer_times=self.writer_times,
         )
 
     def workflow(
         self, context: WorkContext | None = None
     ) -> Workflow[Stream, StreamEvent, StreamStep]:
         steps = {step: partial(run, context or self.context) for step, run in STEPS.items()}
-        return Workflow(self.streams, next_step, steps)
+        return Workflow(self.streams, self.next_step, steps, self._settle)
+
+    def next_step(self, stream: Stream) -> StreamStep | None:
+        """What the stream has to do, as far as the mirror has come."""
+        return next_step(stream, self.mirror.seen(stream))
+
+    async def _settle(self, loaded: Loaded[Stream]) -> None:
+        await self.mirror.reach_head(shard_of_subject(loaded.subject))
+        await self.mirror.settle(loaded)
 
     def group_workflow(
         self, context: WorkContext | None = None
@@ -165,6 +220,14 @@ class World:
     def scope_workflow(self) -> Workflow[Scope, ScopeEvent, ScopeStep]:
         steps = {step: partial(run, self.context) for step, run in SCOPE_STEPS.items()}
         return Workflow(self.scopes, scope_next_step, steps)
+
+    def transaction_workflow(
+        self, context: WorkContext | None = None
+    ) -> Workflow[Transaction, TransactionEvent, TransactionStep]:
+        steps = {
+            step: partial(run, context or self.context) for step, run in TRANSACTION_STEPS.items()
+        }
+        return Workflow(self.transactions, transaction_next_step, steps)
 
     async def open_scope(self) -> None:
         await self.scope_command(CreateScope(command_id="scope", scope=REF.scope))
@@ -231,56 +294,149 @@ class World:
         """The stream just before `step`."""
         await self.open_scope()
         await self.command(CREATE)
-        for command in FIRST_COMMANDS[step]:
+        for first in FIRST[step]:
             await run_to_rest(self.workflow(), SUBJECT)
-            await self.command(command)
+            await (first(self) if callable(first) else self.command(first))
         loaded = await self.streams.load(SUBJECT)
-        while next_step(loaded.state) is not step:
-            due = next_step(loaded.state)
-            assert due is not None
+        while (due := await self._due(loaded)) is not step:
+            assert due is not None, f"nothing leads to {step}"
             loaded = await self.streams.append(loaded, [await STEPS[due](self.context, loaded)])
         return loaded
 
+    async def _due(self, loaded: Loaded[Stream]) -> StreamStep | None:
+        await self._settle(loaded)
+        return self.next_step(loaded.state)
 
-class Listing:
-    """`StreamListing` and `GroupListing` by reading aggregates at their heads.
+    async def rest(
+        self, context: WorkContext | None = None, subject: str = SUBJECT
+    ) -> Loaded[Stream]:
+        """Work on a stream, and on all transactions, until nothing is left to do."""
+        for _ in range(ROUNDS_MAX):
+            await self.mirror.reach_head(shard_of_subject(subject))
+            for each in list(self.mirror.transactions.family.working):
+                await run_to_rest(self.transaction_workflow(context), each)
+            with suppress(StillWaiting):
+                loaded = await run_to_rest(self.workflow(context), subject)
+                if not self.mirror.transactions.family.working:
+                    return loaded
+        raise AssertionError("the stream does not come to rest")
 
-    `names` are those of streams that may live.
-    """
+    # --- transactions ---------------------------------------------------------------------------
 
-    def __init__(
-        self,
-        streams: Repository[Stream, StreamEvent],
-        groups: Repository[ReaderGroup, GroupEvent],
+    async def begin(self, transaction: str, *, parts: str = "", has_parts: bool = False) -> None:
+        """Begin it, with parts of these letters, as a handler does; `transaction` is a digit."""
+        stream = await self.stream()
+        asked = BeginTransaction(scope=REF.scope, stream=REF.stream, parts=bool(parts) or has_parts)
+        opening = Opening(
+            transaction * 32, stream.incarnation, stream.stream_epoch, self.clock.now_ms()
+        )
+        gate = transaction_gate(REF, stream.incarnation)
+        seen = Gate(gate, await self.gates.open_sequence(gate))
+        event = transaction_decide.opened(asked, opening)
+        loaded = await self.transactions.create(self.subject_of(transaction), [event], seen)
+        if not loaded.state.has_parts:
+            await self._make(loaded.state, "")
+        for letter in parts:
+            await self.decide(transaction, partial(transaction_decide.add_part, part=letter * 32))
+            await self._make(loaded.state, letter * 32)
+
+    async def _make(self, transaction: Transaction, part: str) -> None:
+        stamp = Stamp(transaction.incarnation, OPEN_REVISION)
+        parents = (await self.histories.of(await self.stream())).segments_of(
+            transaction.stream_epoch
+        )
+        for segment in segments_of(transaction, parents, part):
+            await self.segments.create_segment(segment, stamp)
+
+    async def commit(self, transaction: str, parts: str = "", **mark: Any) -> None:
+        """Decide that it is committed, with the parts of these letters."""
+        named = [letter * 32 for letter in parts]
+        now_ms = self.clock.now_ms()
+        await self.decide(
+            transaction, lambda t: transaction_decide.commit(t, named, now_ms=now_ms, **mark)
+        )
+
+    async def abort(self, transaction: str) -> None:
+        """Decide that it is aborted."""
+        now_ms = self.clock.now_ms()
+        await self.decide(transaction, lambda t: transaction_decide.abort(t, "asked", now_ms))
+
+    async def decide(
+        self, transaction: str, decision: Callable[[Transaction], Sequence[TransactionEvent]]
     ) -> None:
-        self._streams = streams
-        self._groups = groups
-        self._seen: dict[StreamRef, Loaded[Stream]] = {}
-        self.names = {REF.stream}
+        await self.transactions.transact(
+            self.subject_of(transaction), lambda found: decision(found.state)
+        )
 
-    def stream(self, ref: StreamRef) -> Loaded[Stream] | None:
-        """See `StreamListing.stream`."""
-        return self._seen.get(ref)
+    def subject_of(self, transaction: str, incarnation: int = 1) -> str:
+        """Of the transaction that is called by that digit."""
+        return transaction_events(REF, incarnation, transaction * 32)
 
-    async def stream_at_head(self, ref: StreamRef) -> Loaded[Stream] | None:
-        """See `StreamListing.stream_at_head`."""
-        loaded = await self._streams.load(stream_events(ref))
-        return loaded if loaded.revision else None
+    async def transaction(self, transaction: str) -> Transaction:
+        """As it is stored now."""
+        return (await self.transactions.load(self.subject_of(transaction))).state
 
-    async def group_at_head(self, ref: GroupRef) -> Loaded[ReaderGroup] | None:
-        """See `GroupListing.group_at_head`."""
-        loaded = await self._groups.load(group_events(ref))
-        return loaded if loaded.revision else None
 
-    async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
-        """See `StreamListing.live_streams`."""
-        found = []
-        for name in sorted(self.names):
-            ref = StreamRef(scope, name)
-            self._seen[ref] = loaded = await self._streams.load(stream_events(ref))
-            if loaded.state.is_live and loaded.state.scope_incarnation == incarnation:
-                found.append(name)
-        return found
+Deed = StreamCommand | Callable[[World], Awaitable[None]]
+
+
+async def batch(world: World) -> None:
+    """Three transactions are to be committed, in another order than they were begun."""
+    for name in "123":
+        await world.begin(name)
+    for name in "312":
+        await world.commit(name)
+
+
+async def opened(world: World) -> None:
+    """Two transactions are open."""
+    for name in "12":
+        await world.begin(name)
+
+
+async def decided(world: World) -> None:
+    """Of the two open ones, the second is to be committed first."""
+    for name in "21":
+        await world.commit(name)
+
+
+async def aborted(world: World) -> None:
+    """Two transactions are aborted, and the stream does not know."""
+    await opened(world)
+    for name in "12":
+        await world.abort(name)
+        await run_to_rest(world.transaction_workflow(), world.subject_of(name))
+
+
+async def many_outcomes(world: World) -> None:
+    """The stream remembers so many outcomes that it should forget some."""
+    loaded = await world.streams.load(SUBJECT)
+    for first in range(0, OUTCOMES_KEPT + OUTCOMES_PER_CHUNK, 250):
+        noted = tuple(
+            TransactionOutcome(transaction_id=f"{n:032x}", stream_epoch=0, ended_ms=n)
+            for n in range(first, first + 250)
+        )
+        loaded = await world.streams.append(loaded, [StreamAbortsNoted(aborted=noted)])
+
+
+FIRST: dict[StreamStep, Sequence[Deed]] = {
+    StreamStep.JOIN_SCOPE: (),
+    StreamStep.CREATE_SEGMENTS: (),
+    StreamStep.MAKE_SUCCESSORS: (SCALE,),
+    StreamStep.SEAL_PREDECESSORS: (SCALE,),
+    StreamStep.TRUNCATE_SEGMENTS: (SCALE, TRUNCATE),
+    StreamStep.SEAL_SEGMENTS: (SEAL,),
+    StreamStep.DELETE_SEGMENTS: (SEAL, DELETE),
+    StreamStep.START_COMMIT: (batch,),
+    StreamStep.COMMIT_TRANSACTIONS: (batch,),
+    StreamStep.MAKE_ROLLED_SEGMENTS: (opened, SCALE, decided),
+    StreamStep.SEAL_BEFORE_ROLL: (opened, SCALE, decided),
+    StreamStep.FINISH_ROLLED: (opened, SCALE, decided),
+    StreamStep.NOTE_ABORTS: (aborted,),
+    StreamStep.END_TRANSACTIONS: (opened, SEAL),
+    StreamStep.ARCHIVE_OUTCOMES: (many_outcomes,),
+}
+"""What happens to the new stream, one after the other, so that the step is to be done."""
 
 
 class DecidingQueue:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.metrics import Definition, Metrics, silent_metrics
+from anabranch.controller.domain.transaction.ages import TransactionAges
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.gateway.http.metrics import GatewayMetrics
 from anabranch.segstore.shell.metrics import StoreMetrics
@@ -21,6 +22,7 @@ def of_the_controller(metrics: Metrics) -> None:
     controller.watch(active=none, failing=none, folds=none)
     controller.watch_buckets(owned=none, by_rendezvous=none, changes=dict, parked=none)
     controller.watch_cluster(members=dict, holds=dict, leads=none)
+    controller.watch_transactions(ages=lambda: TransactionAges(0, 0, 0, 0, 0), purged=none)
 
 
 def of_the_store(metrics: Metrics) -> None:

@@ -14,6 +14,7 @@ from anabranch.common.adapters.jetstream_events import JetStreamEventStore
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts import queries, subjects
 from anabranch.common.contracts.commands import CreateScope, CreateStream, DeleteStream, SealStream
+from anabranch.common.contracts.subjects import event_stream, shard_of_subject
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.model.names import stream_ref
 from anabranch.common.model.stream import StreamState
@@ -103,11 +104,13 @@ async def test_a_backup_is_restored_on_an_empty_server_and_on_no_other(
         assert (await command(other, "verify"))[0] == 0
         copy = await connect_nats(other.url, "copy")
         after = await JetStreamEventStore(copy, SystemClock()).load(SUBJECT)
+        stream = await copy.jetstream().stream_info(event_stream(shard_of_subject(SUBJECT)))
         await copy.close()
         found = await described(other)
     assert [(m.revision, m.kind, m.body) for m in after] == [
         (m.revision, m.kind, m.body) for m in before
     ]
+    assert stream.config.allow_atomic
     assert before[0].kind == "snapshot"
     assert (found.state, found.segment_count) == (StreamState.SEALED, 2)
 

@@ -7,6 +7,10 @@ and what must come of it:
                                                  rejection's code and message
     event <kind> [name=value …]                  a fact stored by a workflow
 
+    epochs                                       of a stream: each with the one that it repeats
+    successors of=0.0,1.2                        of a stream: what follows, and all it replaces
+
+Transactions and applications take no commands but what `kit.transaction_story` says, without ids.
 Values are written as `kit.story_fields` says: segments as ``epoch.number``, cuts as
 ``0.0:10,0.1:future``, ranges as ``0-0.5,0.5-1``.
 
@@ -27,6 +31,7 @@ from anabranch.common.contracts.commands import (
     DeleteScope,
 )
 from anabranch.common.errors import AnabranchError
+from anabranch.common.model.names import segment_id
 from anabranch.controller.domain.reader_group.decide import GroupCommand
 from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent
@@ -38,8 +43,10 @@ from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
+from kit.commit_story import commit_fields, shown_epochs, shown_successors
 from kit.group_story import GroupStory
 from kit.story_fields import parsed, shown, told
+from kit.transaction_story import ApplicationStory, TransactionStory
 
 STORIES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 NOW_MS = 1000
@@ -98,6 +105,14 @@ class StreamStory:
             ),
         )
 
+    def look(self, verb: str, of: str) -> list[str]:
+        """What the stream's history says."""
+        history = History(self.state.epochs)
+        if verb == "epochs":
+            return shown_epochs(history)
+        segments = [segment_id(*map(int, word.split("."))) for word in of.split(",")]
+        return [shown_successors(self.state, history, segment) for segment in segments]
+
     def store(self, events: Sequence[Contract]) -> None:
         typed = STREAM.events.validate_python([event.model_dump() for event in events])
         after = STREAM.apply(self.state, typed)
@@ -115,6 +130,10 @@ class StreamStory:
             scale = self.state.intents[0].scale
             assert scale is not None
             fields["sizes"] = [20] * len(scale.sealed)
+        if str(fields["kind"]).startswith(("stream_commit", "stream_roll")):
+            fields |= commit_fields(self.state, self.revision + 1, fields)
+        if fields["kind"] == "stream_drained":
+            fields["revision"] = self.revision + 1
         if fields["kind"] == "stream_truncate_failed":
             fields["error"] = {"code": "not-at-boundary", "message": "within an append"}
         return STREAM.events.validate_python([fields])[0]
@@ -147,11 +166,17 @@ def shown_subscribers(stream: Stream) -> str:
     return f"subscribers={','.join(present)} former={','.join(former)} "
 
 
-def perform(story: ScopeStory | StreamStory | GroupStory, line: str) -> list[str]:
+Story = ScopeStory | StreamStory | GroupStory | TransactionStory | ApplicationStory
+
+
+def perform(story: Story, line: str) -> list[str]:
     """What comes of one line, as text."""
     verb, *words = line.split()
+    if verb in ("epochs", "successors"):
+        assert isinstance(story, StreamStory)
+        return story.look(verb, words[0].removeprefix("of=") if words else "")
     named = dict(word.split("=", 1) for word in words if "=" in word)
-    plain = [word for word in words if "=" not in word]
+    plain = [word for word in words if "=" not in word] or [""]
     fields: dict[str, object] = dict(named)
     outcome: list[str] = []
     if verb == "event":
@@ -167,10 +192,12 @@ def perform(story: ScopeStory | StreamStory | GroupStory, line: str) -> list[str
     return [*outcome, story.show()]
 
 
-STORY_OF: dict[str, type[ScopeStory | StreamStory | GroupStory]] = {
+STORY_OF: dict[str, type[Story]] = {
     "scope": ScopeStory,
     "stream": StreamStory,
     "group": GroupStory,
+    "transaction": TransactionStory,
+    "application": ApplicationStory,
 }
 """By the first word of a file's name."""
 

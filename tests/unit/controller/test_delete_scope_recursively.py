@@ -30,6 +30,7 @@ from anabranch.controller.domain.stream.events import (
 )
 from anabranch.controller.domain.stream.state import Stream, StreamStep, next_step
 from anabranch.controller.workflows import delete_scope_recursively
+from kit.head_listing import Listing
 from kit.workflow_world import (
     CREATE,
     DELETE,
@@ -40,7 +41,6 @@ from kit.workflow_world import (
     SEAL,
     STEPS,
     SUBJECT,
-    Listing,
     World,
 )
 
@@ -54,7 +54,7 @@ async def work_until_gone(world: World) -> Scope:
             return (await run_to_rest(world.scope_workflow(), SCOPE_SUBJECT)).state
         except StillWaiting:
             for name in world.listing.names:
-                await run_to_rest(world.workflow(), stream_events(StreamRef(REF.scope, name)))
+                await world.rest(subject=stream_events(StreamRef(REF.scope, name)))
     raise AssertionError("the scope never came to rest")
 
 
@@ -149,7 +149,9 @@ async def test_who_sleeps_until_the_scope_has_another_life_tells_none_of_its_str
             await super().live_streams(scope, incarnation)
             return [REF.stream]
 
-    sleeper = replace(world.context, streams=Before(world.streams, world.groups))
+    sleeper = replace(
+        world.context, streams=Before(world.streams, world.groups, names=[REF.stream])
+    )
     with pytest.raises(StillWaiting):
         await SCOPE_STEPS[ScopeStep.DELETE_STREAMS](sleeper, slept)
 

@@ -12,7 +12,7 @@ from anabranch.common.model.stream import SegmentRange, StreamState, fixed
 from anabranch.controller.domain.operations import OPERATION_COUNT_MAX, Operation
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeStatus
 from anabranch.controller.domain.stream import events
-from anabranch.controller.domain.stream.history import SealedSegment
+from anabranch.controller.domain.stream.history import EpochRecord, SealedSegment
 from anabranch.controller.domain.stream.intents import Intent, IntentKind, ScalePlan
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream
@@ -64,6 +64,33 @@ TOMBSTONE = STREAM.apply(
     SEALED, [events.StreamDeleting(command_id="d", revision=6), events.StreamDeleted()]
 )
 RUNNING = Operation("x")
+SEALING = STREAM.apply(ACTIVE, [events.StreamSealing(command_id="e", revision=4)])
+BATCH = STREAM.apply(
+    SCALED,
+    [
+        events.StreamCommitStarted(
+            revision=6, reference_epoch=0, transactions=("1" * 32,), stream_epochs=(0,), at_ms=2500
+        )
+    ],
+)
+ROLLING = STREAM.apply(
+    BATCH,
+    [
+        events.StreamRollMade(
+            taken=(events.PlannedSegment(segment_id=segment_id(2, 0), key_start=0.0, key_end=1.0),),
+            lengths=(9,),
+            renewed=tuple(
+                events.PlannedSegment(
+                    segment_id=segment_id(3, number), key_start=start, key_end=start + 0.5
+                )
+                for number, start in ((1, 0.0), (2, 0.5))
+            ),
+        )
+    ],
+)
+ROLLED = STREAM.apply(ROLLING, [events.StreamRolled(sizes=(3, 4), at_ms=2600)])
+TAKEN, RENEWED = ROLLED.epochs[2:]
+ENDED = STREAM.apply(ROLLED, [events.StreamCommitFinished(ends=(), at_ms=2700)])
 
 
 def planned(scale: ScalePlan) -> Stream:
@@ -72,6 +99,34 @@ def planned(scale: ScalePlan) -> Stream:
     return replace(
         SCALING, intents=(replace(intent, scale=scale),), highest_number=max(numbers, default=0)
     )
+
+
+def rolled_as(taken: EpochRecord | None = None, renewed: EpochRecord | None = None) -> Stream:
+    """As it should be after the roll, but for these."""
+    return replace(ROLLED, epochs=(*SCALED.epochs, taken or TAKEN, renewed or RENEWED))
+
+
+def renumbered(rolled: Stream) -> Stream:
+    """Rolled to segments of other numbers."""
+    created = tuple(
+        replace(s, segment_id=segment_id(3, 7 + at)) for at, s in enumerate(RENEWED.created)
+    )
+    epochs = (*SCALED.epochs, TAKEN, replace(RENEWED, created=created))
+    return replace(rolled, segments=created, epochs=epochs, highest_number=8)
+
+
+def rebatched(batch: Stream, transaction: str) -> Stream:
+    """The same, with another transaction in the batch."""
+    (pending,) = batch.intents
+    assert pending.commit is not None
+    plan = replace(pending.commit, transactions=(transaction,))
+    return replace(batch, intents=(replace(pending, commit=plan),))
+
+
+def drained(revision: int) -> Intent:
+    """The seal that `SEALING` has, later."""
+    (pending,) = SEALING.intents
+    return replace(pending, revision=revision, is_drained=True)
 
 
 def plan(epoch: int, *created: SegmentRange, sealed: int = 0) -> ScalePlan:
@@ -83,9 +138,15 @@ def intent(kind: IntentKind, revision: int) -> Intent:
 
 
 def test_what_really_happens_breaks_none() -> None:
-    lives = [Stream(), CREATING, ACTIVE, SCALING, SCALED]
-    for before, after in [*itertools.pairwise(lives), (ACTIVE, ACTIVE)]:
+    lives = [Stream(), CREATING, ACTIVE, SCALING, SCALED, BATCH, ROLLING, ROLLED, ENDED]
+    for before, after in [*itertools.pairwise(lives), (ACTIVE, ACTIVE), (ACTIVE, SEALING)]:
         STREAM.check(before, after)
+
+
+def test_a_seal_that_waits_for_batches_does_not_count_by_its_revision() -> None:
+    committing = replace(SEALING, intents=(intent(IntentKind.COMMIT, 5), *SEALING.intents))
+
+    STREAM.check(SEALING, committing)
 
 
 @pytest.mark.parametrize(
@@ -149,8 +210,9 @@ def test_what_really_happens_breaks_none() -> None:
         (
             11,
             ACTIVE,
-            replace(ACTIVE, intents=(intent(IntentKind.TRUNCATE, 5), intent(IntentKind.SEAL, 5))),
+            replace(ACTIVE, intents=(intent(IntentKind.TRUNCATE, 5), intent(IntentKind.COMMIT, 5))),
         ),
+        (11, SEALING, replace(SEALING, intents=(intent(IntentKind.TRUNCATE, 5), drained(5)))),
         (12, ACTIVE, replace(ACTIVE, operations=(*ACTIVE.operations, RUNNING))),
         (12, CREATING, replace(CREATING, operations=())),
         (13, ACTIVE, replace(ACTIVE, config=fixed(2))),
@@ -159,6 +221,18 @@ def test_what_really_happens_breaks_none() -> None:
         (14, SCALED, replace(SCALED, archived_epochs=1)),
         (15, ACTIVE, replace(SEALED, sealed=())),
         (15, ACTIVE, replace(SEALED, sealed=(SealedSegment(SegmentId(7), 5),))),
+        (18, SEALING, replace(SEALING, intents=(*BATCH.intents, drained(7)))),
+        (4, ROLLING, rolled_as(taken=replace(TAKEN, created=()))),
+        (19, ROLLING, rolled_as(renewed=replace(RENEWED, sealed=()))),
+        (19, ROLLING, rolled_as(renewed=replace(RENEWED, reference_epoch=0))),
+        (19, ROLLING, rolled_as(taken=replace(TAKEN, reference_epoch=1))),
+        (19, ROLLING, renumbered(ROLLED)),
+        (20, ENDED, replace(ENDED, outcome_count=0)),
+        (20, ROLLED, replace(ENDED, outcome_count=3)),
+        (20, ENDED, replace(ENDED, outcomes=(replace(ENDED.outcomes[0], ended_ms=1),))),
+        (21, ROLLED, replace(ENDED, outcomes=(), outcome_count=0)),
+        (21, ROLLED, replace(ENDED, outcomes=(replace(ENDED.outcomes[0], is_committed=False),))),
+        (21, BATCH, rebatched(BATCH, "2" * 32)),
     ],
 )
 def test_a_decision_that_breaks_an_invariant_of_streams_is_stopped(

@@ -4,6 +4,7 @@ import pytest
 
 from anabranch.common.contracts import subjects
 from anabranch.common.contracts.commands import CreateScope, DeleteScope
+from anabranch.common.contracts.transactions import BeginTransaction
 from anabranch.common.errors import (
     CorruptEvent,
     FormatTooNew,
@@ -18,9 +19,14 @@ from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.ports import EventMessage, NewMessage
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import ScopeName, stream_ref
+from anabranch.common.model.transaction import TransactionState, transaction_id
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.controller.domain.application import ApplicationOpened
 from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeDeleted, ScopeEvent
+from anabranch.controller.domain.transaction import decide as transaction_decide
+from anabranch.controller.domain.transaction.decide import Opening
+from anabranch.controller.domain.transaction.events import TransactionAborting
 from anabranch.controller.metadata_check import (
     Finding,
     aggregates,
@@ -79,6 +85,51 @@ async def test_whole_metadata_has_no_findings() -> None:
     assert await world.findings() == []
     counts = [n async for n in verify(world.store, world.repositories) if isinstance(n, int)]
     assert sum(counts) == 71 + 3
+
+
+async def test_what_belongs_to_transactions_is_read_too() -> None:
+    world = World()
+    ref, name = stream_ref("s/x"), transaction_id(1, bytes(10))
+    transaction, chunk = (
+        subjects.transaction_events(ref, 1, name),
+        subjects.transaction_outcomes(ref, 1, 0),
+    )
+    gate = subjects.transaction_gate(ref, 1)
+    asked = BeginTransaction(scope="s", stream="x", lease_ms=5_000, writer="w")
+    opened = transaction_decide.opened(asked, Opening(name, 1, 0, 1))
+    await world.repositories["txn"].transact(transaction, lambda _: [opened])
+    claimed = ApplicationOpened(
+        scope="s", stream="x", incarnation=1, application="app", version=1, transaction_id=name
+    )
+    application = subjects.transaction_key(ref, 1, "app")
+    await world.repositories["txnkey"].transact(application, lambda _: [claimed])
+    await Gates(world.store, SeededIds(2)).close(gate, 5)
+    await HistoryChunks(world.store, SeededIds(3)).put(chunk, b"[]")
+
+    assert await world.findings() == []
+    for sequence in (1, 2, 3, 4):
+        world.store.damage(subjects.shard_of_subject(chunk), sequence, b"")
+    found = {finding.subject for finding in await world.findings()}
+    assert found == {transaction, application, gate, chunk}
+
+
+async def test_a_damaged_transaction_is_brought_back() -> None:
+    world = World()
+    name = transaction_id(1, bytes(10))
+    subject = subjects.transaction_events(stream_ref("s/x"), 1, name)
+    asked = BeginTransaction(scope="s", stream="x", lease_ms=5_000, writer="w")
+    opened = transaction_decide.opened(asked, Opening(name, 1, 0, 1))
+    transactions = world.repositories["txn"]
+    await transactions.transact(subject, lambda _: [opened])
+    aborting = TransactionAborting(reason="asked", at_ms=2)
+    await transactions.transact(subject, lambda _: [aborting])
+    world.store.damage(subjects.shard_of_subject(subject), 2, b"")
+
+    plan = await plan_repair(world.store, world.repositories, subject)
+    assert plan is not None
+    await perform_repair(world.repositories, plan)
+
+    assert (await transactions.load(subject)).state.status is TransactionState.OPEN
 
 
 async def test_damage_of_every_kind_of_subject_is_listed() -> None:

@@ -32,8 +32,9 @@ from anabranch.controller.domain.stream.events import (
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.handlers.desk import QueryDesk
 from anabranch.controller.handlers.queries import answer_query
-from anabranch.controller.projections.mirror import Fold, Mirror
+from anabranch.controller.projections.mirror import Fold
 from anabranch.controller.projections.notices import FoldListener
+from kit.fed_mirror import mirror_of
 
 
 class World:
@@ -45,7 +46,7 @@ class World:
         self.streams = Repository(self.store, STREAM, SeededIds(2))
         self.groups = Repository(self.store, GROUP, SeededIds(5))
         self.folds: list[Fold] = []
-        self.mirror = Mirror(self.store, self.scopes, self.streams, self.groups, self.folds.append)
+        self.mirror = mirror_of(self.store, self.folds.append)
         self.desk = QueryDesk(self.mirror, lambda _: (), lambda: ())
 
     async def scope(self, name: str) -> None:
@@ -241,7 +242,7 @@ async def test_only_news_is_announced_and_wakes_work() -> None:
     woken: list[str] = []
     listener = FoldListener(woken.append)
     world = World()
-    world.mirror = Mirror(world.store, world.scopes, world.streams, world.groups, listener)
+    world.mirror = mirror_of(world.store, listener)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(world.mirror.serve())
         await world.stream("s/old", *ACTIVE)
@@ -289,7 +290,7 @@ async def test_a_change_of_shape_is_passed_on_once_the_past_is_known() -> None:
     told: list[str] = []
     listener = FoldListener(lambda _subject: None, told.append)
     world = World()
-    world.mirror = Mirror(world.store, world.scopes, world.streams, world.groups, listener)
+    world.mirror = mirror_of(world.store, listener)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(world.mirror.serve())
         await world.stream("s/old", *ACTIVE)

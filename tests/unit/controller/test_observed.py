@@ -24,13 +24,13 @@ from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.desk import QueryDesk
 from anabranch.controller.handlers.queries import answer_query
 from anabranch.controller.projections.histories import Histories
-from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.workflows.observed import (
     REMEMBERED_MAX,
     CommandTraces,
     Observer,
     observed,
 )
+from kit.fed_mirror import mirror_of
 from kit.spans import RecordedSpans, UntouchableTracer
 
 SUBJECT = scope_events(ScopeName("s"))
@@ -53,8 +53,7 @@ class World:
         self.commands = CommandDesk(
             scopes, streams, groups, SystemClock(), self._reply, self.observer, histories=histories
         )
-        mirror = Mirror(store, scopes, streams, groups, lambda _: None)
-        self.queries = QueryDesk(mirror, lambda _: (), lambda: (), self.observer)
+        self.queries = QueryDesk(mirror_of(store), lambda _: (), lambda: (), self.observer)
 
     async def _reply(self, _inbox: str, _answer: bytes) -> None:
         return

@@ -81,6 +81,7 @@ async def test_an_operation_is_found_only_where_the_query_says(world: QueryWorld
 
 async def test_one_id_on_two_streams_is_two_operations(world: QueryWorld) -> None:
     await world.create(command_id="same")
+    await world.folded()
     await world.create("s/y", command_id="same", steps=0)
     assert (await operation(world, "same", scope="s", stream="x")).state == "succeeded"
     assert (await operation(world, "same", scope="s", stream="y")).state == "running"

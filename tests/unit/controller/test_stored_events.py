@@ -7,18 +7,23 @@ that are there stay as they are. ``REWRITE_GOLDEN=1`` writes those of today anew
 
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from anabranch.common.contracts.base import Contract, ErrorBody
+from anabranch.common.contracts.subjects import transaction_outcomes
+from anabranch.common.contracts.transactions import TransactionKey
 from anabranch.common.eventsourcing.aggregate import Aggregate
+from anabranch.common.eventsourcing.chunks import HistoryChunks
+from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.message import KIND_EVENTS
 from anabranch.common.eventsourcing.ports import EventMessage
 from anabranch.common.model.key_range import KeyRange
-from anabranch.common.model.names import segment_id
+from anabranch.common.model.names import segment_id, stream_ref
 from anabranch.common.model.reader_group import (
     GroupRetention,
     GroupStream,
@@ -36,17 +41,25 @@ from anabranch.common.model.stream import (
     StreamState,
     fixed,
 )
+from anabranch.common.runtime.ids import SeededIds
+from anabranch.controller.domain import application
+from anabranch.controller.domain.application import APPLICATION, ApplicationEvent
 from anabranch.controller.domain.reader_group import events as group
 from anabranch.controller.domain.reader_group.events import GroupEvent
 from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.scope import state as scope
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent
 from anabranch.controller.domain.stream import archive, events
+from anabranch.controller.domain.stream.commits import Outcome, OutcomeChunk
 from anabranch.controller.domain.stream.events import PlannedSegment, StreamEvent
 from anabranch.controller.domain.stream.history import EpochRecord, SealedSegment
 from anabranch.controller.domain.stream.intents import IntentKind
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.transaction import events as transaction
+from anabranch.controller.domain.transaction.events import TransactionEvent
+from anabranch.controller.domain.transaction.invariants import TRANSACTION
+from anabranch.controller.projections.outcomes import OutcomeHistory
 
 GOLDEN = Path(__file__).parent / "golden"
 ERROR = ErrorBody(code="scope-not-found", message="gone", remedy="check", fields={"scope": "s"})
@@ -61,6 +74,7 @@ HALVES = (
     PlannedSegment(segment_id=segment_id(1, 1), key_start=0.0, key_end=0.5),
     PlannedSegment(segment_id=segment_id(1, 2), key_start=0.5, key_end=1.0),
 )
+ABORTED = events.TransactionOutcome(transaction_id="2" * 32, stream_epoch=2, ended_ms=7500)
 STREAM_EVENTS: list[StreamEvent] = [
     events.StreamCreating(
         command_id="c1",
@@ -106,6 +120,19 @@ STREAM_EVENTS: list[StreamEvent] = [
     events.StreamIntentJoined(command_id="c6", intent="seal"),
     events.StreamCommandSatisfied(command_id="c7"),
     events.StreamHistoryArchived(chunk=0, through_epoch=1),
+    events.StreamCommitStarted(
+        revision=12,
+        reference_epoch=0,
+        transactions=("0" * 32, "1" * 32),
+        stream_epochs=(0, 2),
+        at_ms=6000,
+    ),
+    events.StreamRollMade(taken=HALVES, lengths=(3, 4), renewed=HALVES),
+    events.StreamRolled(sizes=(5, 6), at_ms=7000),
+    events.StreamCommitFinished(ends=(7, 8), aborted=(ABORTED,), at_ms=8000),
+    events.StreamAbortsNoted(aborted=(ABORTED,)),
+    events.StreamOutcomesArchived(chunk=3, count=500, forgotten_below=2),
+    events.StreamDrained(revision=13),
 ]
 SCOPE_EVENTS: list[ScopeEvent] = [
     scope.ScopeCreated(command_id="c1", scope="s", incarnation=1, at_ms=1000),
@@ -149,7 +176,51 @@ GROUP_EVENTS: list[GroupEvent] = [
     group.GroupDeleted(),
     group.GroupIntentJoined(command_id="c4"),
 ]
-ALL: list[Contract] = [*STREAM_EVENTS, *SCOPE_EVENTS, *GROUP_EVENTS]
+TRANSACTION_ID, PART = "0123456789abcdef" * 2, "a" * 32
+TRANSACTION_EVENTS: list[TransactionEvent] = [
+    transaction.TransactionOpened(
+        scope="s",
+        stream="x",
+        incarnation=1,
+        transaction_id=TRANSACTION_ID,
+        stream_epoch=2,
+        writer="flights",
+        at_ms=1000,
+        lease_ms=10_000,
+        execution_ms_max=60_000,
+        deadline_ms=17_000,
+        has_parts=True,
+        key=TransactionKey(application="app", version=7),
+    ),
+    transaction.TransactionPinged(deadline_ms=18_000, lease_ms=10_000),
+    transaction.TransactionPartAdded(part=PART),
+    transaction.TransactionCommitting(
+        parts=(PART,), writer_id="b" * 32, timestamp_ms=77, at_ms=2000
+    ),
+    transaction.TransactionCommitted(at_ms=3000),
+    transaction.TransactionAborting(reason="expired", at_ms=2000),
+    transaction.TransactionAborted(at_ms=3000),
+]
+APPLICATION_EVENTS: list[ApplicationEvent] = [
+    application.ApplicationOpened(
+        scope="s",
+        stream="x",
+        incarnation=1,
+        application="app",
+        version=7,
+        transaction_id=TRANSACTION_ID,
+    ),
+    application.ApplicationCommitted(version=7, transaction_id=TRANSACTION_ID),
+    application.ApplicationForgotten(),
+]
+CODECS: list[tuple[Aggregate[Any, Any], Sequence[Contract]]] = [
+    (STREAM, STREAM_EVENTS),
+    (SCOPE, SCOPE_EVENTS),
+    (GROUP, GROUP_EVENTS),
+    (TRANSACTION, TRANSACTION_EVENTS),
+    (APPLICATION, APPLICATION_EVENTS),
+]
+ALL: list[Contract] = [event for _, those in CODECS for event in those]
 
 
 def name_of(event: Contract) -> str:
@@ -176,15 +247,13 @@ def test_an_event_is_written_as_it_always_was(event: Contract) -> None:
 
 @pytest.mark.parametrize("event", ALL, ids=name_of)
 def test_an_event_is_read_as_it_was_written(event: Contract) -> None:
-    codec: TypeAdapter[Any]
-    codec = STREAM.events if event in STREAM_EVENTS else SCOPE.events
-    codec = GROUP.events if event in GROUP_EVENTS else codec
+    (aggregate,) = [aggregate for aggregate, those in CODECS if event in those]
 
-    assert codec.validate_json(b"[%s]" % read(name_of(event))) == [event]
+    assert aggregate.events.validate_json(b"[%s]" % read(name_of(event))) == [event]
 
 
 def test_every_kind_of_event_has_a_file() -> None:
-    kinds = {name for aggregate in (STREAM, SCOPE, GROUP) for name in tagged(aggregate)}
+    kinds = {name for aggregate, _ in CODECS for name in tagged(aggregate)}
 
     assert {event.model_dump()["kind"] for event in ALL} == kinds
     assert {name.rpartition("_")[0] for name in map(name_of, ALL)} == kinds
@@ -254,6 +323,27 @@ def test_a_scope_that_was_being_deleted_before_there_were_recursive_deletions() 
 
     assert not state.is_recursive
     assert state.pending == ("c2", "c3")
+
+
+# --- chunks of outcomes -------------------------------------------------------------------------
+
+OUTCOMES = (Outcome("0" * 32, True, 0, 8000), Outcome("2" * 32, False, 2, 7500))
+
+
+async def test_a_chunk_of_outcomes_is_written_and_read_as_it_always_was() -> None:
+    chunks = HistoryChunks(InMemoryEventStore(), SeededIds(1))
+    written = Stream(ref=stream_ref("s/x"), incarnation=1)
+    await OutcomeHistory(chunks).archive(written, OUTCOMES)
+    subject = transaction_outcomes(stream_ref("s/x"), 1, 0)
+    if os.environ.get("REWRITE_GOLDEN") == "1":
+        body = await chunks.read(subject)
+        (GOLDEN / "outcome_chunk_format_1.json").write_bytes(body + b"\n")
+
+    assert read("outcome_chunk_format_1") == await chunks.read(subject)
+    reading = replace(written, outcome_chunks=(OutcomeChunk(0, "0" * 32, "2" * 32, 8000),))
+    for outcome in OUTCOMES:
+        assert await OutcomeHistory(chunks).find(reading, outcome.transaction_id) == outcome
+    assert await OutcomeHistory(chunks).find(reading, "1" * 32) is None
 
 
 # --- history chunks -----------------------------------------------------------------------------

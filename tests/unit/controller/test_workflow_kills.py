@@ -1,5 +1,6 @@
 """A controller dies at any request of a step; another one ends the work, and the dead may wake."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -28,6 +29,9 @@ REQUESTS = {
     StreamStep.TRUNCATE_SEGMENTS: 9,
     StreamStep.SEAL_SEGMENTS: 3,
     StreamStep.DELETE_SEGMENTS: 3,
+    StreamStep.COMMIT_TRANSACTIONS: 3,
+    StreamStep.MAKE_ROLLED_SEGMENTS: 12,
+    StreamStep.SEAL_BEFORE_ROLL: 3,
 }
 END = {
     StreamStep.CREATE_SEGMENTS: (StreamState.ACTIVE, 3),
@@ -36,6 +40,9 @@ END = {
     StreamStep.TRUNCATE_SEGMENTS: (StreamState.ACTIVE, 3),
     StreamStep.SEAL_SEGMENTS: (StreamState.SEALED, 3),
     StreamStep.DELETE_SEGMENTS: (StreamState.DELETED, 0),
+    StreamStep.COMMIT_TRANSACTIONS: (StreamState.ACTIVE, 3),
+    StreamStep.MAKE_ROLLED_SEGMENTS: (StreamState.ACTIVE, 12),
+    StreamStep.SEAL_BEFORE_ROLL: (StreamState.ACTIVE, 12),
 }
 KILLS = [
     (step, at, performed)
@@ -79,6 +86,12 @@ class DyingStores:
         length = await self.stores.segment_length(segment)
         self._after()
         return length
+
+    async def merge_segments(self, segment: str, sources: Sequence[str], stamp: Stamp) -> int:
+        self._before()
+        end = await self.stores.merge_segments(segment, sources, stamp)
+        self._after()
+        return end
 
     async def delete_segment(self, segment: str, stamp: Stamp) -> None:
         self._before()
@@ -153,10 +166,10 @@ async def assert_late_waking_changes_nothing(
     assert facts(world) == before
 
 
-def facts(world: World) -> dict[str, tuple[bool, int, bool]]:
+def facts(world: World) -> dict[str, tuple[bool, int, int, bool]]:
     """What readers and writers would notice of each segment."""
     found = world.segments.segments
-    return {name: (s.sealed, s.start, s.deleted) for name, s in found.items()}
+    return {name: (s.sealed, s.start, s.length, s.deleted) for name, s in found.items()}
 
 
 # --- truncations that cannot be -----------------------------------------------------------------

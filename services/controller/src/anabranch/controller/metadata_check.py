@@ -29,9 +29,11 @@ from anabranch.common.eventsourcing.ports import EventMessage, EventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.ids import IdSource
+from anabranch.controller.domain.application import APPLICATION
 from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.scope.state import SCOPE
 from anabranch.controller.domain.stream.invariants import STREAM
+from anabranch.controller.domain.transaction.invariants import TRANSACTION
 
 Aggregates = Mapping[str, Repository[Any, Any]]
 """By the kind that subjects name."""
@@ -67,11 +69,14 @@ def aggregates(store: EventStore, ids: IdSource) -> Aggregates:
         "scope": Repository(store, SCOPE, ids),
         "stream": Repository(store, STREAM, ids),
         "rg": Repository(store, GROUP, ids),
+        "txn": Repository(store, TRANSACTION, ids),
+        "txnkey": Repository(store, APPLICATION, ids),
     }
 
 
 def kind_of(subject: str) -> str:
-    """What a subject is of: scope, stream, rg (reader group), gate, member, history."""
+    """What a subject is of: scope, stream, rg (reader group), gate, member, history; and of
+    transactions txn (one), txnkey (an application), txngate, txnout (a chunk of outcomes)."""
     return subject.split(".")[3]
 
 
@@ -123,13 +128,13 @@ def _check_aggregate(
 
 def _check_other(kind: str, messages: Sequence[EventMessage]) -> None:
     match kind:
-        case "gate":
+        case "gate" | "txngate":
             gate_after(messages)
         case "member":
             record = Membership()
             for message in messages:
                 record = membership_after(record, message)
-        case "history":
+        case "history" | "txnout":
             only = messages[0]
             if len(messages) != 1 or only.kind != KIND_CHUNK:
                 raise Corrupt(
@@ -155,9 +160,9 @@ async def plan_repair(
     repository = repositories.get(kind_of(subject)) if subject.count(".") > 3 else None
     if repository is None:
         raise InvalidRequest(
-            "only scopes, streams and reader groups can be repaired",
-            remedy="name a subject that `anabranch controller verify` lists; for gates, members "
-            "and history restore a backup",
+            "only scopes, streams, reader groups, transactions and applications can be repaired",
+            remedy="name a subject that `anabranch controller verify` lists; for gates, members, "
+            "history and outcomes restore a backup",
             subject=subject,
         )
     messages = [message async for message in store.scan(shard_of_subject(subject), subject)]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.metrics import Metrics, silent_metrics
+from anabranch.controller.domain.transaction.ages import TransactionAges
 
 PREFIX = "anabranch_controller_"
 
@@ -19,6 +20,7 @@ class ControllerMetrics:
         self.queries: Counter[tuple[str, ...]] = Counter()
         self.steps: Counter[tuple[str, ...]] = Counter()
         self.load_reports: Counter[tuple[str, ...]] = Counter()
+        self.transactions: Counter[tuple[str, ...]] = Counter()
         metrics.counter(
             f"{PREFIX}commands_total",
             "Commands from the work queue",
@@ -39,6 +41,16 @@ class ControllerMetrics:
             "Load reports of segment stores",
             lambda: self.load_reports,
             ("outcome",),
+        )
+        metrics.counter(
+            f"{PREFIX}transactions_total",
+            "Transactions of owned buckets that got their outcome",
+            lambda: self.transactions,
+            ("outcome",),
+        )
+        self._expiry_seconds = metrics.histogram(
+            f"{PREFIX}transaction_expiry_seconds",
+            "From a transaction's deadline to its abort",
         )
         self._command_seconds = metrics.histogram(
             f"{PREFIX}command_seconds", "Deciding and answering a command", ("kind",)
@@ -108,6 +120,28 @@ class ControllerMetrics:
         )
         self._metrics.gauge(f"{PREFIX}leads", "1 on the controller that leads", leads)
 
+    def watch_transactions(
+        self, *, ages: Callable[[], TransactionAges], purged: Callable[[], int]
+    ) -> None:
+        """Add what is known of transactions at any moment; once."""
+        self._metrics.gauge(
+            f"{PREFIX}transactions",
+            "Transactions that have not ended, of all buckets",
+            lambda: _by_state(ages()),
+            ("state",),
+        )
+        self._metrics.gauge(
+            f"{PREFIX}transactions_oldest_seconds",
+            "Age of the oldest transaction in a state",
+            lambda: _oldest_s(ages(), self._clock.now_ms()),
+            ("state",),
+        )
+        self._metrics.counter(
+            f"{PREFIX}transaction_slots_purged_total",
+            "Slots of ended transactions deleted",
+            purged,
+        )
+
     def now_s(self) -> float:
         """Where measuring begins."""
         return self._clock.monotonic()
@@ -117,10 +151,34 @@ class ControllerMetrics:
         self.commands[kind, outcome] += 1
         self._command_seconds.record(self.now_s() - began_s, {"kind": kind})
 
+    def decided(self, outcome: str) -> None:
+        """A transaction got its outcome: committed, or why it is aborted."""
+        self.transactions[(outcome,)] += 1
+
+    def expired(self, late_s: float) -> None:
+        """A transaction was aborted so long after its deadline."""
+        self._expiry_seconds.record(late_s)
+
     def asked(self, query: str, outcome: str, began_s: float) -> None:
         """A query was answered, or its outcome is an error's code."""
         self.queries[query, outcome] += 1
         self._query_seconds.record(self.now_s() - began_s, {"query": query})
+
+
+def _by_state(found: TransactionAges) -> Mapping[tuple[str, ...], float]:
+    return {
+        ("open",): found.open_count,
+        ("committing",): found.committing_count,
+        ("aborting",): found.aborting_count,
+    }
+
+
+def _oldest_s(found: TransactionAges, now_ms: int) -> Mapping[tuple[str, ...], float]:
+    since_ms = {"open": found.opened_ms, "committing": found.committing_ms}
+    return {
+        (state,): max(0, now_ms - at_ms) / 1000 if at_ms else 0.0
+        for state, at_ms in since_ms.items()
+    }
 
 
 def uncounted() -> ControllerMetrics:

@@ -1,6 +1,6 @@
 """What the controller's workflows need from outside. Each port has a fake in tests/kit."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from anabranch.common.contracts.commands import Command
@@ -12,8 +12,10 @@ from anabranch.common.model.stream import StreamCut
 from anabranch.common.wire.messages import Stamp
 from anabranch.controller.domain.parking import ParkedCommand
 from anabranch.controller.domain.reader_group.state import ReaderGroup
+from anabranch.controller.domain.stream.commits import Outcome
 from anabranch.controller.domain.stream.history import EpochRecord, History
-from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.stream.state import Stream, TransactionsSeen
+from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.domain.writer_times import MarkPage
 
 
@@ -41,6 +43,14 @@ class SegmentStores(Protocol):
 
     async def segment_length(self, segment: str) -> int:
         """Its present length in bytes. Raises SegmentNotFound."""
+        ...
+
+    async def merge_segments(self, segment: str, sources: Sequence[str], stamp: Stamp) -> int:
+        """Append the sources to the segment, in order, and leave tombstones of them; returns where
+        the last one ends. Sources of transactions need not be sealed. Merged before is success.
+
+        Raises SegmentNotFound (a source that never was), SegmentSealed (the target).
+        """
         ...
 
     async def delete_segment(self, segment: str, stamp: Stamp) -> None:
@@ -84,6 +94,52 @@ class StreamHistories(Protocol):
 
     async def archive(self, stream: Stream, epochs: Sequence[EpochRecord]) -> None:
         """Store the stream's next history chunk. Idempotent. Raises Unavailable, CorruptEvent."""
+        ...
+
+
+class TransactionListing(Protocol):
+    """Which transactions of a stream there are: those that have not ended, and those that have and
+    of which the stream does not know yet."""
+
+    def seen(self, stream: Stream) -> TransactionsSeen:
+        """What they ask of the stream, as known by now."""
+        ...
+
+    async def settle(self, loaded: Loaded[Stream]) -> None:
+        """Know of them all that was stored before the stream's last event. Raises Unavailable."""
+        ...
+
+    async def transactions_at(
+        self, stream: StreamRef, incarnation: int, sequence: int
+    ) -> Sequence[Loaded[Transaction]]:
+        """All of them, with everything that the stream's shard had stored up to that sequence.
+
+        Those to be committed come first, in commit order. Raises Unavailable.
+        """
+        ...
+
+
+class OutcomeChunks(Protocol):
+    """What became of the transactions of streams, as far as streams need not keep it."""
+
+    async def archive(self, stream: Stream, outcomes: Sequence[Outcome]) -> None:
+        """Store the stream's next chunk of outcomes. Idempotent. Raises Unavailable."""
+        ...
+
+    async def forget(self, stream: Stream, chunks: Sequence[int]) -> None:
+        """Delete chunks for good. Idempotent. Raises Unavailable."""
+        ...
+
+    async def forget_all(self, stream: Stream, below_sequence: int) -> None:
+        """The stream is deleted: give up all chunks, and what applications committed, as far as it
+        was stored before that sequence of its shard. Idempotent. Raises Unavailable."""
+        ...
+
+    async def find(self, stream: Stream, transaction: str) -> Outcome | None:
+        """The outcome of an ended transaction; None: it is forgotten, or never was.
+
+        Raises Unavailable, CorruptEvent, FormatTooNew.
+        """
         ...
 
 
@@ -141,6 +197,40 @@ class WriterTimes(Protocol):
 
     async def page(self, stream: StreamRef, incarnation: int, after: str, count: int) -> MarkPage:
         """The marks of at most `count` writers, from the first whose id sorts above `after`."""
+        ...
+
+    async def close(self) -> None:
+        """Drop the connections."""
+        ...
+
+
+class TransactionTimers(Protocol):
+    """The timer wheel: per bucket, which members (transactions) have a deadline, and when.
+
+    It is an index that may be lost, emptied or old at any time: whoever uses it knows the
+    deadlines from elsewhere, looks there before acting on a member, and sweeps there for members
+    that were lost. Deadlines are of the controllers' clocks, so the caller says what time it is.
+    Every call ends within a second or so; all raise Unavailable, and may then have been done or
+    not. All but `due` are idempotent.
+    """
+
+    async def arm(self, bucket: int, member: str, deadline_ms: int) -> None:
+        """The member's deadline from now on, in place of an earlier one."""
+        ...
+
+    async def arm_all(self, bucket: int, deadlines_ms: Mapping[str, int]) -> None:
+        """`arm` for many; of an Unavailable some may be armed."""
+        ...
+
+    async def disarm(self, bucket: int, members: Collection[str]) -> None:
+        """Forget their deadlines; those that have none are passed over."""
+        ...
+
+    async def due(self, bucket: int, now_ms: int, limit: int) -> Sequence[str]:
+        """Up to `limit` members whose deadline is at or before `now_ms`, earliest first.
+
+        They are taken out: each is given to one caller, and to nobody if the answer is lost.
+        """
         ...
 
     async def close(self) -> None:

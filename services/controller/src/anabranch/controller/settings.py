@@ -42,6 +42,9 @@ class Settings(ServiceSettings):
     trim_after_s: float = Field(default=24 * 3600.0, ge=60.0)
     """Age of an aggregate's snapshot from which on what the last but one has made superfluous is
     deleted; also how long a controller may lag without missing a message."""
+    outcomes_kept_s: float = Field(default=24 * 3600.0, ge=60.0)
+    """How long it is remembered what became of a transaction: at least, unless very many of its
+    stream end meanwhile."""
     health_bind: str = "127.0.0.1:0"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

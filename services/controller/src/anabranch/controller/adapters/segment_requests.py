@@ -1,5 +1,6 @@
 """`SegmentStores` over NATS: one wire packet to the container's subject, one packet back."""
 
+from collections.abc import Sequence
 from itertools import count
 from typing import TypeVar
 
@@ -17,10 +18,12 @@ from anabranch.common.wire.messages import (
     Done,
     Failed,
     GetSegmentInfo,
+    MergeSegments,
     Message,
     Sealed,
     SealSegment,
     SegmentInfo,
+    SegmentsMerged,
     Stamp,
     Truncated,
     TruncateSegment,
@@ -67,6 +70,17 @@ class NatsSegmentStores:
         """See `SegmentStores.segment_length`."""
         request = GetSegmentInfo(segment=segment, trace_parent=current_trace_parent())
         return _expect(await self._ask("info", segment, request), SegmentInfo).length
+
+    async def merge_segments(self, segment: str, sources: Sequence[str], stamp: Stamp) -> int:
+        """See `SegmentStores.merge_segments`."""
+        request = MergeSegments(
+            segment=segment,
+            sources=tuple(sources),
+            stamp=stamp,
+            trace_parent=current_trace_parent(),
+        )
+        merged = _expect(await self._ask("merge", segment, request), SegmentsMerged).merged
+        return max(source.offset + source.length for source in merged)
 
     async def delete_segment(self, segment: str, stamp: Stamp) -> None:
         """See `SegmentStores.delete_segment`."""

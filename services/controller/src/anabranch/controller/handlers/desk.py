@@ -28,6 +28,7 @@ from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.handlers.cluster_queries import ClusterDesk
 from anabranch.controller.handlers.kept_answers import KeptAnswers
+from anabranch.controller.handlers.transaction_desk import TransactionDesk
 from anabranch.controller.ports import AskPeers, ParkedCommands, WriterTimes
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.workflows.observed import Observer
@@ -80,7 +81,7 @@ class QueryDesk:
     how fast a segment is written, None if that is not known. `change_placement` is the only one
     that changes anything. `segment_length` asks a store; `history` has all epochs of a stream;
     `progress` tells what this controller, `controller_id`, works on, and `ask_peers` asks others.
-    `writer_times` is None without Redis.
+    `writer_times` is None without Redis, `transactions` where nothing is decided about them.
     """
 
     mirror: Mirror
@@ -100,6 +101,7 @@ class QueryDesk:
     parked: ParkedCommands | None = None
     cluster: ClusterDesk | None = None
     writer_times: WriterTimes | None = None
+    transactions: TransactionDesk | None = None
     kept: KeptAnswers = field(default_factory=KeptAnswers)
 
 
@@ -153,6 +155,34 @@ def active_stream(desk: QueryDesk, query: AboutStream) -> Loaded[Stream] | None:
     return loaded if is_active else None
 
 
+async def meant_stream(
+    desk: QueryDesk, query: AboutStream, incarnation: int | None
+) -> Loaded[Stream]:
+    """The stream, of the life that is meant (None: of the present one).
+
+    Raises StreamNotFound (also: it has another life), ScopeNotFound.
+    """
+    seen = active_stream(desk, query)
+    if seen is not None and incarnation in (None, seen.state.incarnation):
+        return seen
+    return await meant_at_head(desk, query, incarnation)
+
+
+async def meant_at_head(
+    desk: QueryDesk, query: AboutStream, incarnation: int | None
+) -> Loaded[Stream]:
+    """The same with everything stored by now."""
+    found = await stream_at_head(desk, query)
+    if incarnation not in (None, found.state.incarnation):
+        raise StreamNotFound(
+            "the stream has another life by now",
+            scope=query.scope,
+            stream=query.stream,
+            incarnation=incarnation,
+        )
+    return found
+
+
 def from_state(answer: Callable[[Loaded[Stream], Q], A]) -> Handler[Q]:
     """Answers from the present state; what `answer` refuses, only at the head."""
 
@@ -191,6 +221,6 @@ def from_history(
                     return Follows(found, seen, at_head=False)
         head = await stream_at_head(desk, query)
         found = answer(head.state, await desk.history(head.state), query)
-        return Follows(found, head, at_head=True)
+        return Follows(found, head, at_head=seen is None or not is_sure(found))
 
     return handle

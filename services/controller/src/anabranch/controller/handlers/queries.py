@@ -25,6 +25,7 @@ from anabranch.controller.handlers import (
     parked,
     stream_queries,
     time_queries,
+    transaction_queries,
     work_queries,
 )
 from anabranch.controller.handlers.cluster_queries import CLUSTER_QUERIES
@@ -74,6 +75,7 @@ QUERIES: Table = {
     **work_queries.QUERIES,
     **group_queries.QUERIES,
     **time_queries.QUERIES,
+    **transaction_queries.QUERIES,
     "locate": (queries.Locate, locate),
     "list_containers": (queries.ListContainers, list_containers),
     "list_nodes": (queries.ListNodes, list_nodes),
@@ -102,6 +104,7 @@ SLOW = (
     "note_time",
     "remove_writer",
     "list_writer_marks",
+    *transaction_queries.SLOW,
 )
 """Those that ask or change something elsewhere before they are answered."""
 

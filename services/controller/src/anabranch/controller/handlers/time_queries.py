@@ -2,16 +2,8 @@
 
 from anabranch.common.contracts import writer_times as asked
 from anabranch.common.contracts.base import Contract
-from anabranch.common.contracts.stream_queries import StreamQuery
-from anabranch.common.errors import StreamNotFound, Unavailable
-from anabranch.controller.domain.stream.state import Stream
-from anabranch.controller.handlers.desk import (
-    AboutStream,
-    QueryDesk,
-    Table,
-    active_stream,
-    stream_at_head,
-)
+from anabranch.common.errors import Unavailable
+from anabranch.controller.handlers.desk import QueryDesk, Table, meant_stream
 from anabranch.controller.handlers.pages import page_of
 from anabranch.controller.ports import WriterTimes
 
@@ -23,7 +15,7 @@ async def note_time(desk: QueryDesk, query: asked.NoteTime) -> Contract:
     """Keep the writer's mark. Raises StreamNotFound, ScopeNotFound, InvalidRequest, Overloaded,
     Unavailable."""
     times = _times(desk)
-    stream = await _meant(desk, query, query.incarnation)
+    stream = (await meant_stream(desk, query, query.incarnation)).state
     assert stream.ref is not None
     positions = tuple(sorted(query.positions))
     await times.note(stream.ref, stream.incarnation, query.writer_id, query.timestamp_ms, positions)
@@ -33,7 +25,7 @@ async def note_time(desk: QueryDesk, query: asked.NoteTime) -> Contract:
 async def remove_writer(desk: QueryDesk, query: asked.RemoveWriter) -> Contract:
     """Forget the writer's mark. Raises StreamNotFound, ScopeNotFound, Unavailable."""
     times = _times(desk)
-    stream = await _meant(desk, query, query.incarnation)
+    stream = (await meant_stream(desk, query, query.incarnation)).state
     assert stream.ref is not None
     was_known = await times.remove(stream.ref, stream.incarnation, query.writer_id)
     return asked.WriterRemoved(was_known=was_known)
@@ -42,7 +34,7 @@ async def remove_writer(desk: QueryDesk, query: asked.RemoveWriter) -> Contract:
 async def list_writer_marks(desk: QueryDesk, query: asked.ListWriterMarks) -> Contract:
     """The marks, a page at a time. Raises StreamNotFound, ScopeNotFound, Unavailable."""
     times = _times(desk)
-    stream = await _meant(desk, query, None)
+    stream = (await meant_stream(desk, query, None)).state
     assert stream.ref is not None
     count = min(query.page_size, PAGE_SIZE_MAX)
     found = await times.page(stream.ref, stream.incarnation, query.page_token, count)
@@ -53,24 +45,6 @@ async def list_writer_marks(desk: QueryDesk, query: asked.ListWriterMarks) -> Co
         marks=marks,
         next_page_token=marks[-1].writer_id if more else found.following,
     )
-
-
-async def _meant(
-    desk: QueryDesk, query: StreamQuery | asked.ListWriterMarks, incarnation: int | None
-) -> Stream:
-    """The stream, of the life that is meant."""
-    about: AboutStream = query
-    loaded = active_stream(desk, about)
-    if loaded is None or incarnation not in (None, loaded.state.incarnation):
-        loaded = await stream_at_head(desk, about)
-    if incarnation not in (None, loaded.state.incarnation):
-        raise StreamNotFound(
-            "the stream has another life by now",
-            scope=query.scope,
-            stream=query.stream,
-            incarnation=incarnation,
-        )
-    return loaded.state
 
 
 def _times(desk: QueryDesk) -> WriterTimes:

@@ -20,10 +20,10 @@ from anabranch.common.contracts.operation_queries import (
 from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.model.names import scope_name
 from anabranch.common.workflow.progress import StepProgress
+from anabranch.controller.domain.stream.state import NO_TRANSACTIONS, Stream
 from anabranch.controller.domain.work import pending_work
 from anabranch.controller.handlers.desk import QueryDesk, Table
 from anabranch.controller.handlers.pages import page_of
-from anabranch.controller.projections.mirror import Known
 
 PEERS_DEADLINE_S = 1.0
 _GROUP_MARK = "+"
@@ -53,8 +53,7 @@ def _listed(desk: QueryDesk, query: ListWork) -> Iterator[Work]:
         tried = progress.get(subject)
         if name <= query.page_token or (query.only_here and tried is None):
             continue
-        loaded = desk.mirror.aggregate(subject)
-        work = None if loaded is None else _work(loaded)
+        work = _work(desk, subject)
         if work is not None:
             yield work if tried is None else _tried(work, tried, desk.controller_id)
 
@@ -63,6 +62,9 @@ def _with_work(desk: QueryDesk, scope: str) -> Iterator[tuple[str, str]]:
     """Name and subject of everything that has a next step, or of that scope."""
     for subject in desk.mirror.with_work():
         kind, *names = [part.replace("=", ".") for part in subject.split(".")[3:]]
+        if kind == "txn":
+            _slot, in_scope, stream, _incarnation, transaction = names
+            names = [in_scope, stream, transaction]
         if not scope or names[0] == scope:
             yield "/".join(names) + (_GROUP_MARK if kind == "rg" else ""), subject
 
@@ -80,18 +82,25 @@ def _tried(work: Work, tried: StepProgress, controller_id: str) -> Work:
     )
 
 
-def _work(loaded: Known) -> Work | None:
-    pending = pending_work(loaded.state)
+def _work(desk: QueryDesk, subject: str) -> Work | None:
+    mirror = desk.mirror
+    loaded = mirror.aggregate(subject) or mirror.known_transaction(subject)
+    if loaded is None:
+        return None
+    state = loaded.state
+    seen = mirror.seen(state) if isinstance(state, Stream) else NO_TRANSACTIONS
+    pending = pending_work(state, seen)
     if pending is None:
         return None
     return Work(
         scope=pending.scope,
         stream=pending.stream,
         group=pending.group,
+        transaction=pending.transaction,
         kind=pending.kind,
         step=pending.step,
         since_ms=pending.since_ms,
-        bucket=shard_of_subject(loaded.subject),
+        bucket=shard_of_subject(subject),
         operations=pending.commands[:OPERATIONS_TOLD_MAX],
     )
 
@@ -117,7 +126,8 @@ async def _told_by_others(desk: QueryDesk, query: ListWork) -> dict[str, Work]:
 def _name(work: Work) -> str:
     if work.group is not None:
         return f"{work.scope}/{work.group}{_GROUP_MARK}"
-    return work.scope if work.stream is None else f"{work.scope}/{work.stream}"
+    names = (work.scope, work.stream, work.transaction)
+    return "/".join(name for name in names if name is not None)
 
 
 QUERIES: Table = {"list_work": (ListWork, list_work)}

@@ -18,25 +18,21 @@ import structlog
 
 from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import AnabranchError
-from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.bounded import for_each
-from anabranch.controller.domain.reader_group.state import ReaderGroup
-from anabranch.controller.domain.scope.state import Scope
-from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.projections.mirror import Folded
 
 PERIOD_S = 600.0
 CONCURRENT_MAX = 4
 
-Known = Loaded[Scope] | Loaded[Stream] | Loaded[ReaderGroup]
-Aggregates = Callable[[], Iterable[Known]]
+Aggregates = Callable[[], Iterable[Folded]]
 Purge = Callable[[str, int], Awaitable[None]]
 """See `EventStore.purge`."""
 
 _log = structlog.get_logger(__name__)
 
 
-def purgeable_below(loaded: Known, now_ms: int, trim_after_ms: int) -> int:
+def purgeable_below(loaded: Folded, now_ms: int, trim_after_ms: int) -> int:
     """The sequence below which the aggregate's messages may go; 0: none of them."""
     if not loaded.snapshot_ms or now_ms - loaded.snapshot_ms < trim_after_ms:
         return 0

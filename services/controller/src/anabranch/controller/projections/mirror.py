@@ -1,6 +1,7 @@
 """The mirror: every aggregate folded into memory, to answer queries from.
 
-Owns: the state of every scope, stream and reader group as of the shard sequences it has reached.
+Owns: the state of every scope, stream and reader group as of the shard sequences it has reached;
+what it knows of transactions is `transactions`.
 Fed by one follower per shard; never written to by anything else. A reader who needs more than
 "some recent state" waits for a point: `at_least` for a token, `reach_heads` for everything stored
 before the call. Answers that say "no" are given only after the latter for the subject's shard.
@@ -13,7 +14,6 @@ does the one behind messages that were purged under a mirror that lags.
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from anabranch.common.contracts.base import ReadToken
 from anabranch.common.contracts.subjects import (
@@ -23,14 +23,14 @@ from anabranch.common.contracts.subjects import (
     stream_events,
     token,
 )
-from anabranch.common.errors import AnabranchError, Corrupt, Unavailable
-from anabranch.common.eventsourcing.message import KIND_SNAPSHOT
+from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.eventsourcing.ports import EventMessage, EventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef, is_internal
 from anabranch.common.model.reader_group import GroupRef, GroupState
 from anabranch.common.workflow.bounded import for_each
+from anabranch.controller.domain.application import Application
 from anabranch.controller.domain.operations import Operation, finished_between
 from anabranch.controller.domain.reader_group.events import GroupEvent
 from anabranch.controller.domain.reader_group.others import groups_concerned
@@ -40,17 +40,20 @@ from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.export import ShapedStream, has_same_shape
-from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.stream.state import Stream, TransactionsSeen
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
+from anabranch.controller.domain.transaction.state import Transaction
+from anabranch.controller.projections.awaited import Awaited
+from anabranch.controller.projections.family import Family
 from anabranch.controller.projections.heads import SharedHeads
 from anabranch.controller.projections.names import NameIndex
 from anabranch.controller.projections.operation_index import OperationIndex
+from anabranch.controller.projections.transactions import TransactionMirror
 
 CATCH_UP_DEADLINE_S = 5.0
 
 Known = Loaded[Scope] | Loaded[Stream] | Loaded[ReaderGroup]
-S = TypeVar("S", Scope, Stream, ReaderGroup)
-E = TypeVar("E")
+Folded = Known | Loaded[Transaction] | Loaded[Application]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,8 @@ class Fold:
 
     `finished`: the operations that it ended; `has_work`: the aggregate has a next step now;
     `reshaped`: a stream's state or segments changed; `concerned`: other aggregates that may have
-    waited for what happened to it.
+    waited for what happened to it; `outcome`: what was decided about a transaction, "committed" or
+    why it is aborted.
     """
 
     subject: str
@@ -68,29 +72,7 @@ class Fold:
     has_work: bool = False
     reshaped: bool = False
     concerned: Sequence[str] = ()
-
-
-class _Family(Generic[S]):
-    """All aggregates of one kind, by subject. `working`: those that have a next step."""
-
-    def __init__(self) -> None:
-        self.loaded: dict[str, Loaded[S]] = {}
-        self.damaged: dict[str, AnabranchError] = {}
-        self.working: set[str] = set()
-
-    def readable(self) -> Iterator[Loaded[S]]:
-        return (one for subject, one in self.loaded.items() if subject not in self.damaged)
-
-    def get(self, subject: str) -> Loaded[S] | None:
-        if subject in self.damaged:
-            raise self.damaged[subject]
-        return self.loaded.get(subject)
-
-    def keep_working(self, subject: str, *, has_work: bool) -> None:
-        if has_work:
-            self.working.add(subject)
-        else:
-            self.working.discard(subject)
+    outcome: str = ""
 
 
 class Mirror:
@@ -102,6 +84,8 @@ class Mirror:
         scopes: Repository[Scope, ScopeEvent],
         streams: Repository[Stream, StreamEvent],
         groups: Repository[ReaderGroup, GroupEvent],
+        *,
+        transactions: TransactionMirror,
         on_fold: Callable[[Fold], None],
     ) -> None:
         self._store = store
@@ -110,9 +94,10 @@ class Mirror:
         self._stream_repository = streams
         self._group_repository = groups
         self._on_fold = on_fold
-        self._scopes: _Family[Scope] = _Family()
-        self._streams: _Family[Stream] = _Family()
-        self._groups: _Family[ReaderGroup] = _Family()
+        self._scopes: Family[Scope] = Family()
+        self._streams: Family[Stream] = Family()
+        self._groups: Family[ReaderGroup] = Family()
+        self.transactions = transactions
         self._shaped: dict[str, int] = {}
         """The revision at which a stream's shape changed last, by subject."""
         self.names = NameIndex()
@@ -121,6 +106,7 @@ class Mirror:
         """Messages folded since the start."""
         self._reached = [0] * SHARD_COUNT
         self._moved = [asyncio.Event() for _ in range(SHARD_COUNT)]
+        self._awaited = [Awaited() for _ in range(SHARD_COUNT)]
 
     # --- feeding ------------------------------------------------------------------------------
 
@@ -135,6 +121,7 @@ class Mirror:
             fold = self._fold(message, ReadToken(shard=shard, sequence=message.sequence))
             self.folds += 1
             self._reached[shard] = message.sequence
+            self._awaited[shard].reached(message.sequence)
             self._moved[shard].set()
             self._moved[shard] = asyncio.Event()
             self._on_fold(fold)
@@ -147,11 +134,19 @@ class Mirror:
                 return self._fold_stream(message, point)
             case "rg":
                 return self._fold_group(message, point)
+            case "txn":
+                return self._fold_transaction(message, point)
+            case "txnkey":
+                self.transactions.fold_application(message)
+                return Fold(message.subject, point)
+            case "txngate":
+                self.transactions.fold_gate(message)
+                return Fold(message.subject, point)
             case _:
                 return Fold(message.subject, point)
 
     def _fold_scope(self, message: EventMessage, point: ReadToken) -> Fold:
-        change = _fold_into(self._scopes, self._scope_repository, message)
+        change = self._scopes.fold(self._scope_repository, message)
         if change is None:
             return Fold(message.subject, point)
         before, after = change
@@ -163,7 +158,7 @@ class Mirror:
         return Fold(message.subject, point, finished, has_work)
 
     def _fold_stream(self, message: EventMessage, point: ReadToken) -> Fold:
-        change = _fold_into(self._streams, self._stream_repository, message)
+        change = self._streams.fold(self._stream_repository, message)
         if change is None:
             return Fold(message.subject, point)
         before, after = change
@@ -174,13 +169,16 @@ class Mirror:
         if reshaped:
             self._shaped[message.subject] = self._streams.loaded[message.subject].revision
         finished = finished_between(before.operations, after.operations)
-        has_work = stream_next_step(after) is not None
+        self.transactions.drop_ended(before, after)
+        if before.is_live and not after.is_live:
+            self.transactions.drop_applications(after)
+        has_work = stream_next_step(after, self.transactions.seen(after)) is not None
         self._streams.keep_working(message.subject, has_work=has_work)
         concerned = [group_events(group) for group in groups_concerned(before, after)]
         return Fold(message.subject, point, finished, has_work, reshaped, concerned)
 
     def _fold_group(self, message: EventMessage, point: ReadToken) -> Fold:
-        change = _fold_into(self._groups, self._group_repository, message)
+        change = self._groups.fold(self._group_repository, message)
         if change is None:
             return Fold(message.subject, point)
         before, after = change
@@ -193,16 +191,34 @@ class Mirror:
         self._groups.keep_working(message.subject, has_work=has_work)
         return Fold(message.subject, point, finished, has_work)
 
+    def _fold_transaction(self, message: EventMessage, point: ReadToken) -> Fold:
+        """Its stream may have waited for what happened to it, or have to do something about it."""
+        change = self.transactions.fold(message)
+        if change is None:
+            return Fold(message.subject, point)
+        before, after = change
+        has_work = message.subject in self.transactions.family.working
+        assert after.ref is not None
+        subject = stream_events(after.ref)
+        loaded = self._streams.known(subject)
+        outcome = after.outcome if before.is_open else ""
+        if loaded is None or not after.status or not after.status.has_outcome:
+            return Fold(message.subject, point, has_work=has_work, outcome=outcome)
+        seen = self.transactions.seen(loaded.state)
+        waited = stream_next_step(loaded.state, seen) is not None
+        self._streams.keep_working(subject, has_work=waited)
+        concerned = (subject,) if waited else ()
+        return Fold(message.subject, point, has_work=has_work, concerned=concerned, outcome=outcome)
+
     # --- reaching a point ---------------------------------------------------------------------
 
     async def at_least(self, point: ReadToken) -> None:
         """Wait until that point is folded. Raises Unavailable when it takes too long."""
-        if not 0 <= point.shard < SHARD_COUNT:
+        if not 0 <= point.shard < SHARD_COUNT or self._reached[point.shard] >= point.sequence:
             return
         try:
             async with asyncio.timeout(CATCH_UP_DEADLINE_S):
-                while self._reached[point.shard] < point.sequence:
-                    await self._moved[point.shard].wait()
+                await self._awaited[point.shard].reach(point.sequence)
         except TimeoutError as error:
             raise Unavailable(
                 "the controller has not caught up with the event store yet",
@@ -216,11 +232,37 @@ class Mirror:
         head = await self._heads.last_sequence(shard)
         await self.at_least(ReadToken(shard=shard, sequence=head))
 
+    async def moved(self, shard: int) -> None:
+        """Until one more message of the shard is folded; for ever if none comes."""
+        await self._moved[shard].wait()
+
     async def reach_heads(self) -> None:
         """`reach_head` of every shard, side by side."""
         await for_each(range(SHARD_COUNT), SHARD_COUNT, self.reach_head)
 
+    async def settle(self, loaded: Loaded[Stream]) -> None:
+        """Know of the stream's transactions all that was stored before its last event.
+
+        Raises Unavailable.
+        """
+        if self.transactions.has_any(loaded.state):
+            shard = shard_of_subject(loaded.subject)
+            await self.at_least(ReadToken(shard=shard, sequence=loaded.sequence))
+
     # --- looking ------------------------------------------------------------------------------
+
+    def seen(self, stream: Stream) -> TransactionsSeen:
+        """See `TransactionListing`."""
+        return self.transactions.seen(stream)
+
+    async def transactions_at(
+        self, stream: StreamRef, incarnation: int, sequence: int
+    ) -> Sequence[Loaded[Transaction]]:
+        """See `TransactionListing`. Raises Unavailable, Corrupt."""
+        shard = shard_of_subject(stream_events(stream))
+        await self.at_least(ReadToken(shard=shard, sequence=sequence))
+        await self.transactions.make_sure(stream, incarnation)
+        return self.transactions.listed(stream, incarnation)
 
     def scope(self, scope: ScopeName) -> Loaded[Scope] | None:
         """The scope as folded so far. Raises Corrupt for one that cannot be read."""
@@ -236,15 +278,23 @@ class Mirror:
 
     def known_scope(self, subject: str) -> Loaded[Scope] | None:
         """What was folded of the scope with this subject; None if nothing, or it is damaged."""
-        return _known(self._scopes, subject)
+        return self._scopes.known(subject)
 
     def known_stream(self, subject: str) -> Loaded[Stream] | None:
         """What was folded of the stream with this subject; None if nothing, or it is damaged."""
-        return _known(self._streams, subject)
+        return self._streams.known(subject)
 
     def known_group(self, subject: str) -> Loaded[ReaderGroup] | None:
         """What was folded of the group with this subject; None if nothing, or it is damaged."""
-        return _known(self._groups, subject)
+        return self._groups.known(subject)
+
+    def known_transaction(self, subject: str) -> Loaded[Transaction] | None:
+        """What was folded of the transaction; None if nothing, or it is damaged or dropped."""
+        return self.transactions.family.known(subject)
+
+    def known_application(self, subject: str) -> Loaded[Application] | None:
+        """What was folded of the application; None if nothing, or it is damaged."""
+        return self.transactions.applications.known(subject)
 
     def readable_stream(self, ref: StreamRef) -> Loaded[Stream] | None:
         """The stream as folded so far; None also for one that cannot be read."""
@@ -260,11 +310,13 @@ class Mirror:
         """The aggregate as folded so far; None also for one that cannot be read."""
         match subject.split(".", 4)[3]:
             case "scope":
-                return _known(self._scopes, subject)
+                return self._scopes.known(subject)
             case "stream":
-                return _known(self._streams, subject)
+                return self._streams.known(subject)
+            case "rg":
+                return self._groups.known(subject)
             case _:
-                return _known(self._groups, subject)
+                return None
 
     async def scope_at_head(self, scope: ScopeName) -> Loaded[Scope] | None:
         """The scope with everything stored by now. Raises Corrupt, Unavailable."""
@@ -311,40 +363,35 @@ class Mirror:
 
     def with_work(self) -> list[str]:
         """Subjects of everything that has a next step."""
-        return [*self._scopes.working, *self._streams.working, *self._groups.working]
+        return [
+            *self._scopes.working,
+            *self._streams.working,
+            *self._groups.working,
+            *self.transactions.family.working,
+        ]
 
     def reached(self) -> tuple[int, ...]:
         """By shard, the sequence of the last message that was folded."""
         return tuple(self._reached)
 
     def aggregates(self) -> list[Known]:
-        """All that can be read, deleted ones included."""
+        """All that have operations and can be read, deleted ones included."""
         return [*self._scopes.readable(), *self._streams.readable(), *self._groups.readable()]
+
+    def folded(self) -> list[Folded]:
+        """All that can be read, transactions and applications included."""
+        known = self.transactions
+        return [*self.aggregates(), *known.family.readable(), *known.applications.readable()]
 
     def damaged(self) -> dict[str, AnabranchError]:
         """What cannot be read, by subject."""
-        return self._scopes.damaged | self._streams.damaged | self._groups.damaged
-
-
-def _known(family: _Family[S], subject: str) -> Loaded[S] | None:
-    return None if subject in family.damaged else family.loaded.get(subject)
-
-
-def _fold_into(
-    family: _Family[S], repository: Repository[S, E], message: EventMessage
-) -> tuple[S, S] | None:
-    subject = message.subject
-    if subject in family.damaged and message.kind != KIND_SNAPSHOT:
-        return None
-    before = family.loaded.get(subject, Loaded(subject, repository.aggregate.initial))
-    try:
-        after = repository.fold(before, message)
-    except Corrupt as error:
-        family.damaged[subject] = error
-        return None
-    family.damaged.pop(subject, None)
-    family.loaded[subject] = after
-    return before.state, after.state
+        return (
+            self._scopes.damaged
+            | self._streams.damaged
+            | self._groups.damaged
+            | self.transactions.family.damaged
+            | self.transactions.applications.damaged
+        )
 
 
 def _listed_tags(stream: Stream) -> tuple[str, ...] | None:

@@ -22,14 +22,25 @@ def _nobody(_subject: str) -> None:
     return
 
 
+def _nothing(_subject: str, _outcome: str) -> None:
+    return
+
+
 class FoldListener:
-    """Passed to the mirror as `on_fold`. Both callbacks get subjects and must not wait."""
+    """Passed to the mirror as `on_fold`. The callbacks get subjects and must not wait.
+
+    `on_outcome` gets a transaction's, with what was decided about it.
+    """
 
     def __init__(
-        self, wake: Callable[[str], None], on_reshaped: Callable[[str], None] = _nobody
+        self,
+        wake: Callable[[str], None],
+        on_reshaped: Callable[[str], None] = _nobody,
+        on_outcome: Callable[[str, str], None] = _nothing,
     ) -> None:
         self._wake = wake
         self._on_reshaped = on_reshaped
+        self._on_outcome = on_outcome
         self._live = False
         self._notices: asyncio.Queue[OperationStatus] = asyncio.Queue(NOTICES_WAITING_MAX)
 
@@ -47,6 +58,8 @@ class FoldListener:
             self._wake(subject)
         if fold.reshaped:
             self._on_reshaped(fold.subject)
+        if fold.outcome:
+            self._on_outcome(fold.subject, fold.outcome)
         for operation in fold.finished:
             notice = OperationStatus(
                 operation=operation.operation,

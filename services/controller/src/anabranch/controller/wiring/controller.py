@@ -14,8 +14,6 @@ from anabranch.common.contracts import subjects
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.repository import Repository
-from anabranch.common.workflow.progress import StepProgress
-from anabranch.common.workflow.runner import Runner
 from anabranch.controller.adapters.command_queue import CommandQueue
 from anabranch.controller.adapters.command_sender import NatsCommandSender
 from anabranch.controller.adapters.load_reports import LoadReportListener
@@ -26,16 +24,15 @@ from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.cluster.heads import HeadWatch
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.rates import Rates
-from anabranch.controller.domain.reader_group.events import GroupEvent
+from anabranch.controller.domain.application import APPLICATION
 from anabranch.controller.domain.reader_group.invariants import GROUP
-from anabranch.controller.domain.reader_group.state import GroupStep, ReaderGroup
-from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
-from anabranch.controller.domain.stream.events import StreamEvent
+from anabranch.controller.domain.scope.state import SCOPE
 from anabranch.controller.domain.stream.invariants import STREAM
-from anabranch.controller.domain.stream.state import Stream, StreamStep
+from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.desk import QueryDesk
 from anabranch.controller.handlers.queries import QUERIES, SLOW, answer_query
+from anabranch.controller.handlers.transaction_desk import TransactionDesk
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.periodic.export_streams import StreamExporter
 from anabranch.controller.periodic.trim_events import EventTrimmer
@@ -44,55 +41,17 @@ from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.load_reports import LoadReports
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
+from anabranch.controller.projections.outcomes import OutcomeHistory
+from anabranch.controller.projections.transactions import TransactionMirror
 from anabranch.controller.wiring.cluster import LEASE_PREFIX, Cluster, build_cluster
+from anabranch.controller.wiring.runners import Kinds, Runners, build_runners
 from anabranch.controller.wiring.surroundings import Surroundings
-from anabranch.controller.wiring.workflows import (
-    group_workflow,
-    scope_workflow,
-    stream_workflow,
-)
+from anabranch.controller.wiring.transactions import Endings, build_endings, counting_outcomes
 from anabranch.controller.workflows.context import WorkContext
 
 TIER_TWO_CALL_S_MAX = 30.0
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Runners:
-    """Who works on scopes, on streams and on reader groups."""
-
-    scopes: Runner[Scope, ScopeEvent, ScopeStep]
-    streams: Runner[Stream, StreamEvent, StreamStep]
-    groups: Runner[ReaderGroup, GroupEvent, GroupStep]
-
-    def wake(self, subject: str) -> None:
-        """There may be something to do for the aggregate."""
-        match subject.split(".", 4)[3]:
-            case "scope":
-                self.scopes.wake(subject)
-            case "stream":
-                self.streams.wake(subject)
-            case _:
-                self.groups.wake(subject)
-
-    def let_go(self) -> None:
-        """Give up what is no longer owned."""
-        self.scopes.let_go()
-        self.streams.let_go()
-        self.groups.let_go()
-
-    def progress(self) -> list[StepProgress]:
-        """The steps under way."""
-        return [*self.scopes.progress(), *self.streams.progress(), *self.groups.progress()]
-
-    def failures(self) -> list[StepProgress]:
-        """The steps that fail at the moment."""
-        return [*self.scopes.failures(), *self.streams.failures(), *self.groups.failures()]
-
-    def active_count(self) -> int:
-        """Aggregates that are worked on, or will be."""
-        return self.scopes.active_count + self.streams.active_count + self.groups.active_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +70,7 @@ class Controller:
     queries: QueryServer
     commands: CommandQueue
     writer_times: WriterTimes | None
+    endings: Endings
 
     def buckets_changed(self, taken: frozenset[int], lost: frozenset[int]) -> None:
         """Take up the work of new buckets, and none any more of lost ones."""
@@ -119,6 +79,7 @@ class Controller:
         self.runners.let_go()
         if taken:
             self.sweep()
+            self.endings.expirer.sweep_soon()
 
     def sweep(self) -> None:
         """Wake the runners for everything that has work; they know what is theirs."""
@@ -144,43 +105,43 @@ class Controller:
             holds=self.cluster.holds,
             leads=lambda: int(self.cluster.leadership.leading),
         )
+        metrics.watch_transactions(
+            ages=self.mirror.transactions.tally.ages,
+            purged=lambda: self.endings.purger.purged_count,
+        )
 
 
 def build(around: Surroundings) -> Controller:
     """Build all of it."""
     settings, client, clock = around.settings, around.client, around.clock
     store = JetStreamEventStore(client, clock)
-    scopes, streams, groups = _repositories(
-        around,
-        store,
-        lambda: mirror,
-    )
+    kinds = _repositories(around, store, lambda: mirror)
+    cluster = build_cluster(around)
     listener = FoldListener(
         lambda subject: runners.wake(subject),  # noqa: PLW0108
         lambda subject: exporter.wake(subject) if exporter is not None else None,
+        counting_outcomes(around.observer.metrics, cluster.buckets),
     )
-    mirror = Mirror(store, scopes, streams, groups, listener)
+    known = TransactionMirror(kinds.transactions, kinds.applications)
+    mirror = Mirror(
+        store, kinds.scopes, kinds.streams, kinds.groups, transactions=known, on_fold=listener
+    )
     histories = Histories(HistoryChunks(store, around.ids))
-    cluster = build_cluster(around)
-    context = _work_context(around, store, scopes, mirror, histories)
-    runners = _runners(around, cluster, context, streams, groups)
-    exporter = _exporter(around, mirror, histories)
+    context = _context(around, store, kinds, mirror, histories)
+    runners = build_runners(around, cluster, context, kinds)
+    exporter = _exporter(around, mirror, context)
+    endings = build_endings(around, context, mirror, cluster.buckets, store.purge)
     parked = JetStreamParkedCommands(client)
     reports = LoadReports(clock)
-    command_desk = CommandDesk(
-        scopes,
-        streams,
-        groups,
-        clock,
-        partial(_reply, client),
-        around.observer,
-        histories=histories,
-    )
-    writer_times = _writer_times(around)
+    command_desk = _command_desk(around, kinds, histories)
     query_desk = _query_desk(
         around, cluster, context, mirror, reports=reports, runners=runners, parked=parked
     )
-    query_desk = replace(query_desk, writer_times=writer_times)
+    query_desk = replace(
+        query_desk,
+        writer_times=context.writer_times,
+        transactions=_transaction_desk(around, store, context, kinds),
+    )
     return Controller(
         around=around,
         mirror=mirror,
@@ -203,55 +164,58 @@ def build(around: Surroundings) -> Controller:
         commands=CommandQueue(
             settings.nats_url, partial(handle_command, command_desk), parked.park, clock
         ),
-        writer_times=writer_times,
+        writer_times=context.writer_times,
+        endings=endings,
     )
 
 
 def _repositories(
     around: Surroundings, store: JetStreamEventStore, mirror: Callable[[], Mirror]
-) -> tuple[
-    Repository[Scope, ScopeEvent],
-    Repository[Stream, StreamEvent],
-    Repository[ReaderGroup, GroupEvent],
-]:
+) -> Kinds:
     """Decisions are tried first on what the mirror, which is built later, has folded."""
-    return (
-        Repository(store, SCOPE, around.ids, lambda known: mirror().known_scope(known)),
-        Repository(store, STREAM, around.ids, lambda known: mirror().known_stream(known)),
-        Repository(store, GROUP, around.ids, lambda known: mirror().known_group(known)),
+    ids = around.ids
+    return Kinds(
+        Repository(store, SCOPE, ids, lambda known: mirror().known_scope(known)),
+        Repository(store, STREAM, ids, lambda known: mirror().known_stream(known)),
+        Repository(store, GROUP, ids, lambda known: mirror().known_group(known)),
+        Repository(store, TRANSACTION, ids, lambda known: mirror().known_transaction(known)),
+        Repository(store, APPLICATION, ids, lambda known: mirror().known_application(known)),
     )
 
 
-def _work_context(
+def _context(
     around: Surroundings,
     store: JetStreamEventStore,
-    scopes: Repository[Scope, ScopeEvent],
+    kinds: Kinds,
     mirror: Mirror,
     histories: Histories,
 ) -> WorkContext:
     return WorkContext(
         NatsSegmentStores(around.client, around.settings.container_count),
-        scopes,
+        kinds.scopes,
         mirror,
         histories,
         NatsCommandSender(around.client),
         Gates(store, around.ids),
         mirror,
+        kinds.transactions,
+        mirror,
+        OutcomeHistory(HistoryChunks(store, around.ids)),
+        around.clock,
+        _writer_times(around),
+        int(around.settings.outcomes_kept_s * 1000),
     )
 
 
-def _runners(
-    around: Surroundings,
-    cluster: Cluster,
-    context: WorkContext,
-    streams: Repository[Stream, StreamEvent],
-    groups: Repository[ReaderGroup, GroupEvent],
-) -> Runners:
-    observer, owns = around.observer, cluster.buckets.owns_aggregate
-    return Runners(
-        Runner(scope_workflow(context.scopes, context, observer), around.clock, around.rng, owns),
-        Runner(stream_workflow(streams, context, observer), around.clock, around.rng, owns),
-        Runner(group_workflow(groups, context, observer), around.clock, around.rng, owns),
+def _command_desk(around: Surroundings, kinds: Kinds, histories: Histories) -> CommandDesk:
+    return CommandDesk(
+        kinds.scopes,
+        kinds.streams,
+        kinds.groups,
+        around.clock,
+        partial(_reply, around.client),
+        around.observer,
+        histories=histories,
     )
 
 
@@ -286,19 +250,37 @@ def _query_desk(
     )
 
 
+def _transaction_desk(
+    around: Surroundings,
+    store: JetStreamEventStore,
+    context: WorkContext,
+    kinds: Kinds,
+) -> TransactionDesk:
+    return TransactionDesk(
+        kinds.transactions,
+        kinds.applications,
+        store,
+        context.gates,
+        context.stores,
+        context.outcomes,
+        around.clock,
+        around.ids,
+    )
+
+
 def _writer_times(around: Surroundings) -> WriterTimes | None:
     url = around.settings.redis_url
     return RedisWriterTimes(url, LEASE_PREFIX) if url else None
 
 
-def _exporter(around: Surroundings, mirror: Mirror, histories: Histories) -> StreamExporter | None:
+def _exporter(around: Surroundings, mirror: Mirror, context: WorkContext) -> StreamExporter | None:
     settings = around.settings
     if not settings.tier2_url:
         _log.info("streams are not told to tier 2", unset="ANABRANCH_CONTROLLER_TIER2_URL")
         return None
     return StreamExporter(
         mirror.shaped_streams,
-        histories.of,
+        context.histories.of,
         partial(
             transient_chunk_storage,
             settings.tier2_url,
@@ -318,7 +300,7 @@ def _trimmer(
 ) -> EventTrimmer:
     """Two that trim the same do no harm: a purge names what it deletes."""
     return EventTrimmer(
-        mirror.aggregates,
+        mirror.folded,
         store.purge,
         cluster.buckets.owns,
         clock=around.clock,

@@ -33,6 +33,7 @@ async def serve(controller: Controller, lifetime: Lifetime) -> None:
             group.create_task(controller.runners.scopes.serve()),
             group.create_task(controller.runners.streams.serve()),
             group.create_task(controller.runners.groups.serve()),
+            group.create_task(controller.runners.transactions.serve()),
         ]
         await _catch_up(controller)
         controller.listener.go_live()
@@ -40,6 +41,8 @@ async def serve(controller: Controller, lifetime: Lifetime) -> None:
         tasks += [
             group.create_task(controller.load.serve()),
             group.create_task(controller.trimmer.serve()),
+            group.create_task(controller.endings.expirer.serve()),
+            group.create_task(controller.endings.purger.serve()),
             group.create_task(controller.heads.serve()),
             group.create_task(controller.queries.serve()),
             group.create_task(_announce(controller)),
@@ -63,6 +66,7 @@ async def serve(controller: Controller, lifetime: Lifetime) -> None:
             await cluster.buckets.release()
             if controller.writer_times is not None:
                 await controller.writer_times.close()
+            await controller.endings.close()
         for task in tasks:
             task.cancel()
 

@@ -12,8 +12,14 @@ from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.state import Stream, StreamStep
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
+from anabranch.controller.domain.transaction.events import TransactionEvent
+from anabranch.controller.domain.transaction.state import Transaction, TransactionStep
+from anabranch.controller.domain.transaction.state import next_step as transaction_next_step
 from anabranch.controller.workflows import (
+    abort_transaction,
     archive_history,
+    archive_outcomes,
+    commit_transactions,
     create_reader_group,
     create_stream,
     delete_reader_group,
@@ -31,6 +37,8 @@ from anabranch.controller.workflows.observed import Observer, observed
 SCOPE_STEPS = {**delete_scope.STEPS, **delete_scope_recursively.STEPS}
 STREAM_STEPS = {
     **archive_history.STEPS,
+    **archive_outcomes.STEPS,
+    **commit_transactions.STEPS,
     **create_stream.STEPS,
     **scale_stream.STEPS,
     **truncate_stream.STEPS,
@@ -64,7 +72,22 @@ def stream_workflow(
         step: observed(observer, step, partial(perform, context))
         for step, perform in STREAM_STEPS.items()
     }
-    return Workflow(streams, stream_next_step, steps)
+
+    def next_step(stream: Stream) -> StreamStep | None:
+        return stream_next_step(stream, context.listing.seen(stream))
+
+    return Workflow(streams, next_step, steps, context.listing.settle)
+
+
+def transaction_workflow(
+    context: WorkContext, observer: Observer
+) -> Workflow[Transaction, TransactionEvent, TransactionStep]:
+    """What the runner must know of transactions."""
+    steps = {
+        step: observed(observer, step, partial(perform, context))
+        for step, perform in abort_transaction.STEPS.items()
+    }
+    return Workflow(context.transactions, transaction_next_step, steps)
 
 
 def group_workflow(

@@ -14,21 +14,31 @@ from anabranch.common.contracts.subjects import (
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.names import ScopeName, StreamName
+from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.bounded import for_each
 from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.transaction.events import TransactionEvent
+from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.ports import (
     CommandSender,
     GroupListing,
+    OutcomeChunks,
     SegmentStores,
     StreamHistories,
     StreamListing,
+    TransactionListing,
+    WriterTimes,
 )
 
 SEGMENT_REQUESTS_MAX = 32
 """Requests to segment stores that one step has under way at a time."""
+OPEN_REVISION, ABORT_REVISION = 1, 2
+"""Stamps of requests on a transaction's segments; a batch of commits has a later one, because the
+stream was created before. A transaction has one outcome, so those two never meet."""
+OUTCOMES_KEPT_MS = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,12 @@ class WorkContext:
     commands: CommandSender
     gates: Gates
     groups: GroupListing
+    transactions: Repository[Transaction, TransactionEvent]
+    listing: TransactionListing
+    outcomes: OutcomeChunks
+    clock: Clock
+    writer_times: WriterTimes | None = None
+    outcomes_kept_ms: int = OUTCOMES_KEPT_MS
 
 
 def membership_of(stream: Stream) -> str:

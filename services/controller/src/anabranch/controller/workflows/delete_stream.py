@@ -1,4 +1,5 @@
-"""Deleting a stream: delete its segments, leave the scope, then leave the tombstone.
+"""Deleting a stream: delete its segments, what is left of its transactions, leave the scope, then
+leave the tombstone.
 
 Wakes on: a stream in DELETING. It was sealed, or it was still being created.
 
@@ -6,7 +7,8 @@ Why in this order: the tombstone frees the name. Every segment ever planned is d
 (and leaves a tombstone in its container, even where it was never made), so that no request of
 this life that is still under way can meet the next one. The stream is a member of its scope until
 then, so no scope is deleted that has segments. The tombstone comes last: while the stream lives,
-somebody sees to it that the membership ends.
+somebody sees to it that the membership ends. None of its transactions is open or to be committed,
+because it was sealed; their gate stays for ever and refuses what comes late.
 
 Why safe to repeat: deleting an unknown or deleted segment is success, and so is leaving twice.
 """
@@ -27,8 +29,8 @@ from anabranch.controller.workflows.context import (
 
 
 async def delete_segments(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Delete every segment that no truncation has deleted before, several at a time; then end the
-    membership in the scope, which may never have begun."""
+    """Delete every segment that no truncation has deleted before, several at a time, and what is
+    remembered of transactions; then end the membership in the scope, which may never have begun."""
     stamp = stamp_of(loaded)
 
     async def delete(segment: str) -> None:
@@ -37,6 +39,8 @@ async def delete_segments(context: WorkContext, loaded: Loaded[Stream]) -> Strea
     stream = loaded.state
     remaining = cuts.from_head(await context.histories.of(stream), stream.head)
     await for_each(stream.names_of(remaining), SEGMENT_REQUESTS_MAX, delete)
+    if stream.outcome_count:
+        await context.outcomes.forget_all(stream, loaded.sequence + 1)
     await context.gates.leave(membership_of(stream))
     return StreamDeleted()
 

@@ -1,19 +1,55 @@
-"""Sealing a stream: seal its segments, then say that it is sealed.
+"""Sealing a stream: end its transactions, seal its segments, then say that it is sealed.
 
 Wakes on: an active stream whose first intent is to be sealed.
 
 Why in this order: "sealed" promises readers that what they have seen to the end is all there
-will ever be, so it is said only after no segment takes appends any more.
+will ever be, so it is said only after no segment takes appends any more, and after no transaction
+is left that could still be merged. So the stream's gate is closed first: from then on none is
+opened, and those that were are all there are. The open ones are aborted. Those that are to be
+committed are waited for; their batches come before the seal. What is sealed is stamped with a
+later revision than theirs (`StreamDrained`).
 
-Why safe to repeat: sealing a sealed segment answers with the same length.
+Why safe to repeat: closing the gate twice under one revision is closing it once; a transaction has
+one outcome; sealing a sealed segment answers with the same length.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from anabranch.common.contracts.subjects import transaction_gate
 from anabranch.common.eventsourcing.repository import Loaded
-from anabranch.controller.domain.stream.events import StreamEvent, StreamSealed
+from anabranch.common.workflow.bounded import for_each
+from anabranch.common.workflow.waiting import StillWaiting
+from anabranch.controller.domain.stream.events import StreamDrained, StreamEvent, StreamSealed
 from anabranch.controller.domain.stream.state import Stream, StreamStep
+from anabranch.controller.domain.transaction import decide
+from anabranch.controller.domain.transaction.events import TransactionEvent
+from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.workflows.context import WorkContext, seal_all, stamp_of
+
+ABORTS_AT_ONCE_MAX = 32
+
+
+async def end_transactions(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
+    """Let none begin, abort those that are open. Raises StillWaiting until all have ended."""
+    stream = loaded.state
+    assert stream.ref is not None
+    gate = transaction_gate(stream.ref, stream.incarnation)
+    closed = await context.gates.close(gate, stream.intents[0].revision)
+    sequence = max(closed, loaded.sequence)
+    found = await context.listing.transactions_at(stream.ref, stream.incarnation, sequence)
+    now_ms = context.clock.now_ms()
+
+    async def abort(transaction: Loaded[Transaction]) -> None:
+        def decided(seen: Loaded[Transaction]) -> Sequence[TransactionEvent]:
+            return decide.abort(seen.state, "sealing", now_ms) if seen.state.is_open else ()
+
+        await context.transactions.transact(transaction.subject, decided)
+
+    await for_each([t for t in found if t.state.is_open], ABORTS_AT_ONCE_MAX, abort)
+    left = sum(1 for each in found if not each.state.has_ended)
+    if left:
+        raise StillWaiting(f"{left} transactions are to end")
+    return StreamDrained(revision=loaded.revision + 1)
 
 
 async def seal_segments(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
@@ -23,5 +59,6 @@ async def seal_segments(context: WorkContext, loaded: Loaded[Stream]) -> StreamE
 
 
 STEPS: Mapping[StreamStep, Callable[[WorkContext, Loaded[Stream]], Awaitable[StreamEvent]]] = {
+    StreamStep.END_TRANSACTIONS: end_transactions,
     StreamStep.SEAL_SEGMENTS: seal_segments,
 }

@@ -1,11 +1,11 @@
 """What a stream's present state answers to queries. Pure.
 
-Segments that a pending scale has made, but whose epoch is not the current one yet, are known to
-writers and readers already: `planned` finds them.
+Segments that a pending scale or roll has made, but whose epoch is not the current one yet, are
+known to writers and readers already: `planned` finds them.
 """
 
-from collections.abc import Iterable
-from typing import TypedDict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypedDict
 
 from anabranch.common.contracts import queries
 from anabranch.common.contracts import stream_queries as asked
@@ -13,8 +13,6 @@ from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId, StreamRef, epoch_of, segment_name
 from anabranch.common.model.stream import SegmentRange
-from anabranch.controller.domain.stream import intents
-from anabranch.controller.domain.stream.intents import IntentKind, ScalePlan
 from anabranch.controller.domain.stream.state import Stream, next_step
 
 
@@ -109,7 +107,23 @@ def scale_checked(stream: Stream, stream_epoch: int) -> asked.ScaleChecked:
     )
 
 
-def planned(stream: Stream) -> ScalePlan | None:
-    """The scale whose new segments exist, although its epoch has not begun."""
-    intent = intents.find(stream.intents, IntentKind.SCALE)
-    return intent.scale if intent is not None and intent.scale and intent.scale.is_made else None
+class Change(NamedTuple):
+    """Segments that are about to be sealed, and those that exist already and replace them."""
+
+    sealed: Sequence[SegmentRange]
+    created: Sequence[SegmentRange]
+
+
+def planned(stream: Stream) -> Sequence[Change]:
+    """The changes whose new segments exist, although their epochs have not begun, in order."""
+    found: list[Change] = []
+    for intent in stream.intents:
+        if intent.scale is not None and intent.scale.is_made:
+            sealed = set(intent.scale.sealed)
+            replaced = [s for s in stream.segments if s.segment_id in sealed]
+            found.append(Change(replaced, intent.scale.created))
+        plan = intent.commit
+        if plan is not None and plan.roll is not None and not plan.has_rolled:
+            found.append(Change(stream.segments, plan.roll.taken))
+            found.append(Change(plan.roll.taken, plan.roll.renewed))
+    return found

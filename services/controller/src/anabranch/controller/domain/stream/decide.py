@@ -231,8 +231,7 @@ def _truncate(stream: Stream, command: TruncateStream, at: Circumstances) -> Seq
         raise _busy(stream)
     if cut == stream.head:
         return (StreamCommandSatisfied(command_id=command.command_id),)
-    scale = _pending_scale(stream)
-    planned = {s.segment_id for s in scale.created} if scale is not None else set()
+    planned = {s.segment_id for s in intents.planned(stream.intents)}
     if any(place.segment_id in planned for place in cut):
         raise _busy(stream)
     cuts.truncated(at.history(), stream.head, cut)
@@ -312,8 +311,10 @@ def _join(command: StreamCommand, kind: IntentKind) -> StreamIntentJoined:
 
 def _busy(stream: Stream) -> Busy:
     assert stream.state is not None
+    commits = bool(stream.intents) and stream.intents[0].kind is IntentKind.COMMIT
+    doing = "committing transactions" if commits else stream.state
     return Busy(
-        f"the stream is {stream.state}; that must end first",
+        f"the stream is {doing}; that must end first",
         stream=str(stream.ref),
         status=str(stream.state),
     )

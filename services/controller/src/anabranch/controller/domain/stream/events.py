@@ -147,6 +147,91 @@ class StreamSealed(Contract):
     lengths: tuple[int, ...]
 
 
+class StreamDrained(Contract):
+    """The stream is about to be sealed, no transaction can be opened in it any more, and none is
+    left. `revision`: for the stamp of what follows, which is later than that of any commit."""
+
+    kind: Literal["stream_drained"] = "stream_drained"
+    schema_number: Literal[1] = 1
+    revision: int
+
+
+class StreamCommitStarted(Contract):
+    """A batch of transactions was fixed, in commit order; `stream_epochs`: in which they were
+    opened, all with `reference_epoch`."""
+
+    kind: Literal["stream_commit_started"] = "stream_commit_started"
+    schema_number: Literal[1] = 1
+    revision: int
+    reference_epoch: int
+    transactions: tuple[str, ...]
+    stream_epochs: tuple[int, ...]
+    at_ms: int
+
+
+class StreamRollMade(Contract):
+    """The segments of the two epochs of a roll exist, and the first, `taken`, hold the batch and
+    are sealed at `lengths`: from now on, who meets the end of a segment is told of them. No segment
+    of the present epoch is sealed before this is stored."""
+
+    kind: Literal["stream_roll_made"] = "stream_roll_made"
+    schema_number: Literal[1] = 1
+    taken: tuple[PlannedSegment, ...]
+    lengths: tuple[int, ...]
+    renewed: tuple[PlannedSegment, ...]
+
+
+class StreamRolled(Contract):
+    """The second epoch of the roll is the current one. `sizes`: the final lengths in bytes of the
+    segments of the epoch before the roll, in the order of their keys."""
+
+    kind: Literal["stream_rolled"] = "stream_rolled"
+    schema_number: Literal[1] = 1
+    sizes: tuple[int, ...]
+    at_ms: int
+
+
+class TransactionOutcome(Contract):
+    """Of a transaction that was aborted. `stream_epoch`: in which it was opened."""
+
+    transaction_id: str
+    stream_epoch: int
+    ended_ms: int
+
+
+class StreamCommitFinished(Contract):
+    """All of the batch can be read, and each of its transactions says so itself.
+
+    `ends`: up to where it reaches in the current segments, in the order of their keys, in bytes;
+    empty after a roll. `aborted`: transactions that ended otherwise meanwhile.
+    """
+
+    kind: Literal["stream_commit_finished"] = "stream_commit_finished"
+    schema_number: Literal[1] = 1
+    ends: tuple[int, ...]
+    aborted: tuple[TransactionOutcome, ...] = ()
+    at_ms: int
+
+
+class StreamAbortsNoted(Contract):
+    """What became of transactions that were aborted is remembered here from now on."""
+
+    kind: Literal["stream_aborts_noted"] = "stream_aborts_noted"
+    schema_number: Literal[1] = 1
+    aborted: tuple[TransactionOutcome, ...]
+
+
+class StreamOutcomesArchived(Contract):
+    """Chunk number `chunk` holds the oldest `count` outcomes; the state need not keep them. Chunks
+    below `forgotten_below` are given up."""
+
+    kind: Literal["stream_outcomes_archived"] = "stream_outcomes_archived"
+    schema_number: Literal[1] = 1
+    chunk: int
+    count: int
+    forgotten_below: int = 0
+
+
 class StreamDeleting(Contract):
     """`creation_error`: what a creation that this puts an end to failed of."""
 
@@ -236,6 +321,13 @@ StreamEvent = Annotated[
     | StreamTruncated
     | StreamTruncateFailed
     | StreamSealing
+    | StreamDrained
+    | StreamCommitStarted
+    | StreamRollMade
+    | StreamRolled
+    | StreamCommitFinished
+    | StreamAbortsNoted
+    | StreamOutcomesArchived
     | StreamSealed
     | StreamDeleting
     | StreamDeleted

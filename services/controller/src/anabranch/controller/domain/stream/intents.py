@@ -1,7 +1,8 @@
 """What a stream has accepted to do and has not ended yet: at most one of each kind, in order.
 
 The first one is being performed, the others wait; each carries the commands that want it, so the
-same wish joins it, and another one of the same kind is Busy until it has ended.
+same wish joins it, and another one of the same kind is Busy until it has ended. A batch of commits
+is wanted by transactions and by no command; it takes its turn among the others.
 """
 
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from anabranch.common.model.names import SegmentId
+from anabranch.common.model.stream import SegmentRange
 from anabranch.controller.domain.stream.rows import SegmentOffsets, SegmentRanges
 
 
@@ -16,6 +18,7 @@ class IntentKind(StrEnum):
     CREATE = "create"
     SCALE = "scale"
     TRUNCATE = "truncate"
+    COMMIT = "commit"
     SEAL = "seal"
     DELETE = "delete"
 
@@ -43,8 +46,31 @@ class TruncationPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class RollPlan:
+    """The segments of the two epochs that a roll adds: `taken` hold what the transactions wrote,
+    have those `lengths` and are sealed; `renewed` are open. All of them exist."""
+
+    taken: SegmentRanges
+    lengths: tuple[int, ...]
+    renewed: SegmentRanges
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPlan:
+    """A batch: transactions in commit order, and the stream epochs in which they were opened, all
+    of them with the same reference epoch. `has_rolled`: their data is there, by a roll."""
+
+    reference_epoch: int
+    transactions: tuple[str, ...]
+    stream_epochs: tuple[int, ...]
+    roll: RollPlan | None = None
+    has_rolled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Intent:
-    """`revision`: at which it was decided, for the stamp of requests to the stores."""
+    """`revision`: at which it was decided, for the stamp of requests to the stores. `is_drained`:
+    of a seal, that no transaction is left."""
 
     kind: IntentKind
     revision: int
@@ -52,6 +78,8 @@ class Intent:
     commands: tuple[str, ...]
     scale: ScalePlan | None = None
     truncation: TruncationPlan | None = None
+    commit: CommitPlan | None = None
+    is_drained: bool = False
 
 
 Intents = tuple[Intent, ...]
@@ -74,6 +102,30 @@ def joined(intents: Intents, kind: IntentKind, command_id: str) -> Intents:
 def without(intents: Intents, kind: IntentKind) -> Intents:
     """The one of that kind has ended."""
     return tuple(intent for intent in intents if intent.kind is not kind)
+
+
+def planned(intents: Intents) -> SegmentRanges:
+    """Segments that are not of the current epoch but will be of a later one."""
+    found: list[SegmentRange] = []
+    for intent in intents:
+        if intent.scale is not None:
+            found.extend(intent.scale.created)
+        if intent.commit is not None and (roll := intent.commit.roll) is not None:
+            found.extend((*roll.taken, *roll.renewed))
+    return tuple(found)
+
+
+def accepted(intents: Intents, intent: Intent) -> Intents:
+    """One more: the last, but in front of the seal, which is performed when nothing else is."""
+    seal = find(intents, IntentKind.SEAL)
+    if seal is None:
+        return (*intents, intent)
+    return (*without(intents, IntentKind.SEAL), intent, seal)
+
+
+def changed(intents: Intents, intent: Intent) -> Intents:
+    """`intent` in the place of the one of its kind."""
+    return tuple(intent if other.kind is intent.kind else other for other in intents)
 
 
 def commands_of(intents: Sequence[Intent]) -> tuple[str, ...]:

@@ -8,13 +8,15 @@ import itertools
 from pydantic import TypeAdapter
 
 from anabranch.common.eventsourcing.aggregate import Aggregate
-from anabranch.common.model.names import SegmentId, epoch_of, number_of
+from anabranch.common.model.names import epoch_of, number_of
 from anabranch.common.model.stream import SegmentRange, StreamState
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.stream import intents
 from anabranch.controller.domain.stream.events import StreamEvent
+from anabranch.controller.domain.stream.evolve import evolve
+from anabranch.controller.domain.stream.history import EpochRecord
 from anabranch.controller.domain.stream.intents import IntentKind
-from anabranch.controller.domain.stream.state import Stream, evolve
+from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.stream.subscribers import SUBSCRIBERS_MAX
 from anabranch.controller.domain.stream.subscriptions import FORMER_MAX, NO_SUBSCRIPTIONS
 
@@ -36,7 +38,12 @@ _MOVES: frozenset[tuple[StreamState | None, StreamState | None]] = frozenset(
 )
 _PENDING_IN = {
     StreamState.CREATING: {IntentKind.CREATE},
-    StreamState.ACTIVE: {IntentKind.SCALE, IntentKind.TRUNCATE, IntentKind.SEAL},
+    StreamState.ACTIVE: {
+        IntentKind.SCALE,
+        IntentKind.TRUNCATE,
+        IntentKind.COMMIT,
+        IntentKind.SEAL,
+    },
     StreamState.DELETING: {IntentKind.DELETE},
 }
 
@@ -59,24 +66,33 @@ def check(before: Stream, after: Stream) -> None:
     _check_subscribers(before, after, is_new=is_new)
     if not is_new and after.is_live:
         _check_epochs(before, after)
+        _check_outcomes(before, after)
 
 
 def _check_numbers(before: Stream, after: Stream, *, is_new: bool) -> None:
     assert after.highest_number >= before.highest_number, "STREAM-3: numbers are never reused"
-    had: set[SegmentId] = set() if is_new else _planned(before)
-    fresh = [number_of(segment) for segment in _planned(after) - had]
+    had = set() if is_new else set(_numbers(before))
+    fresh = [number for number in _numbers(after) if number not in had]
     lowest = min(fresh, default=before.highest_number + 1)
     assert lowest > before.highest_number, "STREAM-3: a new segment has a new number"
     assert len(fresh) == len(set(fresh)), "STREAM-3: no two new segments have the same number"
+    planned = _planned_numbers(after)
+    if planned != _planned_numbers(before):
+        lowest = min(planned, default=before.highest_number + 1)
+        assert lowest > before.highest_number, "STREAM-3: only a roll keeps numbers"
 
 
-def _planned(stream: Stream) -> set[SegmentId]:
-    """The current segments, and those that a pending scale makes."""
-    planned = {segment.segment_id for segment in stream.segments}
+def _numbers(stream: Stream) -> list[int]:
+    """Of the current segments, and of those that a pending scale makes."""
+    present = [number_of(segment.segment_id) for segment in stream.segments]
+    return [*present, *_planned_numbers(stream)]
+
+
+def _planned_numbers(stream: Stream) -> list[int]:
     scale = intents.find(stream.intents, IntentKind.SCALE)
-    if scale is not None and scale.scale is not None:
-        planned |= {segment.segment_id for segment in scale.scale.created}
-    return planned
+    if scale is None or scale.scale is None:
+        return []
+    return [number_of(segment.segment_id) for segment in scale.scale.created]
 
 
 def _check_cover(segments: tuple[SegmentRange, ...]) -> None:
@@ -95,8 +111,11 @@ def _check_intents(after: Stream) -> None:
     must = {StreamState.CREATING, StreamState.DELETING}
     assert kinds or after.status not in must, "STREAM-5: whoever is on the way was asked"
     assert IntentKind.SEAL not in kinds[:-1], "STREAM-5: sealing is the last thing accepted"
-    revisions = [intent.revision for intent in after.intents]
+    performable = [i for i in after.intents if i.kind is not IntentKind.SEAL or i.is_drained]
+    revisions = [intent.revision for intent in performable]
     assert revisions == sorted(set(revisions)), "STREAM-11: a later intent has a higher stamp"
+    drained = [intent for intent in after.intents if intent.is_drained]
+    assert not drained or len(after.intents) == 1, "STREAM-18: what is drained commits no more"
 
 
 def _check_operations(after: Stream) -> None:
@@ -130,12 +149,48 @@ def _check_epochs(before: Stream, after: Stream) -> None:
     if after.stream_epoch == before.stream_epoch:
         assert after.segments == before.segments, "STREAM-9: within an epoch the segments stay"
         return
-    assert after.stream_epoch == before.stream_epoch + 1, "STREAM-9: epochs follow each other"
-    was, now = before.epochs[-1], after.epochs[-1]
-    assert now.created_ms > was.created_ms, "STREAM-9: a later epoch begins later"
+    added = [r for r in after.epochs if r.stream_epoch > before.stream_epoch]
+    assert len(added) in (1, 2), "STREAM-9: a scale adds one epoch, a roll two"
+    for was, now in itertools.pairwise((before.epochs[-1], *added)):
+        assert now.stream_epoch == was.stream_epoch + 1, "STREAM-9: epochs follow each other"
+        assert now.created_ms > was.created_ms, "STREAM-9: a later epoch begins later"
     gone = {s.segment_id for s in before.segments} - {s.segment_id for s in after.segments}
-    replaced = {s.segment_id for s in now.sealed}
-    assert gone == replaced, "STREAM-10: what a scale replaced is recorded as sealed"
+    replaced = {s.segment_id for s in added[0].sealed}
+    assert gone == replaced, "STREAM-10: what was replaced is recorded as sealed"
+    if len(added) == 2:
+        _check_roll(before, after, *added)
+
+
+def _check_roll(before: Stream, after: Stream, taken: EpochRecord, renewed: EpochRecord) -> None:
+    _check_cover(taken.created)
+    passed = {s.segment_id for s in taken.created}
+    assert passed == {s.segment_id for s in renewed.sealed}, "STREAM-19: what is taken is sealed"
+    assert renewed.created == after.segments, "STREAM-19: after a roll all segments are new"
+    same = [(number_of(s.segment_id), s.keys) for s in before.segments]
+    assert same == [(number_of(s.segment_id), s.keys) for s in after.segments], (
+        "STREAM-19: a roll leaves numbers and keys as they are"
+    )
+    reference = before.epochs[-1].reference_epoch
+    assert renewed.reference_epoch == reference, "STREAM-19: and the logical epoch"
+    assert taken.reference_epoch != reference, "STREAM-19: nobody rolls to where he is"
+
+
+def _check_outcomes(before: Stream, after: Stream) -> None:
+    added = after.outcome_count - before.outcome_count
+    assert added >= 0, "STREAM-20: outcomes are never taken back"
+    assert added <= len(after.outcomes), "STREAM-20: what is new is not archived at once"
+    earlier = after.outcomes[: len(after.outcomes) - added]
+    kept = before.outcomes[len(before.outcomes) - len(earlier) :]
+    assert earlier == kept, "STREAM-20: what is remembered does not change"
+    batch = intents.find(before.intents, IntentKind.COMMIT)
+    now = intents.find(after.intents, IntentKind.COMMIT)
+    if batch is None or batch.commit is None:
+        return
+    if now is not None and now.commit is not None:
+        assert now.commit.transactions == batch.commit.transactions, "STREAM-21: a batch is fixed"
+        return
+    ended = {o.transaction_id for o in after.outcomes[len(earlier) :] if o.is_committed}
+    assert ended == set(batch.commit.transactions), "STREAM-21: a batch ends whole"
 
 
 def _check_history(after: Stream) -> None:

@@ -7,6 +7,7 @@
     │ is about to be: the new segments exist        │ followed      │ the planned ones         │
     │ is about to be: the new segments may not exist│ open          │                          │
     │ is new: it exists, its epoch has not begun    │ open          │                          │
+    │ was taken over by a roll that is not done yet │ followed      │ the renewed ones         │
     │ is one of a sealed stream's last              │ stream_sealed │                          │
     │ is any other of the current epoch             │ open          │                          │
     └───────────────────────────────────────────────┴───────────────┴──────────────────────────┘
@@ -22,9 +23,8 @@ from anabranch.common.errors import SegmentNotFound
 from anabranch.common.model.names import SegmentId, epoch_of
 from anabranch.common.model.stream import SegmentRange, StreamState
 from anabranch.controller.domain.stream import cuts
-from anabranch.controller.domain.stream.answers import planned, ref_of, where
+from anabranch.controller.domain.stream.answers import Change, planned, ref_of, where
 from anabranch.controller.domain.stream.history import History, SegmentLife, overlaps
-from anabranch.controller.domain.stream.intents import ScalePlan
 from anabranch.controller.domain.stream.state import Stream
 
 _ENDED = frozenset({StreamState.SEALED, StreamState.DELETING})
@@ -33,24 +33,16 @@ _ENDED = frozenset({StreamState.SEALED, StreamState.DELETING})
 def successors(stream: Stream, history: History, segment: SegmentId) -> asked.SuccessorsFound:
     """What comes after a segment. Raises SegmentNotFound."""
     life = history.lives.get(segment)
-    plan = planned(stream)
-    if life is None:
-        _new_segment(stream, plan, segment)
-        return _without(stream, "open")
-    if life.sealed_epoch is not None:
+    if life is not None and life.sealed_epoch is not None:
         after = history.successors(segment)
         return _followed(stream, [(s, history.predecessors(s.segment_id)) for s in after])
-    if plan is not None and segment in plan.sealed:
-        sealed = [s for s in stream.segments if s.segment_id in plan.sealed]
-        new = [s for s in plan.created if overlaps(s.keys, life.keys)]
-        new.sort(key=lambda s: s.keys.start)
-        return _followed(
-            stream,
-            [
-                (_as_life(s), [_as_life(old) for old in sealed if overlaps(old.keys, s.keys)])
-                for s in new
-            ],
-        )
+    for change in planned(stream):
+        found = next((s for s in change.sealed if s.segment_id == segment), None)
+        if found is not None:
+            return _followed(stream, _replacing(change, found))
+    if life is None:
+        _new_segment(stream, segment)
+        return _without(stream, "open")
     return _without(stream, "stream_sealed" if stream.status in _ENDED else "open")
 
 
@@ -63,7 +55,7 @@ def segment_described(
     """A segment, and where it is (`locate` knows that by name). Raises SegmentNotFound."""
     life = history.lives.get(segment)
     if life is None:
-        life = _as_life(_new_segment(stream, planned(stream), segment))
+        life = _as_life(_new_segment(stream, segment))
     is_deleted = cuts.frontier(history, stream.head).is_past(life)
     named = where(ref_of(stream), segment, life.keys)
     location = locate(named["name"])
@@ -78,10 +70,22 @@ def segment_described(
     )
 
 
-def _new_segment(stream: Stream, plan: ScalePlan | None, segment: SegmentId) -> SegmentRange:
-    for created in plan.created if plan is not None else ():
-        if created.segment_id == segment:
-            return created
+def _replacing(
+    change: Change, segment: SegmentRange
+) -> list[tuple[SegmentLife, list[SegmentLife]]]:
+    """What comes after one of the segments that the change seals, with all that came before."""
+    new = [s for s in change.created if overlaps(s.keys, segment.keys)]
+    return [
+        (_as_life(s), [_as_life(old) for old in change.sealed if overlaps(old.keys, s.keys)])
+        for s in sorted(new, key=lambda s: s.keys.start)
+    ]
+
+
+def _new_segment(stream: Stream, segment: SegmentId) -> SegmentRange:
+    for change in planned(stream):
+        for created in change.created:
+            if created.segment_id == segment:
+                return created
     raise SegmentNotFound(
         "the stream has no such segment", stream=str(ref_of(stream)), segment=segment
     )

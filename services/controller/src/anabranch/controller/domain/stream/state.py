@@ -16,7 +16,13 @@
     │ ACTIVE   │ StreamTruncating              │ ACTIVE   │ truncate_segments          │
     │ ACTIVE   │ StreamTruncated               │ ACTIVE   │ –                          │
     │ ACTIVE   │ StreamTruncateFailed          │ ACTIVE   │ –                          │
-    │ ACTIVE   │ StreamSealing                 │ ACTIVE   │ seal_segments              │
+    │ ACTIVE   │ StreamCommitStarted           │ ACTIVE   │ commit_transactions,       │
+    │          │                               │          │ or make_rolled_segments    │
+    │ ACTIVE   │ StreamRollMade                │ ACTIVE   │ seal_before_roll           │
+    │ ACTIVE   │ StreamRolled                  │ ACTIVE   │ finish_rolled              │
+    │ ACTIVE   │ StreamCommitFinished          │ ACTIVE   │ –                          │
+    │ ACTIVE   │ StreamSealing                 │ ACTIVE   │ end_transactions           │
+    │ ACTIVE   │ StreamDrained                 │ ACTIVE   │ seal_segments              │
     │ ACTIVE   │ StreamSealed                  │ SEALED   │ –                          │
     │ SEALED   │ StreamDeleting                │ DELETING │ delete_segments            │
     │ DELETING │ StreamDeleted                 │ DELETED  │ –                          │
@@ -24,9 +30,14 @@
 
 An active stream may have several intents, one of each kind; the first accepted is performed first,
 and what it is doing shows as its `state` (SCALING, TRUNCATING, SEALING). Sealing is the last: when
-it is pending, nothing else is accepted. `StreamIntentJoined` and `StreamCommandSatisfied` note a
-command and leave the rest. A stream without intents that keeps more epochs than it should has
-`archive_history` to do, which ends in `StreamHistoryArchived` (`archive.py`).
+it is pending, nothing else is accepted but batches of transactions that are to be committed; these
+come before it. `StreamIntentJoined` and `StreamCommandSatisfied` note a command and leave the rest.
+
+What else is to be done depends on the stream's transactions, which are aggregates of their own
+(`TransactionsSeen`): those that shall be committed make a batch (`start_commit`, which ends in
+`StreamCommitStarted`; see `commits.py`), those that were aborted are remembered (`note_aborts`, in
+`StreamAbortsNoted`). A stream without intents that keeps more epochs or outcomes than it should has
+`archive_history` or `archive_outcomes` to do.
 
 DELETED is the tombstone: it keeps the incarnation, the highest segment number ever planned and the
 operations, and creating the name again is a compare-and-set on it; segment names therefore never
@@ -34,43 +45,28 @@ repeat.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
-from anabranch.common.contracts.base import ErrorBody
-from anabranch.common.model.key_range import KeyRange
-from anabranch.common.model.names import (
-    ScopeName,
-    SegmentId,
-    StreamName,
-    StreamRef,
-    number_of,
-    segment_name,
-)
-from anabranch.common.model.stream import (
-    SegmentOffset,
-    SegmentRange,
-    StreamConfig,
-    StreamState,
-    fixed,
-)
-from anabranch.controller.domain import operations
+from anabranch.common.model.names import SegmentId, StreamRef, segment_name
+from anabranch.common.model.stream import StreamConfig, StreamState
 from anabranch.controller.domain.operations import Operations
-from anabranch.controller.domain.stream import archive, events, intents
-from anabranch.controller.domain.stream.events import PlannedSegment, StreamEvent
-from anabranch.controller.domain.stream.history import EpochRecord, SealedSegment, SealedSegments
-from anabranch.controller.domain.stream.intents import (
-    Intent,
-    IntentKind,
-    Intents,
-    ScalePlan,
-    TruncationPlan,
+from anabranch.controller.domain.stream import archive, intents
+from anabranch.controller.domain.stream.commits import (
+    OUTCOMES_KEPT,
+    OUTCOMES_PER_CHUNK,
+    CommitsSeen,
+    OutcomeChunk,
+    Outcomes,
 )
+from anabranch.controller.domain.stream.history import EpochRecord, SealedSegments
+from anabranch.controller.domain.stream.intents import CommitPlan, Intent, IntentKind, Intents
 from anabranch.controller.domain.stream.rows import SegmentOffsets, SegmentRanges
 from anabranch.controller.domain.stream.subscriptions import NO_SUBSCRIPTIONS, Subscriptions
 
 UNCONFIGURED = StreamConfig()
+NO_COMMITS = CommitsSeen()
 
 
 class StreamStep(StrEnum):
@@ -84,6 +80,25 @@ class StreamStep(StrEnum):
     SEAL_SEGMENTS = "seal_segments"
     DELETE_SEGMENTS = "delete_segments"
     ARCHIVE_HISTORY = "archive_history"
+    START_COMMIT = "start_commit"
+    COMMIT_TRANSACTIONS = "commit_transactions"
+    MAKE_ROLLED_SEGMENTS = "make_rolled_segments"
+    SEAL_BEFORE_ROLL = "seal_before_roll"
+    FINISH_ROLLED = "finish_rolled"
+    END_TRANSACTIONS = "end_transactions"
+    NOTE_ABORTS = "note_aborts"
+    ARCHIVE_OUTCOMES = "archive_outcomes"
+
+
+class TransactionsSeen(NamedTuple):
+    """What a stream's transactions ask of it. `to_commit`: some shall be committed and are in no
+    batch; `to_note`: some were aborted and it does not know."""
+
+    to_commit: bool = False
+    to_note: bool = False
+
+
+NO_TRANSACTIONS = TransactionsSeen()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +109,8 @@ class Stream:
     segment number ever planned under this name, -1 before the first; `head`: where the stream
     begins; `epochs`: those that no history chunk holds, the
     current one last; `archived_epochs`: how many the chunks hold; `sealed`: the lengths of the
-    current segments once the stream is sealed.
+    current segments once the stream is sealed; `outcomes`: what became of the transactions that
+    ended last, `outcome_count` of how many ever, and `outcome_chunks` hold earlier ones.
     """
 
     ref: StreamRef | None = None
@@ -114,6 +130,10 @@ class Stream:
     subscriptions: Subscriptions = NO_SUBSCRIPTIONS
     intents: Intents = ()
     operations: Operations = ()
+    commits: CommitsSeen = NO_COMMITS
+    outcomes: Outcomes = ()
+    outcome_count: int = 0
+    outcome_chunks: tuple[OutcomeChunk, ...] = ()
 
     @property
     def is_live(self) -> bool:
@@ -125,7 +145,7 @@ class Stream:
         """What it is doing, as everybody sees it."""
         if self.status is not StreamState.ACTIVE or not self.intents:
             return self.status
-        return _DOING[self.intents[0].kind]
+        return _DOING.get(self.intents[0].kind, self.status)
 
     @property
     def stream_epoch(self) -> int:
@@ -149,257 +169,27 @@ _DOING = {
 }
 
 
-def evolve(stream: Stream, event: StreamEvent) -> Stream:
-    """The stream after the event."""
-    match event:
-        case events.StreamUpdated():
-            updated = replace(stream, config=event.config)
-            return updated if event.then_scales else _satisfied(updated, event.command_id, "update")
-        case events.StreamScaling() | events.StreamSuccessorsMade() | events.StreamScaled():
-            return _scale(stream, event)
-        case events.StreamTruncating() | events.StreamTruncated() | events.StreamTruncateFailed():
-            return _truncate(stream, event)
-        case events.StreamIntentJoined():
-            return _joined(stream, event)
-        case events.StreamCommandSatisfied():
-            return _satisfied(stream, event.command_id)
-        case (
-            events.StreamSubscriberAdded()
-            | events.StreamSubscriberRemoved()
-            | events.StreamSubscriberReleased()
-        ):
-            return _subscribed(stream, event)
-        case events.StreamHistoryArchived():
-            kept = tuple(e for e in stream.epochs if e.stream_epoch >= event.through_epoch)
-            return replace(
-                stream,
-                epochs=kept,
-                archived_epochs=event.through_epoch,
-                archived_chunks=event.chunk + 1,
-            )
-        case _:
-            return _live(stream, event)
-
-
-def _live(
-    stream: Stream,
-    event: events.StreamCreating
-    | events.StreamJoinedScope
-    | events.StreamCreateFailed
-    | events.StreamCreated
-    | events.StreamSealing
-    | events.StreamSealed
-    | events.StreamDeleting
-    | events.StreamDeleted,
-) -> Stream:
-    """From its creation to its end."""
-    match event:
-        case events.StreamCreating():
-            return _creating(stream, event)
-        case events.StreamJoinedScope():
-            return replace(stream, has_joined_scope=True)
-        case events.StreamCreateFailed():
-            return _tombstone(_ended(stream, IntentKind.CREATE, event.error))
-        case events.StreamCreated():
-            return replace(_ended(stream, IntentKind.CREATE), status=StreamState.ACTIVE)
-        case events.StreamSealing():
-            return _accepted(stream, IntentKind.SEAL, event)
-        case events.StreamSealed():
-            sealed = tuple(
-                SealedSegment(segment.segment_id, length)
-                for segment, length in zip(stream.segments, event.lengths, strict=True)
-            )
-            ended = _ended(stream, IntentKind.SEAL)
-            return replace(ended, status=StreamState.SEALED, sealed=sealed)
-        case events.StreamDeleting():
-            return _deleting(stream, event)
-        case events.StreamDeleted():
-            return _tombstone(_ended(stream, IntentKind.DELETE))
-        case _:
-            assert_never(event)
-
-
-def _creating(stream: Stream, event: events.StreamCreating) -> Stream:
-    segments = _ranges(event.segments)
-    created = Stream(
-        ref=StreamRef(ScopeName(event.scope), StreamName(event.stream)),
-        incarnation=event.incarnation,
-        status=StreamState.CREATING,
-        scope_incarnation=event.scope_incarnation,
-        config=event.config or fixed(len(segments)),
-        segments=segments,
-        highest_number=_highest(stream, segments),
-        created_ms=event.at_ms,
-        head=tuple(sorted(SegmentOffset(s.segment_id, 0) for s in segments)),
-        epochs=(EpochRecord(0, 0, event.at_ms, segments),),
-        operations=stream.operations,
-    )
-    return _accepted(created, IntentKind.CREATE, event)
-
-
-def _deleting(stream: Stream, event: events.StreamDeleting) -> Stream:
-    if stream.status is StreamState.CREATING:
-        stream = _ended(stream, IntentKind.CREATE, event.creation_error)
-    deleting = replace(stream, status=StreamState.DELETING)
-    return _accepted(deleting, IntentKind.DELETE, event)
-
-
-def _scale(
-    stream: Stream,
-    event: events.StreamScaling | events.StreamSuccessorsMade | events.StreamScaled,
-) -> Stream:
-    match event:
-        case events.StreamScaling():
-            created = _ranges(event.created)
-            plan = ScalePlan(event.stream_epoch, tuple(map(SegmentId, event.sealed)), created)
-            accepted = _accepted(stream, IntentKind.SCALE, event, scale=plan)
-            return replace(accepted, highest_number=_highest(stream, created))
-        case events.StreamSuccessorsMade():
-            made = tuple(
-                replace(intent, scale=replace(intent.scale, is_made=True))
-                if intent.scale is not None
-                else intent
-                for intent in stream.intents
-            )
-            return replace(stream, intents=made)
-        case events.StreamScaled():
-            return _scaled(stream, event)
-
-
-def _truncate(
-    stream: Stream,
-    event: events.StreamTruncating | events.StreamTruncated | events.StreamTruncateFailed,
-) -> Stream:
-    match event:
-        case events.StreamTruncating():
-            plan = TruncationPlan(event.cut)
-            return _accepted(stream, IntentKind.TRUNCATE, event, truncation=plan)
-        case events.StreamTruncated():
-            done = _pending(stream, IntentKind.TRUNCATE).truncation
-            assert done is not None
-            return replace(_ended(stream, IntentKind.TRUNCATE), head=done.cut)
-        case events.StreamTruncateFailed():
-            return _ended(stream, IntentKind.TRUNCATE, event.error)
-
-
-def _subscribed(
-    stream: Stream,
-    event: events.StreamSubscriberAdded
-    | events.StreamSubscriberRemoved
-    | events.StreamSubscriberReleased,
-) -> Stream:
-    known, subscriber = stream.subscriptions, event.subscriber
-    match event:
-        case events.StreamSubscriberAdded():
-            standing = (event.group_incarnation, event.generation)
-            kind, after = "subscribe", known.added(subscriber, standing)
-        case events.StreamSubscriberRemoved():
-            standing = (event.group_incarnation, event.generation)
-            kind, after = "unsubscribe", known.removed(subscriber, standing)
-        case events.StreamSubscriberReleased():
-            after = known.released(subscriber, event.cut)
-            noted = operations.with_frequent(stream.operations, event.command_id, "release")
-            return replace(stream, subscriptions=after, operations=noted)
-    return _satisfied(replace(stream, subscriptions=after), event.command_id, kind)
-
-
-def _scaled(stream: Stream, event: events.StreamScaled) -> Stream:
-    intent = _pending(stream, IntentKind.SCALE)
-    plan = intent.scale
-    assert plan is not None
-    record = EpochRecord(
-        stream_epoch=plan.stream_epoch,
-        reference_epoch=plan.stream_epoch,
-        created_ms=max(intent.since_ms, stream.epochs[-1].created_ms + 1),
-        created=tuple(sorted(plan.created, key=lambda s: s.keys.start)),
-        sealed=tuple(map(SealedSegment, plan.sealed, event.sizes)),
-    )
-    stay = [s for s in stream.segments if s.segment_id not in plan.sealed]
-    segments = tuple(sorted((*stay, *plan.created), key=lambda s: s.keys.start))
-    ended = _ended(stream, IntentKind.SCALE)
-    return replace(ended, segments=segments, epochs=(*stream.epochs, record))
-
-
-def _accepted(
-    stream: Stream,
-    kind: IntentKind,
-    event: events.StreamCreating
-    | events.StreamScaling
-    | events.StreamTruncating
-    | events.StreamSealing
-    | events.StreamDeleting,
-    *,
-    scale: ScalePlan | None = None,
-    truncation: TruncationPlan | None = None,
-) -> Stream:
-    intent = Intent(kind, event.revision, event.at_ms, (event.command_id,), scale, truncation)
-    return replace(
-        stream,
-        intents=(*stream.intents, intent),
-        operations=operations.with_started(
-            stream.operations, event.command_id, kind.value, event.at_ms
-        ),
-    )
-
-
-def _joined(stream: Stream, event: events.StreamIntentJoined) -> Stream:
-    kind = IntentKind(event.intent) if event.intent else stream.intents[0].kind
-    since_ms = _pending(stream, kind).since_ms
-    return replace(
-        stream,
-        intents=intents.joined(stream.intents, kind, event.command_id),
-        operations=operations.with_started(
-            stream.operations, event.command_id, kind.value, since_ms
-        ),
-    )
-
-
-def _satisfied(stream: Stream, command_id: str, kind: str = "") -> Stream:
-    noted = operations.with_satisfied(stream.operations, command_id, kind)
-    return replace(stream, operations=noted)
-
-
-def _pending(stream: Stream, kind: IntentKind) -> Intent:
-    found = intents.find(stream.intents, kind)
-    assert found is not None, f"an event ends the {kind} that nobody asked for"
-    return found
-
-
-def _ended(stream: Stream, kind: IntentKind, error: ErrorBody | None = None) -> Stream:
-    found = _pending(stream, kind)
-    ended = operations.with_finished(stream.operations, found.commands, error)
-    return replace(stream, intents=intents.without(stream.intents, kind), operations=ended)
-
-
-def _tombstone(stream: Stream) -> Stream:
-    """What stays of a stream for ever."""
-    return Stream(
-        ref=stream.ref,
-        incarnation=stream.incarnation,
-        status=StreamState.DELETED,
-        scope_incarnation=stream.scope_incarnation,
-        has_joined_scope=stream.has_joined_scope,
-        highest_number=stream.highest_number,
-        created_ms=stream.created_ms,
-        operations=stream.operations,
-    )
-
-
-def _ranges(planned: Iterable[PlannedSegment]) -> tuple[SegmentRange, ...]:
-    return tuple(
-        SegmentRange(SegmentId(s.segment_id), KeyRange(s.key_start, s.key_end)) for s in planned
-    )
-
-
-def _highest(stream: Stream, segments: Iterable[SegmentRange]) -> int:
-    return max(stream.highest_number, *(number_of(s.segment_id) for s in segments))
-
-
-def next_step(stream: Stream) -> StreamStep | None:
+def next_step(stream: Stream, seen: TransactionsSeen = NO_TRANSACTIONS) -> StreamStep | None:
     """What must be done next, if anything."""
-    if not stream.intents:
-        return StreamStep.ARCHIVE_HISTORY if archive.due_chunk(stream.epochs) else None
-    intent = stream.intents[0]
+    if not stream.intents and (due := _at_rest(stream)) is not None:
+        return due
+    can_commit = stream.status is StreamState.ACTIVE
+    if seen.to_commit and can_commit and not intents.find(stream.intents, IntentKind.COMMIT):
+        return StreamStep.START_COMMIT
+    if stream.intents:
+        return _step_of(stream, stream.intents[0])
+    return StreamStep.NOTE_ABORTS if seen.to_note and stream.is_live else None
+
+
+def _at_rest(stream: Stream) -> StreamStep | None:
+    if archive.due_chunk(stream.epochs):
+        return StreamStep.ARCHIVE_HISTORY
+    if len(stream.outcomes) >= OUTCOMES_KEPT + OUTCOMES_PER_CHUNK:
+        return StreamStep.ARCHIVE_OUTCOMES
+    return None
+
+
+def _step_of(stream: Stream, intent: Intent) -> StreamStep:
     match intent.kind:
         case IntentKind.CREATE if not stream.has_joined_scope:
             return StreamStep.JOIN_SCOPE
@@ -411,9 +201,23 @@ def next_step(stream: Stream) -> StreamStep | None:
             return StreamStep.SEAL_PREDECESSORS if is_made else StreamStep.MAKE_SUCCESSORS
         case IntentKind.TRUNCATE:
             return StreamStep.TRUNCATE_SEGMENTS
+        case IntentKind.COMMIT:
+            assert intent.commit is not None
+            return _commit_step(stream, intent.commit)
         case IntentKind.SEAL:
-            return StreamStep.SEAL_SEGMENTS
+            is_drained = intent.is_drained
+            return StreamStep.SEAL_SEGMENTS if is_drained else StreamStep.END_TRANSACTIONS
         case IntentKind.DELETE:
             return StreamStep.DELETE_SEGMENTS
         case _:
             assert_never(intent.kind)
+
+
+def _commit_step(stream: Stream, plan: CommitPlan) -> StreamStep:
+    if plan.has_rolled:
+        return StreamStep.FINISH_ROLLED
+    if plan.roll is not None:
+        return StreamStep.SEAL_BEFORE_ROLL
+    if plan.reference_epoch != stream.epochs[-1].reference_epoch:
+        return StreamStep.MAKE_ROLLED_SEGMENTS
+    return StreamStep.COMMIT_TRANSACTIONS

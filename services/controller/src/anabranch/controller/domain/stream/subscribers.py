@@ -30,7 +30,6 @@ from anabranch.controller.domain.stream.events import (
     StreamSubscriberRemoved,
 )
 from anabranch.controller.domain.stream.history import History
-from anabranch.controller.domain.stream.intents import IntentKind
 from anabranch.controller.domain.stream.state import Stream
 
 SUBSCRIBERS_MAX = 256
@@ -135,11 +134,11 @@ def _release(
 
 def _require_known(stream: Stream, cut: PositionCut) -> None:
     """Raises Busy while a segment of the cut is not of the current epoch yet."""
-    scale = intents.find(stream.intents, IntentKind.SCALE)
-    plan = None if scale is None else scale.scale
-    planned = set() if plan is None else {segment.segment_id for segment in plan.created}
+    planned = {segment.segment_id for segment in intents.planned(stream.intents)}
     if any(at.segment_id in planned for at in cut):
-        raise Busy("the stream is being scaled; that must end first", stream=str(stream.ref))
+        raise Busy(
+            "the stream's segments are changing; that must end first", stream=str(stream.ref)
+        )
 
 
 def _require_forward(history: History, earlier: PositionCut, later: PositionCut) -> None:

@@ -1,0 +1,121 @@
+"""`TransactionTimers` in Redis: one sorted set per bucket, the members by their deadlines.
+
+Why a sorted set and not slots of time, as a wheel has them in a process: the server keeps the
+order anyway, at O(log n) per member; there is no cursor that could be lost with the server or
+pass over a slot; and moving a deadline, which a ping does, is one write wherever it lies.
+
+A set ends a day after it was last used. The scripts use commands of Redis 6.2 and believe nothing:
+a key of another type is deleted. What else somebody put into the set comes out when its score has
+passed, as a member that the caller does not know.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
+
+from anabranch.common.adapters.redis_scripts import CALL_S_MAX, PROTOCOL, RedisScripts
+from anabranch.common.errors import Unavailable
+
+IDLE_MAX = 4
+KEPT_MS = 24 * 3600 * 1000
+PART_COUNT_MAX = 1000
+"""Members in one call, so that no script holds up the server for long."""
+_REMEDY = "check that Redis runs and is reachable; until then deadlines are found by the sweep"
+
+_BEGIN = """
+if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then
+  redis.call('DEL', KEYS[1])
+end
+"""
+_END = """
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+"""
+_ARM = (
+    _BEGIN
+    + """
+for index = 2, #ARGV, 2 do
+  redis.call('ZADD', KEYS[1], ARGV[index + 1], ARGV[index])
+end
+"""
+    + _END
+    + "return 1\n"
+)
+_DISARM = (
+    _BEGIN
+    + """
+for index = 2, #ARGV do
+  redis.call('ZREM', KEYS[1], ARGV[index])
+end
+"""
+    + _END
+    + "return 1\n"
+)
+_DUE = (
+    _BEGIN
+    + """
+local members = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[2], 'LIMIT', 0, ARGV[3])
+for _, member in ipairs(members) do
+  redis.call('ZREM', KEYS[1], member)
+end
+"""
+    + _END
+    + "return members\n"
+)
+
+
+class RedisTimerWheel:
+    """Deadlines under `prefix`; nothing is sent before the first call. Raises InvalidSetting."""
+
+    def __init__(
+        self,
+        url: str,
+        prefix: str,
+        *,
+        kept_ms: int = KEPT_MS,
+        protocol: int = PROTOCOL,
+        call_s_max: float = CALL_S_MAX,
+    ) -> None:
+        self._scripts = RedisScripts(
+            url, _REMEDY, protocol=protocol, call_s_max=call_s_max, idle_max=IDLE_MAX
+        )
+        self._prefix = prefix
+        self._kept_ms = kept_ms
+
+    async def arm(self, bucket: int, member: str, deadline_ms: int) -> None:
+        """See `TransactionTimers.arm`."""
+        await self._call(_ARM, bucket, member, str(deadline_ms))
+
+    async def arm_all(self, bucket: int, deadlines_ms: Mapping[str, int]) -> None:
+        """See `TransactionTimers.arm_all`. Each thousand has a call's time of its own."""
+        for part in _parts(deadlines_ms):
+            pairs = ((member, str(deadlines_ms[member])) for member in part)
+            await self._call(_ARM, bucket, *(word for pair in pairs for word in pair))
+
+    async def disarm(self, bucket: int, members: Collection[str]) -> None:
+        """See `TransactionTimers.disarm`. Each thousand has a call's time of its own."""
+        for part in _parts(members):
+            await self._call(_DISARM, bucket, *part)
+
+    async def due(self, bucket: int, now_ms: int, limit: int) -> Sequence[str]:
+        """See `TransactionTimers.due`; at most `PART_COUNT_MAX` at a time."""
+        count = min(limit, PART_COUNT_MAX)
+        answer = await self._call(_DUE, bucket, str(now_ms), str(count))
+        if not isinstance(answer, list):
+            raise Unavailable("what Redis answers are no members", remedy=_REMEDY)
+        return [bytes(member).decode(errors="replace") for member in answer]
+
+    async def close(self) -> None:
+        """See `TransactionTimers.close`."""
+        await self._scripts.close()
+
+    def key(self, bucket: int) -> str:
+        """Where a bucket's deadlines are kept."""
+        return f"{self._prefix}:timers:{{{bucket}}}"
+
+    async def _call(self, script: str, bucket: int, *arguments: str) -> object:
+        return await self._scripts.call(script, [self.key(bucket)], str(self._kept_ms), *arguments)
+
+
+def _parts(members: Collection[str]) -> Iterator[list[str]]:
+    rest = iter(members)
+    while part := list(islice(rest, PART_COUNT_MAX)):
+        yield part

@@ -1,0 +1,172 @@
+"""How a stream takes over what its transactions wrote: batches, and rolling. Pure.
+
+Transactions commit in the order in which their outcomes were decided. A *batch* is the longest
+run at the beginning of that order whose transactions are of one logical epoch; it is an intent of
+the stream, so it takes turns with scales and truncations. What was opened in an epoch is written
+beside that epoch's segments, so:
+
+    the batch's epoch is          its data goes to
+    the current one, logically    the current segments of the same numbers
+    an older one                  duplicates of the older epoch's segments, which follow the
+                                  current ones as an epoch of their own (A+1), and are followed by
+                                  duplicates of the current ones (A+2): the stream *rolls*
+
+A duplicate has the number and the keys of its original and another epoch. Its *reference epoch*
+is that of the original: so what was opened before a roll and what is opened after it are of one
+logical epoch, and need no second roll. For every key the order is: what was there, the
+transactions, what is written from then on.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, NamedTuple
+
+from pydantic import PlainSerializer, TypeAdapter
+
+from anabranch.common.model.names import SegmentId, number_of, segment_id
+from anabranch.common.model.stream import SegmentRange
+from anabranch.common.model.transaction import TransactionState
+from anabranch.controller.domain.stream.history import EpochRecord, SealedSegment
+from anabranch.controller.domain.stream.intents import CommitPlan, ScalePlan
+from anabranch.controller.domain.stream.rows import reading
+
+BATCH_MAX = 100
+SOURCES_MAX = 1_000
+"""Segments that are merged into one segment by a batch of several transactions."""
+OUTCOMES_KEPT = 500
+OUTCOMES_PER_CHUNK = 500
+OUTCOME_CHUNKS_MAX = 400
+"""Of one stream; the oldest go even if they are not old enough."""
+
+
+class Committing(NamedTuple):
+    """A transaction whose outcome is to be committed. `sources`: how many segments of its are
+    merged into each segment of the stream."""
+
+    transaction_id: str
+    stream_epoch: int
+    sources: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a transaction. `stream_epoch`: in which it was opened."""
+
+    transaction_id: str
+    is_committed: bool
+    stream_epoch: int
+    ended_ms: int
+
+    @property
+    def state(self) -> TransactionState:
+        return TransactionState.COMMITTED if self.is_committed else TransactionState.ABORTED
+
+
+_OutcomeRow = tuple[str, bool, int, int]
+
+
+def _outcome_rows(outcomes: tuple[Outcome, ...]) -> list[_OutcomeRow]:
+    return [(o.transaction_id, o.is_committed, o.stream_epoch, o.ended_ms) for o in outcomes]
+
+
+Outcomes = Annotated[
+    tuple[Outcome, ...],
+    reading(TypeAdapter(list[_OutcomeRow]), lambda row: Outcome(*row)),
+    PlainSerializer(_outcome_rows),
+]
+"""Oldest first; rows in JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeChunk:
+    """A chunk of outcomes. `first_id` and `last_id`: the lowest and the highest id in it."""
+
+    chunk: int
+    first_id: str
+    last_id: str
+    ended_ms: int
+
+    def may_hold(self, transaction: str) -> bool:
+        """False: it surely does not hold that one."""
+        return self.first_id <= transaction <= self.last_id
+
+
+@dataclass(frozen=True, slots=True)
+class CommitsSeen:
+    """The batch that ended last: how many there were with it, and up to where they reach in the
+    segments of `stream_epoch`, in the order of their keys (empty after a roll). As long as the
+    epoch is the same, what they reach only grows."""
+
+    count: int = 0
+    stream_epoch: int = 0
+    ends: tuple[int, ...] = ()
+
+
+def next_batch(
+    committing: Sequence[Committing], reference_of: Callable[[int], int]
+) -> Sequence[Committing]:
+    """The first batch of what is to be committed, given in commit order.
+
+    `reference_of(stream epoch)` is its reference epoch. Never empty if there is anything.
+    """
+    batch: list[Committing] = []
+    sources = 0
+    for found in committing[:BATCH_MAX]:
+        is_other = batch and reference_of(found.stream_epoch) != reference_of(batch[0].stream_epoch)
+        if is_other or (batch and sources + found.sources > SOURCES_MAX):
+            break
+        batch.append(found)
+        sources += found.sources
+    return batch
+
+
+def duplicates(segments: Iterable[SegmentRange], stream_epoch: int) -> tuple[SegmentRange, ...]:
+    """The same segments, by number and keys, of another epoch, in the order given."""
+    return tuple(
+        SegmentRange(segment_id(stream_epoch, number_of(s.segment_id)), s.keys) for s in segments
+    )
+
+
+def rolled_epochs(
+    current: EpochRecord,
+    segments: Sequence[SegmentRange],
+    plan: CommitPlan,
+    sizes: Sequence[int],
+    at_ms: int,
+) -> tuple[EpochRecord, EpochRecord]:
+    """The two epochs that a roll adds behind the `current` one with its `segments`, which have
+    those `sizes` at the end."""
+    roll = plan.roll
+    assert roll is not None
+    taken = EpochRecord(
+        stream_epoch=current.stream_epoch + 1,
+        reference_epoch=plan.reference_epoch,
+        created_ms=max(at_ms, current.created_ms + 1),
+        created=roll.taken,
+        sealed=_sealed(segments, sizes),
+    )
+    renewed = EpochRecord(
+        stream_epoch=current.stream_epoch + 2,
+        reference_epoch=current.reference_epoch,
+        created_ms=taken.created_ms + 1,
+        created=roll.renewed,
+        sealed=_sealed(roll.taken, roll.lengths),
+    )
+    return taken, renewed
+
+
+def _sealed(segments: Iterable[SegmentRange], sizes: Iterable[int]) -> tuple[SealedSegment, ...]:
+    pairs = zip(segments, sizes, strict=True)
+    return tuple(SealedSegment(segment.segment_id, size) for segment, size in pairs)
+
+
+def migrated(scale: ScalePlan, renewed: Sequence[SegmentRange], stream_epoch: int) -> ScalePlan:
+    """A scale that waits, when the stream has rolled to `stream_epoch`: the same numbers."""
+    assert not scale.is_made, "what has begun is not overtaken"
+    by_number = {number_of(s.segment_id): s.segment_id for s in renewed}
+    return replace(
+        scale,
+        stream_epoch=stream_epoch + 1,
+        sealed=tuple(SegmentId(by_number[number_of(old)]) for old in scale.sealed),
+        created=duplicates(scale.created, stream_epoch + 1),
+    )

@@ -1,0 +1,378 @@
+"""How domain events change a stream: from state to state, as its table says (`state.py`)."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import assert_never
+
+from anabranch.common.contracts.base import ErrorBody
+from anabranch.common.model.key_range import KeyRange
+from anabranch.common.model.names import ScopeName, SegmentId, StreamName, StreamRef, number_of
+from anabranch.common.model.stream import SegmentOffset, SegmentRange, StreamState, fixed
+from anabranch.controller.domain import operations
+from anabranch.controller.domain.stream import commits, events, intents
+from anabranch.controller.domain.stream.commits import CommitsSeen, Outcome, OutcomeChunk
+from anabranch.controller.domain.stream.events import PlannedSegment, StreamEvent
+from anabranch.controller.domain.stream.history import EpochRecord, SealedSegment
+from anabranch.controller.domain.stream.intents import (
+    CommitPlan,
+    Intent,
+    IntentKind,
+    RollPlan,
+    ScalePlan,
+    TruncationPlan,
+)
+from anabranch.controller.domain.stream.state import Stream
+
+
+def evolve(stream: Stream, event: StreamEvent) -> Stream:
+    """The stream after the event."""
+    match event:
+        case events.StreamUpdated():
+            updated = replace(stream, config=event.config)
+            return updated if event.then_scales else _satisfied(updated, event.command_id, "update")
+        case events.StreamScaling() | events.StreamSuccessorsMade() | events.StreamScaled():
+            return _scale(stream, event)
+        case events.StreamTruncating() | events.StreamTruncated() | events.StreamTruncateFailed():
+            return _truncate(stream, event)
+        case (
+            events.StreamCommitStarted()
+            | events.StreamRollMade()
+            | events.StreamRolled()
+            | events.StreamCommitFinished()
+        ):
+            return _commit(stream, event)
+        case events.StreamAbortsNoted():
+            return _with_outcomes(stream, _aborted(event.aborted))
+        case events.StreamOutcomesArchived():
+            return _outcomes_archived(stream, event)
+        case events.StreamIntentJoined():
+            return _joined(stream, event)
+        case events.StreamCommandSatisfied():
+            return _satisfied(stream, event.command_id)
+        case (
+            events.StreamSubscriberAdded()
+            | events.StreamSubscriberRemoved()
+            | events.StreamSubscriberReleased()
+        ):
+            return _subscribed(stream, event)
+        case events.StreamHistoryArchived():
+            kept = tuple(e for e in stream.epochs if e.stream_epoch >= event.through_epoch)
+            return replace(
+                stream,
+                epochs=kept,
+                archived_epochs=event.through_epoch,
+                archived_chunks=event.chunk + 1,
+            )
+        case _:
+            return _live(stream, event)
+
+
+def _live(
+    stream: Stream,
+    event: events.StreamCreating
+    | events.StreamJoinedScope
+    | events.StreamCreateFailed
+    | events.StreamCreated
+    | events.StreamSealing
+    | events.StreamDrained
+    | events.StreamSealed
+    | events.StreamDeleting
+    | events.StreamDeleted,
+) -> Stream:
+    """From its creation to its end."""
+    match event:
+        case events.StreamCreating():
+            return _creating(stream, event)
+        case events.StreamJoinedScope():
+            return replace(stream, has_joined_scope=True)
+        case events.StreamCreateFailed():
+            return _tombstone(_ended(stream, IntentKind.CREATE, event.error))
+        case events.StreamCreated():
+            return replace(_ended(stream, IntentKind.CREATE), status=StreamState.ACTIVE)
+        case events.StreamSealing():
+            return _accepted(stream, IntentKind.SEAL, event)
+        case events.StreamDrained():
+            seal = _pending(stream, IntentKind.SEAL)
+            drained = replace(seal, revision=event.revision, is_drained=True)
+            return replace(stream, intents=intents.changed(stream.intents, drained))
+        case events.StreamSealed():
+            sealed = tuple(
+                SealedSegment(segment.segment_id, length)
+                for segment, length in zip(stream.segments, event.lengths, strict=True)
+            )
+            ended = _ended(stream, IntentKind.SEAL)
+            return replace(ended, status=StreamState.SEALED, sealed=sealed)
+        case events.StreamDeleting():
+            return _deleting(stream, event)
+        case events.StreamDeleted():
+            return _tombstone(_ended(stream, IntentKind.DELETE))
+        case _:
+            assert_never(event)
+
+
+def _creating(stream: Stream, event: events.StreamCreating) -> Stream:
+    segments = _ranges(event.segments)
+    created = Stream(
+        ref=StreamRef(ScopeName(event.scope), StreamName(event.stream)),
+        incarnation=event.incarnation,
+        status=StreamState.CREATING,
+        scope_incarnation=event.scope_incarnation,
+        config=event.config or fixed(len(segments)),
+        segments=segments,
+        highest_number=_highest(stream, segments),
+        created_ms=event.at_ms,
+        head=tuple(sorted(SegmentOffset(s.segment_id, 0) for s in segments)),
+        epochs=(EpochRecord(0, 0, event.at_ms, segments),),
+        operations=stream.operations,
+    )
+    return _accepted(created, IntentKind.CREATE, event)
+
+
+def _deleting(stream: Stream, event: events.StreamDeleting) -> Stream:
+    if stream.status is StreamState.CREATING:
+        stream = _ended(stream, IntentKind.CREATE, event.creation_error)
+    deleting = replace(stream, status=StreamState.DELETING)
+    return _accepted(deleting, IntentKind.DELETE, event)
+
+
+def _scale(
+    stream: Stream,
+    event: events.StreamScaling | events.StreamSuccessorsMade | events.StreamScaled,
+) -> Stream:
+    match event:
+        case events.StreamScaling():
+            created = _ranges(event.created)
+            plan = ScalePlan(event.stream_epoch, tuple(map(SegmentId, event.sealed)), created)
+            accepted = _accepted(stream, IntentKind.SCALE, event, scale=plan)
+            return replace(accepted, highest_number=_highest(stream, created))
+        case events.StreamSuccessorsMade():
+            made = tuple(
+                replace(intent, scale=replace(intent.scale, is_made=True))
+                if intent.scale is not None
+                else intent
+                for intent in stream.intents
+            )
+            return replace(stream, intents=made)
+        case events.StreamScaled():
+            return _scaled(stream, event)
+
+
+def _truncate(
+    stream: Stream,
+    event: events.StreamTruncating | events.StreamTruncated | events.StreamTruncateFailed,
+) -> Stream:
+    match event:
+        case events.StreamTruncating():
+            plan = TruncationPlan(event.cut)
+            return _accepted(stream, IntentKind.TRUNCATE, event, truncation=plan)
+        case events.StreamTruncated():
+            done = _pending(stream, IntentKind.TRUNCATE).truncation
+            assert done is not None
+            return replace(_ended(stream, IntentKind.TRUNCATE), head=done.cut)
+        case events.StreamTruncateFailed():
+            return _ended(stream, IntentKind.TRUNCATE, event.error)
+
+
+def _subscribed(
+    stream: Stream,
+    event: events.StreamSubscriberAdded
+    | events.StreamSubscriberRemoved
+    | events.StreamSubscriberReleased,
+) -> Stream:
+    known, subscriber = stream.subscriptions, event.subscriber
+    match event:
+        case events.StreamSubscriberAdded():
+            standing = (event.group_incarnation, event.generation)
+            kind, after = "subscribe", known.added(subscriber, standing)
+        case events.StreamSubscriberRemoved():
+            standing = (event.group_incarnation, event.generation)
+            kind, after = "unsubscribe", known.removed(subscriber, standing)
+        case events.StreamSubscriberReleased():
+            after = known.released(subscriber, event.cut)
+            noted = operations.with_frequent(stream.operations, event.command_id, "release")
+            return replace(stream, subscriptions=after, operations=noted)
+    return _satisfied(replace(stream, subscriptions=after), event.command_id, kind)
+
+
+def _scaled(stream: Stream, event: events.StreamScaled) -> Stream:
+    intent = _pending(stream, IntentKind.SCALE)
+    plan = intent.scale
+    assert plan is not None
+    record = EpochRecord(
+        stream_epoch=plan.stream_epoch,
+        reference_epoch=plan.stream_epoch,
+        created_ms=max(intent.since_ms, stream.epochs[-1].created_ms + 1),
+        created=tuple(sorted(plan.created, key=lambda s: s.keys.start)),
+        sealed=tuple(map(SealedSegment, plan.sealed, event.sizes)),
+    )
+    stay = [s for s in stream.segments if s.segment_id not in plan.sealed]
+    segments = tuple(sorted((*stay, *plan.created), key=lambda s: s.keys.start))
+    ended = _ended(stream, IntentKind.SCALE)
+    return replace(ended, segments=segments, epochs=(*stream.epochs, record))
+
+
+def _accepted(
+    stream: Stream,
+    kind: IntentKind,
+    event: events.StreamCreating
+    | events.StreamScaling
+    | events.StreamTruncating
+    | events.StreamSealing
+    | events.StreamDeleting,
+    *,
+    scale: ScalePlan | None = None,
+    truncation: TruncationPlan | None = None,
+) -> Stream:
+    intent = Intent(kind, event.revision, event.at_ms, (event.command_id,), scale, truncation)
+    return replace(
+        stream,
+        intents=intents.accepted(stream.intents, intent),
+        operations=operations.with_started(
+            stream.operations, event.command_id, kind.value, event.at_ms
+        ),
+    )
+
+
+def _commit(
+    stream: Stream,
+    event: events.StreamCommitStarted
+    | events.StreamRollMade
+    | events.StreamRolled
+    | events.StreamCommitFinished,
+) -> Stream:
+    match event:
+        case events.StreamCommitStarted():
+            plan = CommitPlan(event.reference_epoch, event.transactions, event.stream_epochs)
+            batch = Intent(IntentKind.COMMIT, event.revision, event.at_ms, (), commit=plan)
+            return replace(stream, intents=intents.accepted(stream.intents, batch))
+        case events.StreamRollMade():
+            made = RollPlan(_ranges(event.taken), event.lengths, _ranges(event.renewed))
+            return _with_plan(stream, replace(_commit_plan(stream), roll=made))
+        case events.StreamRolled():
+            return _rolled(stream, event)
+        case events.StreamCommitFinished():
+            return _committed(stream, event)
+
+
+def _commit_plan(stream: Stream) -> CommitPlan:
+    plan = _pending(stream, IntentKind.COMMIT).commit
+    assert plan is not None
+    return plan
+
+
+def _with_plan(stream: Stream, plan: CommitPlan) -> Stream:
+    intent = replace(_pending(stream, IntentKind.COMMIT), commit=plan)
+    return replace(stream, intents=intents.changed(stream.intents, intent))
+
+
+def _rolled(stream: Stream, event: events.StreamRolled) -> Stream:
+    plan, current = _commit_plan(stream), stream.epochs[-1]
+    taken, renewed = commits.rolled_epochs(current, stream.segments, plan, event.sizes, event.at_ms)
+    after = _with_plan(stream, replace(plan, has_rolled=True))
+    pending = tuple(
+        replace(intent, scale=commits.migrated(intent.scale, renewed.created, renewed.stream_epoch))
+        if intent.scale is not None
+        else intent
+        for intent in after.intents
+    )
+    return replace(
+        after, intents=pending, segments=renewed.created, epochs=(*stream.epochs, taken, renewed)
+    )
+
+
+def _committed(stream: Stream, event: events.StreamCommitFinished) -> Stream:
+    plan = _commit_plan(stream)
+    committed = tuple(
+        Outcome(transaction, is_committed=True, stream_epoch=opened_in, ended_ms=event.at_ms)
+        for transaction, opened_in in zip(plan.transactions, plan.stream_epochs, strict=True)
+    )
+    seen = CommitsSeen(stream.commits.count + 1, stream.stream_epoch, _ends(stream, event.ends))
+    ended = replace(_ended(stream, IntentKind.COMMIT), commits=seen)
+    return _with_outcomes(ended, committed + _aborted(event.aborted))
+
+
+def _ends(stream: Stream, ends: tuple[int, ...]) -> tuple[int, ...]:
+    """Up to where batches reach: one that brought nothing takes nothing back."""
+    before = stream.commits
+    if before.stream_epoch != stream.stream_epoch or not before.ends or not ends:
+        return ends
+    return tuple(max(pair) for pair in zip(before.ends, ends, strict=True))
+
+
+def _aborted(found: Iterable[events.TransactionOutcome]) -> tuple[Outcome, ...]:
+    return tuple(
+        Outcome(
+            o.transaction_id, is_committed=False, stream_epoch=o.stream_epoch, ended_ms=o.ended_ms
+        )
+        for o in found
+    )
+
+
+def _with_outcomes(stream: Stream, outcomes: tuple[Outcome, ...]) -> Stream:
+    return replace(
+        stream,
+        outcomes=(*stream.outcomes, *outcomes),
+        outcome_count=stream.outcome_count + len(outcomes),
+    )
+
+
+def _outcomes_archived(stream: Stream, event: events.StreamOutcomesArchived) -> Stream:
+    archived, kept = stream.outcomes[: event.count], stream.outcomes[event.count :]
+    ids = [outcome.transaction_id for outcome in archived]
+    ended_ms = max(outcome.ended_ms for outcome in archived)
+    chunk = OutcomeChunk(event.chunk, min(ids), max(ids), ended_ms)
+    remembered = [c for c in stream.outcome_chunks if c.chunk >= event.forgotten_below]
+    return replace(stream, outcomes=kept, outcome_chunks=(*remembered, chunk))
+
+
+def _joined(stream: Stream, event: events.StreamIntentJoined) -> Stream:
+    kind = IntentKind(event.intent) if event.intent else stream.intents[0].kind
+    since_ms = _pending(stream, kind).since_ms
+    return replace(
+        stream,
+        intents=intents.joined(stream.intents, kind, event.command_id),
+        operations=operations.with_started(
+            stream.operations, event.command_id, kind.value, since_ms
+        ),
+    )
+
+
+def _satisfied(stream: Stream, command_id: str, kind: str = "") -> Stream:
+    noted = operations.with_satisfied(stream.operations, command_id, kind)
+    return replace(stream, operations=noted)
+
+
+def _pending(stream: Stream, kind: IntentKind) -> Intent:
+    found = intents.find(stream.intents, kind)
+    assert found is not None, f"an event ends the {kind} that nobody asked for"
+    return found
+
+
+def _ended(stream: Stream, kind: IntentKind, error: ErrorBody | None = None) -> Stream:
+    found = _pending(stream, kind)
+    ended = operations.with_finished(stream.operations, found.commands, error)
+    return replace(stream, intents=intents.without(stream.intents, kind), operations=ended)
+
+
+def _tombstone(stream: Stream) -> Stream:
+    """What stays of a stream for ever."""
+    return Stream(
+        ref=stream.ref,
+        incarnation=stream.incarnation,
+        status=StreamState.DELETED,
+        scope_incarnation=stream.scope_incarnation,
+        has_joined_scope=stream.has_joined_scope,
+        highest_number=stream.highest_number,
+        created_ms=stream.created_ms,
+        operations=stream.operations,
+    )
+
+
+def _ranges(planned: Iterable[PlannedSegment]) -> tuple[SegmentRange, ...]:
+    return tuple(
+        SegmentRange(SegmentId(s.segment_id), KeyRange(s.key_start, s.key_end)) for s in planned
+    )
+
+
+def _highest(stream: Stream, segments: Iterable[SegmentRange]) -> int:
+    return max(stream.highest_number, *(number_of(s.segment_id) for s in segments))

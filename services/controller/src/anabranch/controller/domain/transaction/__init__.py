@@ -1,0 +1,1 @@
+"""The transaction aggregate: open, then with one outcome for ever."""

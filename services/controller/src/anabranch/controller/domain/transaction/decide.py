@@ -1,0 +1,219 @@
+"""What may become of a transaction: the events that follow, or a rejection. Pure.
+
+All may be repeated: what was decided before follows in no event and is a success. Whoever decides
+appends by compare-and-set on the transaction's subject, and decides anew when that fails.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from anabranch.common.contracts.transactions import BeginTransaction
+from anabranch.common.errors import (
+    AnabranchError,
+    InvalidRequest,
+    PartMismatch,
+    TransactionEnded,
+    TransactionNotFound,
+)
+from anabranch.common.model.transaction import CLOCK_SKEW_MS, PARTS_MAX, TransactionState
+from anabranch.controller.domain.transaction import deadlines
+from anabranch.controller.domain.transaction.events import (
+    AbortReason,
+    TransactionAborted,
+    TransactionAborting,
+    TransactionCommitted,
+    TransactionCommitting,
+    TransactionEvent,
+    TransactionOpened,
+    TransactionPartAdded,
+    TransactionPinged,
+)
+from anabranch.controller.domain.transaction.state import Transaction
+
+Refusal = Literal["", "lease_out_of_range", "execution_exceeded"]
+_COMMITS = (TransactionState.COMMITTING, TransactionState.COMMITTED)
+_ABORTS = (TransactionState.ABORTING, TransactionState.ABORTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a beginning takes into account besides the request: the stream as read just before."""
+
+    transaction_id: str
+    incarnation: int
+    stream_epoch: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PingDecision:
+    """What a ping is answered with, and what must be stored before; `contracts.TransactionPinged`
+    says what it means. `state` None: there is no such transaction."""
+
+    events: Sequence[TransactionEvent]
+    state: TransactionState | None
+    lease_left_ms: int = 0
+    refusal: Refusal = ""
+
+
+def opened(asked: BeginTransaction, at: Opening) -> TransactionOpened:
+    """The first event of a transaction. Raises InvalidRequest."""
+    lease_ms = deadlines.check_lease(asked.lease_ms)
+    limit_ms = deadlines.execution_limit(asked.execution_ms_max, lease_ms)
+    return TransactionOpened(
+        scope=asked.scope,
+        stream=asked.stream,
+        incarnation=at.incarnation,
+        transaction_id=at.transaction_id,
+        stream_epoch=at.stream_epoch,
+        writer=asked.writer,
+        at_ms=at.now_ms,
+        lease_ms=lease_ms,
+        execution_ms_max=limit_ms,
+        deadline_ms=deadlines.deadline(at.now_ms, lease_ms, at.now_ms, limit_ms),
+        has_parts=asked.parts,
+        key=asked.key,
+    )
+
+
+def ping(txn: Transaction, lease_ms: int | None, now_ms: int) -> PingDecision:
+    """Prolong the transaction, if it is open. `lease_ms` None: as it was begun with.
+
+    Raises nothing. One whose deadline has passed is prolonged too, if nobody has aborted it.
+    """
+    if not txn.is_open:
+        return PingDecision((), txn.status)
+    lease = txn.lease_ms if lease_ms is None else lease_ms
+    left_ms = deadlines.lease_left(now_ms, txn.deadline_ms)
+    if not deadlines.is_lease(lease):
+        return PingDecision((), txn.status, left_ms, "lease_out_of_range")
+    if now_ms + lease > txn.opened_ms + txn.execution_ms_max:
+        return PingDecision((), txn.status, left_ms, "execution_exceeded")
+    if now_ms + lease + CLOCK_SKEW_MS <= txn.deadline_ms:
+        return PingDecision((), txn.status, left_ms)
+    until_ms = deadlines.deadline(now_ms, lease, txn.opened_ms, txn.execution_ms_max)
+    event = TransactionPinged(deadline_ms=until_ms, lease_ms=lease)
+    return PingDecision((event,), txn.status, deadlines.lease_left(now_ms, until_ms))
+
+
+def add_part(txn: Transaction, part: str) -> Sequence[TransactionEvent]:
+    """Have room for a part; nothing if it was added before.
+
+    Raises TransactionNotFound, TransactionEnded, InvalidRequest (no parts, or too many).
+    """
+    if not txn.is_open:
+        raise _other(txn, "takes no more parts")
+    if not txn.has_parts:
+        raise InvalidRequest(
+            "the transaction was begun without parts",
+            remedy="begin one with parts, or write to its own segments",
+            transaction=txn.transaction_id,
+        )
+    if part in txn.parts:
+        return ()
+    if len(txn.parts) >= PARTS_MAX:
+        raise InvalidRequest(
+            "the transaction has as many parts as it can have",
+            remedy="write by fewer parts",
+            transaction=txn.transaction_id,
+            limit=PARTS_MAX,
+        )
+    return (TransactionPartAdded(part=part),)
+
+
+def commit(
+    txn: Transaction,
+    parts: Sequence[str] | None = None,
+    *,
+    writer_id: str = "",
+    timestamp_ms: int | None = None,
+    now_ms: int,
+) -> Sequence[TransactionEvent]:
+    """Commit; nothing if that was decided before, whatever the parts.
+
+    `parts`: those that count, in the order of their merges; none of a transaction without parts.
+    A deadline that has passed forbids nothing, as long as nobody has aborted.
+
+    Raises TransactionNotFound, TransactionEnded (aborted), PartMismatch (a part is unknown; the
+    transaction stays open), InvalidRequest.
+    """
+    if txn.status in _COMMITS:
+        return ()
+    if not txn.is_open:
+        raise _other(txn, "cannot be committed")
+    if timestamp_ms is not None and not writer_id:
+        raise InvalidRequest(
+            "a time is noted for a writer", remedy="name the writer, or leave out the time"
+        )
+    _check_parts(txn, parts or ())
+    return (
+        TransactionCommitting(
+            parts=tuple(parts or ()),
+            writer_id=writer_id,
+            timestamp_ms=timestamp_ms,
+            at_ms=now_ms,
+        ),
+    )
+
+
+def _check_parts(txn: Transaction, parts: Sequence[str]) -> None:
+    if parts and not txn.has_parts:
+        raise InvalidRequest(
+            "the transaction was begun without parts",
+            remedy="commit it without naming any",
+            transaction=txn.transaction_id,
+        )
+    if len(set(parts)) != len(parts):
+        raise InvalidRequest(
+            "a part is named twice", remedy="name each once", transaction=txn.transaction_id
+        )
+    known = set(txn.parts)
+    for part in parts:
+        if part not in known:
+            raise PartMismatch(
+                "the transaction has no such part", transaction=txn.transaction_id, part=part
+            )
+
+
+def abort(txn: Transaction, reason: AbortReason, now_ms: int) -> Sequence[TransactionEvent]:
+    """Abort; nothing if that was decided before. Raises TransactionNotFound, TransactionEnded."""
+    if txn.status in _ABORTS:
+        return ()
+    if not txn.is_open:
+        raise _other(txn, "cannot be aborted")
+    return (TransactionAborting(reason=reason, at_ms=now_ms),)
+
+
+def expire(txn: Transaction, now_ms: int) -> Sequence[TransactionEvent]:
+    """Abort it if it is open and its deadline has come."""
+    if not txn.is_open or now_ms < txn.deadline_ms:
+        return ()
+    return (TransactionAborting(reason="expired", at_ms=now_ms),)
+
+
+def committed(txn: Transaction, now_ms: int) -> Sequence[TransactionEvent]:
+    """Its events are in the stream; nothing if that was said before."""
+    assert txn.status in _COMMITS
+    if txn.has_ended:
+        return ()
+    return (TransactionCommitted(at_ms=now_ms),)
+
+
+def aborted(txn: Transaction, now_ms: int) -> Sequence[TransactionEvent]:
+    """Its segments are deleted; nothing if that was said before."""
+    assert txn.status in _ABORTS
+    if txn.has_ended:
+        return ()
+    return (TransactionAborted(at_ms=now_ms),)
+
+
+def _other(txn: Transaction, what: str) -> AnabranchError:
+    """Why one that is not open cannot be what was asked."""
+    if txn.status is None:
+        return TransactionNotFound("no such transaction")
+    return TransactionEnded(
+        f"the transaction is {txn.status} and {what}",
+        transaction=txn.transaction_id,
+        state=txn.status.value,
+    )

@@ -1,0 +1,100 @@
+"""The facts of a transaction's life. Past tense, tagged, numbered; old ones stay readable.
+
+`TransactionCommitting` and `TransactionAborting` are the outcome; what ends it follows when the
+work is done. The order of the first in the shard is the order in which transactions are committed.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.transactions import TransactionKey
+
+AbortReason = Literal["asked", "expired", "sealing", "replaced"]
+"""Who wanted it, nobody pinged it, its stream takes no more, or its version has another one."""
+
+
+class TransactionOpened(Contract):
+    """It may be written to, beside the segments of `stream_epoch`, the stream's at that moment."""
+
+    kind: Literal["transaction_opened"] = "transaction_opened"
+    schema_number: Literal[1] = 1
+    scope: str
+    stream: str
+    incarnation: int
+    transaction_id: str
+    stream_epoch: int
+    writer: str
+    at_ms: int
+    lease_ms: int
+    execution_ms_max: int
+    deadline_ms: int
+    has_parts: bool
+    key: TransactionKey | None = None
+
+
+class TransactionPinged(Contract):
+    """It is not aborted before `deadline_ms`. `lease_ms`: what this ping asked for."""
+
+    kind: Literal["transaction_pinged"] = "transaction_pinged"
+    schema_number: Literal[1] = 1
+    deadline_ms: int
+    lease_ms: int
+
+
+class TransactionPartAdded(Contract):
+    """The part may have segments from now on: whoever ends the transaction deletes them."""
+
+    kind: Literal["transaction_part_added"] = "transaction_part_added"
+    schema_number: Literal[1] = 1
+    part: str
+
+
+class TransactionCommitting(Contract):
+    """It is committed, irrevocably. `parts`: those that count, in the order of their merges;
+    `timestamp_ms`: the time to be noted as a mark of `writer_id`."""
+
+    kind: Literal["transaction_committing"] = "transaction_committing"
+    schema_number: Literal[1] = 1
+    parts: tuple[str, ...]
+    writer_id: str
+    timestamp_ms: int | None
+    at_ms: int
+
+
+class TransactionCommitted(Contract):
+    """Its events are in the stream, and it has no segments any more."""
+
+    kind: Literal["transaction_committed"] = "transaction_committed"
+    schema_number: Literal[1] = 1
+    at_ms: int
+
+
+class TransactionAborting(Contract):
+    """It is aborted, irrevocably."""
+
+    kind: Literal["transaction_aborting"] = "transaction_aborting"
+    schema_number: Literal[1] = 1
+    reason: AbortReason
+    at_ms: int
+
+
+class TransactionAborted(Contract):
+    """It has no segments any more."""
+
+    kind: Literal["transaction_aborted"] = "transaction_aborted"
+    schema_number: Literal[1] = 1
+    at_ms: int
+
+
+TransactionEvent = Annotated[
+    TransactionOpened
+    | TransactionPinged
+    | TransactionPartAdded
+    | TransactionCommitting
+    | TransactionCommitted
+    | TransactionAborting
+    | TransactionAborted,
+    Field(discriminator="kind"),
+]

@@ -1,0 +1,147 @@
+"""A transaction's state and how events change it.
+
+    ┌────────────┬──────────────────────────────┬────────────┬─────────────────┐
+    │ from       │ event                        │ to         │ then next_step  │
+    ├────────────┼──────────────────────────────┼────────────┼─────────────────┤
+    │ (none)     │ TransactionOpened            │ OPEN       │ –               │
+    │ OPEN       │ TransactionPinged            │ OPEN       │ –               │
+    │ OPEN       │ TransactionPartAdded         │ OPEN       │ –               │
+    │ OPEN       │ TransactionCommitting        │ COMMITTING │ – (the stream's)│
+    │ COMMITTING │ TransactionCommitted         │ COMMITTED  │ –               │
+    │ OPEN       │ TransactionAborting          │ ABORTING   │ delete_segments │
+    │ ABORTING   │ TransactionAborted           │ ABORTED    │ –               │
+    └────────────┴──────────────────────────────┴────────────┴─────────────────┘
+
+Leaving OPEN is the outcome: one append decides it, by compare-and-set on the transaction's subject.
+What follows an abort is the transaction's own work. What follows a commit is the stream's, because
+it takes turns with its scales, truncations and seal.
+
+A controller holds tens of thousands of them: what many have in common (names, labels) is one
+object, and there are no containers but of parts.
+"""
+
+import sys
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Literal, NamedTuple, assert_never
+
+from anabranch.common.contracts.transactions import TransactionKey
+from anabranch.common.model.names import ScopeName, StreamName, StreamRef
+from anabranch.common.model.transaction import TransactionState
+from anabranch.controller.domain.transaction import events
+from anabranch.controller.domain.transaction.events import AbortReason, TransactionEvent
+
+
+class TransactionStep(StrEnum):
+    """What the workflow of a transaction may have to do."""
+
+    DELETE_SEGMENTS = "delete_segments"
+
+
+class ApplicationVersion(NamedTuple):
+    """A `TransactionKey`, in less memory."""
+
+    application: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transaction. `status` None: the id was never used.
+
+    `stream_epoch`: the stream's when it was opened. `lease_ms`: as it was begun with; what counts
+    is `deadline_ms`, from which on it may be aborted. `parts`: all that were ever added, in that
+    order; `committed_parts`: those that count, in the order of their merges. `writer_id` and
+    `timestamp_ms`: the mark to be noted when it is committed, "" and None without.
+    `abort_reason`: why it is aborted, "" if it is not.
+    """
+
+    ref: StreamRef | None = None
+    incarnation: int = 0
+    transaction_id: str = ""
+    status: TransactionState | None = None
+    stream_epoch: int = 0
+    writer: str = ""
+    opened_ms: int = 0
+    lease_ms: int = 0
+    execution_ms_max: int = 0
+    deadline_ms: int = 0
+    has_parts: bool = False
+    parts: tuple[str, ...] = ()
+    committed_parts: tuple[str, ...] = ()
+    key: ApplicationVersion | None = None
+    writer_id: str = ""
+    timestamp_ms: int | None = None
+    ended_ms: int = 0
+    abort_reason: AbortReason | Literal[""] = ""
+
+    @property
+    def is_open(self) -> bool:
+        """It has no outcome yet."""
+        return self.status is TransactionState.OPEN
+
+    @property
+    def outcome(self) -> str:
+        """ "committed", or why it is aborted; "" while it is open."""
+        has_outcome = self.status is not None and self.status.has_outcome
+        return self.abort_reason or "committed" if has_outcome else ""
+
+    @property
+    def has_ended(self) -> bool:
+        """It has an outcome, and nothing is left to do."""
+        return self.status is not None and self.status.has_ended
+
+
+def evolve(txn: Transaction, event: TransactionEvent) -> Transaction:
+    """The transaction after the event."""
+    match event:
+        case events.TransactionOpened():
+            return _opened(event)
+        case events.TransactionPinged():
+            return replace(txn, deadline_ms=event.deadline_ms)
+        case events.TransactionPartAdded():
+            return replace(txn, parts=(*txn.parts, event.part))
+        case events.TransactionCommitting():
+            return replace(
+                txn,
+                status=TransactionState.COMMITTING,
+                committed_parts=event.parts,
+                writer_id=event.writer_id,
+                timestamp_ms=event.timestamp_ms,
+            )
+        case events.TransactionCommitted():
+            return replace(txn, status=TransactionState.COMMITTED, ended_ms=event.at_ms)
+        case events.TransactionAborting():
+            return replace(txn, status=TransactionState.ABORTING, abort_reason=event.reason)
+        case events.TransactionAborted():
+            return replace(txn, status=TransactionState.ABORTED, ended_ms=event.at_ms)
+        case _:
+            assert_never(event)
+
+
+def _opened(event: events.TransactionOpened) -> Transaction:
+    return Transaction(
+        ref=StreamRef(ScopeName(sys.intern(event.scope)), StreamName(sys.intern(event.stream))),
+        incarnation=event.incarnation,
+        transaction_id=event.transaction_id,
+        status=TransactionState.OPEN,
+        stream_epoch=event.stream_epoch,
+        writer=sys.intern(event.writer),
+        opened_ms=event.at_ms,
+        lease_ms=event.lease_ms,
+        execution_ms_max=event.execution_ms_max,
+        deadline_ms=event.deadline_ms,
+        has_parts=event.has_parts,
+        key=_key(event.key),
+    )
+
+
+def _key(key: TransactionKey | None) -> ApplicationVersion | None:
+    if key is None:
+        return None
+    return ApplicationVersion(sys.intern(key.application), key.version)
+
+
+def next_step(txn: Transaction) -> TransactionStep | None:
+    """What the transaction's own workflow must do next, if anything."""
+    return TransactionStep.DELETE_SEGMENTS if txn.status is TransactionState.ABORTING else None

@@ -1,0 +1,107 @@
+"""Deletes the messages of transactions for which their streams answer, slot by slot.
+
+A purge of one subject costs the store a millisecond or two, one of a slot of thousands of subjects
+twenty; so transactions are not deleted one by one. A slot goes when none of its transactions is
+known any more (`projections.transaction_slots`) and it is some seconds old. One transaction that
+lives long therefore keeps the messages of those that began within the same seconds in its shard.
+
+Safe to repeat, and for two owners at once: a purge names the sequence below which it deletes, which
+is up to where this process has read the shard. What comes later stays, and makes the slot done
+again when it ends.
+
+Buckets of others are theirs to purge. Their done slots are remembered for some minutes, in case
+the bucket is taken over from somebody who did not come to it.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from anabranch.common.contracts.subjects import (
+    TRANSACTION_SLOT_MS,
+    shard_of_subject,
+    transaction_slot_ms,
+)
+from anabranch.common.errors import AnabranchError
+from anabranch.common.runtime.clock import Clock
+from anabranch.controller.projections.transaction_slots import TransactionSlots
+
+PERIOD_S = 1.0
+ROUND_MAX = 50
+"""Purges in one round, one after the other: appends to the shard wait meanwhile."""
+SETTLE_MS = 10_000
+"""From the end of a slot: its last transactions are young, and mirrors may lag."""
+REMEMBERED_S = 300.0
+
+Purge = Callable[[str, int], Awaitable[None]]
+"""See `EventStore.purge`."""
+
+_log = structlog.get_logger(__name__)
+
+
+def is_settled(slot: str, now_ms: int) -> bool:
+    """Whether the slot is so old that it is not begun again and again."""
+    return now_ms >= transaction_slot_ms(slot) + TRANSACTION_SLOT_MS + SETTLE_MS
+
+
+class TransactionPurger:
+    """See the module. `reached()` tells up to which sequence each shard was folded."""
+
+    def __init__(
+        self,
+        slots: TransactionSlots,
+        reached: Callable[[], Sequence[int]],
+        purge: Purge,
+        owns: Callable[[int], bool],
+        clock: Clock,
+    ) -> None:
+        self._slots = slots
+        self._reached = reached
+        self._purge = purge
+        self._owns = owns
+        self._clock = clock
+        self._others_since_s: dict[str, float] = {}
+        self._store_answers = True
+        self.purged_count = 0
+        """Slots purged since the start."""
+
+    async def serve(self) -> None:
+        """Purge until cancelled."""
+        while True:
+            await self.round()
+            await self._clock.sleep(PERIOD_S)
+
+    async def round(self) -> None:
+        """Purge some of what is done. Raises nothing: what fails is tried again."""
+        now_ms, now_s = self._clock.now_ms(), self._clock.monotonic()
+        done = self._slots.done()
+        mine = [slot for slot in done if self._owns(shard_of_subject(slot))]
+        others = done.keys() - set(mine)
+        self._others_since_s = {s: self._others_since_s.get(s, now_s) for s in others}
+        for slot, since_s in self._others_since_s.items():
+            if now_s - since_s >= REMEMBERED_S:
+                self._slots.purged(slot, done[slot])
+        due = [slot for slot in mine if is_settled(slot, now_ms)]
+        try:
+            for slot in due[:ROUND_MAX]:
+                await self._purge_slot(slot)
+        except AnabranchError as error:
+            if self._store_answers:
+                _log.warning(
+                    "ended transactions are not deleted, trying again",
+                    error=str(error),
+                    remedy=error.remedy,
+                )
+            self._store_answers = False
+        else:
+            self._store_answers = True
+
+    async def _purge_slot(self, slot: str) -> None:
+        # Both are read at one moment: the slot is done as of what was read so far.
+        number = self._slots.done().get(slot)
+        bucket = shard_of_subject(slot)
+        if number is None or not self._owns(bucket):
+            return
+        await self._purge(slot, self._reached()[bucket] + 1)
+        self._slots.purged(slot, number)
+        self.purged_count += 1

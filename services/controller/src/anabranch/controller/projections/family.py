@@ -1,0 +1,63 @@
+"""All aggregates of one kind as folded so far, by subject; those that cannot be read apart."""
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from anabranch.common.errors import AnabranchError, Corrupt
+from anabranch.common.eventsourcing.message import KIND_SNAPSHOT
+from anabranch.common.eventsourcing.ports import EventMessage
+from anabranch.common.eventsourcing.repository import Loaded, Repository
+
+S = TypeVar("S")
+E = TypeVar("E")
+
+
+class Family(Generic[S]):
+    """Aggregates of one kind. `working`: those that have a next step."""
+
+    def __init__(self) -> None:
+        self.loaded: dict[str, Loaded[S]] = {}
+        self.damaged: dict[str, AnabranchError] = {}
+        self.working: set[str] = set()
+
+    def readable(self) -> Iterator[Loaded[S]]:
+        """All that can be read."""
+        return (one for subject, one in self.loaded.items() if subject not in self.damaged)
+
+    def get(self, subject: str) -> Loaded[S] | None:
+        """The aggregate; None if there is nothing. Raises Corrupt for one that cannot be read."""
+        if subject in self.damaged:
+            raise self.damaged[subject]
+        return self.loaded.get(subject)
+
+    def known(self, subject: str) -> Loaded[S] | None:
+        """The aggregate; None also if it cannot be read."""
+        return None if subject in self.damaged else self.loaded.get(subject)
+
+    def keep_working(self, subject: str, *, has_work: bool) -> None:
+        """Whether the aggregate has a next step."""
+        if has_work:
+            self.working.add(subject)
+        else:
+            self.working.discard(subject)
+
+    def forget(self, subject: str) -> Loaded[S] | None:
+        """There is no such aggregate any more; returns what was known of it."""
+        self.damaged.pop(subject, None)
+        self.working.discard(subject)
+        return self.loaded.pop(subject, None)
+
+    def fold(self, repository: Repository[S, E], message: EventMessage) -> tuple[S, S] | None:
+        """One more message → the state before and after; None if it cannot be read."""
+        subject = message.subject
+        if subject in self.damaged and message.kind != KIND_SNAPSHOT:
+            return None
+        before = self.loaded.get(subject, Loaded(subject, repository.aggregate.initial))
+        try:
+            after = repository.fold(before, message)
+        except Corrupt as error:
+            self.damaged[subject] = error
+            return None
+        self.damaged.pop(subject, None)
+        self.loaded[subject] = after
+        return before.state, after.state

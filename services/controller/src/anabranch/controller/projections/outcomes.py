@@ -1,0 +1,103 @@
+"""What became of transactions that their streams need not remember any more: chunks of outcomes.
+
+Owns: the chunks asked for last. A chunk never changes; which one may hold a transaction the
+stream's state tells, by the lowest and the highest id in each.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from anabranch.common.contracts.subjects import transaction_leftovers, transaction_outcomes
+from anabranch.common.errors import CorruptEvent, FormatTooNew, ObjectNotFound
+from anabranch.common.eventsourcing.chunks import HistoryChunks
+from anabranch.common.workflow.bounded import for_each
+from anabranch.controller.domain.stream.commits import Outcome, Outcomes
+from anabranch.controller.domain.stream.state import Stream
+
+CHUNK_FORMAT = 1
+KEPT_CHUNKS_MAX = 64
+FORGOTTEN_AT_ONCE_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    format: int
+    outcomes: Outcomes
+
+
+_CHUNKS = TypeAdapter(_Chunk)
+
+
+class OutcomeHistory:
+    """See `OutcomeChunks`."""
+
+    def __init__(self, chunks: HistoryChunks) -> None:
+        self._chunks = chunks
+        self._kept: OrderedDict[str, dict[str, Outcome]] = OrderedDict()
+
+    async def archive(self, stream: Stream, outcomes: Sequence[Outcome]) -> None:
+        """See `OutcomeChunks.archive`."""
+        last = stream.outcome_chunks[-1].chunk if stream.outcome_chunks else -1
+        body = _CHUNKS.dump_json(_Chunk(CHUNK_FORMAT, tuple(outcomes)))
+        await self._chunks.put(_subject(stream, last + 1), body)
+
+    async def forget(self, stream: Stream, chunks: Sequence[int]) -> None:
+        """See `OutcomeChunks.forget`."""
+
+        async def forget(chunk: int) -> None:
+            await self._chunks.delete(_subject(stream, chunk))
+
+        await for_each(chunks, FORGOTTEN_AT_ONCE_MAX, forget)
+
+    async def forget_all(self, stream: Stream, below_sequence: int) -> None:
+        """See `OutcomeChunks.forget_all`."""
+        assert stream.ref is not None
+        for pattern in transaction_leftovers(stream.ref, stream.incarnation):
+            await self._chunks.delete_all(pattern, below_sequence)
+
+    async def find(self, stream: Stream, transaction: str) -> Outcome | None:
+        """See `OutcomeChunks.find`."""
+        for outcome in reversed(stream.outcomes):
+            if outcome.transaction_id == transaction:
+                return outcome
+        for chunk in reversed(stream.outcome_chunks):
+            if chunk.may_hold(transaction):
+                found = (await self._read(_subject(stream, chunk.chunk))).get(transaction)
+                if found is not None:
+                    return found
+        return None
+
+    async def _read(self, subject: str) -> dict[str, Outcome]:
+        kept = self._kept.pop(subject, None)
+        if kept is None:
+            try:
+                body = await self._chunks.read(subject)
+            except ObjectNotFound:  # given up meanwhile
+                return {}
+            kept = {outcome.transaction_id: outcome for outcome in _decoded(body)}
+        self._kept[subject] = kept
+        while len(self._kept) > KEPT_CHUNKS_MAX:
+            self._kept.popitem(last=False)
+        return kept
+
+
+def _decoded(body: bytes) -> Sequence[Outcome]:
+    try:
+        chunk = _CHUNKS.validate_json(body)
+    except ValidationError as error:
+        raise CorruptEvent("a chunk of outcomes cannot be understood") from error
+    if chunk.format > CHUNK_FORMAT:
+        raise FormatTooNew(
+            "a chunk of outcomes is of a newer release",
+            found=chunk.format,
+            supported=CHUNK_FORMAT,
+        )
+    return chunk.outcomes
+
+
+def _subject(stream: Stream, chunk: int) -> str:
+    assert stream.ref is not None
+    return transaction_outcomes(stream.ref, stream.incarnation, chunk)

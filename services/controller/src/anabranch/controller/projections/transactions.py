@@ -1,0 +1,205 @@
+"""The part of the mirror that knows transactions, their gates and the applications' versions.
+
+Owns: every transaction that has not ended, and those that have and of which the stream does not
+say so yet. When the stream's own event tells what became of a transaction, it is forgotten here,
+and its messages may be purged. From then on the stream's outcomes answer for it.
+
+The order in which transactions are to be committed is the order in the shard of the messages that
+decided it; it is noted as they are folded.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from anabranch.common.contracts.subjects import transaction_events, transaction_key
+from anabranch.common.errors import Corrupt
+from anabranch.common.eventsourcing.gate import GateState, gate_after
+from anabranch.common.eventsourcing.ports import EventMessage
+from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.model.names import StreamRef
+from anabranch.common.model.transaction import TransactionState
+from anabranch.controller.domain.application import Application, ApplicationEvent
+from anabranch.controller.domain.stream.state import (
+    NO_TRANSACTIONS,
+    Stream,
+    TransactionsSeen,
+)
+from anabranch.controller.domain.transaction.events import TransactionEvent
+from anabranch.controller.domain.transaction.state import Transaction, next_step
+from anabranch.controller.projections.family import Family
+from anabranch.controller.projections.transaction_slots import TransactionSlots
+from anabranch.controller.projections.transaction_tally import TransactionTally
+
+_OPEN_GATE = GateState()
+
+
+@dataclass(slots=True)
+class _OfStream:
+    """Subjects of one stream's transactions. `committing`: with the place in the commit order."""
+
+    all: set[str] = field(default_factory=set)
+    committing: dict[str, int] = field(default_factory=dict)
+    aborted: set[str] = field(default_factory=set)
+
+
+_NONE = _OfStream()
+
+
+class TransactionMirror:
+    """See the module; fed by the mirror."""
+
+    def __init__(
+        self,
+        transactions: Repository[Transaction, TransactionEvent],
+        applications: Repository[Application, ApplicationEvent],
+    ) -> None:
+        self._repository = transactions
+        self._application_repository = applications
+        self.family: Family[Transaction] = Family()
+        self.applications: Family[Application] = Family()
+        self.tally = TransactionTally()
+        self.slots = TransactionSlots()
+        self._by_stream: dict[tuple[StreamRef, int], _OfStream] = {}
+        self._gates: dict[str, GateState | None] = {}
+        self._waiters: dict[str, asyncio.Event] = {}
+        self._unsure: set[str] = set()
+
+    # --- feeding ------------------------------------------------------------------------------
+
+    def fold(self, message: EventMessage) -> tuple[Transaction, Transaction] | None:
+        """One more message of a transaction → before and after; None if it cannot be read."""
+        change = self.family.fold(self._repository, message)
+        self.slots.keep(message.subject)
+        self._announce(message.subject)
+        if change is None:
+            self.tally.forget(message.subject)
+            return None
+        before, after = change
+        self.tally.keep(message.subject, after, message.stored_ms)
+        self.family.keep_working(message.subject, has_work=next_step(after) is not None)
+        assert after.ref is not None
+        of = self._by_stream.setdefault((after.ref, after.incarnation), _OfStream())
+        of.all.add(message.subject)
+        if after.status is not TransactionState.COMMITTING:
+            of.committing.pop(message.subject, None)
+        elif before.status is not TransactionState.COMMITTING:
+            of.committing[message.subject] = message.sequence
+        if after.status is TransactionState.ABORTED:
+            of.aborted.add(message.subject)
+        return change
+
+    def fold_application(self, message: EventMessage) -> None:
+        """One more message of an application."""
+        self.applications.fold(self._application_repository, message)
+
+    def fold_gate(self, message: EventMessage) -> None:
+        """One more message of a stream's gate."""
+        try:
+            self._gates[message.subject] = gate_after([message])
+        except Corrupt:
+            self._gates[message.subject] = None
+
+    def drop_ended(self, before: Stream, after: Stream) -> None:
+        """The stream tells what became of transactions: they need not be known any more."""
+        if after.outcome_count == before.outcome_count:
+            return
+        assert after.ref is not None
+        added = after.outcome_count - before.outcome_count
+        if before.ref is not None and added > len(after.outcomes):
+            # More ended than is told, as messages were purged before they were folded.
+            self._unsure |= {one for one in self._of(after).all if self._has_outcome(one)}
+        for outcome in after.outcomes[-added:]:
+            self.forget(transaction_events(after.ref, after.incarnation, outcome.transaction_id))
+
+    def drop_applications(self, deleted: Stream) -> None:
+        """The stream is deleted, and nobody goes on where its applications were."""
+        assert deleted.ref is not None
+        start = transaction_key(deleted.ref, deleted.incarnation, "")
+        known = {*self.applications.loaded, *self.applications.damaged}
+        for subject in [one for one in known if one.startswith(start)]:
+            self.applications.forget(subject)
+
+    def forget(self, subject: str) -> None:
+        """There is no such transaction any more, or there never was."""
+        loaded = self.family.forget(subject)
+        self.tally.forget(subject)
+        self.slots.forget(subject)
+        self._unsure.discard(subject)
+        self._announce(subject)
+        if loaded is None:
+            return
+        assert loaded.state.ref is not None
+        key = (loaded.state.ref, loaded.state.incarnation)
+        of = self._by_stream[key]
+        of.all.discard(subject)
+        of.committing.pop(subject, None)
+        of.aborted.discard(subject)
+        if not of.all:
+            del self._by_stream[key]
+
+    async def make_sure(self, stream: StreamRef, incarnation: int) -> None:
+        """Look again for those of the stream that may have ended unseen. Raises Unavailable,
+        Corrupt."""
+        of = self._by_stream.get((stream, incarnation), _NONE)
+        for subject in sorted(self._unsure & of.all):
+            if (await self._repository.load(subject)).state.status is None:
+                self.forget(subject)
+            self._unsure.discard(subject)
+
+    def _announce(self, subject: str) -> None:
+        if (waiting := self._waiters.pop(subject, None)) is not None:
+            waiting.set()
+
+    # --- looking ------------------------------------------------------------------------------
+
+    def get(
+        self, stream: StreamRef, incarnation: int, transaction: str
+    ) -> Loaded[Transaction] | None:
+        """A transaction that the stream does not answer for. Raises Corrupt."""
+        return self.family.get(transaction_events(stream, incarnation, transaction))
+
+    def seen(self, stream: Stream) -> TransactionsSeen:
+        """What the stream's transactions ask of it."""
+        of = self._of(stream)
+        if not of.all:
+            return NO_TRANSACTIONS
+        return TransactionsSeen(bool(of.committing), bool(of.aborted))
+
+    def has_any(self, stream: Stream) -> bool:
+        """Whether any transaction of the stream is known."""
+        return bool(self._of(stream).all)
+
+    def count(self, stream: StreamRef, incarnation: int) -> int:
+        """How many of them are known."""
+        return len(self._by_stream.get((stream, incarnation), _NONE).all)
+
+    def listed(self, stream: StreamRef, incarnation: int) -> Sequence[Loaded[Transaction]]:
+        """All of them: those to be committed first, in commit order. Raises Corrupt."""
+        of = self._by_stream.get((stream, incarnation), _NONE)
+        order = of.committing
+        first = sorted(order, key=order.__getitem__)
+        rest = sorted(subject for subject in of.all if subject not in order)
+        found = (self.family.get(subject) for subject in (*first, *rest))
+        return [loaded for loaded in found if loaded is not None]
+
+    def all(self) -> Iterator[Loaded[Transaction]]:
+        """Of all streams, in no order, as long as nothing is folded."""
+        return self.family.readable()
+
+    def gate(self, subject: str) -> GateState | None:
+        """A stream's gate, as folded so far; None: it cannot be read."""
+        return self._gates.get(subject, _OPEN_GATE)
+
+    async def changed(self, subject: str) -> None:
+        """Until something more is known of the transaction, or it is dropped."""
+        await self._waiters.setdefault(subject, asyncio.Event()).wait()
+
+    def _has_outcome(self, subject: str) -> bool:
+        loaded = self.family.known(subject)
+        return loaded is None or not loaded.state.is_open
+
+    def _of(self, stream: Stream) -> _OfStream:
+        if stream.ref is None:
+            return _NONE
+        return self._by_stream.get((stream.ref, stream.incarnation), _NONE)

@@ -1,0 +1,55 @@
+"""Archiving what became of a stream's transactions: write a chunk, then say that it holds them.
+
+Wakes on: a stream without intents that remembers more outcomes than it should.
+
+Why in this order: the event lets the state forget the outcomes, so they are durable elsewhere
+first. Chunks that are given up are deleted before the event that forgets them: what is not
+mentioned any more nobody would delete.
+
+Why safe to repeat: a chunk holds the oldest outcomes of the state, which do not change, so its
+bytes are the same; deleting twice is deleting once. Two that see different times give up different
+chunks, of which the event names its own; the others are past their time as well.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from anabranch.common.eventsourcing.repository import Loaded
+from anabranch.controller.domain.stream.commits import (
+    OUTCOME_CHUNKS_MAX,
+    OUTCOMES_PER_CHUNK,
+    OutcomeChunk,
+)
+from anabranch.controller.domain.stream.events import StreamEvent, StreamOutcomesArchived
+from anabranch.controller.domain.stream.state import Stream, StreamStep
+from anabranch.controller.workflows.context import WorkContext
+
+
+async def archive_outcomes(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
+    """Write the next chunk, and give up those that are old enough."""
+    stream = loaded.state
+    await context.outcomes.archive(stream, stream.outcomes[:OUTCOMES_PER_CHUNK])
+    kept_since_ms = context.clock.now_ms() - context.outcomes_kept_ms
+    given_up = _given_up(stream.outcome_chunks, kept_since_ms)
+    await context.outcomes.forget(stream, [each.chunk for each in given_up])
+    last = stream.outcome_chunks[-1].chunk if stream.outcome_chunks else -1
+    return StreamOutcomesArchived(
+        chunk=last + 1,
+        count=OUTCOMES_PER_CHUNK,
+        forgotten_below=given_up[-1].chunk + 1 if given_up else 0,
+    )
+
+
+def _given_up(chunks: Sequence[OutcomeChunk], kept_since_ms: int) -> Sequence[OutcomeChunk]:
+    """The oldest ones, as far as they are too old or too many; never the last one."""
+    found: list[OutcomeChunk] = []
+    for position, chunk in enumerate(chunks[:-1]):
+        is_excess = len(chunks) - position >= OUTCOME_CHUNKS_MAX
+        if not is_excess and chunk.ended_ms >= kept_since_ms:
+            break
+        found.append(chunk)
+    return found
+
+
+STEPS: Mapping[StreamStep, Callable[[WorkContext, Loaded[Stream]], Awaitable[StreamEvent]]] = {
+    StreamStep.ARCHIVE_OUTCOMES: archive_outcomes,
+}

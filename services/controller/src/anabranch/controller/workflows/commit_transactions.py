@@ -1,0 +1,337 @@
+"""Committing a batch of transactions: fix it, merge it, then say of each that it is committed.
+
+Wakes on: a stream with transactions that shall be committed, when no batch is pending; then on the
+batch, when it is the first of the stream's intents.
+
+Why in this order: which transactions, and in which order, is stored before anything is merged, so
+that every repetition merges the same. Each transaction says that it is COMMITTED before the batch
+ends: whoever sees the end, and no message of the transaction any more, asks the stream. Where the
+batch is of an older logical epoch the stream rolls (`commits.py`): the segments of both new epochs
+exist, and the first hold the batch and are sealed, before readers and writers are told of them;
+that is stored before the current segments are sealed, because whoever meets their end asks what
+follows. The transactions' epoch is never open to writers.
+
+Why safe to repeat: a store merges a source once, and answers a repeat with its place. Segments are
+made and sealed under the batch's stamp. A transaction that is COMMITTED stays so. While the batch
+is pending, no other work of the stream begins, so the epochs that it was merged into stay. Who
+finds no message of a transaction any more was overtaken: the batch has ended, and its event is
+refused.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from anabranch.common.contracts.subjects import transaction_events
+from anabranch.common.errors import AnabranchError
+from anabranch.common.eventsourcing.repository import Loaded
+from anabranch.common.model.names import SegmentId, number_of, segment_name
+from anabranch.common.model.stream import SegmentOffset, SegmentRange, StreamCut
+from anabranch.common.model.transaction import TransactionState
+from anabranch.common.workflow.bounded import for_each
+from anabranch.common.workflow.waiting import StillWaiting
+from anabranch.controller.domain.stream import commits
+from anabranch.controller.domain.stream.commits import Committing
+from anabranch.controller.domain.stream.events import (
+    PlannedSegment,
+    StreamAbortsNoted,
+    StreamCommitFinished,
+    StreamCommitStarted,
+    StreamEvent,
+    StreamRolled,
+    StreamRollMade,
+    TransactionOutcome,
+)
+from anabranch.controller.domain.stream.history import History
+from anabranch.controller.domain.stream.intents import CommitPlan
+from anabranch.controller.domain.stream.state import Stream, StreamStep
+from anabranch.controller.domain.transaction import decide
+from anabranch.controller.domain.transaction.events import TransactionEvent
+from anabranch.controller.domain.transaction.segments import dropped_of, sources_of
+from anabranch.controller.domain.transaction.state import Transaction
+from anabranch.controller.workflows.context import (
+    SEGMENT_REQUESTS_MAX,
+    WorkContext,
+    seal_all,
+    stamp_of,
+)
+
+MERGE_SOURCES_MAX = 1_000
+MERGE_NAMES_SIZE_BYTES_MAX = 32 * 1024
+"""Of the sources of one request, so that it fits in a packet, and its answer as well."""
+DECISIONS_AT_ONCE_MAX = 32
+ABORTS_NOTED_MAX = 400
+"""In one event."""
+
+
+async def start_commit(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
+    """Fix the next batch. Raises StillWaiting if there is nothing to commit after all, or the
+    stream was loaded before what is listed."""
+    stream = loaded.state
+    history = await context.histories.of(stream)
+    found = [
+        Committing(each.state.transaction_id, each.state.stream_epoch, _source_count(each.state))
+        for each in await _transactions(context, loaded)
+        if each.state.status is TransactionState.COMMITTING
+    ]
+
+    if any(each.stream_epoch > stream.stream_epoch for each in found):
+        # What is listed is as of the last message folded, and the stream was loaded before that.
+        raise StillWaiting("the stream has gone on since it was loaded")
+
+    def reference_of(stream_epoch: int) -> int:
+        return history.records[stream_epoch].reference_epoch
+
+    batch = commits.next_batch(found, reference_of)
+    if not batch:
+        raise StillWaiting("a transaction is to be committed")
+    return StreamCommitStarted(
+        revision=loaded.revision + 1,
+        reference_epoch=reference_of(batch[0].stream_epoch),
+        transactions=tuple(each.transaction_id for each in batch),
+        stream_epochs=tuple(each.stream_epoch for each in batch),
+        at_ms=context.clock.now_ms(),
+    )
+
+
+async def commit_transactions(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
+    """Merge the batch into the current segments, which are those of its epoch, logically."""
+    stream = loaded.state
+    batch = await _batch(context, loaded)
+    ends = await _merge(context, loaded, batch, stream.segments)
+    places = zip(stream.segments, ends, strict=True)
+    cut = tuple(sorted(SegmentOffset(s.segment_id, end) for s, end in places))
+    return await _finish(context, loaded, batch, cut, ends)
+
+
+async def make_rolled_segments(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
+    """Make both epochs of a roll, the first with all of the batch in it, and sealed."""
+    stream, stamp = loaded.state, stamp_of(loaded)
+    history = await context.histories.of(stream)
+    original = history.segments_of(_plan(stream).reference_epoch)
+    taken = commits.duplicates(original, stream.stream_epoch + 1)
+    renewed = commits.duplicates(stream.segments, stream.stream_epoch + 2)
+
+    async def create(segment: str) -> None:
+        await context.stores.create_segment(segment, stamp)
+
+    await for_each(_names(stream, (*taken, *renewed)), SEGMENT_REQUESTS_MAX, create)
+    await _merge(context, loaded, await _batch(context, loaded), taken)
+    lengths = await seal_all(context, _names(stream, taken), stamp)
+    return StreamRollMade(taken=_planned(taken), lengths=lengths, renewed=_planned(renewed))
+
+
+async def seal_before_roll(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
+    """Seal the current segments: what follows them exists and is told."""
+    sizes = await seal_all(context, loaded.state.segment_names(), stamp_of(loaded))
+    return StreamRolled(sizes=sizes, at_ms=context.clock.now_ms())
+
+
+async def finish_rolled(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
+    """The batch lies before the beginning of all current segments."""
+    batch = await _batch(context, loaded)
+    cut = tuple(sorted(SegmentOffset(s.segment_id, 0) for s in loaded.state.segments))
+    return await _finish(context, loaded, batch, cut, ())
+
+
+async def note_aborts(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
+    """Remember what became of those that were aborted. Raises StillWaiting if there are none."""
+    aborted = await _aborted(context, loaded)
+    if not aborted:
+        raise StillWaiting("a transaction is to be noted as aborted")
+    return StreamAbortsNoted(aborted=aborted)
+
+
+async def _finish(
+    context: WorkContext,
+    loaded: Loaded[Stream],
+    batch: Sequence[Transaction],
+    cut: StreamCut,
+    ends: Sequence[int],
+) -> StreamEvent:
+    """Everything was merged: delete what does not count, note the times, and say so of each."""
+    await _drop_parts(context, loaded, batch)
+    await _note_times(context, loaded.state, batch, cut)
+    now_ms = context.clock.now_ms()
+
+    def committed(found: Loaded[Transaction]) -> Sequence[TransactionEvent]:
+        # Known from before its outcome, or purged when all of this was done by another controller.
+        is_seen = found.state.status in (TransactionState.COMMITTING, TransactionState.COMMITTED)
+        return decide.committed(found.state, now_ms) if is_seen else ()
+
+    async def commit(transaction: Transaction) -> None:
+        subject = _subject(loaded.state, transaction.transaction_id)
+        after = await context.transactions.transact(subject, committed)
+        assert not after.state.is_open, "a batch has only what is to be committed"
+
+    await for_each(batch, DECISIONS_AT_ONCE_MAX, commit)
+    return StreamCommitFinished(
+        ends=tuple(ends), aborted=await _aborted(context, loaded), at_ms=now_ms
+    )
+
+
+async def _merge(
+    context: WorkContext,
+    loaded: Loaded[Stream],
+    batch: Sequence[Transaction],
+    targets: Sequence[SegmentRange],
+) -> tuple[int, ...]:
+    """Merge all of the batch, in its order, into the targets of the same numbers as the parents.
+
+    Returns up to where the batch reaches in each target.
+    """
+    stream, stamp = loaded.state, stamp_of(loaded)
+    history = await context.histories.of(stream)
+    parents = _Parents(history)
+    ends: dict[SegmentId, int] = {}
+
+    async def merge(target: SegmentRange) -> None:
+        number = number_of(target.segment_id)
+        sources = [
+            source
+            for transaction in batch
+            for source in sources_of(transaction, parents.of(transaction.stream_epoch, number))
+        ]
+        (name,) = _names(stream, [target])
+        ends[target.segment_id] = 0
+        for some in _requests(sources):
+            ends[target.segment_id] = await context.stores.merge_segments(name, some, stamp)
+
+    await for_each(targets, SEGMENT_REQUESTS_MAX, merge)
+    return tuple(ends[target.segment_id] for target in targets)
+
+
+class _Parents:
+    """The segments of earlier epochs, by epoch and number."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._known: dict[int, dict[int, SegmentId]] = {}
+
+    def of(self, stream_epoch: int, number: int) -> SegmentId:
+        if stream_epoch not in self._known:
+            segments = self._history.segments_of(stream_epoch)
+            self._known[stream_epoch] = {number_of(s.segment_id): s.segment_id for s in segments}
+        return self._known[stream_epoch][number]
+
+
+def _requests(sources: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The sources, in as many requests as it takes."""
+    some: list[str] = []
+    size = 0
+    for source in sources:
+        full = len(some) >= MERGE_SOURCES_MAX or size + len(source) > MERGE_NAMES_SIZE_BYTES_MAX
+        if some and full:
+            yield some
+            some, size = [], 0
+        some.append(source)
+        size += len(source)
+    if some:
+        yield some
+
+
+async def _drop_parts(
+    context: WorkContext, loaded: Loaded[Stream], batch: Sequence[Transaction]
+) -> None:
+    """Delete the segments of parts that the commits did not name."""
+    with_parts = [each for each in batch if len(each.parts) > len(each.committed_parts)]
+    if not with_parts:
+        return
+    history, stamp = await context.histories.of(loaded.state), stamp_of(loaded)
+
+    async def delete(segment: str) -> None:
+        await context.stores.delete_segment(segment, stamp)
+
+    for transaction in with_parts:
+        for parent in history.segments_of(transaction.stream_epoch):
+            dropped = dropped_of(transaction, parent.segment_id)
+            await for_each(dropped, SEGMENT_REQUESTS_MAX, delete)
+
+
+async def _note_times(
+    context: WorkContext, stream: Stream, batch: Sequence[Transaction], cut: StreamCut
+) -> None:
+    """Best effort, as writers' times are: whoever lacks one waits for the next."""
+    if context.writer_times is None or stream.ref is None:
+        return
+    latest: dict[str, int] = {}
+    for each in batch:
+        if each.timestamp_ms is not None:
+            latest[each.writer_id] = max(each.timestamp_ms, latest.get(each.writer_id, 0))
+    for writer_id, timestamp_ms in latest.items():
+        with suppress(AnabranchError):
+            await context.writer_times.note(
+                stream.ref, stream.incarnation, writer_id, timestamp_ms, cut
+            )
+
+
+async def _batch(context: WorkContext, loaded: Loaded[Stream]) -> list[Transaction]:
+    """The pending batch's transactions, in its order. Raises Unavailable, StillWaiting."""
+    known = {t.state.transaction_id: t.state for t in await _transactions(context, loaded)}
+    found: list[Transaction] = []
+    for transaction in _plan(loaded.state).transactions:
+        if (state := known.get(transaction)) is None:
+            subject = _subject(loaded.state, transaction)
+            state = (await context.transactions.load(subject)).state
+        if state.status is None:
+            raise StillWaiting("the end of the batch, which another controller has stored")
+        found.append(state)
+    return found
+
+
+async def _aborted(context: WorkContext, loaded: Loaded[Stream]) -> tuple[TransactionOutcome, ...]:
+    """Those that the stream does not know yet, as many as fit in an event."""
+    found = [
+        TransactionOutcome(
+            transaction_id=each.state.transaction_id,
+            stream_epoch=each.state.stream_epoch,
+            ended_ms=each.state.ended_ms,
+        )
+        for each in await _transactions(context, loaded)
+        if each.state.status is TransactionState.ABORTED
+    ]
+    return tuple(found[:ABORTS_NOTED_MAX])
+
+
+async def _transactions(
+    context: WorkContext, loaded: Loaded[Stream]
+) -> Sequence[Loaded[Transaction]]:
+    stream = loaded.state
+    assert stream.ref is not None
+    return await context.listing.transactions_at(stream.ref, stream.incarnation, loaded.sequence)
+
+
+def _source_count(transaction: Transaction) -> int:
+    return len(transaction.committed_parts) if transaction.has_parts else 1
+
+
+def _plan(stream: Stream) -> CommitPlan:
+    plan = stream.intents[0].commit
+    assert plan is not None
+    return plan
+
+
+def _subject(stream: Stream, transaction: str) -> str:
+    assert stream.ref is not None
+    return transaction_events(stream.ref, stream.incarnation, transaction)
+
+
+def _names(stream: Stream, segments: Sequence[SegmentRange]) -> list[str]:
+    assert stream.ref is not None
+    return [segment_name(stream.ref, segment.segment_id) for segment in segments]
+
+
+def _planned(segments: Sequence[SegmentRange]) -> tuple[PlannedSegment, ...]:
+    return tuple(
+        PlannedSegment(segment_id=s.segment_id, key_start=s.keys.start, key_end=s.keys.end)
+        for s in segments
+    )
+
+
+STEPS: Mapping[StreamStep, Callable[[WorkContext, Loaded[Stream]], Awaitable[StreamEvent]]] = {
+    StreamStep.START_COMMIT: start_commit,
+    StreamStep.COMMIT_TRANSACTIONS: commit_transactions,
+    StreamStep.MAKE_ROLLED_SEGMENTS: make_rolled_segments,
+    StreamStep.SEAL_BEFORE_ROLL: seal_before_roll,
+    StreamStep.FINISH_ROLLED: finish_rolled,
+    StreamStep.NOTE_ABORTS: note_aborts,
+}

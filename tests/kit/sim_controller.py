@@ -1,0 +1,307 @@
+"""A controller in a simulated world: the real parts, on a simulated connection.
+
+It can be killed at any await, stand still, and be replaced.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from nats.aio.client import Client
+
+from anabranch.common.contracts.commands import (
+    ANSWERS,
+    COMMANDS,
+)
+from anabranch.common.contracts.subjects import shard_of_subject
+from anabranch.common.errors import Unavailable
+from anabranch.common.eventsourcing.chunks import HistoryChunks
+from anabranch.common.eventsourcing.gate import Gates
+from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.model.hashing import SHARD_COUNT
+from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.workflow.runner import Runner
+from anabranch.controller.adapters.command_queue import TRY_AGAIN_S
+from anabranch.controller.adapters.command_sender import NatsCommandSender
+from anabranch.controller.adapters.segment_requests import NatsSegmentStores
+from anabranch.controller.domain.application import APPLICATION, Application, ApplicationEvent
+from anabranch.controller.domain.reader_group.events import GroupEvent
+from anabranch.controller.domain.reader_group.invariants import GROUP
+from anabranch.controller.domain.reader_group.state import ReaderGroup
+from anabranch.controller.domain.scope.state import SCOPE, Scope
+from anabranch.controller.domain.stream.events import StreamEvent
+from anabranch.controller.domain.stream.invariants import STREAM
+from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.transaction.invariants import TRANSACTION
+from anabranch.controller.domain.transaction.state import Transaction
+from anabranch.controller.handlers.commands import CommandDesk, handle_command
+from anabranch.controller.handlers.desk import QueryDesk
+from anabranch.controller.handlers.transaction_desk import TransactionDesk
+from anabranch.controller.periodic.expire_transactions import Known as Transactions
+from anabranch.controller.periodic.expire_transactions import TransactionExpirer
+from anabranch.controller.periodic.purge_transactions import TransactionPurger
+from anabranch.controller.ports import TryAgain
+from anabranch.controller.projections.histories import Histories
+from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.projections.notices import FoldListener
+from anabranch.controller.projections.outcomes import OutcomeHistory
+from anabranch.controller.projections.transactions import TransactionMirror
+from anabranch.controller.wiring.serving import CATCH_UP_PAUSE_S, SWEEP_S
+from anabranch.controller.wiring.workflows import (
+    group_workflow,
+    scope_workflow,
+    stream_workflow,
+    transaction_workflow,
+)
+from anabranch.controller.workflows.context import WorkContext
+from kit.simbus import SimClient, sim_event_store
+from kit.simlink import Link
+from kit.simqueue import Queued, SimQueue
+
+CONTAINER_COUNT = 4
+PULLERS = 4
+if TYPE_CHECKING:
+    from kit.control_world import World
+
+
+@dataclass(slots=True)
+class Handled:
+    """How one delivery of a command was answered, if it was.
+
+    `was_accepted_before`: an earlier delivery's decision is stored; `is_first`: there was none.
+    """
+
+    command_id: str
+    was_accepted_before: bool
+    is_first: bool
+    answer: str = ""
+    is_accepted: bool = False
+
+
+class SimController:
+    """One controller process. `failure`: what ended it, if it ended by itself."""
+
+    def __init__(self, world: "World", number: int) -> None:
+        self.world = world
+        self.number = number
+        self.failure: BaseException | None = None
+        self.is_caught_up = False
+        self.owned = frozenset(range(SHARD_COUNT))
+        """Its buckets. By default every controller believes to own all."""
+        self.link = Link(world.rng, world.counts)
+        self.link.on_resume = world.server.queue.announce
+        self.client = SimClient(world.server, self.link, world.rng)
+        self._task: asyncio.Task[None] | None = None
+        self._handling: dict[str, Handled] = {}
+        client, observer = cast(Client, self.client), world.observer
+        self.clock = clock = world.a_clock()
+        self.store = sim_event_store(self.client, clock)
+        ids = SeededIds(world.rng.getrandbits(64))
+        scopes = Repository(self.store, SCOPE, ids, self._known_scope)
+        streams = Repository(self.store, STREAM, ids, self._known_stream)
+        self.listener = FoldListener(self._wake)
+        groups = Repository(self.store, GROUP, ids, self._known_group)
+        transactions = Repository(self.store, TRANSACTION, ids, self._known_transaction)
+        applications = Repository(self.store, APPLICATION, ids, self._known_application)
+        known = TransactionMirror(transactions, applications)
+        self.mirror = Mirror(
+            self.store, scopes, streams, groups, transactions=known, on_fold=self.listener
+        )
+        chunks = HistoryChunks(self.store, ids)
+        histories = Histories(chunks)
+        context = WorkContext(
+            NatsSegmentStores(client, CONTAINER_COUNT),
+            scopes,
+            self.mirror,
+            histories,
+            NatsCommandSender(client),
+            Gates(self.store, ids),
+            self.mirror,
+            transactions,
+            self.mirror,
+            OutcomeHistory(chunks),
+            clock,
+        )
+        self.desk = CommandDesk(
+            scopes, streams, groups, clock, self._reply, observer, histories=histories
+        )
+        self.query_desk = self._query_desk(context, applications, ids)
+        self.expirer = TransactionExpirer(
+            Transactions(known, self.mirror, lambda: self.owned),
+            transactions,
+            world.timers,
+            clock=clock,
+            on_expired=lambda _late_s: None,
+        )
+        self.purger = TransactionPurger(
+            known.slots, self.mirror.reached, self.store.purge, lambda b: b in self.owned, clock
+        )
+        self._build_runners(context, streams, groups)
+
+    def _build_runners(
+        self,
+        context: WorkContext,
+        streams: Repository[Stream, StreamEvent],
+        groups: Repository[ReaderGroup, GroupEvent],
+    ) -> None:
+        observer, clock, rng = self.world.observer, context.clock, self.world.rng
+        scope_work = scope_workflow(context.scopes, context, observer)
+        stream_work = stream_workflow(streams, context, observer)
+        group_work = group_workflow(groups, context, observer)
+        transaction_work = transaction_workflow(context, observer)
+        self.scope_runner = Runner(scope_work, clock, rng, self._owns)
+        self.stream_runner = Runner(stream_work, clock, rng, self._owns)
+        self.group_runner = Runner(group_work, clock, rng, self._owns)
+        self.transaction_runner = Runner(transaction_work, clock, rng, self._owns)
+
+    def _query_desk(
+        self,
+        context: WorkContext,
+        applications: Repository[Application, ApplicationEvent],
+        ids: SeededIds,
+    ) -> QueryDesk:
+        transactions = TransactionDesk(
+            context.transactions,
+            applications,
+            self.store,
+            context.gates,
+            context.stores,
+            context.outcomes,
+            self.clock,
+            ids,
+        )
+        return QueryDesk(
+            self.mirror,
+            lambda _: (),
+            tuple,
+            self.world.observer,
+            segment_length=context.stores.segment_length,
+            history=context.histories.of,
+            transactions=transactions,
+        )
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Run in the group until killed."""
+        self._task = group.create_task(self._live())
+
+    def own(self, buckets: frozenset[int]) -> None:
+        """From now on it works on these, as when leases were given and lost."""
+        self.owned = buckets
+        self.scope_runner.let_go()
+        self.stream_runner.let_go()
+        self.group_runner.let_go()
+        self.transaction_runner.let_go()
+        self.expirer.sweep_soon()
+        self._wake_all()
+
+    def kill(self) -> None:
+        """End it wherever it is; nothing more leaves it."""
+        self.link.cut()
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+
+    async def _live(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.mirror.serve())
+                group.create_task(self.scope_runner.serve())
+                group.create_task(self.stream_runner.serve())
+                group.create_task(self.group_runner.serve())
+                group.create_task(self.transaction_runner.serve())
+                await self._catch_up()
+                self.listener.go_live()
+                self.is_caught_up = True
+                group.create_task(self._sweep())
+                if self.world.timers is not None:
+                    group.create_task(self.expirer.serve())
+                    group.create_task(self.purger.serve())
+                for _ in range(PULLERS):
+                    group.create_task(self._pull())
+        except BaseExceptionGroup as failures:
+            self.link.cut()
+            self.failure = first_of(failures)
+            self.world.on_failure(self, self.failure)
+
+    async def _catch_up(self) -> None:
+        while True:
+            try:
+                await self.mirror.reach_heads()
+                return
+            except Unavailable:
+                await self.world.clock.sleep(CATCH_UP_PAUSE_S)
+
+    async def _sweep(self) -> None:
+        while True:
+            self._wake_all()
+            await self.world.clock.sleep(SWEEP_S)
+
+    def _wake_all(self) -> None:
+        for subject in self.mirror.with_work():
+            self._wake(subject)
+
+    def _known_scope(self, subject: str) -> Loaded[Scope] | None:
+        return self.mirror.known_scope(subject)
+
+    def _known_stream(self, subject: str) -> Loaded[Stream] | None:
+        return self.mirror.known_stream(subject)
+
+    def _known_group(self, subject: str) -> Loaded[ReaderGroup] | None:
+        return self.mirror.known_group(subject)
+
+    def _known_transaction(self, subject: str) -> Loaded[Transaction] | None:
+        return self.mirror.known_transaction(subject)
+
+    def _known_application(self, subject: str) -> Loaded[Application] | None:
+        return self.mirror.known_application(subject)
+
+    def _owns(self, subject: str) -> bool:
+        return shard_of_subject(subject) in self.owned
+
+    def _wake(self, subject: str) -> None:
+        match subject.split(".")[3]:
+            case "scope":
+                self.scope_runner.wake(subject)
+            case "stream":
+                self.stream_runner.wake(subject)
+            case "rg":
+                self.group_runner.wake(subject)
+            case _:
+                self.transaction_runner.wake(subject)
+
+    async def _pull(self) -> None:
+        """Take commands one after another, as `command_broker` does."""
+        queue = self.world.server.queue
+        while True:
+            await self._handle(queue, *await queue.take(lambda: not self.link.is_paused))
+
+    async def _handle(self, queue: SimQueue, queued: Queued, delivery: int) -> None:
+        command_id = COMMANDS.validate_json(queued.body).command_id
+        accepted = self.world.referee.accepted
+        handled = Handled(command_id, command_id in accepted, command_id not in self.world.begun)
+        self.world.begun.add(command_id)
+        self._handling[command_id] = handled
+        try:
+            await handle_command(self.desk, queued.body)
+        except TryAgain:
+            self.link.post(partial(queue.nak, queued, delivery, TRY_AGAIN_S))
+        except AssertionError as defect:
+            self.world.wrong.append(f"a decision broke an invariant: {defect!r}")
+            self.link.post(partial(queue.nak, queued, delivery, TRY_AGAIN_S))
+        else:
+            handled.is_accepted = command_id in accepted
+            self.world.handled.append(handled)
+            self.link.post(partial(queue.ack, queued, delivery))
+
+    async def _reply(self, inbox: str, answer: bytes) -> None:
+        command_id = inbox.rsplit(".", 1)[1]
+        if command_id in self._handling:
+            self._handling[command_id].answer = ANSWERS.validate_json(answer).kind
+        await self.client.publish(inbox, answer)
+
+
+def first_of(failure: BaseException) -> BaseException:
+    """What failed first in a group of failures, however deep."""
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure

@@ -1,0 +1,27 @@
+"""Every bug that is planted into transactions is found by seeds of the simulation."""
+
+import pytest
+
+from anabranch.common.errors import AnabranchError
+from kit.planted_transactions import TRANSACTION_BUGS
+from kit.transaction_callers import USUAL, Habits
+from kit.transaction_scenario import random_transactions
+
+SEEDS_MAX = 300
+HABITS = {
+    "expired by the wheel": Habits(pausing=1.0, strange=0.0, sealing=0.0),
+    "gate not asked": Habits(sealing=0.7),
+    "segments not ensured": Habits(strange=0.5),
+}
+"""Under which a bug is found soon that is found late by the usual ones."""
+
+
+@pytest.mark.parametrize("name", TRANSACTION_BUGS)
+def test_a_planted_bug_of_transactions_is_found(name: str) -> None:
+    for seed in range(SEEDS_MAX):
+        try:
+            with TRANSACTION_BUGS[name]():
+                random_transactions(seed, HABITS.get(name, USUAL))
+        except (AssertionError, AnabranchError):
+            return
+    pytest.fail(f"{name} was not found")
