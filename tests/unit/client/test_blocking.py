@@ -231,6 +231,32 @@ def test_a_writer_that_is_left_by_an_exception_does_not_wait() -> None:
         assert writer.failed
 
 
+def test_transactions_are_written_committed_and_aborted_by_plain_blocks() -> None:
+    with blocking_bench(segment_count=2) as bench, bench.client.writer(STREAM) as writer:
+        with writer.transaction() as txn:
+            txn.write(b"one", "k")
+            txn.write_batch([b"two", b"three"], ["k", "k"])
+            assert bench.on_loop(bench.b.payloads) == []
+        assert txn.state == "committed"
+        with pytest.raises(KeyError), writer.transaction() as txn:
+            raise KeyError
+        assert txn.state == "aborted"
+        transactions = bench.client.transactions(STREAM)
+        assert {info.state for info in transactions.list("aborted")} == {"aborted"}
+        assert bench.on_loop(bench.b.payloads) == [b"one", b"two", b"three"]
+
+
+def test_parts_of_a_transaction_are_written_by_plain_blocks() -> None:
+    with blocking_bench() as bench:
+        transactions = bench.client.transactions(STREAM)
+        txn = transactions.begin(parts=True)
+        with transactions.resume(txn.id) as resumed, resumed.part() as part:
+            part.write(b"one")
+        assert txn.commit(parts=[part.report()]).state == "committed"
+        assert transactions.application("nobody").committed_version is None
+        assert bench.on_loop(bench.b.payloads) == [b"one"]
+
+
 def test_a_block_that_is_never_left_is_left_with_the_client() -> None:
     waiting = Waiting()
     with blocking_bench() as bench:

@@ -15,8 +15,12 @@ from anabranch.client import (
     RevisionedStream,
     StateSynchronizer,
     Streams,
+    Transaction,
+    TransactionPart,
+    Transactions,
     connect,
 )
+from anabranch.client.lane_writer import LaneWriter
 from anabranch.client.stream_views import StreamViews
 from anabranch.common.errors import ERRORS_BY_CODE
 
@@ -24,6 +28,7 @@ PUBLIC = frozenset((Path(__file__).parents[2] / "golden" / "client_names.txt").r
 OWNERS = (
     Client,
     EventWriter,
+    LaneWriter,
     EventReader,
     GroupReader,
     Operations,
@@ -33,6 +38,9 @@ OWNERS = (
     StateSynchronizer,
     Streams,
     StreamViews,
+    Transaction,
+    TransactionPart,
+    Transactions,
     connect,
 )
 

@@ -21,7 +21,7 @@ SETTINGS = writer_settings(block_size_bytes=60, buffer_size_bytes=600, large_eve
 
 @asynccontextmanager
 async def slow_bench() -> AsyncIterator[Bench]:
-    """A controller that keeps the time and lets the loop turn before it answers."""
+    """A controller that lets the loop turn before it answers."""
     async with bench(segment_count=2) as b:
         ask = b.control.query
 

@@ -18,7 +18,8 @@ caller can do about it.
 
 from anabranch.client.batch import BatchClient, RangeReader, SegmentRange
 from anabranch.client.byte_stream import ByteStream
-from anabranch.client.client import Client, Connecting, connect
+from anabranch.client.client import Client
+from anabranch.client.connecting import Connecting, connect
 from anabranch.client.events import Event, EventBatch
 from anabranch.client.frontier import Position
 from anabranch.client.groups.admin import ReaderGroups
@@ -46,10 +47,15 @@ from anabranch.client.settings import (
     ByteStreamSettings,
     OneSegmentSettings,
     ReaderSettings,
+    TransactionSettings,
     WriterSettings,
 )
 from anabranch.client.streams import Streams
 from anabranch.client.synchronizer import StateCodec, StateSynchronizer
+from anabranch.client.transactions.admin import Transactions
+from anabranch.client.transactions.begin import Beginning
+from anabranch.client.transactions.part import PartReport, TransactionPart
+from anabranch.client.transactions.transaction import Transaction
 from anabranch.client.writer import EventWriter
 from anabranch.common.contracts.commands import OperationState
 from anabranch.common.contracts.membership import (
@@ -80,6 +86,15 @@ from anabranch.common.contracts.stream_queries import (
     SegmentDescription,
     SegmentRun,
     SuccessorsFound,
+)
+from anabranch.common.contracts.transactions import (
+    ApplicationDescription,
+    CommittedPart,
+    PartLength,
+    TransactionInfo,
+    TransactionKey,
+    TransactionList,
+    TransactionPinged,
 )
 from anabranch.common.contracts.writer_times import WriterMark
 from anabranch.common.errors import (
@@ -113,6 +128,7 @@ from anabranch.common.errors import (
     OperationNotFound,
     OutcomeUnknown,
     Overloaded,
+    PartMismatch,
     PlanOutdated,
     ReaderGroupExists,
     ReaderGroupNotFound,
@@ -137,9 +153,12 @@ from anabranch.common.errors import (
     TimedOut,
     TooManyCheckpoints,
     TooManyReaders,
+    TransactionEnded,
+    TransactionNotFound,
     Unavailable,
     Unknown,
     UnsupportedProtocol,
+    VersionPassed,
     WriterExpired,
 )
 from anabranch.common.model.key_range import KeyRange
@@ -160,11 +179,14 @@ from anabranch.common.model.stream import (
     StreamConfig,
     StreamState,
 )
+from anabranch.common.model.transaction import TransactionState
 
 __all__ = [
     "AnabranchError",
+    "ApplicationDescription",
     "ArrowSerializer",
     "BatchClient",
+    "Beginning",
     "BufferFull",
     "Busy",
     "ByteStream",
@@ -177,6 +199,7 @@ __all__ = [
     "Closed",
     "ClusterOverview",
     "CodecMissing",
+    "CommittedPart",
     "Conflict",
     "Connecting",
     "ConnectionLost",
@@ -231,6 +254,9 @@ __all__ = [
     "OutcomeUnknown",
     "Overloaded",
     "ParkedDescription",
+    "PartLength",
+    "PartMismatch",
+    "PartReport",
     "PlanOutdated",
     "Position",
     "PydanticSerializer",
@@ -292,9 +318,21 @@ __all__ = [
     "TimedOut",
     "TooManyCheckpoints",
     "TooManyReaders",
+    "Transaction",
+    "TransactionEnded",
+    "TransactionInfo",
+    "TransactionKey",
+    "TransactionList",
+    "TransactionNotFound",
+    "TransactionPart",
+    "TransactionPinged",
+    "TransactionSettings",
+    "TransactionState",
+    "Transactions",
     "Unavailable",
     "Unknown",
     "UnsupportedProtocol",
+    "VersionPassed",
     "WriterExpired",
     "WriterMark",
     "WriterSettings",

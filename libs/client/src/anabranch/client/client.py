@@ -1,4 +1,4 @@
-"""`connect` and `Client`: administration, and the way to writers and readers.
+"""`Client`: administration, and the way to writers and readers.
 
 A client owns one NATS connection, one TCP connection per segment store and a task group in
 which its writers and readers work; leaving the client ends them all. Administration commands
@@ -7,7 +7,7 @@ after which OutcomeUnknown names the operation.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self, TypeVar, Unpack, overload
 
@@ -24,7 +24,6 @@ from anabranch.client.groups.access import GroupAccess
 from anabranch.client.groups.admin import ReaderGroups
 from anabranch.client.groups.group import ReaderGroup
 from anabranch.client.groups.parts import ClientGroupParts
-from anabranch.client.nats_control import NatsControlPlane
 from anabranch.client.operations import Operation, Operations, Sending, send
 from anabranch.client.parked import Parked
 from anabranch.client.pointers import EventPointer, fetch_event
@@ -43,9 +42,10 @@ from anabranch.client.settings import (
 from anabranch.client.streams import Streams
 from anabranch.client.synchronizer import S, StateCodec, StateSynchronizer, U
 from anabranch.client.tier2_flush import FLUSH_TIMEOUT_S, TierTwoFlush, list_containers
-from anabranch.client.tracing import tracer_of_program
+from anabranch.client.transactions.admin import Transactions
+from anabranch.client.transactions.begin import Openings
+from anabranch.client.transactions.pings import Pings
 from anabranch.client.writer import EventWriter
-from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts.commands import CreateScope, DeleteScope
 from anabranch.common.contracts.queries import (
     PAGE_SIZE_MAX,
@@ -62,10 +62,8 @@ from anabranch.common.errors import Closed, InvalidRequest
 from anabranch.common.model.names import StreamRef, scope_name, stream_ref
 from anabranch.common.model.reader_group import GroupRef, group_ref
 from anabranch.common.model.stream import fixed
-from anabranch.common.runtime.clock import Clock, SystemClock
-from anabranch.common.runtime.ids import IdSource, Rng, SystemIds, system_rng
-
-CONNECT_TIMEOUT_S = 10.0
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import IdSource, Rng
 
 T = TypeVar("T")
 
@@ -92,11 +90,13 @@ class Client:
         self._directory = SegmentDirectory(control, self._pool)
         self._tasks = asyncio.TaskGroup()
         self._runtime: Runtime | None = None
+        self._pings: Pings | None = None
         self._closed = False
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
         self._runtime = Runtime(self._clock, self._ids, self._rng, self._tasks, self._tracer)
+        self._pings = Pings(self._control, self._runtime)
         return self
 
     async def __aexit__(
@@ -298,7 +298,26 @@ class Client:
             directory=self._directory,
             runtime=self._entered(),
             settings=settings or WriterSettings(),
+            pings=self._entered_pings(),
             serializer=serializer,
+        )
+
+    def transactions(self, stream: str | StreamRef) -> Transactions:
+        """The transactions of a stream: to begin, to go on with elsewhere, to look at, to end.
+
+        Raises InvalidName. `EventWriter.transaction` is the short way to write one.
+        """
+        runtime = self._entered()
+        time_writer_id = runtime.ids.new_id()
+        return Transactions(
+            Openings(
+                _ref(stream),
+                control=self._control,
+                directory=self._directory,
+                runtime=runtime,
+                pings=self._entered_pings(),
+                noting=lambda: time_writer_id,
+            )
         )
 
     @overload
@@ -426,6 +445,11 @@ class Client:
         """Stored bytes of segments, for bulk readers; works on a client that is not entered."""
         return SegmentRanges(self._control, self._directory, clock=self._clock, rng=self._rng)
 
+    def _entered_pings(self) -> Pings:
+        self._entered()
+        assert self._pings is not None
+        return self._pings
+
     def _entered(self) -> Runtime:
         if self._closed:
             raise Closed("the client is closed", remedy="connect again")
@@ -438,54 +462,3 @@ class Client:
 
 def _ref(stream: str | StreamRef) -> StreamRef:
     return stream if isinstance(stream, StreamRef) else stream_ref(stream)
-
-
-class Connecting:
-    """What `connect` returns: await it for a Client, or enter it for an open one."""
-
-    def __init__(self, nats_url: str, name: str, timeout_s: float, tracer: Tracer | None) -> None:
-        self._nats_url = nats_url
-        self._name = name
-        self._timeout_s = timeout_s
-        self._tracer = tracer
-        self._client: Client | None = None
-
-    def __await__(self) -> Generator[object, None, Client]:
-        return self._connect().__await__()
-
-    async def _connect(self) -> Client:
-        clock, ids = SystemClock(), SystemIds()
-        connection = await connect_nats(self._nats_url, self._name, deadline_s=self._timeout_s)
-        tracer = self._tracer or tracer_of_program()
-        control = NatsControlPlane(connection, clock=clock, ids=ids, tracer=tracer)
-        return Client(control, clock=clock, ids=ids, rng=system_rng(), tracer=tracer)
-
-    async def __aenter__(self) -> Client:
-        self._client = await self._connect()
-        return await self._client.__aenter__()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._client is not None
-        await self._client.__aexit__(kind, error, trace)
-
-
-def connect(
-    nats_url: str,
-    *,
-    name: str = "anabranch-client",
-    timeout_s: float = CONNECT_TIMEOUT_S,
-    tracer: Tracer | None = None,
-) -> Connecting:
-    """Connect to the cluster behind a NATS server.
-
-    ``async with connect(url) as client`` or ``async with await connect(url) as client``.
-    What is asked and written inside a sampled span of OpenTelemetry continues its trace, by
-    `tracer` or else by the one that the program has set up before it connects.
-    Raises Unavailable when nothing answers at the address in time.
-    """
-    return Connecting(nats_url, name, timeout_s, tracer)

@@ -3,7 +3,8 @@
 `ControlPlane` is served by NATS (`nats_control`) and by the tests' in-process controller.
 `SegmentDirectory` turns a segment's name into an open connection to the store that serves it;
 whoever finds the answer wrong (WrongHost, a lost connection) says so with `forget`, and the
-next look-up asks the controller again.
+next look-up asks the controller again. A transaction's segment lies where its parent does, so that
+transactions on segments that are known ask nobody.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from anabranch.common.contracts.queries import (
 )
 from anabranch.common.errors import ConnectionLost, Retry, StreamNotFound, StreamSealed, Unavailable
 from anabranch.common.model.cluster import Endpoint
-from anabranch.common.model.names import StreamRef
+from anabranch.common.model.names import StreamRef, transaction_segment
 from anabranch.common.model.stream import StreamState
 
 A = TypeVar("A", bound=Contract)
@@ -130,8 +131,9 @@ class SegmentDirectory:
 
     async def learn(self, segments: list[str]) -> None:
         """Look up many segments at once, so that none of them has to ask alone."""
-        for start in range(0, len(segments), LOCATE_COUNT_MAX):
-            page = tuple(segments[start : start + LOCATE_COUNT_MAX])
+        places = list(dict.fromkeys(map(_place_of, segments)))
+        for start in range(0, len(places), LOCATE_COUNT_MAX):
+            page = tuple(places[start : start + LOCATE_COUNT_MAX])
             located = await self._control.query(
                 "locate", Locate(segments=page), Located, timeout_s=QUERY_TIMEOUT_S
             )
@@ -141,7 +143,9 @@ class SegmentDirectory:
 
     async def prepare(self, segments: Iterable[str]) -> None:
         """`learn` what is not known, if anybody answers; else who needs a segment asks again."""
-        unknown = [segment for segment in segments if segment not in self._known]
+        unknown = [segment for segment in segments if _place_of(segment) not in self._known]
+        if not unknown:
+            return
         with suppress(Retry):
             await self.learn(unknown)
 
@@ -151,9 +155,10 @@ class SegmentDirectory:
         Raises Unavailable while no store serves the segment or the one that does cannot be
         reached, and what the controller answers.
         """
-        if segment not in self._known:
+        place = _place_of(segment)
+        if place not in self._known:
             await self.learn([segment])
-        location = self._known.get(segment)
+        location = self._known.get(place)
         if location is None:
             raise Unavailable("no store serves the segment at the moment", segment=segment)
         endpoint = Endpoint(location.host, location.port)
@@ -175,3 +180,9 @@ class SegmentDirectory:
         """The location proved wrong; a newer one is kept. Repeatable."""
         if self._known.get(location.segment) == location:
             del self._known[location.segment]
+
+
+def _place_of(segment: str) -> str:
+    """Whose location tells that of the segment."""
+    found = transaction_segment(segment)
+    return segment if found is None else found.parent

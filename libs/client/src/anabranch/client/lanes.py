@@ -15,7 +15,7 @@ from anabranch.client.handover import hand_over
 from anabranch.client.outbox import Outbox
 from anabranch.client.routing import Route, SegmentRouter, rerouted, routes_to
 from anabranch.common.contracts.queries import SegmentInStream
-from anabranch.common.errors import InvalidRequest
+from anabranch.common.errors import AnabranchError, InvalidRequest
 
 KEYS_CACHED_MAX = 65_536
 
@@ -30,6 +30,10 @@ class Lanes:
         self._router: SegmentRouter | None = None
         self.outboxes: list[Outbox] = []
         """By route; empty until `open`."""
+        self.refusal: AnabranchError = InvalidRequest(
+            "the writer is not open", remedy="use it as `async with client.writer(…)`"
+        )
+        """Why nothing has a route before `open`."""
 
     @property
     def appenders(self) -> list[SegmentAppender]:
@@ -41,11 +45,9 @@ class Lanes:
         self._route_by(routes_to(segments))
 
     def route(self, key: str) -> tuple[Outbox, bytes]:
-        """(who takes the key, the key as stored). Raises InvalidRequest."""
+        """(who takes the key, the key as stored). Raises InvalidRequest, and the `refusal`."""
         if self._router is None:
-            raise InvalidRequest(
-                "the writer is not open", remedy="use it as `async with client.writer(…)`"
-            )
+            raise self.refusal.copy()
         route, stored = self._router.route(key)
         return self.outboxes[route], stored
 

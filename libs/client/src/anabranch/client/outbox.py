@@ -8,7 +8,7 @@ numbers are contiguous and an event's number is known as soon as it was added. A
 encoded once and resent byte for byte; only one that straddles what the store holds is rebuilt.
 When the segment takes no more, `take_all` gives what is left to the outboxes of its successors.
 
-`EventWriter.write` appends to `gathering` directly, because it runs once per event.
+`LaneWriter.write` appends to `gathering` directly, because it runs once per event.
 """
 
 from collections import deque

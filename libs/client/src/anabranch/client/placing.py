@@ -17,13 +17,12 @@ from anabranch.client.columns import Columns
 from anabranch.client.lanes import Lanes
 from anabranch.client.outbox import Outbox
 from anabranch.client.tracing import joined
-from anabranch.common.errors import InvalidRequest
 from anabranch.common.runtime.ids import Rng
 from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
 
 
 class Placing:
-    """Of one writer. `EventWriter.write` uses and forgets `keyless` directly."""
+    """Of one writer. `LaneWriter.write` uses and forgets `keyless` directly."""
 
     def __init__(self, lanes: Lanes, rng: Rng, tracer: Tracer | None) -> None:
         self._lanes = lanes
@@ -32,17 +31,15 @@ class Placing:
         self.keyless: Outbox | None = None
 
     def draw(self) -> Outbox:
-        """Who takes events without keys from now on. Raises InvalidRequest."""
+        """Who takes events without keys from now on. Raises the lanes' refusal."""
         outboxes = self._lanes.outboxes
         if not outboxes:
-            raise InvalidRequest(
-                "the writer is not open", remedy="use it as `async with client.writer(…)`"
-            )
+            raise self._lanes.refusal.copy()
         self.keyless = outboxes[int(self._rng.random() * len(outboxes))]
         return self.keyless
 
     def choose_keyless(self) -> Outbox:
-        """Who takes events without keys. Raises InvalidRequest."""
+        """Who takes events without keys. Raises the lanes' refusal."""
         return self.keyless or self.draw()
 
     def add(self, columns: Columns, chosen: Outbox | None) -> tuple[Outbox, ...]:

@@ -7,7 +7,7 @@ from anabranch.common.errors import BufferFull
 
 
 class Room:
-    """At most `limit` bytes are taken. `EventWriter.write` adds to `used` directly."""
+    """At most `limit` bytes are taken. `LaneWriter.write` adds to `used` directly."""
 
     __slots__ = ("_refused", "_waiters", "limit", "used")
 

@@ -4,6 +4,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anabranch.common.errors import InvalidSetting
+from anabranch.common.model.transaction import (
+    EXECUTION_MS_MAX,
+    LEASE_MS_DEFAULT,
+    LEASE_MS_MAX,
+    LEASE_MS_MIN,
+    WRITER_LABEL_LENGTH_MAX,
+)
 from anabranch.common.wire.block import (
     BLOCK_SIZE_BYTES_MAX,
     EVENT_SIZE_BYTES_MAX,
@@ -16,6 +23,8 @@ KIB = 1024
 MIB = 1024 * KIB
 WRITER_BLOCK_SIZE_BYTES_MAX = BLOCK_SIZE_BYTES_MAX - EVENT_SIZE_BYTES_MAX - KEY_SIZE_BYTES_MAX - KIB
 """A block is closed by the event that reaches its size, and that one may be of any size."""
+COMMIT_TIMEOUT_S = 60.0
+ABORT_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +108,41 @@ class WriterSettings:
     def zstd_level(self) -> int | None:
         """The level to compress blocks with, None: they stay plain."""
         return None if self.compression is None else self.compression_level
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """`lease_ms`: a transaction that nobody pings for so long is aborted, 1 s to 10 min; with
+    `auto_ping` the client pings as long as the transaction is not closed. `execution_ms_max`: how
+    long it may live at all, 0 for the usual limit, at most a day. `writer` is shown to whoever
+    lists transactions. `commit_timeout_s` bounds a commit after its flush, with the waiting until
+    its events can be read; `begin_timeout_s` and `abort_timeout_s` the asking for these."""
+
+    lease_ms: int = LEASE_MS_DEFAULT
+    execution_ms_max: int = 0
+    writer: str = ""
+    auto_ping: bool = True
+    begin_timeout_s: float = 30.0
+    commit_timeout_s: float = COMMIT_TIMEOUT_S
+    abort_timeout_s: float = ABORT_TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        if not LEASE_MS_MIN <= self.lease_ms <= LEASE_MS_MAX:
+            raise InvalidSetting(
+                "a transaction's lease is out of range",
+                lease_ms=self.lease_ms, least=LEASE_MS_MIN, limit=LEASE_MS_MAX,
+            )  # fmt: skip
+        if not 0 <= self.execution_ms_max <= EXECUTION_MS_MAX:
+            raise InvalidSetting(
+                "a transaction cannot live so long",
+                execution_ms_max=self.execution_ms_max, limit=EXECUTION_MS_MAX,
+            )  # fmt: skip
+        if len(self.writer) > WRITER_LABEL_LENGTH_MAX:
+            raise InvalidSetting(
+                "a transaction's writer has too long a name", limit=WRITER_LABEL_LENGTH_MAX
+            )
+        if min(self.begin_timeout_s, self.commit_timeout_s, self.abort_timeout_s) <= 0:
+            raise InvalidSetting("a transaction's timeouts must be positive")
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,11 @@ class TimeNotes:
         self._noted = True
         await self._control.query("note_time", query, TimeNoted, timeout_s=QUERY_TIMEOUT_S)
 
+    def by_commit(self) -> str:
+        """A commit notes a time → the writer id to tell it under, so that it is the writer's."""
+        self._noted = True
+        return self._writer_id
+
     async def end(self) -> None:
         """The writer is gone for good; if this reaches nobody, its mark ends with time."""
         if not self._noted:

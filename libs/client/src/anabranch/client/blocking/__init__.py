@@ -26,8 +26,9 @@ from opentelemetry.trace import Tracer
 
 from anabranch.client.blocking.background import Background, Stay
 from anabranch.client.blocking.proxy import Blocking, Target
-from anabranch.client.client import CONNECT_TIMEOUT_S, Client
-from anabranch.client.client import connect as connect_asynchronously
+from anabranch.client.client import Client
+from anabranch.client.connecting import CONNECT_TIMEOUT_S
+from anabranch.client.connecting import connect as connect_asynchronously
 from anabranch.common.errors import Closed
 from anabranch.common.runtime.clock import SystemClock
 

@@ -1,0 +1,192 @@
+"""Begins transactions, and goes on with those that others began.
+
+A begin whose answer got lost is repeated; what the first one began nobody pings, so it is aborted.
+With a key, the version's transaction is got or created. One that an earlier attempt left open holds
+events which this attempt writes again: it is aborted first, and whoever still writes to it is told
+so. One with parts is kept, because its commit names the parts that count.
+"""
+
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Generic, cast
+
+from anabranch.client.control import ControlPlane, SegmentDirectory
+from anabranch.client.lane_writer import T
+from anabranch.client.runtime import Runtime
+from anabranch.client.serializers import Serializer
+from anabranch.client.settings import TransactionSettings, WriterSettings
+from anabranch.client.transactions.calls import (
+    COMMIT_WAIT_MS,
+    POLL_FIRST_S,
+    POLL_LONGEST_S,
+    TransactionCalls,
+)
+from anabranch.client.transactions.fate import Fate
+from anabranch.client.transactions.pings import Pings
+from anabranch.client.transactions.transaction import DONE, Role, Transaction
+from anabranch.client.transactions.writer import Writing
+from anabranch.common.contracts.transactions import (
+    BeginTransaction,
+    TransactionBegun,
+    TransactionKey,
+)
+from anabranch.common.errors import Busy, InvalidRequest, TransactionEnded
+from anabranch.common.model.names import StreamRef
+from anabranch.common.model.transaction import TransactionState
+
+Key = TransactionKey | tuple[str, int]
+"""An application and its version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which transaction to begin. Without a key: a new one."""
+
+    key: TransactionKey | None = None
+    parts: bool = False
+
+
+def wanted(key: Key | None, parts: bool) -> Wanted:
+    """Raises InvalidRequest for what is no key."""
+    if isinstance(key, tuple):
+        try:
+            key = TransactionKey(application=key[0], version=key[1])
+        except (ValueError, IndexError) as error:
+            raise InvalidRequest(
+                "that is no key of a transaction",
+                remedy="give the application's name, of letters, digits, dots and hyphens, and its "
+                "version from 0",
+            ) from error
+    return Wanted(key, parts)
+
+
+class Openings:
+    """What the transactions of one stream need; `noting` as in `Role`."""
+
+    def __init__(
+        self,
+        stream: StreamRef,
+        *,
+        control: ControlPlane,
+        directory: SegmentDirectory,
+        runtime: Runtime,
+        pings: Pings,
+        noting: Callable[[], str],
+    ) -> None:
+        self.calls = TransactionCalls(stream, control, runtime.clock, runtime.rng)
+        self._directory = directory
+        self._runtime = runtime
+        self._pings = pings
+        self.noting = noting
+
+    async def begin(
+        self,
+        what: Wanted,
+        settings: TransactionSettings,
+        writer: WriterSettings,
+        serializer: Serializer[T] | None,
+    ) -> Transaction[T]:
+        """Raises as `Transactions.begin`."""
+        begun = await self._begun(what, settings)
+        return await self._opened(begun, Role(settings, True, self.noting), writer, serializer)
+
+    async def resume(
+        self,
+        transaction: str,
+        settings: TransactionSettings,
+        writer: WriterSettings,
+        serializer: Serializer[T] | None,
+    ) -> Transaction[T]:
+        """Raises as `Transactions.resume`."""
+        begun = await self.calls.resume(transaction)
+        return await self._opened(begun, Role(settings, False, self.noting), writer, serializer)
+
+    async def _opened(
+        self,
+        begun: TransactionBegun,
+        role: Role,
+        writer: WriterSettings,
+        serializer: Serializer[T] | None,
+    ) -> Transaction[T]:
+        pings = self._pings if role.settings.auto_ping else None
+        fate = Fate(begun.transaction, self.calls, pings)
+        writing = Writing(self._directory, self._runtime, writer)
+        transaction = Transaction(fate, role, writing, serializer)
+        try:
+            await transaction.open(begun.segments)
+        except BaseException:
+            await transaction.close()
+            raise
+        return transaction
+
+    async def _begun(self, what: Wanted, settings: TransactionSettings) -> TransactionBegun:
+        calls, clock = self.calls, self._runtime.clock
+        deadline_s, pause_s = calls.deadline(settings.begin_timeout_s), POLL_FIRST_S
+        while True:
+            query = BeginTransaction(
+                **calls.names,
+                lease_ms=settings.lease_ms,
+                execution_ms_max=settings.execution_ms_max,
+                writer=settings.writer,
+                parts=what.parts,
+                key=what.key,
+            )
+            begun = await calls.ask(
+                "begin_transaction", query, TransactionBegun, deadline_s=deadline_s
+            )
+            if await self._is_ours(begun, what, settings):
+                return begun
+            if calls.time_is_up(deadline_s):
+                raise Busy(
+                    "an earlier transaction of the version has not ended yet",
+                    transaction=begun.transaction.transaction_id,
+                )
+            await clock.sleep(pause_s)
+            pause_s = min(pause_s * 2, POLL_LONGEST_S)
+
+    async def _is_ours(
+        self, begun: TransactionBegun, what: Wanted, settings: TransactionSettings
+    ) -> bool:
+        """Whether it is the one to go on with; if not, an open one is aborted."""
+        found = begun.transaction
+        is_open = found.state is TransactionState.OPEN
+        if begun.is_new or found.state in DONE:
+            return True
+        if is_open and found.has_parts and what.parts:
+            return True
+        if is_open:
+            with suppress(TransactionEnded):  # it was committed meanwhile: the next answer says so
+                await self.calls.abort(
+                    found.transaction_id, settings.abort_timeout_s, wait_ms=COMMIT_WAIT_MS
+                )
+        return False
+
+
+class Beginning(Generic[T]):
+    """A transaction that is about to be begun: await it, or enter it.
+
+    ``async with writer.transaction() as txn`` begins it and ends it with the block;
+    ``txn = await writer.transaction()`` begins it, and leaves it to you to commit or abort it.
+    """
+
+    def __init__(self, begin: Callable[[], Awaitable[Transaction[T]]]) -> None:
+        self._begin = begin
+        self._begun: Transaction[T] | None = None
+
+    def __await__(self) -> Generator[object, None, Transaction[T]]:
+        return cast(Generator[object, None, Transaction[T]], self._begin().__await__())
+
+    async def __aenter__(self) -> Transaction[T]:
+        self._begun = await self._begin()
+        return await self._begun.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._begun is not None
+        await self._begun.__aexit__(kind, error, trace)

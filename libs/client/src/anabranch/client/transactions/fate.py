@@ -1,0 +1,143 @@
+"""What this process knows of a transaction's outcome, and who has to hear of it at once.
+
+State: the last description, and the state, which is None while a commit was asked for and not
+answered. An outcome is irrevocable, so it is learnt once: pinging stops, and whoever writes is told
+with TransactionEnded. A transaction and its parts in this process share one.
+"""
+
+import logging
+from collections.abc import Callable
+
+from anabranch.client.backoff import Backoff
+from anabranch.client.transactions.calls import TransactionCalls, ended
+from anabranch.client.transactions.pings import PingEntry, Pings
+from anabranch.common.contracts.transactions import TransactionInfo, TransactionPinged
+from anabranch.common.errors import (
+    AnabranchError,
+    OutcomeUnknown,
+    Retry,
+    SegmentNotFound,
+    SegmentSealed,
+    TransactionEnded,
+    TransactionNotFound,
+)
+from anabranch.common.model.transaction import LEASE_MS_MIN, TransactionState
+from anabranch.common.runtime.clock import Clock
+
+_log = logging.getLogger(__name__)
+
+Listener = Callable[[AnabranchError], None]
+
+
+class Fate:
+    """See the module. `pings` None: it is not kept alive from here."""
+
+    def __init__(self, info: TransactionInfo, calls: TransactionCalls, pings: Pings | None) -> None:
+        self.transaction_id = info.transaction_id
+        self.info = info
+        self.state: TransactionState | None = info.state
+        self.calls = calls
+        self._listeners: list[Listener] = []
+        self._pings = pings
+        self._life = (calls.stream, info.incarnation)
+        lease_ms = max(info.lease_ms, LEASE_MS_MIN)
+        self._entry = PingEntry(info.transaction_id, lease_ms, self._pinged, self._end)
+        self._was_exceeded = False
+        if pings is not None and info.state is TransactionState.OPEN:
+            pings.add(self._life, self._entry)
+
+    @property
+    def failure(self) -> TransactionEnded | None:
+        """What writing raises, once it has an outcome."""
+        if self.state is None or not self.state.has_outcome:
+            return None
+        return ended(self.transaction_id, self.state)
+
+    def attach(self, listener: Listener) -> None:
+        """To be told when it ends; once, and at once if it has."""
+        failure = self.failure
+        if failure is None:
+            self._listeners.append(listener)
+        else:
+            listener(failure)
+
+    def detach(self, listener: Listener) -> None:
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def learn(self, info: TransactionInfo) -> TransactionInfo:
+        """The controller says so."""
+        self.info = info
+        self.learn_state(info.state)
+        return info
+
+    def learn_state(self, state: TransactionState) -> None:
+        """As `learn`; what comes late does not undo what is known."""
+        if self.state is not None and self.state.has_outcome and not state.has_outcome:
+            return
+        self.state = state
+        if state.has_outcome:
+            self._end(ended(self.transaction_id, state))
+
+    def learn_ended(self, error: TransactionEnded) -> None:
+        """The controller refused something for it."""
+        state = error.fields.get("state")
+        if state in tuple(TransactionState):
+            self.learn_state(TransactionState(str(state)))
+
+    def keep_alive_no_more(self) -> None:
+        """Leave it to its lease, or to others. Repeatable."""
+        if self._pings is not None:
+            self._pings.discard(self._life, self._entry)
+
+    def _end(self, error: AnabranchError) -> None:
+        self.keep_alive_no_more()
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener(error.copy())
+
+    def _pinged(self, result: TransactionPinged) -> None:
+        if result.state is None:
+            self._end(_not_found(self.transaction_id))
+        elif result.state.has_outcome:
+            self.learn_state(result.state)
+        elif result.refusal == "execution_exceeded" and not self._was_exceeded:
+            self._was_exceeded = True
+            _log.warning(  # the standard logger: a program's stdout is its own
+                "a transaction lives as long as it may and will be aborted: id=%s stream=%s",
+                self.transaction_id,
+                self.calls.stream,
+            )
+
+    async def reason_of(
+        self, error: AnabranchError, clock: Clock, backoff: Backoff
+    ) -> AnabranchError:
+        """Why a segment takes no more: the transaction's end, if that is it, else `error`.
+
+        Never that the segment is sealed: OutcomeUnknown when the controller does not explain it
+        within the time of `backoff`.
+        """
+        has_no_segment = isinstance(error, SegmentSealed | SegmentNotFound)
+        while True:
+            try:
+                self.learn(await self.calls.describe(self.transaction_id))
+            except Retry:
+                pass
+            except AnabranchError as gone:
+                return gone
+            if (failure := self.failure) is not None:
+                return failure
+            if not has_no_segment:
+                return error
+            pause_s = backoff.failed(clock.monotonic())
+            if pause_s is None:
+                return OutcomeUnknown(
+                    "what became of the transaction was not told",
+                    remedy="describe it by its id before you repeat anything",
+                    transaction=self.transaction_id, cause=error.code,
+                )  # fmt: skip
+            await clock.sleep(pause_s)
+
+
+def _not_found(transaction_id: str) -> TransactionNotFound:
+    return TransactionNotFound("there is no such transaction", transaction=transaction_id)

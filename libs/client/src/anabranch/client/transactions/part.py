@@ -1,0 +1,110 @@
+"""A part of a transaction: what one task writes, into segments of its own.
+
+The commit names the parts that count, each with how long it is. A part that its task left half
+written, or that a task wrote a second time under another id, is not named and therefore not seen.
+"""
+
+from types import TracebackType
+from typing import Self
+
+from pydantic import Field
+
+from anabranch.client.lane_writer import T
+from anabranch.client.serializers import Serializer
+from anabranch.client.transactions.fate import Fate
+from anabranch.client.transactions.writer import TransactionWriter, Writing
+from anabranch.common.contracts.transactions import (
+    AddTransactionPart,
+    CommittedPart,
+    PartLength,
+    TransactionBegun,
+)
+from anabranch.common.errors import InvalidRequest
+from anabranch.common.model.names import parse_segment_name, transaction_segment
+from anabranch.common.model.transaction import check_id
+
+
+class PartReport(CommittedPart):
+    """What a part holds, for whoever commits: give it to `Transaction.commit`.
+
+    It travels as JSON (`model_dump_json`, `PartReport.model_validate_json`), as a dict
+    (`model_dump`, `PartReport.model_validate`), or pickled. `event_count`: by the part's writer.
+    """
+
+    event_count: int = Field(default=0, ge=0)
+
+
+class TransactionPart(TransactionWriter[T]):
+    """See the module. Made by `Transaction.part`; an async context manager.
+
+    Entering it makes the part, leaving it normally flushes; leaving it by an exception drops it,
+    which is to say that nobody should name it in a commit. `part_id` has to be new for every
+    attempt: what two attempts wrote to one part cannot be told apart. ::
+
+        async with txn.part() as part:
+            part.write(b"21.5", key="boiler")
+        report = await part.report()
+    """
+
+    def __init__(
+        self, part_id: str, fate: Fate, writing: Writing, serializer: Serializer[T] | None
+    ) -> None:
+        super().__init__(fate, writing, serializer)
+        self.part_id = check_id(part_id)
+        self._was_opened = False
+
+    async def __aenter__(self) -> Self:
+        """Raises TransactionEnded, TransactionNotFound, InvalidRequest (it has no parts, or too
+        many), Unavailable. Idempotent: the same id is the same part."""
+        calls = self._fate.calls
+        query = AddTransactionPart(
+            **calls.names, transaction_id=self.transaction_id, part=self.part_id
+        )
+        begun = await calls.ask("add_transaction_part", query, TransactionBegun)
+        self._fate.learn(begun.transaction)
+        await self._open_lanes(begun.segments)
+        self._was_opened = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                await self.flush()
+        finally:
+            await self.close()
+
+    async def report(self) -> PartReport:
+        """What is durable of the part, by the stream's segments; to be asked for when all is
+        written, inside the block or after it. Flushes. Segments without events are not named.
+
+        Raises the writer's failure if anything written is not durable, InvalidRequest before the
+        part was entered, Unavailable.
+        """
+        if not self._was_opened:
+            raise InvalidRequest(
+                "the part was not made yet", remedy="use it as `async with txn.part() as part`"
+            )
+        await self.flush()
+        lengths: list[PartLength] = []
+        event_count = 0
+        for appender in self._lanes.appenders:
+            if not appender.outbox.acknowledged:
+                continue
+            event_count += appender.outbox.acknowledged
+            length = appender.length
+            if length is None:
+                length = await self._length_of(appender.segment)
+            lengths.append(PartLength(segment_id=_parent_id(appender.segment), length=length))
+        lengths.sort(key=lambda each: each.segment_id)
+        return PartReport(part=self.part_id, lengths=tuple(lengths), event_count=event_count)
+
+
+def _parent_id(segment: str) -> int:
+    found = transaction_segment(segment)
+    assert found is not None
+    return parse_segment_name(found.parent)[1]

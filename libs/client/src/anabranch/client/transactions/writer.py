@@ -1,0 +1,83 @@
+"""Writes to segments that a transaction has for itself: they are never replaced.
+
+When one of them takes no more, the transaction has ended, and the controller says how: writing then
+raises TransactionEnded. Only there do events lie that nobody has seen, so nothing is handed over.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from anabranch.client.appender import SegmentAppender
+from anabranch.client.control import SegmentDirectory
+from anabranch.client.lane_writer import LaneWriter, T
+from anabranch.client.runtime import Runtime
+from anabranch.client.serializers import Serializer
+from anabranch.client.settings import WriterSettings
+from anabranch.client.transactions.fate import Fate
+from anabranch.common.contracts.queries import SegmentInStream
+from anabranch.common.errors import AnabranchError
+from anabranch.common.wire.codec import require_zstd
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How and by what means events are written."""
+
+    directory: SegmentDirectory
+    runtime: Runtime
+    settings: WriterSettings
+
+
+class TransactionWriter(LaneWriter[T]):
+    """See the module."""
+
+    _large_remedy = "split the event, or write it outside of a transaction, which takes no larger"
+
+    def __init__(self, fate: Fate, writing: Writing, serializer: Serializer[T] | None) -> None:
+        super().__init__(
+            fate.calls.stream,
+            directory=writing.directory,
+            runtime=writing.runtime,
+            settings=replace(writing.settings, large_events=False),
+            serializer=serializer,
+        )
+        self._fate = fate
+
+    @property
+    def transaction_id(self) -> str:
+        """32 hexadecimal digits, by which any process can go on with it."""
+        return self._fate.transaction_id
+
+    async def _open_lanes(self, segments: Sequence[SegmentInStream]) -> None:
+        """Raises CodecMissing."""
+        if self._settings.compression is not None:
+            require_zstd()
+        await self._directory.prepare(segment.name for segment in segments)
+        self._runtime.open_parts.add(self)
+        self._lanes.open(segments)
+        self._fate.attach(self._fail)
+
+    async def flush(self) -> None:
+        """Wait until everything written so far is durable; nobody sees it before the commit.
+
+        Raises the writer's failure, TransactionEnded also where nothing was left to wait for.
+        """
+        await super().flush()
+        if (failure := self._fate.failure) is not None:
+            raise failure
+
+    async def close(self) -> None:
+        """Stop without waiting for acknowledgements, and without an outcome; repeatable."""
+        self._fate.detach(self._fail)
+        await super().close()
+
+    def _appender_ended(self, appender: SegmentAppender, error: AnabranchError) -> None:
+        if not self._ended:
+            self._run(self._end_because_of(appender, error))
+
+    async def _end_because_of(self, appender: SegmentAppender, error: AnabranchError) -> None:
+        clock = self._runtime.clock
+        reason = await self._fate.reason_of(error, clock, self._new_backoff())
+        told = {"stream": str(self.stream), "transaction": self.transaction_id}
+        reason.fields = {**reason.fields, **told, "segment": appender.segment}
+        self._fail(reason)
