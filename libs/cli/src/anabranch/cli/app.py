@@ -21,6 +21,7 @@ from anabranch.cli import (
     segstore_commands,
     stream_commands,
     tier2_commands,
+    transaction_commands,
     up,
     work_commands,
     write_command,
@@ -39,6 +40,7 @@ scope_commands.register(app)
 stream_commands.register(app)
 reshape_commands.register(stream_commands.streams)
 group_commands.register(app)
+transaction_commands.register(app)
 container_commands.register(app)
 cluster_commands.register(app)
 controller_commands.register(app)
@@ -62,8 +64,9 @@ def perform(
     Parameters
     ----------
     http
-        Address of an HTTP gateway, e.g. http://127.0.0.1:8080: scope, stream, group, operation,
-        write and read go through it and need no other port. ANABRANCH_HTTP says the same.
+        Address of an HTTP gateway, e.g. http://127.0.0.1:8080: scope, stream, group, transaction,
+        operation, write and read go through it and need no other port. ANABRANCH_HTTP says the
+        same.
     """
     end = tokens.index("--") if "--" in tokens else len(tokens)
     handed_on = () if http is None else ("--http", http)

@@ -1,13 +1,14 @@
 """Commands through the Python client: administration over NATS, events over TCP."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Literal
 
 from anabranch.cli.client_admin import ClientAdmin
 from anabranch.cli.client_groups import ClientGroups
+from anabranch.cli.client_sink import ClientSink
+from anabranch.cli.client_transactions import ClientTransactions
 from anabranch.cli.events import Events
-from anabranch.cli.records import Record
 from anabranch.cli.session_port import (
     HEAD,
     TAIL,
@@ -16,8 +17,8 @@ from anabranch.cli.session_port import (
     GroupReadRequest,
     ReadRequest,
 )
-from anabranch.client import Client, EventWriter, WriterSettings
-from anabranch.common.errors import BufferFull, InvalidRequest
+from anabranch.client import Client, WriterSettings
+from anabranch.common.errors import InvalidRequest
 
 
 class ClientSession:
@@ -33,6 +34,10 @@ class ClientSession:
     @property
     def groups(self) -> ClientGroups:
         return ClientGroups(self._client)
+
+    @property
+    def transactions(self) -> ClientTransactions:
+        return ClientTransactions(self._client)
 
     async def create_scope(self, scope: str) -> None:
         await self._client.create_scope(scope)
@@ -54,7 +59,7 @@ class ClientSession:
         stream: str,
         key_field: str | None,  # noqa: ARG002 - a block has a column of keys
         compress: Compression | None = None,
-    ) -> AsyncIterator["ClientSink"]:
+    ) -> AsyncIterator[ClientSink]:
         async with self._client.writer(stream, WriterSettings(compression=compress)) as writer:
             yield ClientSink(writer)
 
@@ -81,26 +86,6 @@ class ClientSession:
                 if event is None:
                     return
                 yield Events([event])
-
-
-class ClientSink:
-    """An `EventSink` on an entered writer, which waits for the rest when it is left."""
-
-    def __init__(self, writer: EventWriter) -> None:
-        self._writer = writer
-
-    async def write(self, records: Iterable[Record]) -> None:
-        for record in records:
-            while True:
-                try:
-                    self._writer.write(record.event, record.key)
-                except BufferFull:
-                    await self._writer.drain()
-                else:
-                    break
-
-    async def flush(self) -> None:
-        await self._writer.flush()
 
 
 def _start(start: str) -> Literal["head", "tail"]:

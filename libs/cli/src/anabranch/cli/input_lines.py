@@ -4,10 +4,32 @@ import asyncio
 import errno
 import os
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 from anabranch.common.errors import InvalidRequest
 
 READ_SIZE_BYTES = 1024 * 1024
+STDIN = 0
+
+
+@asynccontextmanager
+async def opened(file: Path | None) -> AsyncIterator[int]:
+    """The descriptor of a file, of standard input if there is none. Raises InvalidRequest."""
+    if file is None:
+        yield STDIN
+        return
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+    except OSError as error:
+        raise InvalidRequest(
+            "the input cannot be read", remedy="check the file's name and rights",
+            path=str(file), cause=error.strerror or str(error),
+        ) from error  # fmt: skip
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 async def lines_of(descriptor: int) -> AsyncIterator[list[bytes]]:

@@ -4,14 +4,15 @@ Two sessions fulfil it: `client_session` on the Python client, `http.session` on
 Both raise the errors of the one tree. What one of them cannot do it refuses by name.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from anabranch.cli.admin_port import Admin
 from anabranch.cli.group_port import Groups
-from anabranch.cli.records import Record
+from anabranch.cli.sink_port import EventSink
+from anabranch.cli.transaction_port import Transactions
 from anabranch.client import Event
 
 Compression = Literal["zstd"]
@@ -54,19 +55,6 @@ class EventBatch(Protocol):
         ...
 
 
-class EventSink(Protocol):
-    """Takes events for one stream; leaving its context waits until all are durable."""
-
-    async def write(self, records: Iterable[Record]) -> None:
-        """Take them in their order, and wait while too many are not stored yet. What came before
-        an error of the iterable itself is kept, and stored by `flush`."""
-        ...
-
-    async def flush(self) -> None:
-        """Return when everything taken is durable."""
-        ...
-
-
 class Session(Protocol):
     """The methods raise what those of `anabranch.client.Client` raise."""
 
@@ -78,6 +66,11 @@ class Session(Protocol):
     @property
     def groups(self) -> Groups:
         """What concerns reader groups but their events."""
+        ...
+
+    @property
+    def transactions(self) -> Transactions:
+        """What concerns transactions, the writing of their events too."""
         ...
 
     async def create_scope(self, scope: str) -> None: ...

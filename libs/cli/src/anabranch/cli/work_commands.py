@@ -68,4 +68,6 @@ def row_of(one: Work) -> tuple[str, ...]:
 def _about(one: Work) -> str:
     if one.group is not None:
         return f"{one.scope}/{one.group} (reader group)"
+    if one.transaction is not None:
+        return f"{one.scope}/{one.stream} (transaction {one.transaction})"
     return f"{one.scope}/{one.stream}" if one.stream else one.scope

@@ -4,24 +4,23 @@ Lines are written as they arrive; reading waits while too much is not stored yet
 succeeds only when everything is durable.
 """
 
-import os
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import cyclopts
 from cyclopts import Parameter
 
-from anabranch.cli.input_lines import lines_of
+from anabranch.cli.input_lines import lines_of, opened
 from anabranch.cli.output import Output, counted
 from anabranch.cli.records import Format, Record, RecordParser
 from anabranch.cli.session import Connection, run_with_session
 from anabranch.cli.session_port import Compression, Session
-from anabranch.common.errors import AnabranchError, InvalidRequest
+from anabranch.cli.sink_port import EventSink
+from anabranch.common.errors import AnabranchError
 
 _HERE = Connection()
-_STDIN = 0
 
 
 def register(app: cyclopts.App) -> None:
@@ -57,47 +56,42 @@ def write(
     parser = RecordParser(format, key_field)
 
     async def perform(session: Session, output: Output) -> None:
-        count = size = 0
-
-        def counting(records: Iterable[Record]) -> Iterator[Record]:
-            nonlocal count, size
-            for record in records:
-                yield record
-                count += 1
-                size += len(record.event)
-
         async with (
-            _opened(file) as descriptor,
+            opened(file) as descriptor,
             session.writer(stream, key_field, compress) as sink,
         ):
-            try:
-                async for lines in lines_of(descriptor):
-                    await sink.write(counting(parser.feed(lines)))
-                parser.finish()
-            except AnabranchError:
-                await sink.flush()
-                raise
+            poured = await pour(descriptor, parser, sink)
         output.done(
-            f"wrote {counted(count, 'event')} to {stream}",
-            {"stream": stream, "events": count, "bytes": size},
+            f"wrote {counted(poured.events, 'event')} to {stream}",
+            {"stream": stream, "events": poured.events, "bytes": poured.size_bytes},
         )
 
     run_with_session(connection, perform)
 
 
-@asynccontextmanager
-async def _opened(file: Path | None) -> AsyncIterator[int]:
-    if file is None:
-        yield _STDIN
-        return
+@dataclass(slots=True)
+class Poured:
+    """What a sink has taken."""
+
+    events: int = 0
+    size_bytes: int = 0
+
+    def counting(self, records: Iterable[Record]) -> Iterator[Record]:
+        for record in records:
+            yield record
+            self.events += 1
+            self.size_bytes += len(record.event)
+
+
+async def pour(descriptor: int, parser: RecordParser, sink: EventSink) -> Poured:
+    """Give a sink all that is read, and keep what came before a wrong line. Raises as the parser
+    and the sink do."""
+    poured = Poured()
     try:
-        descriptor = os.open(file, os.O_RDONLY)
-    except OSError as error:
-        raise InvalidRequest(
-            "the input cannot be read", remedy="check the file's name and rights",
-            path=str(file), cause=error.strerror or str(error),
-        ) from error  # fmt: skip
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        async for lines in lines_of(descriptor):
+            await sink.write(poured.counting(parser.feed(lines)))
+        parser.finish()
+    except AnabranchError:
+        await sink.flush()
+        raise
+    return poured

@@ -38,7 +38,7 @@ class Settings(ServiceSettings):
     wait_s_max: float = Field(default=30.0, ge=0)
     """The longest `wait` of a long-poll."""
     writers_max: int = Field(default=256, ge=1)
-    """Streams with an open writer at once."""
+    """Streams and transactions with an open writer at once."""
     writer_idle_s: float = Field(default=60.0, gt=0)
     """A writer that nobody used for so long is closed."""
     readers_max: int = Field(default=64, ge=1)

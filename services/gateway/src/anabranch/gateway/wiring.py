@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
 
 import structlog
 import uvicorn
@@ -20,6 +21,7 @@ from anabranch.common.runtime.service import Lifetime
 from anabranch.common.runtime.settings import parse_bind
 from anabranch.common.runtime.telemetry import Telemetry
 from anabranch.gateway.events.appends import AppendLimits, Appends
+from anabranch.gateway.events.destinations import open_writer
 from anabranch.gateway.events.held_reader import FeedTimes
 from anabranch.gateway.events.held_readers import HeldReaderLimits, HeldReaders
 from anabranch.gateway.events.reads import Reads
@@ -96,7 +98,7 @@ def build(
 ) -> Parts:
     """The gateway's parts on an open client; `writers.serve` is yet to be run."""
     writers = OpenWriters(
-        client.writer,
+        partial(open_writer, client),
         clock=clock,
         tasks=tasks,
         writers_max=settings.writers_max,

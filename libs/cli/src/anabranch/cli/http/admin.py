@@ -94,17 +94,17 @@ class HttpAdmin:
     ) -> list[Fields]:
         query = {"epoch": epoch, "time": time_ms, "rates": "true" if rates else None}
         asked = {name: str(value) for name, value in query.items() if value is not None}
-        found = _fields(await self._get(f"{_path(stream)}/segments", asked))
+        found = fields_of(await self._get(f"{_path(stream)}/segments", asked))
         return list(found["segments"])
 
     async def segment(self, stream: str, segment_id: int) -> Fields:
-        return _fields(await self._get(f"{_path(stream)}/segments/{segment_id}"))
+        return fields_of(await self._get(f"{_path(stream)}/segments/{segment_id}"))
 
     async def successors(self, stream: str, segment_id: int) -> Fields:
-        return _fields(await self._get(f"{_path(stream)}/segments/{segment_id}/successors"))
+        return fields_of(await self._get(f"{_path(stream)}/segments/{segment_id}/successors"))
 
     async def cut(self, stream: str, name: CutName) -> Fields:
-        found = _fields(await self._get(f"{_path(stream)}/cuts/{name}"))
+        found = fields_of(await self._get(f"{_path(stream)}/cuts/{name}"))
         return {key: value for key, value in found.items() if key != "stream_cut"}
 
     def epochs(self, stream: str) -> AsyncIterator[Fields]:
@@ -112,7 +112,7 @@ class HttpAdmin:
 
     async def operation(self, operation: str, *, wait_s: float) -> Fields:
         query = {"wait": f"{wait_s:g}"} if wait_s else {}
-        return _fields(await self._get(f"{OPERATIONS}/{operation}", query))
+        return fields_of(await self._get(f"{OPERATIONS}/{operation}", query))
 
     def operations(self, state: OperationFilter, scope: str) -> AsyncIterator[Fields]:
         return self.listed(OPERATIONS, "operations", {"state": state, "scope": scope})
@@ -124,14 +124,14 @@ class HttpAdmin:
         token: str | None = ""
         while token is not None:
             asked = {**query, "page_token": token} if token else query
-            page = _fields(await self._get(path, asked))
+            page = fields_of(await self._get(path, asked))
             for one in page[field]:
                 yield one
             token = page["next_page_token"] or None
 
     async def fields(self, path: str) -> dict[str, Any]:
         """What is told there, names in snake case."""
-        return _fields(await self._get(path))
+        return fields_of(await self._get(path))
 
     async def _get(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
         return await self._calls.once(Call("GET", path, query or {}))
@@ -141,7 +141,8 @@ def _path(stream: str) -> str:
     return stream_path(stream_ref(stream))
 
 
-def _fields(answer: Answer) -> dict[str, Any]:
+def fields_of(answer: Answer) -> dict[str, Any]:
+    """What an answer tells, names in snake case. Raises UnsupportedProtocol."""
     return {name: _snake(value) for name, value in _renamed(decoded(answer, dict[str, Any]))}
 
 

@@ -4,7 +4,7 @@ What HTTP does not tell is left out of descriptions and never guessed; what a co
 without it is refused by name.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -12,12 +12,13 @@ from typing import TypeVar
 import msgspec
 
 from anabranch.cli.http.admin import HttpAdmin
-from anabranch.cli.http.bodies import BINARY, NDJSON, Batch, Form, events_in, form_of
+from anabranch.cli.http.bodies import BINARY, events_in
 from anabranch.cli.http.calls import Call, GatewayCalls
 from anabranch.cli.http.group_reading import read_group
 from anabranch.cli.http.groups import HttpGroups
 from anabranch.cli.http.paths import SCOPES, decoded, scope_path, stream_path
-from anabranch.cli.records import Record
+from anabranch.cli.http.sink import HttpSink
+from anabranch.cli.http.transactions import HttpTransactions
 from anabranch.cli.session_port import Compression, EventBatch, GroupReadRequest, ReadRequest
 from anabranch.client import Event
 from anabranch.common.errors import InvalidRequest, NotBuilt
@@ -73,6 +74,10 @@ class HttpSession:
     def groups(self) -> HttpGroups:
         return HttpGroups(self._calls, self.admin)
 
+    @property
+    def transactions(self) -> HttpTransactions:
+        return HttpTransactions(self._calls, self.admin, self._ids)
+
     # --- scopes ---------------------------------------------------------------------------
 
     async def create_scope(self, scope: str) -> None:
@@ -114,7 +119,7 @@ class HttpSession:
     @asynccontextmanager
     async def writer(
         self, stream: str, key_field: str | None, compress: Compression | None = None
-    ) -> AsyncIterator["HttpSink"]:
+    ) -> AsyncIterator[HttpSink]:
         if compress is not None:
             raise InvalidRequest(
                 "the gateway makes the blocks, and does not compress them",
@@ -149,42 +154,6 @@ class HttpSession:
     def read_group(self, request: GroupReadRequest) -> AsyncGenerator[EventBatch, None]:
         """See `Session`; the gateway holds the reader."""
         return read_group(self._calls, request)
-
-
-class HttpSink:
-    """An `EventSink` that posts batches one after the other, so that keys keep their order.
-
-    Every batch has an Idempotency-Key of its own; its repetition after a lost connection stores
-    nothing that the gateway remembers to have stored. At most one batch is kept.
-    """
-
-    def __init__(
-        self, calls: GatewayCalls, ids: IdSource, path: str, key_field: str | None
-    ) -> None:
-        self._calls = calls
-        self._ids = ids
-        self._path = path
-        self._key_field = key_field
-        self._batch = Batch(Form(NDJSON))
-
-    async def write(self, records: Iterable[Record]) -> None:
-        """Returns when they are durable: whoever follows the stream sees them at once."""
-        for record in records:
-            form = form_of(record, self._key_field)
-            if not self._batch.takes(form, record.event):
-                await self.flush()
-                self._batch = Batch(form)
-            self._batch.add(record.event)
-        await self.flush()
-
-    async def flush(self) -> None:
-        batch, self._batch = self._batch, Batch(self._batch.form)
-        if not batch.events:
-            return
-        headers = {**batch.form.headers(), "idempotency-key": self._ids.new_id()}
-        await self._calls.repeated(
-            Call("POST", self._path, batch.form.query(), headers, content=batch.body())
-        )
 
 
 def _no_details() -> NotBuilt:

@@ -11,10 +11,11 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from anabranch.client import EventWriter
+from anabranch.client.transactions.part import PartReport, TransactionPart
 from anabranch.common.errors import AnabranchError, IdempotencyMismatch, OutcomeUnknown, Overloaded
 from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.events.bodies import EventsBody
+from anabranch.gateway.events.destinations import Writer
 from anabranch.gateway.events.writers import OpenWriters
 
 EVENT_COST_BYTES = 64
@@ -41,10 +42,11 @@ class Idempotency:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """`error` None: stored. `begun`: something may have been written."""
+    """`error` None: stored. `begun`: something may have been written. `report`: of a part."""
 
     error: AnabranchError | None
     begun: bool
+    report: PartReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,33 +71,35 @@ class Appends:
         self._answers: OrderedDict[tuple[str, str], _Remembered] = OrderedDict()
 
     async def append(
-        self, stream: str, body: EventsBody, idempotency: Idempotency | None = None
-    ) -> None:
-        """Return when every event is durable.
+        self, destination: str, body: EventsBody, idempotency: Idempotency | None = None
+    ) -> PartReport | None:
+        """Return when every event is durable; of a part of a transaction, with how long it is
+        where its open writer wrote.
 
         Raises what the writer raises; OutcomeUnknown when time is over; Overloaded;
         IdempotencyMismatch.
         """
-        task = self._task_for(stream, body, idempotency)
+        task = self._task_for(destination, body, idempotency)
         if not await _ended(task, self._limits.timeout_s):
             raise OutcomeUnknown(
                 "the events were not acknowledged in time; they may still be stored",
                 remedy="repeat the request with the same Idempotency-Key if it had one, "
                 "else read the stream before repeating",
-                stream=stream,
+                stream=destination,
             )
         if task.cancelled():
-            raise OutcomeUnknown("the gateway is stopping", stream=stream)
+            raise OutcomeUnknown("the gateway is stopping", stream=destination)
         outcome = task.result()
         if outcome.error is not None:
             raise outcome.error.copy()
+        return outcome.report
 
     def _task_for(
-        self, stream: str, body: EventsBody, idempotency: Idempotency | None
+        self, destination: str, body: EventsBody, idempotency: Idempotency | None
     ) -> asyncio.Task[_Outcome]:
         if idempotency is None:
-            return self._start(stream, body)
-        name = (stream, idempotency.key)
+            return self._start(destination, body)
+        name = (destination, idempotency.key)
         self._forget_old()
         known = self._answers.get(name)
         if known is not None:
@@ -103,19 +107,19 @@ class Appends:
                 raise IdempotencyMismatch("the Idempotency-Key was used for another request")
             return known.task
         self._make_room()
-        task = self._start(stream, body)
+        task = self._start(destination, body)
         kept = _Remembered(idempotency.fingerprint, task, self._clock.monotonic())
         self._answers[name] = kept
         task.add_done_callback(lambda ended: self._settle(name, ended))
         return task
 
-    def _start(self, stream: str, body: EventsBody) -> asyncio.Task[_Outcome]:
+    def _start(self, destination: str, body: EventsBody) -> asyncio.Task[_Outcome]:
         cost = body.size_bytes + EVENT_COST_BYTES * len(body.payloads)
         limit = self._limits.pending_size_bytes_max
         if self._pending_bytes and self._pending_bytes + cost > limit:
             raise Overloaded("too much is being stored", pending=self._pending_bytes, limit=limit)
         self._pending_bytes += cost
-        task = self._tasks.create_task(self._store(stream, body))
+        task = self._tasks.create_task(self._store(destination, body))
         self._running.add(task)
         task.add_done_callback(lambda ended: self._release(ended, cost))
         return task
@@ -131,13 +135,15 @@ class Appends:
             for task in late:
                 task.cancel()
 
-    async def _store(self, stream: str, body: EventsBody) -> _Outcome:
+    async def _store(self, destination: str, body: EventsBody) -> _Outcome:
         begun = False
         try:
-            async with self._writers.lease(stream) as writer:
+            async with self._writers.lease(destination) as writer:
                 _write(writer, body)
                 begun = True
                 await writer.flush()
+                if isinstance(writer, TransactionPart):
+                    return _Outcome(None, begun, await writer.report())
         except AnabranchError as error:
             return _Outcome(error, begun)
         return _Outcome(None, begun)
@@ -192,7 +198,7 @@ async def _ended(task: asyncio.Task[_Outcome], timeout_s: float) -> bool:
     return task.done()
 
 
-def _write(writer: EventWriter, body: EventsBody) -> None:
+def _write(writer: Writer, body: EventsBody) -> None:
     if body.keys is None:
         writer.write_batch(body.payloads)
     else:

@@ -1,34 +1,36 @@
-"""The open writers: one per stream that was written to lately, at most so many.
+"""The open writers: one per destination that was written to lately, at most so many.
 
-A writer is opened by the first request for its stream, shared by all that follow, and closed
-when it failed, when nobody used it for a while, or when room is needed for another stream's.
+A destination is a stream, a transaction or a part of one, by its name (see `destinations`). Its
+writer is opened by the first request for it, shared by all that follow, and closed when it failed,
+when nobody used it for a while, or when room is needed for another destination's.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from anabranch.client import EventWriter
+from anabranch.client.lane_writer import LaneWriter
 from anabranch.common.errors import AnabranchError, Overloaded
 from anabranch.common.runtime.clock import Clock
+from anabranch.gateway.events.destinations import Writer, is_within
 
 SWEEP_S = 5.0
 
 
 @dataclass(eq=False, slots=True)
 class _Slot:
-    opening: asyncio.Task[EventWriter | AnabranchError]
+    opening: asyncio.Task[Writer | AnabranchError]
     used_s: float
     users: int = field(default=0)
 
 
 class OpenWriters:
-    """See the module. `serve` closes writers; `open_writer` makes one, not yet entered."""
+    """See the module. `serve` closes writers; `open_writer` makes one, ready to be written to."""
 
     def __init__(
         self,
-        open_writer: Callable[[str], EventWriter],
+        open_writer: Callable[[str], Awaitable[Writer]],
         *,
         clock: Clock,
         tasks: asyncio.TaskGroup,
@@ -48,11 +50,11 @@ class OpenWriters:
         return len(self._slots)
 
     @asynccontextmanager
-    async def lease(self, stream: str) -> AsyncIterator[EventWriter]:
-        """The stream's open writer. Raises what opening it raises, and Overloaded."""
-        slot = self._slots.get(stream) or self._new_slot(stream)
+    async def lease(self, destination: str) -> AsyncIterator[Writer]:
+        """The destination's open writer. Raises what opening it raises, and Overloaded."""
+        slot = self._slots.get(destination) or self._new_slot(destination)
         slot.users += 1
-        writer: EventWriter | AnabranchError | None = None
+        writer: Writer | AnabranchError | None = None
         try:
             writer = await asyncio.shield(slot.opening)
             if isinstance(writer, AnabranchError):
@@ -62,13 +64,12 @@ class OpenWriters:
             slot.users -= 1
             slot.used_s = self._clock.monotonic()
             if isinstance(writer, AnabranchError) or (writer is not None and writer.failed):
-                self._drop(stream, slot)
+                self._drop(destination, slot)
 
-    def forget(self, stream: str) -> None:
-        """Close the stream's writer, if there is one: the stream is being ended."""
-        slot = self._slots.get(stream)
-        if slot is not None:
-            self._drop(stream, slot)
+    def forget(self, destination: str) -> None:
+        """Close what writes to the destination, or within it: it is being ended."""
+        for name in [name for name in self._slots if is_within(name, destination)]:
+            self._drop(name, self._slots[name])
 
     async def serve(self) -> None:
         """Close what is to be closed, until cancelled."""
@@ -83,38 +84,40 @@ class OpenWriters:
             self._leaving = waiting
             for slot in leaving:
                 writer = await asyncio.shield(slot.opening)
-                if isinstance(writer, EventWriter):
+                if isinstance(writer, LaneWriter):
                     await writer.close()
 
     def _drop_idle(self) -> None:
         oldest_s = self._clock.monotonic() - self._idle_s
-        for stream, slot in list(self._slots.items()):
+        for destination, slot in list(self._slots.items()):
             if not slot.users and slot.used_s <= oldest_s:
-                self._drop(stream, slot)
+                self._drop(destination, slot)
 
-    def _new_slot(self, stream: str) -> _Slot:
+    def _new_slot(self, destination: str) -> _Slot:
         if len(self._slots) + len(self._leaving) >= self._writers_max:
             self._make_room()
-        slot = _Slot(self._tasks.create_task(self._opened(stream)), self._clock.monotonic())
-        self._slots[stream] = slot
+        slot = _Slot(self._tasks.create_task(self._opened(destination)), self._clock.monotonic())
+        self._slots[destination] = slot
         return slot
 
     def _make_room(self) -> None:
         """Drop the writer that was unused for longest. Raises Overloaded if all are in use."""
         idle = [(slot.used_s, name) for name, slot in self._slots.items() if not slot.users]
         if not idle or len(self._leaving) >= self._writers_max:
-            raise Overloaded("too many streams are being written to", limit=self._writers_max)
-        stream = min(idle)[1]
-        self._drop(stream, self._slots[stream])
+            raise Overloaded(
+                "too many streams and transactions are being written to", limit=self._writers_max
+            )
+        destination = min(idle)[1]
+        self._drop(destination, self._slots[destination])
 
-    def _drop(self, stream: str, slot: _Slot) -> None:
-        if self._slots.get(stream) is slot:
-            del self._slots[stream]
+    def _drop(self, destination: str, slot: _Slot) -> None:
+        if self._slots.get(destination) is slot:
+            del self._slots[destination]
             self._leaving.append(slot)
             self._sweep.set()
 
-    async def _opened(self, stream: str) -> EventWriter | AnabranchError:
+    async def _opened(self, destination: str) -> Writer | AnabranchError:
         try:
-            return await self._open_writer(stream).__aenter__()
+            return await self._open_writer(destination)
         except AnabranchError as error:
             return error

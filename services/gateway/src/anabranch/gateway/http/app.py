@@ -19,6 +19,8 @@ from anabranch.gateway.http import (
     scopes,
     segments,
     streams,
+    transaction_events,
+    transactions,
     work,
 )
 from anabranch.gateway.http.front import Front
@@ -45,10 +47,10 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
     )
     api.state.parts = parts
     add_handlers(api)
-    others = [*health.routes(), *group_events.routes()]
+    others = [*health.routes(), *group_events.routes(), *transaction_events.routes()]
     api.router.routes[:0] = events.routes()  # first, because they are asked most
     api.include_router(scopes.router)
-    for module in (streams, reshaping, segments, reader_groups, group_readers):
+    for module in (streams, reshaping, segments, transactions, reader_groups, group_readers):
         api.include_router(module.router)
     api.include_router(reader_groups.subscribers_router)
     for module in (operations, work, cluster):

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from anabranch.client.transactions.part import PartReport
 from anabranch.common.errors import (
     AnabranchError,
     EventsTruncated,
@@ -73,16 +74,23 @@ async def events(request: Request) -> Response | EventStream:
 
 async def append_events(request: Request) -> Response:
     """200 {events, stream} when all are durable; see `problem` for everything else."""
-    parts = parts_of(request)
     stream = _stream(request)
+    count, _ = await append_to(stream, request)
+    answer = {"stream": stream, "events": count}
+    return Response(msgspec.json.encode(answer), media_type=JSON)
+
+
+async def append_to(destination: str, request: Request) -> tuple[int, PartReport | None]:
+    """Store a request's events → how many there are, and what a part's writer reports."""
+    parts = parts_of(request)
     media_type = _header(request, "content-type").partition(";")[0].strip().lower() or JSON
     keys = Keys(_optional(request, "routing-key"), request.query_params.get("key_field"))
     payload = await request.body()
     body = parse_events(payload, media_type, keys, parts.settings.body_events_max)
-    await parts.appends.append(stream, body, _idempotency(request, media_type, keys, payload))
+    idempotency = _idempotency(request, media_type, keys, payload)
+    report = await parts.appends.append(destination, body, idempotency)
     parts.metrics.events_in += len(body.payloads)
-    answer = {"stream": stream, "events": len(body.payloads)}
-    return Response(msgspec.json.encode(answer), media_type=JSON)
+    return len(body.payloads), report
 
 
 async def read_events(request: Request) -> Response | EventStream:

@@ -46,7 +46,11 @@ class GatewayMetrics:
         metrics.counter(
             "anabranch_gateway_events_out_total", "Events returned", lambda: self.events_out
         )
-        metrics.gauge("anabranch_gateway_open_writers", "Streams with an open writer", open_writers)
+        metrics.gauge(
+            "anabranch_gateway_open_writers",
+            "Streams and transactions with an open writer",
+            open_writers,
+        )
         metrics.gauge(
             "anabranch_gateway_group_readers",
             "Readers of groups held for callers",

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from anabranch.gateway.events.bodies import BINARY, JSON, NDJSON
-from anabranch.gateway.http import events, group_events, health
+from anabranch.gateway.http import events, group_events, health, transaction_events
 from anabranch.gateway.http.event_stream import SSE
 from anabranch.gateway.http.problem import PROBLEM
 
@@ -56,6 +56,8 @@ def _completed(document: Document) -> Document:
         schemas.pop(name, None)
     paths = document["paths"]
     paths[events.PATH] = {"post": _post_events(), "get": _get_events()}
+    paths[transaction_events.PATH] = {"post": _post_transaction_events()}
+    paths[transaction_events.PART_PATH] = {"post": _post_transaction_events("part", "lengths")}
     paths[group_events.PATH] = {"get": _get_group_events()}
     for path in [route.path for route in health.routes()]:
         paths[path] = {"get": {"tags": ["health"], "responses": {"200": {"description": "OK"}}}}
@@ -116,6 +118,23 @@ def _post_events() -> Document:
             }
         },
     }
+
+
+def _post_transaction_events(*of_part: str) -> Document:
+    """As `_post_events`, with the ids, and of a part its lengths by segment id."""
+    described = _post_events()
+    described["tags"] = ["transactions"]
+    described["summary"] = "Append events to it; answered when all are durable, seen by the commit"
+    schema = described["responses"]["200"]["content"][JSON]["schema"]
+    kinds: Document = {
+        "transactionId": {"type": "string"},
+        "part": {"type": "string"},
+        "lengths": {"type": "object", "additionalProperties": {"type": "integer"}},
+    }
+    for name in ("transactionId", *of_part):
+        schema["properties"][name] = kinds[name]
+        schema["required"].append(name)
+    return described
 
 
 def _get_events() -> Document:

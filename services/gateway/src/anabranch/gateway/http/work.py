@@ -20,13 +20,14 @@ CommandId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_\-]{1,64}$")]
 
 
 class WorkProperty(Told):
-    """A scope, stream or reader group that something is to be done for. `step`: what comes next;
-    `waitsFor`: what that needs; `attempts` and `lastError`: how often it did not succeed in a row,
-    and why. Times are Unix milliseconds; 0: not known."""
+    """A scope, stream, group or transaction that something is to be done for. `step`: what comes
+    next; `waitsFor`: what that needs; `attempts` and `lastError`: how often it did not succeed in a
+    row, and why. Times are Unix milliseconds; 0: not known."""
 
     scope: str
     stream: str | None = None
     group: str | None = None
+    transaction: str | None = None
     kind: str
     step: str
     since_ms: int

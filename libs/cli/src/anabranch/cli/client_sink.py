@@ -1,0 +1,28 @@
+"""Events into the Python client."""
+
+from collections.abc import Iterable
+
+from anabranch.cli.records import Record
+from anabranch.client.lane_writer import LaneWriter
+from anabranch.common.errors import BufferFull
+
+
+class ClientSink:
+    """An `EventSink` on an entered writer, which waits for the rest when it is left; also that of
+    a transaction or a part of one."""
+
+    def __init__(self, writer: LaneWriter[bytes]) -> None:
+        self._writer = writer
+
+    async def write(self, records: Iterable[Record]) -> None:
+        for record in records:
+            while True:
+                try:
+                    self._writer.write(record.event, record.key)
+                except BufferFull:
+                    await self._writer.drain()
+                else:
+                    break
+
+    async def flush(self) -> None:
+        await self._writer.flush()

@@ -1,0 +1,107 @@
+"""What commands ask about transactions, asked of the Python client."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from anabranch.cli.admin_port import Fields
+from anabranch.cli.client_sink import ClientSink
+from anabranch.cli.transaction_port import Beginning, Committing, Destination
+from anabranch.client import (
+    ApplicationDescription,
+    Client,
+    TransactionInfo,
+    TransactionPart,
+    TransactionSettings,
+    TransactionState,
+)
+from anabranch.client.control import QUERY_TIMEOUT_S
+
+UNSAID = {"ok", "incarnation"}
+"""What only the client knows."""
+
+
+class ClientTransactions:
+    """A `Transactions` on an open client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def begin(self, stream: str, beginning: Beginning) -> Fields:
+        settings = TransactionSettings(
+            lease_ms=beginning.lease_ms,
+            execution_ms_max=beginning.execution_ms_max,
+            writer=beginning.writer,
+            auto_ping=False,
+        )
+        begun = await self._client.transactions(stream).begin(
+            settings, key=beginning.key, parts=beginning.parts
+        )
+        await begun.close()
+        return _told(begun.info)
+
+    async def listed(self, stream: str, state: TransactionState | None) -> AsyncIterator[Fields]:
+        async for info in self._client.transactions(stream).list(state):
+            yield _told(info)
+
+    async def show(self, stream: str, transaction_id: str) -> Fields:
+        return _told(await self._client.transactions(stream).describe(transaction_id))
+
+    async def ping(self, stream: str, transaction_id: str, lease_ms: int | None) -> Fields:
+        pinged = await self._client.transactions(stream).keep_alive(transaction_id, lease_ms)
+        return pinged.model_dump(mode="json")
+
+    async def commit(
+        self, stream: str, transaction_id: str, committing: Committing, *, wait_s: float
+    ) -> Fields:
+        info = await self._client.transactions(stream).commit(
+            transaction_id,
+            parts=committing.parts,
+            timestamp_ms=committing.timestamp_ms,
+            writer_id=committing.writer_id,
+            wait=wait_s > 0,
+            timeout_s=max(wait_s, QUERY_TIMEOUT_S),
+        )
+        return _told(info)
+
+    async def abort(self, stream: str, transaction_id: str) -> Fields:
+        transactions = self._client.transactions(stream)
+        return _told(await transactions.abort(transaction_id))
+
+    @asynccontextmanager
+    async def writer(
+        self,
+        destination: Destination,
+        key_field: str | None,  # noqa: ARG002 - a block has a column of keys
+    ) -> AsyncIterator["TransactionClientSink"]:
+        settings = TransactionSettings(auto_ping=False)
+        transactions = self._client.transactions(destination.stream)
+        async with transactions.resume(destination.transaction_id, settings) as transaction:
+            if destination.part is None:
+                yield TransactionClientSink(transaction)
+                return
+            async with transaction.part(destination.part) as part:
+                yield TransactionClientSink(part)
+
+    async def application(self, stream: str, application: str) -> Fields:
+        return _of(await self._client.transactions(stream).application(application))
+
+    async def forget_application(self, stream: str, application: str) -> Fields:
+        return _of(await self._client.transactions(stream).forget_application(application))
+
+
+class TransactionClientSink(ClientSink):
+    """A `TransactionSink`."""
+
+    async def lengths(self) -> Mapping[int, int]:
+        if not isinstance(self._writer, TransactionPart):
+            return {}
+        report = await self._writer.report()
+        return {each.segment_id: each.length for each in report.lengths}
+
+
+def _told(info: TransactionInfo) -> Fields:
+    return info.model_dump(mode="json", exclude=UNSAID)
+
+
+def _of(described: ApplicationDescription) -> Fields:
+    return described.model_dump(mode="json", exclude=UNSAID)
