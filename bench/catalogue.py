@@ -21,6 +21,8 @@ from bench.workloads.w4_many_awaiting import ManyAwaiting
 from bench.workloads.w5_half_load import HalfLoad
 from bench.workloads.w6_tail import Tail
 from bench.workloads.w7_catch_up import PLACES, BesideCatchUp, CatchUp
+from bench.workloads.w8_open import OpenTransactions
+from bench.workloads.w8_transactions import Transactions
 from bench.workloads.w10_many_segments import IdleSegments, SpreadSegments
 from bench.workloads.w11_open import OpenAfterKill
 from bench.workloads.w12_gateway import DirectWriters, GatewayGet, GatewayPost
@@ -73,6 +75,7 @@ def workloads(names: Sequence[str]) -> list[Workload]:
         "W5": (HalfLoad(),),
         "W6": (Tail(once),),
         "W7": tuple(workload(place) for place in PLACES for workload in (CatchUp, BesideCatchUp)),
+        "W8": (Transactions(1, once), Transactions(16, once), OpenTransactions(FLUSH_OFF)),
         "W10": (IdleSegments(), SpreadSegments()),
         "W11": (OpenAfterKill(),),
         "W12": over_http,

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -81,6 +82,17 @@ class AnabranchStream:
                 for _ in range(count)
             ]
 
+    @asynccontextmanager
+    async def transactors(
+        self, count: int
+    ) -> AsyncIterator[Sequence[Callable[[Sequence[bytes]], Awaitable[None]]]]:
+        async with AsyncExitStack() as stack:
+            writers = [
+                await stack.enter_async_context(self._client.writer(self.name))
+                for _ in range(count)
+            ]
+            yield [partial(_transact, writer) for writer in writers]
+
     async def settle(self) -> None:
         if self._flushes:
             await self._client.flush_to_tier2()
@@ -150,6 +162,11 @@ class AnabranchStream:
         settings = ReaderSettings()
         async with self._client.reader(self.name, "tail", settings=settings) as reader:
             yield (batch.payloads async for batch in reader.batches())
+
+
+async def _transact(writer: EventWriter, events: Sequence[bytes]) -> None:
+    async with writer.transaction() as transaction:
+        transaction.write_batch(events)
 
 
 class Anabranch:

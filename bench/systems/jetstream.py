@@ -7,7 +7,7 @@ As installed it acknowledges what is in the page cache and syncs every two minut
 import json
 from asyncio import Future, Queue
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from nats.js.api import DeliverPolicy, PubAck, StorageType, StreamConfig
 
 from anabranch.cli.up.binaries import find_nats_server
 from anabranch.cli.up.ports import LOOPBACK, choose_port
-from anabranch.common.runtime.ids import system_rng
+from anabranch.common.runtime.ids import SystemIds, system_rng
 from bench.case import Case
 from bench.systems.port import Durability, Label
 from bench.systems.process import answers, server
@@ -37,8 +37,10 @@ class JetStreamStream:
 
     sends_in_flight_max = 256
 
-    def __init__(self, context: JetStreamContext) -> None:
+    def __init__(self, client: NatsClient, context: JetStreamContext) -> None:
+        self._nats = client
         self._context = context
+        self._ids = SystemIds()
 
     async def write_all(self, batches: Iterable[Sequence[bytes]]) -> None:
         publish = self._context.publish_async
@@ -59,6 +61,25 @@ class JetStreamStream:
         acks = [await self._context.publish_async(SUBJECT, event) for event in events]
         for ack in acks:
             await ack
+
+    @asynccontextmanager
+    async def transactors(
+        self, count: int
+    ) -> AsyncIterator[Sequence[Callable[[Sequence[bytes]], Awaitable[None]]]]:
+        yield [self._store_batch] * count
+
+    async def _store_batch(self, events: Sequence[bytes]) -> None:
+        """As an atomic batch: all but the last are acknowledged by nothing."""
+        batch = self._ids.new_id()
+        for number, event in enumerate(events[:-1], start=1):
+            headers = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+            await self._nats.publish(SUBJECT, event, headers=headers)
+        last = {
+            "Nats-Batch-Id": batch,
+            "Nats-Batch-Sequence": str(len(events)),
+            "Nats-Batch-Commit": "1",
+        }
+        await self._context.publish(SUBJECT, events[-1], headers=last)
 
     async def read_back(self) -> AsyncIterator[Sequence[bytes]]:
         held = (await self._context.stream_info(STREAM)).state.messages
@@ -137,10 +158,12 @@ class JetStream:
         assert self._client is not None, "the server does not run"
         context = self._client.jetstream(timeout=60, publish_async_max_pending=PENDING_MAX)
         await context.add_stream(
-            StreamConfig(name=STREAM, subjects=[SUBJECT], storage=StorageType.FILE)
+            StreamConfig(
+                name=STREAM, subjects=[SUBJECT], storage=StorageType.FILE, allow_atomic=True
+            )
         )
         try:
-            yield JetStreamStream(context)
+            yield JetStreamStream(self._client, context)
         finally:
             await context.delete_stream(STREAM)
 

@@ -132,6 +132,17 @@ class ManyWriters(Stream, Protocol):
         ...
 
 
+@runtime_checkable
+class Transactional(Stream, Protocol):
+    """A log that takes several events wholly or not at all."""
+
+    def transactors(
+        self, count: int
+    ) -> AbstractAsyncContextManager[Sequence[Callable[[Sequence[bytes]], Awaitable[None]]]]:
+        """Inside the block, what stores events as one transaction, for each of `count` callers."""
+        ...
+
+
 class SparkSource(NamedTuple):
     """How Spark reads a stream."""
 

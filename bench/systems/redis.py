@@ -6,7 +6,7 @@ are off: they would only slow it down.
 """
 
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -48,6 +48,18 @@ class RedisStream:
 
     async def send(self, events: Sequence[bytes]) -> None:
         pipeline = self._client.pipeline(transaction=False)
+        for event in events:
+            pipeline.xadd(KEY, {FIELD: event})
+        await pipeline.execute()
+
+    @asynccontextmanager
+    async def transactors(
+        self, count: int
+    ) -> AsyncIterator[Sequence[Callable[[Sequence[bytes]], Awaitable[None]]]]:
+        yield [self._store_together] * count
+
+    async def _store_together(self, events: Sequence[bytes]) -> None:
+        pipeline = self._client.pipeline(transaction=True)
         for event in events:
             pipeline.xadd(KEY, {FIELD: event})
         await pipeline.execute()

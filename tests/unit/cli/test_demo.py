@@ -5,14 +5,15 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import httpx
 import pytest
 
 from anabranch.cli.__main__ import run
-from anabranch.cli.demo.check import RowSum, Tally, Written
+from anabranch.cli.demo.check import Days, RowSum, Tally, Written
+from anabranch.cli.demo.days import batches, days
 from anabranch.cli.demo.flights import Flight, flights, table_path
 from anabranch.cli.demo.group_records import GroupOutcome, Kill
 from anabranch.cli.demo.http_reading import read_back
@@ -111,11 +112,19 @@ GROUP = GroupOutcome(
 )  # fmt: skip
 
 
+def whole(*days: int) -> Days:
+    """Days of so many rows."""
+    found = Days()
+    for rows in days:
+        found.add(rows)
+    return found
+
+
 def outcome(http: RowSum, spark: RowSum, group: GroupOutcome | None = None) -> Outcome:
     tally = tally_of([event(0), event(1)])
     tally.add([event(0), event(1)], [None, None])
     return Outcome(
-        tally=tally, group=group or GROUP, http=http,
+        tally=tally, days=whole(2), group=group or GROUP, http=http,
         spark=PipelineOutcome(spark, 1, ("a.png", "b.png")), lag_plot="lag.png",
         write_seconds=1, group_seconds=1, read_seconds=1, http_seconds=1, spark_seconds=1,
         segments=1, scales=4, scales_wanted=4, crashes=0, crashes_wanted=0,
@@ -135,6 +144,22 @@ def test_all_readers_must_agree_with_what_was_written() -> None:
     assert not outcome(right, summed(0, 0)).is_right
     assert not outcome(right, right, replace(GROUP, missing=1)).is_right
     assert not outcome(right, right, replace(GROUP, repeated_of_others=1)).is_right
+
+
+def test_a_day_is_torn_if_some_of_its_rows_were_read_and_some_were_not() -> None:
+    tally = tally_of([event(row) for row in range(6)])
+    tally.add([event(0), event(1), event(4)], [None] * 3)
+    assert tally.torn(whole(2, 2, 2)) == 1
+    assert tally.torn(whole(2, 1, 1, 1, 1)) == 0
+    assert tally.torn(whole(6)) == 1
+
+
+def test_the_days_are_as_the_table_has_them(first_flights: list[Flight]) -> None:
+    first, second = islice(days(first_flights), 2)
+    assert (first.date, second.date) == ("2013-01-01", "2013-01-02")
+    assert first.rows + second.rows == first_flights[: len(first.rows) + len(second.rows)]
+    assert {json.loads(flight.event)["day"] for flight in first.rows} == {1}
+    assert list(chain.from_iterable(batches(first.rows))) == first.rows
 
 
 def body(*rows: int) -> bytes:

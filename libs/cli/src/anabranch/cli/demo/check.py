@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import pairwise
 from zlib import crc32
 
 import msgspec
@@ -52,9 +53,26 @@ class Written:
 
 
 @dataclass
+class Days:
+    """How the rows were committed: `ends` are the row counts behind each day, in order."""
+
+    ends: "array[int]" = field(default_factory=lambda: array("Q"))
+    aborted: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many days were committed."""
+        return len(self.ends)
+
+    def add(self, rows: int) -> None:
+        """One more day of so many rows."""
+        self.ends.append(rows + (self.ends[-1] if self.ends else 0))
+
+
+@dataclass
 class Tally:
     """What was read so far. `changed` counts rows whose content is not what was written, or
-    that never were written."""
+    that never were written, such as those of a transaction that was aborted."""
 
     written: Written
     events: int = 0
@@ -93,6 +111,12 @@ class Tally:
     def missing(self) -> int:
         """Rows written and not read."""
         return self._seen.count(_UNSEEN)
+
+    def torn(self, days: Days) -> int:
+        """Days of which some rows were read, and some not."""
+        starts = [0, *days.ends]
+        seen = [self._seen[start:end] for start, end in pairwise(starts)]
+        return sum(1 for rows in seen if _SEEN in rows and _UNSEEN in rows)
 
     @property
     def is_right(self) -> bool:

@@ -37,9 +37,10 @@ def demo(
 ) -> int:
     """Replay 336,776 real flights through a fresh cluster and check every one of them.
 
-    While they are written, a group of four readers shares them; one of it is killed. Then they are
-    read back with the client, over HTTP, and with Spark from tier 2 alone, which makes a table of
-    delays per hour and two plots. A third plot shows how far the group was behind.
+    Each day is written as a transaction, while the stream is scaled. A group of four readers shares
+    the events meanwhile; one of it is killed. Then they are read back with the client, over HTTP,
+    and with Spark from tier 2 alone, which makes a table of delays per hour and two plots. A third
+    plot shows how far the group was behind.
 
     Parameters
     ----------
@@ -97,6 +98,11 @@ def report_of(outcome: Outcome) -> dict[str, object]:
         "events_per_s": round(len(tally.written.hashes) / outcome.write_seconds),
         "bytes": tally.written.size_bytes,
         "row_sum": tally.written.sum.row_sum,
+        "transactions": {
+            "committed": outcome.days.count,
+            "aborted": outcome.days.aborted,
+            "torn": tally.torn(outcome.days),
+        },
         "group": group_report_of(outcome.group),
         "group_seconds": round(outcome.group_seconds, 3),
         "http_events": outcome.http.events,
@@ -154,6 +160,11 @@ def summary_of(outcome: Outcome) -> list[tuple[str, str]]:
         ("missing", f"{tally.missing:,}"),
         ("out of order", f"{tally.out_of_order:,}"),
         ("changed", f"{tally.changed:,}"),
+        (
+            "transactions, one a day",
+            f"{outcome.days.count} committed, {outcome.days.aborted} aborted, "
+            f"{tally.torn(outcome.days)} torn",
+        ),
         ("scaled while written", f"{outcome.scales} times, {outcome.segments} segments now"),
         ("segment store killed", f"{outcome.crashes} times"),
         ("written in", f"{outcome.write_seconds:.1f} s ({rate:,.0f} events/s)"),

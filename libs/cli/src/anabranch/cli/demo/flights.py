@@ -36,6 +36,7 @@ class Flight(NamedTuple):
     event: bytes
     key: str | None
     timestamp_ms: int
+    date: str
 
 
 class RowNumber(msgspec.Struct):
@@ -74,7 +75,8 @@ def flight_of(number: int, row: dict[str, str], encode: Callable[[object], bytes
             record[name] = int(float(text)) if name in _NUMBERS else text
     hour_ms = _hour_ms(int(row["year"]), int(row["month"]), int(row["day"]), int(row["hour"]))
     key = None if row["tailnum"] in _MISSING else row["tailnum"]
-    return Flight(encode(record), key, hour_ms + int(row["minute"]) * 60_000)
+    date = f"{int(row['year'])}-{int(row['month']):02}-{int(row['day']):02}"
+    return Flight(encode(record), key, hour_ms + int(row["minute"]) * 60_000, date)
 
 
 @lru_cache(maxsize=64)

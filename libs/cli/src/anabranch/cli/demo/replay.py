@@ -1,6 +1,6 @@
-"""Replays the flights through a fresh embedded cluster, with or without crashes, and reads
-them back: by a group of four readers while they are written, of which one is killed; then with
-the client, over HTTP and, when the cluster has stopped, with Spark from tier 2.
+"""Replays the flights through a fresh embedded cluster, a transaction per day, with or without
+crashes, and reads them back: by a group of four readers while they are written, of which one is
+killed; then with the client, over HTTP and, when the cluster has stopped, with Spark from tier 2.
 
 A crash is a SIGKILL of the segment store at a moment when events are under way: written, sent
 and not acknowledged. The cluster starts the store again; the writer is not told.
@@ -9,16 +9,15 @@ and not acknowledged. The cluster starts the store again; the writer is not told
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from anabranch.cli.demo.check import RowSum, Tally, Written
-from anabranch.cli.demo.flights import Flight, flights
+from anabranch.cli.demo.check import Days, RowSum, Tally, Written
+from anabranch.cli.demo.days import DayWriter, batches, days, write_one
+from anabranch.cli.demo.flights import flights
 from anabranch.cli.demo.group_reading import LEASE_MS, GroupReading, group_reading
 from anabranch.cli.demo.group_records import GroupOutcome
 from anabranch.cli.demo.http_reading import read_back
@@ -27,8 +26,8 @@ from anabranch.cli.demo.scaling import SCALE_COUNT, Scaling
 from anabranch.cli.demo.spark_reading import PipelineOutcome, run_pipeline
 from anabranch.cli.session import through_gateway
 from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
-from anabranch.client import Client, EventWriter, connect
-from anabranch.common.errors import BufferFull, Unavailable
+from anabranch.client import Client, Transaction, connect
+from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.clock import Clock, SystemClock
 
 SCOPE = "demo"
@@ -39,7 +38,6 @@ STORE_BACK_S = 60.0
 FLUSH_S_MAX = 120.0
 READER_KILL_PART = 0.3
 """Of the rows, after which a reader of the group is killed."""
-BATCH_SIZE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +57,7 @@ class Outcome:
     """What came out of it."""
 
     tally: Tally
+    days: Days
     group: GroupOutcome
     http: RowSum
     spark: PipelineOutcome
@@ -80,7 +79,8 @@ class Outcome:
         agreed = self.http == written and self.spark.read == written
         hurt = self.crashes == self.crashes_wanted and self.scales == self.scales_wanted
         lease_s = None if self.crashes_wanted else LEASE_MS / 1000
-        return agreed and self.tally.is_right and hurt and self.group.is_right(lease_s)
+        whole = self.tally.torn(self.days) == 0
+        return agreed and whole and self.tally.is_right and hurt and self.group.is_right(lease_s)
 
 
 def crash_rows(rows: int, crashes: int) -> list[int]:
@@ -122,6 +122,7 @@ async def replay(plan: Plan) -> Outcome:
     spark = await run_pipeline(STREAM, _tier2_url(plan.data_dir), plan.out)
     return Outcome(
         tally=tally,
+        days=writing.days,
         group=group,
         http=http,
         spark=spark,
@@ -176,32 +177,40 @@ class _Writing:
         self._reader_kill_at = round(plan.rows * READER_KILL_PART)
         self.crashes = 0
         self.scales = 0
+        self.days = Days()
 
     async def run(self) -> Written:
-        """Write every row and wait until all are durable."""
+        """Write every row, day by day, and wait until all can be read."""
         written = Written()
         rows = flights(self._plan.table, self._plan.rows)
         async with asyncio.TaskGroup() as tasks, self._client.writer(STREAM) as writer:
             scaling = Scaling(self._client, STREAM, self._plan.rows, tasks)
-            for batch in _batches(rows):
-                for flight in batch:
-                    await _write_one(writer, flight)
-                    written.add(flight.event)
-                await asyncio.sleep(0)
-                scaling.look(len(written.hashes))
-                self._reading.look(len(written.hashes), self._reader_kill_at)
-                if self._crash_at and len(written.hashes) >= self._crash_at[0]:
-                    await self._crash(writer)
-                self._progress.update(self._task, completed=len(written.hashes))
+            writing = DayWriter(writer)
+            for day in days(rows):
+                async with writing.day(day) as transaction:
+                    for batch in batches(day.rows):
+                        for flight in batch:
+                            await write_one(transaction, flight)
+                            written.add(flight.event)
+                        await asyncio.sleep(0)
+                        await self._look(len(written.hashes), scaling, transaction)
             await scaling.finish()
-            await writer.flush()
-        self.scales = scaling.scales
+            await writing.finish()
+        self.scales, self.days = scaling.scales, writing.days
         return written
 
-    async def _crash(self, writer: EventWriter) -> None:
+    async def _look(self, rows: int, scaling: Scaling, transaction: Transaction) -> None:
+        """So many rows were written: do what is due."""
+        scaling.look(rows)
+        self._reading.look(rows, self._reader_kill_at)
+        if self._crash_at and rows >= self._crash_at[0]:
+            await self._crash(transaction)
+        self._progress.update(self._task, completed=rows)
+
+    async def _crash(self, transaction: Transaction) -> None:
         """Kill the segment store now if events are under way, else at the next batch."""
         victims = self._cluster.segstore_pids()
-        if not victims or writer.used_bytes == 0:
+        if not victims or transaction.used_bytes == 0:
             return
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
@@ -216,21 +225,6 @@ class _Writing:
             if self._clock.monotonic() > deadline_s:
                 raise Unavailable("the segment store was not started again in time")
             await self._clock.sleep(0.02)
-
-
-def _batches(rows: Iterator[Flight]) -> Iterator[list[Flight]]:
-    while batch := list(islice(rows, BATCH_SIZE)):
-        yield batch
-
-
-async def _write_one(writer: EventWriter, flight: Flight) -> None:
-    while True:
-        try:
-            writer.write(flight.event, flight.key, flight.timestamp_ms)
-        except BufferFull:
-            await writer.drain()
-        else:
-            return
 
 
 async def _read_back(client: Client, written: Written, progress: Progress) -> Tally:

@@ -7,8 +7,11 @@ told nothing.
 import asyncio
 
 from anabranch.client import Client
+from anabranch.common.errors import Busy, ScaleRefused
 
 SCALE_COUNT = 4
+ATTEMPTS_MAX = 20
+PAUSE_S = 0.2
 SCALE_S_MAX = 120.0
 """A store that is killed meanwhile is away for seconds; the controller tries again, less and less
 often."""
@@ -48,11 +51,27 @@ class Scaling:
                 self.look(self._due[0])
 
     async def _scale(self, number: int) -> None:
-        """In turn: the first segment in three, then the last two in one."""
-        present = (await self._client.streams.current_segments(self._stream)).segments
-        ids = [segment.segment_id for segment in present]
-        if number % 2 == 0:
-            await self._client.streams.split_segment(self._stream, ids[0], 3, timeout_s=SCALE_S_MAX)
+        """In turn: the first segment in three, then the last two in one.
+
+        The segments may change between the look and the command, where a transaction that was begun
+        before the last scale is committed.
+        """
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            present = (await self._client.streams.current_segments(self._stream)).segments
+            ids = [segment.segment_id for segment in present]
+            try:
+                await self._change(ids, splits=number % 2 == 0)
+            except (ScaleRefused, Busy):
+                if attempt == ATTEMPTS_MAX:
+                    raise
+                await asyncio.sleep(PAUSE_S)
+            else:
+                self.scales += 1
+                return
+
+    async def _change(self, ids: list[int], *, splits: bool) -> None:
+        streams = self._client.streams
+        if splits:
+            await streams.split_segment(self._stream, ids[0], 3, timeout_s=SCALE_S_MAX)
         else:
-            await self._client.streams.merge_segments(self._stream, ids[-2:], timeout_s=SCALE_S_MAX)
-        self.scales += 1
+            await streams.merge_segments(self._stream, ids[-2:], timeout_s=SCALE_S_MAX)

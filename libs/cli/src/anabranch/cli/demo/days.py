@@ -1,0 +1,91 @@
+"""The demo's writing: one transaction per day of flights, while the stream is scaled.
+
+A day's rows become readable together when its transaction commits. The next day begins at once: its
+transaction commits later, so its rows come behind. Some days are first written as a draft that
+comes to nothing, as a source that corrects itself would: those transactions are aborted, and the
+day is written again.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from itertools import groupby, islice
+from typing import NamedTuple
+
+from anabranch.cli.demo.check import Days
+from anabranch.cli.demo.flights import Flight
+from anabranch.client import EventWriter, Transaction, TransactionSettings
+from anabranch.common.errors import BufferFull, TransactionEnded
+from anabranch.common.model.transaction import TransactionState
+
+DRAFT_EVERY = 30
+"""Of so many days, one is first written in vain."""
+BATCH_SIZE = 500
+SETTINGS = TransactionSettings(writer="demo", commit_timeout_s=120.0)
+DRAFT = b"draft "
+"""What rows of a draft begin with, so that they would be noticed."""
+
+
+class Day(NamedTuple):
+    """The flights of one day, in the table's order."""
+
+    date: str
+    rows: list[Flight]
+
+
+def days(flights: Iterable[Flight]) -> Iterator[Day]:
+    """The flights by day; those of a day follow each other in the table."""
+    for date, rows in groupby(flights, key=lambda flight: flight.date):
+        yield Day(date, list(rows))
+
+
+def batches(rows: Iterable[Flight]) -> Iterator[list[Flight]]:
+    """The rows in lists of at most `BATCH_SIZE`."""
+    remaining = iter(rows)
+    while batch := list(islice(remaining, BATCH_SIZE)):
+        yield batch
+
+
+class DayWriter:
+    """Owns the transactions of all days: which were committed, and which were aborted."""
+
+    def __init__(self, writer: EventWriter) -> None:
+        self._writer = writer
+        self._last: Transaction | None = None
+        self.days = Days()
+
+    @asynccontextmanager
+    async def day(self, day: Day) -> AsyncIterator[Transaction]:
+        """The transaction to write the day's rows in; it is committed behind the block."""
+        if self.days.count % DRAFT_EVERY == DRAFT_EVERY - 1:
+            await self._draft(day)
+        async with self._writer.transaction(SETTINGS) as transaction:
+            yield transaction
+            await transaction.commit(wait=False)
+        self.days.add(len(day.rows))
+        self._last = transaction
+
+    async def finish(self) -> None:
+        """Wait until all days can be read: commits are performed in the order of their asking."""
+        if self._last is not None:
+            found = await self._last.wait(SETTINGS.commit_timeout_s)
+            if found.state is not TransactionState.COMMITTED:
+                raise TransactionEnded("the last day is not there yet", state=found.state.value)
+
+    async def _draft(self, day: Day) -> None:
+        async with self._writer.transaction(SETTINGS) as transaction:
+            for flight in day.rows[: len(day.rows) // 2]:
+                await write_one(transaction, flight._replace(event=DRAFT + flight.event))
+            await transaction.flush()
+            await transaction.abort()
+        self.days.aborted += 1
+
+
+async def write_one(transaction: Transaction, flight: Flight) -> None:
+    """Take one event, waiting while the buffer is full."""
+    while True:
+        try:
+            transaction.write(flight.event, flight.key, flight.timestamp_ms)
+        except BufferFull:
+            await transaction.drain()
+        else:
+            return
