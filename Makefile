@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BUDGET ?= 60
-WORKERS ?= 2
+WORKERS ?= 4
 MEMBERS := libs/common libs/client libs/cli libs/spark services/controller services/segstore services/gateway
 
 # The tests start hundreds of processes: none of them shall compile what another one has compiled.
