@@ -40,8 +40,10 @@ PLAIN = "plain appends taken"
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """How often callers do what is rare: take time and ping, end what others began, and seal."""
+    """How often callers do what is rare: ask for the tail, take
+    time and ping, end what others began, and seal."""
 
+    cutting: float = 0.15
     pausing: float = 0.3
     strange: float = 0.05
     sealing: float = 0.1
@@ -76,14 +78,14 @@ class TransactionCaller(Client):
         for _ in range(count):
             await self.world.clock.sleep(self.rng.random() * think_s)
             ref = self.rng.choice(self.refs)
-            draw = self.rng.random()
-            if draw < 0.15:
+            draw = self.rng.random() - self.habits.cutting
+            if draw < 0:
                 await self._cut(ref)
-            elif draw < 0.3:
+            elif draw < 0.15:
                 await self._plain(ref)
-            elif draw < 0.45:
+            elif draw < 0.3:
                 await self._in_parts(ref)
-            elif draw < 0.45 + self.habits.strange:
+            elif draw < 0.3 + self.habits.strange:
                 await self._strange(ref)
             else:
                 await self._at_once(ref)

@@ -11,6 +11,7 @@ SEEDS_MAX = 300
 HABITS = {
     "expired by the wheel": Habits(pausing=1.0, strange=0.0, sealing=0.0),
     "gate not asked": Habits(sealing=0.7),
+    "tail not awaited": Habits(cutting=0.5),
     "segments not ensured": Habits(strange=0.5),
 }
 """Under which a bug is found soon that is found late by the usual ones."""
