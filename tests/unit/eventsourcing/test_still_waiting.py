@@ -3,6 +3,7 @@
 import asyncio
 from typing import Literal
 
+import pytest
 from pydantic import TypeAdapter
 
 from anabranch.common.contracts.base import Contract
@@ -10,7 +11,7 @@ from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.runtime.ids import SeededIds, system_rng
-from anabranch.common.workflow.runner import REST_S_MAX, Runner, Workflow
+from anabranch.common.workflow.runner import REST_S_MAX, Runner, Workflow, run_to_rest
 from anabranch.common.workflow.waiting import StillWaiting
 
 SUBJECT = "ana.evt.1.scope.lamp"
@@ -71,3 +72,34 @@ async def test_a_step_that_waits_runs_again_within_a_second_until_it_can_go_on()
     assert failures == [0, 0, 0, 0]
     assert len(clock.sleeps) == 3
     assert all(0 < pause <= REST_S_MAX for pause in clock.sleeps)
+
+
+async def test_waiting_is_believed_of_a_state_in_memory_that_turns_out_to_be_the_head() -> None:
+    performed = await _performed(is_behind=False)
+
+    assert performed == [1]
+
+
+async def test_a_step_that_waits_on_an_old_state_is_performed_again_on_the_head() -> None:
+    performed = await _performed(is_behind=True)
+
+    assert performed == [1, 2]
+
+
+async def _performed(*, is_behind: bool) -> list[int]:
+    """The revisions on which a step that always waits is performed, beginning with what is known:
+    the first of one message, or of two."""
+    store = InMemoryEventStore()
+    repository = Repository(store, LAMP, SeededIds(1))
+    await repository.transact(SUBJECT, lambda _: [Lit()])
+    if is_behind:
+        await Repository(store, LAMP, SeededIds(2)).transact(SUBJECT, lambda _: [Lit()])
+    performed: list[int] = []
+
+    async def wait(loaded: Loaded[bool]) -> Lit:
+        performed.append(loaded.revision)
+        raise StillWaiting("for ever")
+
+    with pytest.raises(StillWaiting):
+        await run_to_rest(Workflow(repository, lambda _: "wait", {"wait": wait}), SUBJECT)
+    return performed

@@ -83,8 +83,8 @@ async def run_to_rest(
 
     It begins with the aggregate as it is known without asking, which may be old: then a step is
     performed that was performed before, which does no harm, and its event is refused, or the step
-    fails or waits. Only of a state that was loaded that is believed. That nothing is to be done is
-    believed of either: whoever learns of more wakes the runner again.
+    fails or waits. That is believed only once the state turns out to be the head. That nothing is
+    to be done is believed of either: whoever learns of more wakes the runner again.
 
     `begin` hears of every step before it is performed; none is when `goes_on` says no, and the
     aggregate is returned as it is then. A lost race means that another runner appended: reload
@@ -92,13 +92,11 @@ async def run_to_rest(
     """
     lost_races = 0
     step: str = LOAD
-    loaded = workflow.repository.known(subject)
-    is_sure = False
+    known = workflow.repository.known(subject)
+    loaded = known or await _load(workflow, subject)
+    is_head = known is None
     while True:
         try:
-            if loaded is None:
-                step, is_sure = LOAD, True
-                loaded = await workflow.repository.load(subject)
             found = await _next_step(workflow, loaded)
             if found is None or not goes_on():
                 return loaded
@@ -106,20 +104,27 @@ async def run_to_rest(
             begin(step)
             event = await workflow.steps[found](loaded)
             loaded = await workflow.repository.append(loaded, [event])
-            is_sure = True
+            is_head = True
         except WrongExpectedSequence as error:
             lost_races += 1
             if lost_races > LOST_RACES_MAX:
                 raise StepFailed(step, error) from error
-            loaded = None
-        except AnabranchError as error:
-            if is_sure:
+            loaded, is_head = await _load(workflow, subject), True
+        except (AnabranchError, StillWaiting) as error:
+            at = loaded.sequence
+            if not is_head:
+                loaded, is_head = await _load(workflow, subject), True
+            if loaded.sequence == at:
+                if isinstance(error, StillWaiting):
+                    raise
                 raise StepFailed(step, error) from error
-            loaded = None
-        except StillWaiting:
-            if is_sure:
-                raise
-            loaded = None
+
+
+async def _load(workflow: Workflow[S, E, K], subject: str) -> Loaded[S]:
+    try:
+        return await workflow.repository.load(subject)
+    except AnabranchError as error:
+        raise StepFailed(LOAD, error) from error
 
 
 async def _next_step(workflow: Workflow[S, E, K], loaded: Loaded[S]) -> K | None:
