@@ -32,9 +32,12 @@ from kit.store_world import (
     flush,
     seal,
 )
+from kit.thorough import one_in
 
 SEGMENTS = ("s/a/0.#epoch.0", "s/b/1.#epoch.0", "s/b/2.#epoch.0")
 STATES_MIN = 1000
+SHARES = 4
+ONE_IN = one_in(3)
 
 
 async def busy_life(life: Life) -> None:
@@ -74,14 +77,16 @@ def test_a_life_rolls_the_journal_writes_manifests_and_removes_files() -> None:
     assert count(world.tier_disk, "link", "/m/") >= 4
 
 
-@pytest.mark.parametrize("share", range(4))
+@pytest.mark.parametrize("share", range(SHARES))
 def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(share: int) -> None:
-    assert crash_everywhere(busy_life, share, 4) >= STATES_MIN / 4
+    states = crash_everywhere(busy_life, share * ONE_IN, SHARES * ONE_IN)
+    assert states >= STATES_MIN / SHARES / ONE_IN
 
 
 @pytest.mark.parametrize("share", range(2))
 def test_a_crash_while_a_writer_process_writes_loses_nothing_acknowledged(share: int) -> None:
-    assert crash_everywhere(busy_life, share * 3, 6, sync_s=0.02) >= STATES_MIN / 6
+    states = crash_everywhere(busy_life, share * 3 * ONE_IN, 6 * ONE_IN, sync_s=0.02)
+    assert states >= STATES_MIN / 6 / ONE_IN
 
 
 def ack_before_sync(monkeypatch: pytest.MonkeyPatch) -> None:

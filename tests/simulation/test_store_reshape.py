@@ -22,12 +22,15 @@ from kit.store_check import check_everything
 from kit.store_crash import crash_everywhere, crashed_world, disk_calls, restart_twice
 from kit.store_requests import Counter, merge, truncate
 from kit.store_world import Client, Life, WriterScript, create, delete, flush, seal
+from kit.thorough import one_in
 
 TARGET, TIERED, HALF, FRESH, GONE = (f"s/a/{number}.#epoch.0" for number in (1, 2, 3, 4, 8))
 SEGMENTS = (TARGET, TIERED, HALF, FRESH, GONE)
 CONTAINER = 1
 """Theirs, by their names."""
 STATES_MIN = 1000
+SHARES = 4
+ONE_IN = one_in(3)
 
 
 async def reshaping_life(life: Life) -> None:
@@ -77,9 +80,10 @@ async def reshaping_life(life: Life) -> None:
     await check_everything(life)
 
 
-@pytest.mark.parametrize("share", range(4))
+@pytest.mark.parametrize("share", range(SHARES))
 def test_a_crash_at_any_disk_call_leaves_segments_as_they_were_told(share: int) -> None:
-    assert crash_everywhere(reshaping_life, share, 4) >= STATES_MIN / 4
+    states = crash_everywhere(reshaping_life, share * ONE_IN, SHARES * ONE_IN)
+    assert states >= STATES_MIN / SHARES / ONE_IN
 
 
 @pytest.mark.parametrize("plant", [truncation_lost_at_replay, attributes_twice_at_replay])

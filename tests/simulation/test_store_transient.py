@@ -18,10 +18,13 @@ from kit.store_crash import crash_everywhere, crashed_world, disk_calls, restart
 from kit.store_requests import info_of, merge
 from kit.store_transient import Uploads
 from kit.store_world import Client, Life, WriterScript, create, flush, seal
+from kit.thorough import one_in
 
 PARENT = "s/a/1.#epoch.0"
 CONTAINER = 1
 STATES_MIN = 500
+SHARES = 4
+ONE_IN = one_in(3)
 
 
 async def uploading_life(life: Life) -> None:
@@ -65,9 +68,10 @@ async def uploading_life(life: Life) -> None:
     await check_everything(life)
 
 
-@pytest.mark.parametrize("share", range(4))
+@pytest.mark.parametrize("share", range(SHARES))
 def test_a_crash_at_any_disk_call_leaves_no_transient_segment_and_no_gap(share: int) -> None:
-    assert crash_everywhere(uploading_life, share, 4) >= STATES_MIN / 4
+    states = crash_everywhere(uploading_life, share * ONE_IN, SHARES * ONE_IN)
+    assert states >= STATES_MIN / SHARES / ONE_IN
 
 
 def test_a_transient_segment_that_survives_is_caught() -> None:
