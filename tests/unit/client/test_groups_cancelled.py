@@ -2,7 +2,10 @@
 
 import asyncio
 
+import pytest
+
 from anabranch.client import GroupReader, GroupReaderSettings, GroupStream, ReaderGroupConfig
+from anabranch.client.groups.group import ReaderGroup
 from anabranch.common.model.reader_group import LEASE_MS_MIN
 from kit.cancel_everywhere import Cancelling, everywhere
 from kit.client_bench import READER, STREAM, Bench, bench
@@ -10,6 +13,8 @@ from kit.client_bench import READER, STREAM, Bench, bench
 GROUP = "plant/readers"
 EVENTS = [str(number).encode() for number in range(6)]
 SETTINGS = GroupReaderSettings(READER, save_interval_s=0.05)
+GIVEN_S = 0.3
+"""Enough for a reader to hear that another one has left."""
 
 
 async def _filled(b: Bench) -> None:
@@ -26,6 +31,15 @@ async def _taken(reader: GroupReader, count: int) -> list[bytes]:
         while len(taken) < count:
             taken.append((await anext(reader)).payload)
     return taken
+
+
+async def _shared_evenly(group: ReaderGroup) -> None:
+    """Once each reader has one segment."""
+    for _ in range(1000):
+        if {len(has) for has in (await group.readers()).values()} == {1}:
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("the readers do not share")
 
 
 async def test_a_reader_whose_calls_are_cancelled_anywhere_reads_every_event_once() -> None:
@@ -71,6 +85,32 @@ async def test_a_group_whose_calls_are_cancelled_anywhere_goes_on() -> None:
             await cancelling.run(group.close())
 
     assert await everywhere(scenario) > 10
+
+
+async def test_a_reader_that_is_given_a_segment_while_it_closes_breaks_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with bench(2) as b:
+        await _filled(b)
+        group = b.client.reader_group(GROUP)
+        reader, other = group.reader("a", SETTINGS), group.reader("b", SETTINGS)
+        await reader.__aenter__()
+        await other.__aenter__()
+        await _shared_evenly(group)
+        assert reader._parts is not None
+        source = reader._parts.source
+        close = source.close
+
+        async def close_while_the_other_leaves() -> None:
+            await close()
+            await other.close()
+            await asyncio.sleep(GIVEN_S)
+
+        monkeypatch.setattr(source, "close", close_while_the_other_leaves)
+        await reader.close()
+        assert await group.readers() == {}
+        async with group.reader("c", SETTINGS) as last:
+            assert sorted(await _taken(last, len(EVENTS))) == EVENTS
 
 
 async def test_administration_that_is_cancelled_anywhere_can_be_repeated() -> None:

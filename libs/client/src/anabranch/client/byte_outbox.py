@@ -15,7 +15,6 @@ from anabranch.client.exact_appends import ExactAppends, RawBytes
 from anabranch.client.runtime import Runtime
 from anabranch.client.settings import ByteStreamSettings
 from anabranch.common.errors import AnabranchError
-from anabranch.common.runtime.tracing import outside_of_spans
 
 
 class ByteOutbox:
@@ -80,8 +79,7 @@ class ByteOutbox:
         self._buffer.append(memoryview(data))
         self._taken_size += len(data)
         if self._sender is None:
-            # It outlives whatever its writer is doing, and so must not look like a part of it.
-            self._sender = self._runtime.tasks.create_task(self._send(), context=outside_of_spans())
+            self._sender = self._runtime.start(self._send())
 
     async def _send(self) -> None:
         """Append what is in the buffer, until nothing is left or an error ends it."""

@@ -7,7 +7,8 @@ after which OutcomeUnknown names the operation.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self, TypeVar, Unpack, overload
 
@@ -30,7 +31,7 @@ from anabranch.client.pointers import EventPointer, fetch_event
 from anabranch.client.ranges import SegmentRanges
 from anabranch.client.reader import EventReader
 from anabranch.client.revisioned_stream import RevisionedStream
-from anabranch.client.runtime import Runtime
+from anabranch.client.runtime import OpenPart, Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import (
     ByteStreamSettings,
@@ -58,7 +59,7 @@ from anabranch.common.contracts.queries import (
     StreamDescription,
     StreamList,
 )
-from anabranch.common.errors import Closed, InvalidRequest
+from anabranch.common.errors import AnabranchError, Closed, InvalidRequest
 from anabranch.common.model.names import StreamRef, scope_name, stream_ref
 from anabranch.common.model.reader_group import GroupRef, group_ref
 from anabranch.common.model.stream import fixed
@@ -108,19 +109,17 @@ class Client:
         assert self._runtime is not None
         open_parts, self._runtime = self._runtime.open_parts.newest_first(), None
         try:
-            try:
-                for part in open_parts:
-                    await part.close()
-            except asyncio.CancelledError as cancelled:
-                # The group ends what is still open, and then raises this.
-                kind, error, trace = type(cancelled), cancelled, cancelled.__traceback__
-            # The group would wrap the body's own error in an ExceptionGroup: it must only see
-            # the cancellation that one of its tasks may have caused.
-            if kind is not None and not issubclass(kind, asyncio.CancelledError):
-                kind = error = trace = None
-            await self._tasks.__aexit__(kind, error, trace)
+            async with AsyncExitStack() as ending:
+                ending.push_async_exit(self._tasks)
+                failures = await _failures_to_close(open_parts)
+                # The group would wrap the body's own error in an ExceptionGroup: it must only see
+                # the cancellation that one of its tasks may have caused.
+                if isinstance(error, asyncio.CancelledError):
+                    raise error
         finally:
             await self.close()
+        if failures:
+            raise failures[0]
 
     async def close(self) -> None:
         """Close the connections of a client that was never entered; repeatable."""
@@ -462,3 +461,14 @@ class Client:
 
 def _ref(stream: str | StreamRef) -> StreamRef:
     return stream if isinstance(stream, StreamRef) else stream_ref(stream)
+
+
+async def _failures_to_close(parts: Sequence[OpenPart]) -> list[AnabranchError]:
+    """Close all of them, whatever becomes of one."""
+    failures: list[AnabranchError] = []
+    for part in parts:
+        try:
+            await part.close()
+        except AnabranchError as failure:
+            failures.append(failure)
+    return failures

@@ -37,7 +37,6 @@ from anabranch.common.errors import (
     WriterExpired,
     WrongHost,
 )
-from anabranch.common.runtime.tracing import outside_of_spans
 from anabranch.common.wire.block import encode_block, parse_header
 from anabranch.common.wire.messages import Appended, AttributeUpdate, ConditionalAppend
 
@@ -166,10 +165,9 @@ class ExactAppends:
             )  # fmt: skip
         deadline_s = self._runtime.clock.monotonic() + self._settings.retry_timeout_s
         landed: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Call(content, expected, updates, deadline_s, landed))
         if self._pump is None:
-            # It outlives whatever its caller is doing, and so must not look like a part of it.
-            self._pump = self._runtime.tasks.create_task(self._run(), context=outside_of_spans())
+            self._pump = self._runtime.start(self._run())
+        self._waiting.append(_Call(content, expected, updates, deadline_s, landed))
         return await landed
 
     async def close(self) -> None:

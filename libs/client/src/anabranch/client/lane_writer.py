@@ -52,7 +52,6 @@ from anabranch.common.errors import (
     InvalidRequest,
 )
 from anabranch.common.model.names import StreamRef
-from anabranch.common.runtime.tracing import outside_of_spans
 from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
 
 T = TypeVar("T", contravariant=True, default=bytes | str)
@@ -121,8 +120,7 @@ class LaneWriter(Generic[T]):
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         """In the background, until it ends or the writer is closed."""
-        # It outlives whatever its opener is doing, and so must not look like a part of it.
-        task = self._runtime.tasks.create_task(work, context=outside_of_spans())
+        task = self._runtime.start(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

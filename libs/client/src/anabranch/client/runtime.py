@@ -1,13 +1,16 @@
 """What writers and readers are given instead of reaching for it themselves."""
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from opentelemetry.trace import Tracer
 
+from anabranch.common.errors import Closed
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource, Rng
+from anabranch.common.runtime.tracing import outside_of_spans
 
 
 class OpenPart(Protocol):
@@ -44,3 +47,14 @@ class Runtime:
     tasks: asyncio.TaskGroup
     tracer: Tracer | None = None
     open_parts: OpenParts = field(default_factory=OpenParts)
+
+    def start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Do it in the background: it outlives what its caller is doing, and is no part of that.
+
+        Raises Closed: the client is ending, because something in it failed.
+        """
+        try:
+            return self.tasks.create_task(work, context=outside_of_spans())
+        except RuntimeError as error:
+            work.close()
+            raise Closed("the client is ending, because something in it has failed") from error

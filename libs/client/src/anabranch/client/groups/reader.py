@@ -30,7 +30,6 @@ from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import ReaderSettings
 from anabranch.common.errors import Closed, InvalidSetting
-from anabranch.common.runtime.tracing import outside_of_spans
 
 T = TypeVar("T", default=bytes)
 
@@ -125,7 +124,7 @@ class GroupReader(Generic[T]):
         return self
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
-        task = self._runtime.tasks.create_task(work, context=outside_of_spans())
+        task = self._runtime.start(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -155,11 +154,12 @@ class GroupReader(Generic[T]):
         assert self._member is not None
         assert self._reading is not None
         try:
-            await self._parts.source.close()
+            # Whoever hears the group first: what it is given now cannot be opened any more.
             if tasks := tuple(self._tasks):
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks)
+            await self._parts.source.close()
             await self._member.leave(self._reading.all_saved())
             await self._parts.log.close()
             self._ended = True

@@ -25,7 +25,6 @@ from anabranch.common.contracts.transactions import (
 )
 from anabranch.common.errors import AnabranchError, NotFound
 from anabranch.common.model.names import StreamRef
-from anabranch.common.runtime.tracing import outside_of_spans
 
 PINGS_PER_LEASE = 3
 JITTER = 0.2
@@ -74,7 +73,7 @@ class Pings:
         self._news.set()
         if self._task is None:
             self._runtime.open_parts.add(self)
-            self._task = self._runtime.tasks.create_task(self._run(), context=outside_of_spans())
+            self._task = self._runtime.start(self._run())
 
     def discard(self, life: Life, entry: PingEntry) -> None:
         """Ping it no more; repeatable."""
