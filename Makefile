@@ -55,10 +55,10 @@ up: setup
 test: setup
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
-## make thorough  tests/simulation with a crash at every point, of which `make test` tries a third
+## make thorough  tests/unit with new examples, tests/simulation at all points: `make test` tries a third
 .PHONY: thorough
 thorough: setup
-	ANABRANCH_TEST_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) tests/simulation $(ARGS)
+	ANABRANCH_TEST_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) tests/unit tests/simulation $(ARGS)
 
 ## make test-containers  tests/integration with NATS and Redis in containers; needs Docker
 .PHONY: test-containers

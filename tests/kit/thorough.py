@@ -12,9 +12,14 @@ THOROUGH = "ANABRANCH_TEST_THOROUGH"
 T = TypeVar("T")
 
 
+def is_thorough() -> bool:
+    """Whether everything shall be tried."""
+    return bool(os.environ.get(THOROUGH))
+
+
 def one_in(count: int) -> int:
     """`count` in a usual run, 1 in a thorough one."""
-    return 1 if os.environ.get(THOROUGH) else count
+    return 1 if is_thorough() else count
 
 
 def some_of(points: Sequence[T], count: int) -> Sequence[T]:

@@ -54,7 +54,7 @@ def test_a_hostile_name_is_refused(name: str) -> None:
         check_segment_name(name)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     st.text()
     | st.lists(PARTS, max_size=9).map("".join)

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.client import Event
@@ -48,7 +48,6 @@ def batches(draw: st.DrawFn) -> EventBatch:
     return EventBatch(FetchedBlock(draw(SEGMENTS), offset, Block(data), first))
 
 
-@settings(deadline=None)
 @given(st.lists(batches(), min_size=1, max_size=5))
 def test_rows_are_the_events_of_the_blocks(found: list[EventBatch]) -> None:
     assert rows_of(arrow_batch(found)) == [each for batch in found for each in batch.events()]

@@ -177,7 +177,7 @@ async def test_a_closed_range_says_so_and_a_closed_client_too() -> None:
 # --- steps ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.sampled_from(sorted(SCALES)), max_size=3),
     st.integers(1, 3),

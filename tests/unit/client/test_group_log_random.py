@@ -67,7 +67,7 @@ class Watched:
 
 @given(seeds, st.integers(1, 5), st.integers(1, 2), st.booleans())
 @example(seed=0, epochs=5, streams=2, bounded=True)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_whatever_is_written_the_positions_are_a_cut_and_each_segment_has_one_reader(
     seed: int, epochs: int, streams: int, bounded: bool
 ) -> None:
@@ -86,7 +86,7 @@ def test_whatever_is_written_the_positions_are_a_cut_and_each_segment_has_one_re
 
 @given(seeds, st.integers(1, 5), st.booleans())
 @example(seed=1, epochs=5, bounded=True)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_group_reads_all_between_start_and_end_whenever_it_was_interrupted(
     seed: int, epochs: int, bounded: bool
 ) -> None:
@@ -110,7 +110,7 @@ def test_a_group_reads_all_between_start_and_end_whenever_it_was_interrupted(
 
 
 @given(seeds)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_what_is_said_once_more_changes_nothing_the_second_time(seed: int) -> None:
     random = seeded(seed)
     group = model_group(random, epochs=3, streams=1, bounded=False)

@@ -117,6 +117,6 @@ async def play(schedule: list[Step]) -> None:
     ]
 )  # fmt: skip
 @given(schedule=steps)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_replicas_of_any_schedule_end_in_what_the_log_says(schedule: list[Step]) -> None:
     asyncio.run(play(schedule))

@@ -51,7 +51,7 @@ def table(rows: list[tuple[bytes, str | None, int]], kinds: tuple[Any, Any]) -> 
     return arrow.Table.from_arrays(columns, ["event", "key", "time"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     rows=ROWS,
     kinds=st.sampled_from(KINDS),

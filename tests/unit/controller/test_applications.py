@@ -40,7 +40,7 @@ ATTEMPTS = st.lists(
 
 
 @given(attempts=ATTEMPTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_each_version_is_committed_by_one_transaction_and_in_order(
     attempts: list[tuple[str, int, int]],
 ) -> None:

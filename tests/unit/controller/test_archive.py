@@ -321,7 +321,7 @@ def entries(epochs: Sequence[EpochRecord]) -> int:
 
 
 @given(st.lists(st.integers(1, 600), min_size=1, max_size=40), st.integers(0, 20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_chunk_is_the_shortest_run_with_enough_entries_whatever_follows(
     counts: list[int], more: int
 ) -> None:

@@ -143,7 +143,7 @@ def test_a_sealed_streams_last_segments_have_their_sizes() -> None:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_what_passes_for_a_cut_is_one(data: st.DataObject) -> None:
     stream = data.draw(streams())
     cut = data.draw(
@@ -159,7 +159,7 @@ def test_what_passes_for_a_cut_is_one(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_wherever_a_reader_stands_is_a_cut(data: st.DataObject) -> None:
     stream = data.draw(streams())
     position = data.draw(read_positions(stream))
@@ -169,7 +169,7 @@ def test_wherever_a_reader_stands_is_a_cut(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_order_of_two_cuts_is_that_of_all_keys(data: st.DataObject) -> None:
     stream, first, second = two_positions(data)
     pairs = [(stream.place(first, cell), stream.place(second, cell)) for cell in range(CELLS)]
@@ -182,7 +182,7 @@ def test_the_order_of_two_cuts_is_that_of_all_keys(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_between_two_cuts_lie_exactly_the_bytes_that_only_the_later_has_behind_it(
     data: st.DataObject,
 ) -> None:
@@ -203,7 +203,7 @@ def test_between_two_cuts_lie_exactly_the_bytes_that_only_the_later_has_behind_i
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_from_a_cut_to_the_present_lies_all_that_was_not_read(data: st.DataObject) -> None:
     stream, position, _ = two_positions(data)
 
@@ -213,7 +213,7 @@ def test_from_a_cut_to_the_present_lies_all_that_was_not_read(data: st.DataObjec
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_truncation_deletes_what_is_read_and_was_not_deleted(data: st.DataObject) -> None:
     stream, head, position = two_positions(data)
     history = History(stream.records)
@@ -230,7 +230,7 @@ def test_a_truncation_deletes_what_is_read_and_was_not_deleted(data: st.DataObje
 
 
 @given(st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_all_of_it_holds_after_many_scales(data: st.DataObject) -> None:
     stream = data.draw(streams(epochs_max=40))
     history = History(stream.records)

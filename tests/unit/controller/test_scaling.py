@@ -112,7 +112,7 @@ def test_a_stream_of_most_segments_can_be_replaced_whole() -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_number_is_used_twice_in_any_life(data: st.DataObject) -> None:
     life = Life(ELASTIC)
     used = [number_of(s.segment_id) for s in life.stream.segments]

@@ -192,19 +192,19 @@ def group_happens(group: ReaderGroup, what: int, number: int) -> list[GroupEvent
     return list(group_decide.decide(group, commands[number % 3], at))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(LIVES)
 def test_a_reader_group_is_the_same_after_a_snapshot(life: list[tuple[int, int]]) -> None:
     live(GROUP, life, group_happens)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(LIVES)
 def test_a_scope_is_the_same_after_a_snapshot(life: list[tuple[int, int]]) -> None:
     live(SCOPE, life, scope_happens)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(LIVES)
 def test_a_stream_is_the_same_after_a_snapshot(life: list[tuple[int, int]]) -> None:
     live(STREAM, life, stream_happens)

@@ -14,7 +14,7 @@ def lives_in(history: History, stream_epoch: int) -> list[SegmentLife]:
 
 
 @given(streams(epochs_max=12))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_every_answer_is_that_of_looking_through_all_lives(stream: StreamModel) -> None:
     history = History(stream.records)
 
@@ -34,7 +34,7 @@ def test_every_answer_is_that_of_looking_through_all_lives(stream: StreamModel) 
 
 
 @given(streams(epochs_max=12), st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_growing_epoch_by_epoch_makes_the_same_history_and_changes_no_earlier_one(
     stream: StreamModel, data: st.DataObject
 ) -> None:

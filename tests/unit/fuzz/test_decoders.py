@@ -22,7 +22,7 @@ def test_damaged_bytes_are_refused_by_name(target: Target) -> None:
 
 
 @by_target
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=600))
 def test_any_bytes_are_refused_by_name(target: Target, data: bytes) -> None:
     for each in (data, target.seal(data) if target.seal else data):

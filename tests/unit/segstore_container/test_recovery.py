@@ -226,7 +226,7 @@ def live_and_recover(
         assert driver.throttle.untiered == 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(CACHE_SIZES, RESIDENT, st.lists(ACTIONS, max_size=40))
 def test_recovery_yields_the_state_and_the_bytes_from_before(
     cache_size: int, segments_max: int, actions: list[tuple[str, str, int | bytes]]
@@ -234,7 +234,7 @@ def test_recovery_yields_the_state_and_the_bytes_from_before(
     live_and_recover(cache_size, segments_max, actions)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(CACHE_SIZES, st.integers(1, 2), st.lists(ACTIONS, max_size=40))
 def test_evicting_changes_no_answer(
     cache_size: int, segments_max: int, actions: list[tuple[str, str, int | bytes]]
@@ -253,9 +253,7 @@ def test_evicting_changes_no_answer(
 
 @pytest.mark.parametrize("bug", CONTAINER_BUGS)
 def test_a_planted_bug_is_caught(bug: str) -> None:
-    @settings(
-        max_examples=2000, deadline=None, database=None, derandomize=True, phases=[Phase.generate]
-    )
+    @settings(max_examples=2000, derandomize=True, phases=[Phase.generate])
     @given(CACHE_SIZES, RESIDENT, st.lists(ACTIONS, min_size=10, max_size=40))
     def look_for_it(
         cache_size: int, segments_max: int, actions: list[tuple[str, str, int | bytes]]

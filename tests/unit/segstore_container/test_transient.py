@@ -337,16 +337,14 @@ def live(actions: list[tuple[str, int]]) -> None:
             run.check()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(ACTIONS)
 def test_none_outlives_a_restart_and_what_was_merged_stays(actions: list[tuple[str, int]]) -> None:
     live(actions)
 
 
 def test_a_transient_segment_that_survives_is_caught() -> None:
-    @settings(
-        max_examples=500, deadline=None, database=None, derandomize=True, phases=[Phase.generate]
-    )
+    @settings(max_examples=500, derandomize=True, phases=[Phase.generate])
     @given(ACTIONS)
     def look_for_it(actions: list[tuple[str, int]]) -> None:
         live(actions)

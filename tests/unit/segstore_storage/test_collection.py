@@ -145,7 +145,7 @@ def test_manifests_stay_due_until_they_are_gone() -> None:
     assert not garbage.anything_due(GRACE_S, GRACE_S)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     before=st.integers(0, 12),
     steps=st.lists(
@@ -206,7 +206,7 @@ def test_what_was_dropped_and_then_listed_waits_for_its_own_grace() -> None:
     assert owner.due(190.0) == [_name(4, epoch=2)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=st.lists(
         st.tuples(

@@ -142,7 +142,7 @@ def _only(catalog: Catalog, names: list[str]) -> Catalog:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     steps=STEPS,
     page_target=st.integers(150, 900),

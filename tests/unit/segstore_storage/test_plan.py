@@ -65,7 +65,7 @@ def test_entries_of_a_later_piece_count_from_its_own_start() -> None:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.dictionaries(
         st.sampled_from("abcdef"), st.lists(st.integers(1, 160), max_size=12), max_size=6

@@ -80,7 +80,7 @@ def _page_count(catalog: Catalog) -> int:
 # --- pages ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     extent_counts=st.lists(st.integers(0, 30), max_size=40),
     tombstones=st.integers(0, 60),
@@ -157,7 +157,7 @@ def test_an_unchanged_catalog_reads_and_writes_nothing() -> None:
     assert (shelf.read, shelf.written) == ([], [])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(at=st.integers(0, 199), what=st.sampled_from(["grow", "seal", "delete", "create"]))
 def test_a_small_change_rewrites_few_pages_wherever_it_is(at: int, what: str) -> None:
     before = _catalog([3] * 200, writers=400)

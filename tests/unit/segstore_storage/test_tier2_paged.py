@@ -100,7 +100,7 @@ def _happen(model: ModelContainer, what: str, name: str, count: int) -> None:
         model.append(name, bytes(count), writer=bytes([count]) * 16)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(

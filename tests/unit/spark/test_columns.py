@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.common.errors import CorruptBlock, EventTooLarge, InvalidRequest
@@ -71,7 +71,6 @@ def expected(stored: list[bytes]) -> list[tuple[object, ...]]:
     return found
 
 
-@settings(deadline=None)
 @given(st.lists(blocks(), max_size=6), st.sampled_from([1, 150, 10**6]))
 def test_rows_are_the_events_of_the_blocks_with_their_positions(
     stored: list[bytes], batch_bytes: int
@@ -82,7 +81,6 @@ def test_rows_are_the_events_of_the_blocks_with_their_positions(
     assert found == expected(stored)
 
 
-@settings(deadline=None)
 @given(st.lists(blocks(), min_size=1, max_size=4), st.data())
 def test_events_before_and_after_the_positions_are_left_out(
     stored: list[bytes], data: st.DataObject
