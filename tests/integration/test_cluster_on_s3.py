@@ -37,7 +37,7 @@ TOLD_S_MAX = 20.0
 async def test_what_was_flushed_to_a_bucket_survives_a_kill_and_is_read_without_the_cluster(
     tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"s3://{BUCKET}/{tmp_path.name}"
+    url = f"s3://{BUCKET}/{s3_server.location().prefix}"
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
     settings = UpSettings(tmp_path / "data", container_count=CONTAINERS, tier2_url=url)
@@ -62,7 +62,7 @@ async def test_what_was_flushed_to_a_bucket_survives_a_kill_and_is_read_without_
 async def test_opening_and_flushing_to_a_bucket_survive_lost_answers(
     tmp_path: Path, s3_server: S3Server, performed: bool
 ) -> None:
-    location = s3_server.location(tmp_path.name)
+    location = s3_server.location()
     bucket = bucket_storage(location, s3_server.options(tmp_path), SystemClock(), limit_s=20.0)
     # the fence manifest, the chunk under its first name, the manifest
     faulty = UnknownOutcomes(bucket, **{"performed" if performed else "lost": [1, 3, 5]})

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 
 import obstore
@@ -51,6 +52,7 @@ class S3Server:
         self._program = program
         self._directory = directory
         self._ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
+        self._places = count()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -68,9 +70,9 @@ class S3Server:
             "AWS_ALLOW_HTTP": "true",
         }
 
-    def location(self, prefix: str) -> BucketLocation:
-        """A place of its own for each test."""
-        return BucketLocation("s3", BUCKET, prefix)
+    def location(self) -> BucketLocation:
+        """A place of its own for each test: names of directories are used again."""
+        return BucketLocation("s3", BUCKET, f"place-{next(self._places)}")
 
     def options(self, directory: Path) -> ObjectOptions:
         """The same as options of ours, with the keys in a file that is written to `directory`."""

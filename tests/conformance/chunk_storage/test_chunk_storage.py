@@ -42,7 +42,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> ChunkStorage:
     if request.param == "objects on a server":
         server: S3Server = request.getfixturevalue("s3_server")
         return bucket_storage(
-            server.location(tmp_path.name), server.options(tmp_path), SystemClock(), limit_s=20.0
+            server.location(), server.options(tmp_path), SystemClock(), limit_s=20.0
         )
     if request.param == "simulated disk":
         simulated = LocalChunkStorage(SimDisk(), SeededIds(1), "node-1", in_threads=False)
