@@ -40,6 +40,7 @@ from anabranch.controller.handlers import (
     transaction_segments,
 )
 from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.projections.outcomes import OutcomeHistory
 from anabranch.controller.projections.transactions import TransactionMirror
 from anabranch.controller.wiring import workflows
 from anabranch.controller.workflows import abort_transaction, commit_transactions, seal_stream
@@ -263,6 +264,15 @@ def references_forgotten() -> AbstractContextManager[object]:
     return patch.object(commits, "next_batch", next_batch)
 
 
+def outcomes_not_archived() -> AbstractContextManager[object]:
+    """A stream forgets outcomes that were written nowhere."""
+
+    async def archive(_self: Any, _stream: Any, _outcomes: Any) -> None:
+        return
+
+    return patch.object(OutcomeHistory, "archive", archive)
+
+
 TRANSACTION_BUGS: dict[str, Planted] = {
     "ordered by id": ordered_by_id,
     "mirror not settled": mirror_not_settled,
@@ -284,4 +294,5 @@ TRANSACTION_BUGS: dict[str, Planted] = {
     "segments not ensured": segments_not_ensured,
     "drained by word": drained_by_word,
     "references forgotten": references_forgotten,
+    "outcomes not archived": outcomes_not_archived,
 }

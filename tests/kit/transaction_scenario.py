@@ -8,14 +8,20 @@ ended, and the referee reads all streams.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from unittest.mock import patch
 
 from anabranch.common.contracts import commands
+from anabranch.common.contracts.subjects import stream_events
 from anabranch.common.eventsourcing import repository
+from anabranch.common.model.names import StreamRef
 from anabranch.common.model.stream import fixed
 from anabranch.common.model.transaction import CLOCK_SKEW_MS
 from anabranch.common.runtime.clock import Clock
+from anabranch.controller.domain.stream import state
+from anabranch.controller.domain.stream.commits import OUTCOMES_KEPT, OUTCOMES_PER_CHUNK
+from anabranch.controller.workflows import archive_outcomes
 from kit.control_callers import REFS, Caller
 from kit.control_scenario import Trouble, all_of, come_to_rest
 from kit.control_world import World
@@ -41,14 +47,29 @@ COMMITTED, ABORTED, EXPIRED = (
     "transactions aborted",
     "transactions expired",
 )
-ROLLED, BATCHES = "streams rolled", "batches"
+ROLLED, BATCHES, CHUNKS = "streams rolled", "batches", "chunks of outcomes"
 
 
 def random_transactions(seed: int, habits: Habits = USUAL) -> Mapping[str, int]:
     """One world of this seed; what it counted. Raises AssertionError when a promise is broken."""
-    often = seeded(seed).choice((3, 10, 64))
-    with simulated_readers(), patch.object(repository, "SNAPSHOT_EVERY", often):
+    rng = seeded(seed)
+    with (
+        simulated_readers(),
+        patch.object(repository, "SNAPSHOT_EVERY", rng.choice((3, 10, 64))),
+        _outcomes_kept(*rng.choice(((2, 2), (0, 3), (OUTCOMES_KEPT, OUTCOMES_PER_CHUNK)))),
+    ):
         return run_virtual(_live_through(seed, habits))
+
+
+@contextmanager
+def _outcomes_kept(kept: int, per_chunk: int) -> Iterator[None]:
+    """So many stay in the state of a stream, and so many go to a chunk."""
+    with (
+        patch.object(state, "OUTCOMES_KEPT", kept),
+        patch.object(state, "OUTCOMES_PER_CHUNK", per_chunk),
+        patch.object(archive_outcomes, "OUTCOMES_PER_CHUNK", per_chunk),
+    ):
+        yield
 
 
 async def _live_through(seed: int, habits: Habits) -> Mapping[str, int]:
@@ -90,7 +111,7 @@ async def _live_through(seed: int, habits: Habits) -> Mapping[str, int]:
         blows.cancel()
         trouble.heal()
         await come_to_rest(world)
-    _count(world)
+    _count(world, refs)
     world.judge()
     return world.counts
 
@@ -103,7 +124,7 @@ async def _found(founder: Caller) -> None:
         await founder.send(commands.CreateStream(**founder._named(ref), config=fixed(parts)))
 
 
-def _count(world: World) -> None:
+def _count(world: World, refs: Sequence[StreamRef]) -> None:
     for seen in world.referee.transactions.seen.values():
         if seen.outcome:
             world.counts[COMMITTED if seen.outcome == "commit" else ABORTED] += 1
@@ -111,6 +132,8 @@ def _count(world: World) -> None:
             world.counts[EXPIRED] += 1
     world.counts[ROLLED] += world.referee.transactions.rolls
     world.counts[BATCHES] += world.referee.transactions.batches
+    streams = (world.stream(stream_events(ref)) for ref in refs)
+    world.counts[CHUNKS] += sum(len(stream.outcome_chunks) for stream in streams)
 
 
 class TransactionTrouble(Trouble):

@@ -24,7 +24,7 @@ def plot_lag(outcome: GroupOutcome, out: Path) -> str:
             kill.at_s - outcome.begun_s, kill.taken_over_s - outcome.begun_s, alpha=0.2,
             label=f"{kill.reader_id} is dead, its segments are not taken over",
         )  # fmt: skip
-        axes.legend(loc="upper right")
+        axes.legend(loc="upper left")
     axes.set_xlabel("seconds since the first write")
     axes.set_ylabel("events written, not processed")
     axes.set_ylim(bottom=0)
