@@ -12,6 +12,7 @@ import structlog
 from opentelemetry import trace
 from prometheus_client.parser import text_string_to_metric_families
 
+from anabranch.common.runtime import otlp
 from anabranch.common.runtime.logs import configure_logs
 from anabranch.common.runtime.otlp import Outage
 from anabranch.common.runtime.settings import NO_TARGET, TelemetryTarget
@@ -28,6 +29,19 @@ from kit.spans import RecordedSpans, UntouchableTracer
 
 SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 UNSAMPLED = SAMPLED[:-2] + "00"
+THREAD_S_MAX = 30.0
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Exports give up soon, and are over before the next test: while it repeats one in the
+    background the library draws from `random`, which Hypothesis takes for the doing of its test."""
+    monkeypatch.setattr(otlp, "ATTEMPT_S_MAX", 0.2)
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        thread.join(THREAD_S_MAX)
+        assert not thread.is_alive(), thread.name
 
 
 @pytest.fixture(autouse=True)
