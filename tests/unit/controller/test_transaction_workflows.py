@@ -243,6 +243,24 @@ async def test_an_abort_that_a_store_holds_up_goes_on_where_it_was(world: World)
     assert len(world.segments.live()) == 3
 
 
+async def test_an_abort_waits_for_the_epoch_in_which_the_transaction_was_begun(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_the_scale = world.context.streams.stream(REF)
+    await world.command(SCALE)
+    await world.rest()
+    await world.begin("1")
+    await world.abort("1")
+
+    with monkeypatch.context() as behind:
+        behind.setattr(world.context.streams, "stream", lambda _ref: before_the_scale)
+        with pytest.raises(StillWaiting, match="begun"):
+            await run_to_rest(world.transaction_workflow(), world.subject_of("1"))
+    await world.rest()
+
+    assert (await outcomes(world)) == {"1": False}
+
+
 async def test_a_seal_aborts_what_is_open_and_commits_what_was_decided(world: World) -> None:
     for name in "123":
         await world.begin(name)

@@ -28,6 +28,8 @@ async def delete_segments(context: WorkContext, loaded: Loaded[Transaction]) -> 
     stream = context.streams.stream(ref_of(transaction))
     if stream is None or stream.state.incarnation != transaction.incarnation:
         raise StillWaiting("the transaction's stream is not known yet")
+    if stream.state.stream_epoch < transaction.stream_epoch:
+        raise StillWaiting("the epoch in which the transaction was begun is not known yet")
     history = await context.histories.of(stream.state)
     parents = history.segments_of(transaction.stream_epoch)
     stamp = Stamp(transaction.incarnation, ABORT_REVISION)
