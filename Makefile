@@ -107,7 +107,7 @@ bench-table: setup
 ## make sim       the simulation for BUDGET seconds (60), or SEEDS seeds; counts every kind of fault
 .PHONY: sim
 sim: setup
-	PYTHONPATH=tests $(BIN)/python -m kit.simulate $(if $(SEEDS),--seeds $(SEEDS),--budget $(BUDGET)) $(ARGS)
+	PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m kit.simulate $(if $(SEEDS),--seeds $(SEEDS),--budget $(BUDGET)) $(ARGS)
 
 ## make chaos     KILLS (50) real kills of a cluster's parts; then every acknowledged event is counted
 KILLS ?= 50
