@@ -57,12 +57,12 @@ def _step(step: StreamStep, perform: Callable[..., Any]) -> AbstractContextManag
 
 def ordered_by_id() -> AbstractContextManager[object]:
     """Transactions are committed in the order of their ids."""
-    real = TransactionMirror.listed
+    real = TransactionMirror.decided
 
-    def listed(self: TransactionMirror, *given: Any) -> Sequence[Loaded[Transaction]]:
+    def decided(self: TransactionMirror, *given: Any) -> Sequence[Loaded[Transaction]]:
         return sorted(real(self, *given), key=lambda loaded: loaded.state.transaction_id)
 
-    return patch.object(TransactionMirror, "listed", listed)
+    return patch.object(TransactionMirror, "decided", decided)
 
 
 @contextmanager
@@ -72,14 +72,12 @@ def mirror_not_settled() -> Iterator[None]:
     async def settle(_self: Mirror, _loaded: Any) -> None:
         return
 
-    async def transactions_at(
-        self: Mirror, stream: Any, incarnation: int, _sequence: int
-    ) -> Sequence[Loaded[Transaction]]:
-        return self.transactions.listed(stream, incarnation)
+    async def know(_self: Mirror, *_given: Any) -> None:
+        return
 
     with (
         patch.object(Mirror, "settle", settle),
-        patch.object(Mirror, "transactions_at", transactions_at),
+        patch.object(Mirror, "_know_transactions", know),
     ):
         yield
 

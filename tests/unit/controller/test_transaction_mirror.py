@@ -2,8 +2,8 @@
 
 import pytest
 
-from anabranch.common.contracts.subjects import transaction_outcomes
-from anabranch.common.errors import ObjectNotFound
+from anabranch.common.contracts.subjects import shard_of_subject, transaction_outcomes
+from anabranch.common.errors import Corrupt, ObjectNotFound
 from anabranch.common.workflow.runner import run_to_rest
 from anabranch.controller.domain.stream.commits import OUTCOMES_KEPT, OUTCOMES_PER_CHUNK
 from anabranch.controller.domain.stream.state import TransactionsSeen
@@ -46,6 +46,8 @@ async def test_what_is_to_be_committed_comes_first_in_the_order_of_its_outcomes(
 
     assert await listed(world, world.mirror) == "42513"
     assert await listed(world, later) == "42513"
+    decided = await world.mirror.decided_at(REF, 1, 0)
+    assert [one.state.transaction_id[0] for one in decided] == list("425")
 
 
 async def test_a_transaction_is_dropped_when_its_stream_says_what_became_of_it(
@@ -93,6 +95,19 @@ async def test_what_the_stream_has_to_do_is_seen_as_of_its_own_last_event(world:
     await world.mirror.settle(loaded)
 
     assert world.mirror.seen(loaded.state).to_commit
+
+
+async def test_none_is_committed_past_an_outcome_that_cannot_be_read(world: World) -> None:
+    for name in "12":
+        await world.begin(name)
+        await world.commit(name)
+    loaded = await world.transactions.load(world.subject_of("1"))
+    world.store.damage(shard_of_subject(loaded.subject), loaded.sequence, b"[]")
+    mirror = fed_mirror(world.store)
+    await mirror.reach_heads()
+
+    with pytest.raises(Corrupt):
+        await mirror.decided_at(REF, 1, 0)
 
 
 async def test_a_damaged_transaction_is_told_and_healed_by_its_next_snapshot(

@@ -114,8 +114,14 @@ class TransactionListing(Protocol):
     ) -> Sequence[Loaded[Transaction]]:
         """All of them, with everything that the stream's shard had stored up to that sequence.
 
-        Those to be committed come first, in commit order. Raises Unavailable.
+        Those to be committed come first, in commit order. Raises Unavailable, Corrupt.
         """
+        ...
+
+    async def decided_at(
+        self, stream: StreamRef, incarnation: int, sequence: int
+    ) -> Sequence[Loaded[Transaction]]:
+        """`transactions_at`, but for those that are open: it costs the same however many are."""
         ...
 
 

@@ -259,10 +259,20 @@ class Mirror:
         self, stream: StreamRef, incarnation: int, sequence: int
     ) -> Sequence[Loaded[Transaction]]:
         """See `TransactionListing`. Raises Unavailable, Corrupt."""
+        await self._know_transactions(stream, incarnation, sequence)
+        return self.transactions.listed(stream, incarnation)
+
+    async def decided_at(
+        self, stream: StreamRef, incarnation: int, sequence: int
+    ) -> Sequence[Loaded[Transaction]]:
+        """See `TransactionListing`. Raises Unavailable, Corrupt."""
+        await self._know_transactions(stream, incarnation, sequence)
+        return self.transactions.decided(stream, incarnation)
+
+    async def _know_transactions(self, stream: StreamRef, incarnation: int, sequence: int) -> None:
         shard = shard_of_subject(stream_events(stream))
         await self.at_least(ReadToken(shard=shard, sequence=sequence))
         await self.transactions.make_sure(stream, incarnation)
-        return self.transactions.listed(stream, incarnation)
 
     def scope(self, scope: ScopeName) -> Loaded[Scope] | None:
         """The scope as folded so far. Raises Corrupt for one that cannot be read."""

@@ -9,7 +9,7 @@ decided it; it is noted as they are folded.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from anabranch.common.contracts.subjects import transaction_events, transaction_key
@@ -39,6 +39,7 @@ class _OfStream:
     """Subjects of one stream's transactions. `committing`: with the place in the commit order."""
 
     all: set[str] = field(default_factory=set)
+    decided: set[str] = field(default_factory=set)
     committing: dict[str, int] = field(default_factory=dict)
     aborted: set[str] = field(default_factory=set)
 
@@ -85,6 +86,8 @@ class TransactionMirror:
             of.committing.pop(message.subject, None)
         elif before.status is not TransactionState.COMMITTING:
             of.committing[message.subject] = message.sequence
+        if not after.is_open:
+            of.decided.add(message.subject)
         if after.status is TransactionState.ABORTED:
             of.aborted.add(message.subject)
         return change
@@ -133,6 +136,7 @@ class TransactionMirror:
         key = (loaded.state.ref, loaded.state.incarnation)
         of = self._by_stream[key]
         of.all.discard(subject)
+        of.decided.discard(subject)
         of.committing.pop(subject, None)
         of.aborted.discard(subject)
         if not of.all:
@@ -177,9 +181,19 @@ class TransactionMirror:
     def listed(self, stream: StreamRef, incarnation: int) -> Sequence[Loaded[Transaction]]:
         """All of them: those to be committed first, in commit order. Raises Corrupt."""
         of = self._by_stream.get((stream, incarnation), _NONE)
-        order = of.committing
-        first = sorted(order, key=order.__getitem__)
-        rest = sorted(subject for subject in of.all if subject not in order)
+        return self._in_order(of.all, of.committing)
+
+    def decided(self, stream: StreamRef, incarnation: int) -> Sequence[Loaded[Transaction]]:
+        """`listed` without the open ones. Raises Corrupt, as what cannot be read may have an
+        outcome, and a place in the order."""
+        of = self._by_stream.get((stream, incarnation), _NONE)
+        return self._in_order(of.decided | (self.family.damaged.keys() & of.all), of.committing)
+
+    def _in_order(
+        self, subjects: Set[str], committing: Mapping[str, int]
+    ) -> Sequence[Loaded[Transaction]]:
+        first = sorted(committing, key=committing.__getitem__)
+        rest = sorted(subject for subject in subjects if subject not in committing)
         found = (self.family.get(subject) for subject in (*first, *rest))
         return [loaded for loaded in found if loaded is not None]
 

@@ -70,7 +70,7 @@ async def start_commit(context: WorkContext, loaded: Loaded[Stream]) -> StreamEv
     history = await context.histories.of(stream)
     found = [
         Committing(each.state.transaction_id, each.state.stream_epoch, _source_count(each.state))
-        for each in await _transactions(context, loaded)
+        for each in await _decided(context, loaded)
         if each.state.status is TransactionState.COMMITTING
     ]
 
@@ -266,7 +266,7 @@ async def _note_times(
 
 async def _batch(context: WorkContext, loaded: Loaded[Stream]) -> list[Transaction]:
     """The pending batch's transactions, in its order. Raises Unavailable, StillWaiting."""
-    known = {t.state.transaction_id: t.state for t in await _transactions(context, loaded)}
+    known = {t.state.transaction_id: t.state for t in await _decided(context, loaded)}
     found: list[Transaction] = []
     for transaction in _plan(loaded.state).transactions:
         if (state := known.get(transaction)) is None:
@@ -286,18 +286,16 @@ async def _aborted(context: WorkContext, loaded: Loaded[Stream]) -> tuple[Transa
             stream_epoch=each.state.stream_epoch,
             ended_ms=each.state.ended_ms,
         )
-        for each in await _transactions(context, loaded)
+        for each in await _decided(context, loaded)
         if each.state.status is TransactionState.ABORTED
     ]
     return tuple(found[:ABORTS_NOTED_MAX])
 
 
-async def _transactions(
-    context: WorkContext, loaded: Loaded[Stream]
-) -> Sequence[Loaded[Transaction]]:
+async def _decided(context: WorkContext, loaded: Loaded[Stream]) -> Sequence[Loaded[Transaction]]:
     stream = loaded.state
     assert stream.ref is not None
-    return await context.listing.transactions_at(stream.ref, stream.incarnation, loaded.sequence)
+    return await context.listing.decided_at(stream.ref, stream.incarnation, loaded.sequence)
 
 
 def _source_count(transaction: Transaction) -> int:
