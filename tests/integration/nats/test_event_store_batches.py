@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -21,14 +21,6 @@ from kit.infra import NatsServer
 A, B = "ana.evt.3.stream.s.a", "ana.evt.3.stream.s.b"
 SHARD = 3
 DEADLINE_S = 20
-
-
-@pytest.fixture
-async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
-    connected = await connect_nats(nats_server.url, "test")
-    await create_streams(connected)
-    yield connected
-    await connected.close()
 
 
 def message(revision: int, append_id: str) -> NewMessage:

@@ -1,13 +1,13 @@
 """The JetStream event store while its server pauses, dies and returns."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 from nats.aio.client import Client
 from nats.js.api import RawStreamMsg
 
-from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
+from anabranch.common.adapters.jetstream_events import JetStreamEventStore
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
 from anabranch.common.adapters.jetstream_reader import StreamReader
 from anabranch.common.adapters.nats_connection import connect_nats
@@ -25,14 +25,6 @@ from kit.infra import NatsServer
 SUBJECT = "ana.evt.3.stream.s.x"
 SHARD = 3
 DEADLINE_S = 20
-
-
-@pytest.fixture
-async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
-    connected = await connect_nats(nats_server.url, "test")
-    await create_streams(connected)
-    yield connected
-    await connected.close()
 
 
 def message(revision: int, append_id: str) -> NewMessage:
