@@ -133,20 +133,18 @@ class Pings:
     async def _ping_page(
         self, life: Life, entries: tuple[PingEntry, ...], patience_s: float
     ) -> None:
-        (stream, incarnation), clock = life, self._runtime.clock
+        stream, incarnation = life
         query = PingTransactions(
             scope=stream.scope,
             stream=stream.stream,
             incarnation=incarnation,
             pings=tuple(PingTransaction(transaction_id=each.transaction_id) for each in entries),
         )
-        ends_s = clock.monotonic() + patience_s
         try:
             async with asyncio.timeout(patience_s):
                 answer = await self._control.query(
-                    "ping_transactions", query, TransactionsPinged,
-                    timeout_s=ends_s - clock.monotonic(),
-                )  # fmt: skip
+                    "ping_transactions", query, TransactionsPinged, timeout_s=patience_s
+                )
         except NotFound as error:
             for entry in entries:
                 entry.gone(error)

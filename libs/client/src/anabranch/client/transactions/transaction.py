@@ -33,7 +33,6 @@ from anabranch.common.contracts.transactions import (
 from anabranch.common.errors import (
     AnabranchError,
     InvalidRequest,
-    OutcomeUnknown,
     PartMismatch,
     TransactionEnded,
     VersionPassed,
@@ -254,8 +253,6 @@ class Transaction(TransactionWriter[T]):
             fate.learn(await fate.calls.commit(query, deadline_s))
         except TransactionEnded as error:
             fate.learn_ended(error)
-            raise
-        except OutcomeUnknown:
             raise
         except (PartMismatch, VersionPassed, InvalidRequest):
             self._commit_asked = False
