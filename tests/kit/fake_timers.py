@@ -1,6 +1,6 @@
 """`TransactionTimers` in memory: for tests. One event loop owns it; nothing here waits."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from anabranch.common.errors import Unavailable
 
@@ -12,19 +12,9 @@ class InMemoryTimers:
         self._deadlines_ms: dict[int, dict[str, int]] = {}
         self.away = False
 
-    async def arm(self, bucket: int, member: str, deadline_ms: int) -> None:
+    async def arm(self, bucket: int, deadlines_ms: Mapping[str, int]) -> None:
         """See `TransactionTimers.arm`."""
-        self._known(bucket)[member] = deadline_ms
-
-    async def arm_all(self, bucket: int, deadlines_ms: Mapping[str, int]) -> None:
-        """See `TransactionTimers.arm_all`."""
         self._known(bucket).update(deadlines_ms)
-
-    async def disarm(self, bucket: int, members: Collection[str]) -> None:
-        """See `TransactionTimers.disarm`."""
-        known = self._known(bucket)
-        for member in members:
-            known.pop(member, None)
 
     async def due(self, bucket: int, now_ms: int, limit: int) -> Sequence[str]:
         """See `TransactionTimers.due`."""

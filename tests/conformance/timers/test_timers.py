@@ -38,7 +38,7 @@ async def test_nothing_is_due_at_first(timers: TransactionTimers) -> None:
 async def test_a_member_is_due_from_its_deadline_on_and_then_taken_out(
     timers: TransactionTimers,
 ) -> None:
-    await timers.arm(1, "s/x/1/a", 1000)
+    await timers.arm(1, {"s/x/1/a": 1000})
 
     assert await timers.due(1, 999, LIMIT) == []
     assert await timers.due(1, 1000, LIMIT) == ["s/x/1/a"]
@@ -46,7 +46,7 @@ async def test_a_member_is_due_from_its_deadline_on_and_then_taken_out(
 
 
 async def test_milliseconds_are_told_apart_however_late(timers: TransactionTimers) -> None:
-    await timers.arm(1, "a", LATE_MS)
+    await timers.arm(1, {"a": LATE_MS})
 
     assert await timers.due(1, LATE_MS - 1, LIMIT) == []
     assert await timers.due(1, LATE_MS, LIMIT) == ["a"]
@@ -55,7 +55,7 @@ async def test_milliseconds_are_told_apart_however_late(timers: TransactionTimer
 async def test_those_that_are_due_come_earliest_first_and_no_more_than_asked_for(
     timers: TransactionTimers,
 ) -> None:
-    await timers.arm_all(1, {"c": 30, "a": 10, "d": 40, "b": 20})
+    await timers.arm(1, {"c": 30, "a": 10, "d": 40, "b": 20})
 
     assert await timers.due(1, 35, 2) == ["a", "b"]
     assert await timers.due(1, 35, 2) == ["c"]
@@ -67,8 +67,8 @@ async def test_those_that_are_due_come_earliest_first_and_no_more_than_asked_for
 async def test_a_deadline_takes_the_place_of_the_one_before(
     timers: TransactionTimers, later_ms: int
 ) -> None:
-    await timers.arm(1, "a", 20)
-    await timers.arm(1, "a", later_ms)
+    await timers.arm(1, {"a": 20})
+    await timers.arm(1, {"a": later_ms})
 
     assert await timers.due(1, later_ms - 1, LIMIT) == []
     assert await timers.due(1, later_ms, LIMIT) == ["a"]
@@ -76,57 +76,46 @@ async def test_a_deadline_takes_the_place_of_the_one_before(
 
 
 async def test_many_deadlines_take_the_place_of_those_before(timers: TransactionTimers) -> None:
-    await timers.arm_all(1, {"a": 10, "b": 20})
-    await timers.arm_all(1, {"a": 30, "c": 5})
-    await timers.arm_all(1, {})
+    await timers.arm(1, {"a": 10, "b": 20})
+    await timers.arm(1, {"a": 30, "c": 5})
+    await timers.arm(1, {})
 
     assert await timers.due(1, LATE_MS, LIMIT) == ["c", "b", "a"]
 
 
-async def test_what_was_disarmed_is_never_due(timers: TransactionTimers) -> None:
-    await timers.arm_all(1, {"a": 1, "b": 2, "c": 3})
-
-    await timers.disarm(1, ["a", "c", "unknown"])
-    await timers.disarm(1, ["a"])
-    await timers.disarm(1, [])
-
-    assert await timers.due(1, LATE_MS, LIMIT) == ["b"]
-
-
 async def test_a_member_that_was_due_may_be_armed_again(timers: TransactionTimers) -> None:
-    await timers.arm(1, "a", 1)
+    await timers.arm(1, {"a": 1})
     assert await timers.due(1, 1, LIMIT) == ["a"]
 
-    await timers.arm(1, "a", 2)
+    await timers.arm(1, {"a": 2})
 
     assert await timers.due(1, 2, LIMIT) == ["a"]
 
 
 async def test_buckets_are_apart(timers: TransactionTimers) -> None:
-    await timers.arm(1, "a", 1)
-    await timers.arm(2, "a", 2)
-    await timers.disarm(1, ["a"])
+    await timers.arm(1, {"a": 1})
+    await timers.arm(2, {"a": 2})
 
+    assert await timers.due(1, LATE_MS, LIMIT) == ["a"]
     assert await timers.due(1, LATE_MS, LIMIT) == []
     assert await timers.due(2, LATE_MS, LIMIT) == ["a"]
 
 
-async def test_more_members_than_one_call_takes_are_armed_and_disarmed(
+async def test_more_members_than_one_call_takes_are_armed(
     timers: TransactionTimers,
 ) -> None:
     names = [f"m{number:05}" for number in range(2500)]
-    await timers.arm_all(1, {name: number for number, name in enumerate(names)})
-    await timers.disarm(1, names[:1200])
+    await timers.arm(1, {name: number for number, name in enumerate(names)})
 
-    parts = [await timers.due(1, LATE_MS, 500) for _ in range(4)]
+    parts = [await timers.due(1, LATE_MS, 700) for _ in range(5)]
 
-    assert [len(part) for part in parts] == [500, 500, 300, 0]
-    assert [name for part in parts for name in part] == names[1200:]
+    assert [len(part) for part in parts] == [700, 700, 700, 400, 0]
+    assert [name for part in parts for name in part] == names
 
 
 async def test_of_callers_at_once_each_member_goes_to_one(timers: TransactionTimers) -> None:
     names = [f"m{number:02}" for number in range(40)]
-    await timers.arm_all(1, dict.fromkeys(names, 1))
+    await timers.arm(1, dict.fromkeys(names, 1))
     found: list[str] = []
 
     async def take() -> None:
@@ -147,11 +136,7 @@ async def test_without_a_server_every_call_says_so(kind: str) -> None:
         timers = away
 
     with pytest.raises(Unavailable):
-        await timers.arm(1, "a", 1)
-    with pytest.raises(Unavailable):
-        await timers.arm_all(1, {"a": 1})
-    with pytest.raises(Unavailable):
-        await timers.disarm(1, ["a"])
+        await timers.arm(1, {"a": 1})
     with pytest.raises(Unavailable):
         await timers.due(1, 1, 1)
     await timers.close()

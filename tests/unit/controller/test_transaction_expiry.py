@@ -86,7 +86,7 @@ class Streams:
         return self.stream(ref)
 
     async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
-        raise NotImplementedError
+        return [REF.stream]
 
 
 class World:
@@ -127,7 +127,7 @@ class World:
         event = decide.opened(asked, Opening(name, 1, 0, now_ms))
         loaded = await self.repository.append(Loaded(subject, Transaction()), [event])
         if self.timers is not None and armed:
-            await self.timers.arm(BUCKET, subject, loaded.state.deadline_ms)
+            await self.timers.arm(BUCKET, {subject: loaded.state.deadline_ms})
         return subject
 
     async def decide(

@@ -1,6 +1,6 @@
 """What the controller's workflows need from outside. Each port has a fake in tests/kit."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from anabranch.common.contracts.commands import Command
@@ -220,16 +220,9 @@ class TransactionTimers(Protocol):
     not. All but `due` are idempotent.
     """
 
-    async def arm(self, bucket: int, member: str, deadline_ms: int) -> None:
-        """The member's deadline from now on, in place of an earlier one."""
-        ...
-
-    async def arm_all(self, bucket: int, deadlines_ms: Mapping[str, int]) -> None:
-        """`arm` for many; of an Unavailable some may be armed."""
-        ...
-
-    async def disarm(self, bucket: int, members: Collection[str]) -> None:
-        """Forget their deadlines; those that have none are passed over."""
+    async def arm(self, bucket: int, deadlines_ms: Mapping[str, int]) -> None:
+        """The members' deadlines from now on, in place of earlier ones; of an Unavailable some may
+        be armed."""
         ...
 
     async def due(self, bucket: int, now_ms: int, limit: int) -> Sequence[str]:

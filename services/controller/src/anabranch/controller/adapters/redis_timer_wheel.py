@@ -39,16 +39,6 @@ end
     + _END
     + "return 1\n"
 )
-_DISARM = (
-    _BEGIN
-    + """
-for index = 2, #ARGV do
-  redis.call('ZREM', KEYS[1], ARGV[index])
-end
-"""
-    + _END
-    + "return 1\n"
-)
 _DUE = (
     _BEGIN
     + """
@@ -80,20 +70,11 @@ class RedisTimerWheel:
         self._prefix = prefix
         self._kept_ms = kept_ms
 
-    async def arm(self, bucket: int, member: str, deadline_ms: int) -> None:
-        """See `TransactionTimers.arm`."""
-        await self._call(_ARM, bucket, member, str(deadline_ms))
-
-    async def arm_all(self, bucket: int, deadlines_ms: Mapping[str, int]) -> None:
-        """See `TransactionTimers.arm_all`. Each thousand has a call's time of its own."""
+    async def arm(self, bucket: int, deadlines_ms: Mapping[str, int]) -> None:
+        """See `TransactionTimers.arm`. Each thousand has a call's time of its own."""
         for part in _parts(deadlines_ms):
             pairs = ((member, str(deadlines_ms[member])) for member in part)
             await self._call(_ARM, bucket, *(word for pair in pairs for word in pair))
-
-    async def disarm(self, bucket: int, members: Collection[str]) -> None:
-        """See `TransactionTimers.disarm`. Each thousand has a call's time of its own."""
-        for part in _parts(members):
-            await self._call(_DISARM, bucket, *part)
 
     async def due(self, bucket: int, now_ms: int, limit: int) -> Sequence[str]:
         """See `TransactionTimers.due`; at most `PART_COUNT_MAX` at a time."""

@@ -167,7 +167,7 @@ class TransactionExpirer:
             return
         try:
             for bucket, of_bucket in deadlines_ms.items():
-                await timers.arm_all(bucket, of_bucket)
+                await timers.arm(bucket, of_bucket)
         except Unavailable as error:
             self._note_timers(error)
 
