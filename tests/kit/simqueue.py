@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from kit.rng import Random
 
-ACK_WAIT_S = 30.0
+ACK_WAIT_S = 5.0
+"""As in `command_queue`, but no word that a command is worked at ever arrives."""
 AGAIN = "commands delivered again"
 OUT_OF_ORDER = "commands delivered out of order"
 

@@ -13,7 +13,14 @@ from anabranch.common.contracts import subjects
 from anabranch.common.contracts.commands import CreateScope
 from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.clock import SystemClock
-from anabranch.controller.adapters.command_queue import CommandQueue, Handle, Park
+from anabranch.controller.adapters.command_queue import (
+    ACK_WAIT_S,
+    PULL_EXPIRES_S,
+    TELL_S,
+    CommandQueue,
+    Handle,
+    Park,
+)
 from anabranch.controller.adapters.parked_commands import (
     JetStreamParkedCommands,
     create_parked_stream,
@@ -24,6 +31,7 @@ from kit.controller_caller import until
 from kit.infra import NatsServer
 
 QUICK = 0.01
+DEADLINE_S = 10.0
 BUCKET = 3
 
 
@@ -91,7 +99,7 @@ async def waiting(client: Client) -> int:
 
 
 async def until_empty(client: Client) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         while True:
             if await waiting(client) == 0:
                 return
@@ -142,13 +150,67 @@ async def test_a_command_in_hand_is_finished_after_its_bucket_is_lost(
         await until(lambda: handled.ids == ["a"])
         commands.own(())
         handled.gate.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             while True:
                 if await waiting(client) == 1:
                     break
                 await asyncio.sleep(0.01)
 
     assert handled.ids == ["a"]
+
+
+async def test_what_a_dead_owner_had_in_hand_is_delivered_again_soon(
+    client: Client, queue: StartQueue
+) -> None:
+    handled = Handled()
+    async with queue(handled) as commands:
+        commands.own({BUCKET})
+        await send(client, "a")
+        await until_empty(client)
+        commands.own(())
+        await asyncio.sleep(PULL_EXPIRES_S)
+
+        dead = await client.jetstream().pull_subscribe_bind(
+            subjects.command_consumer(BUCKET), subjects.COMMAND_STREAM
+        )
+        await send(client, "b", "c")
+        await dead.fetch(timeout=DEADLINE_S)
+        commands.own({BUCKET})
+        await until_empty(client)
+
+    assert handled.ids == ["a", "b", "c"]
+
+
+async def test_a_command_that_is_worked_at_for_long_is_delivered_once(
+    client: Client, queue: StartQueue
+) -> None:
+    handled = Handled()
+    async with queue(handled) as commands:
+        commands.own({BUCKET})
+        handled.gate.clear()
+        await send(client, "a", "b")
+        await asyncio.sleep(ACK_WAIT_S + TELL_S)
+        handled.gate.set()
+        await until_empty(client)
+
+    assert handled.ids == ["a", "b"]
+
+
+async def test_a_command_that_never_ends_is_left_to_the_next_owner(
+    client: Client, queue: StartQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.controller.adapters.command_queue.IN_HAND_S_MAX", 0.0)
+    stuck, handled = Handled(), Handled()
+    stuck.gate.clear()
+    async with queue(stuck) as first, queue(handled) as second:
+        first.own({BUCKET})
+        await send(client, "a")
+        await until(lambda: stuck.ids == ["a"])
+        first.own(())
+        second.own({BUCKET})
+        await until(lambda: handled.ids == ["a"])
+        stuck.gate.set()
+        await until_empty(client)
 
 
 async def test_stopping_waits_for_the_command_in_hand(client: Client, queue: StartQueue) -> None:

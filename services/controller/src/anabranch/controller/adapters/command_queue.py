@@ -11,12 +11,15 @@ hand comes to its end.
       │          └ the tenth defect ─▶ parked ▶ acknowledged
       └─ the bucket was lost meanwhile: given back for its owner
 
-A command is acknowledged when its decision is durable and answered. Defects are counted in memory,
-per bucket and command: a new owner counts anew.
+A command is acknowledged when its decision is durable and answered. Until then the server hears
+again and again that it is worked at; what nobody works at any more is delivered again soon: its
+owner died, or it arrived when a bucket that was just lost was pulled from no more. Defects are
+counted in memory, per bucket and command: a new owner counts anew.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 
 import nats.errors
 import structlog
@@ -48,8 +51,14 @@ from anabranch.controller.domain.parking import (
 )
 from anabranch.controller.ports import TryAgain
 
-ACK_WAIT_S = 30.0
-"""Longer than deciding one command can take: every call in it has a shorter deadline."""
+ACK_WAIT_S = 5.0
+"""Until a command that nobody works at is delivered again; its bucket stands still meanwhile. As
+long as a lease: who takes over a dead owner's buckets finds what it had in hand."""
+TELL_S = ACK_WAIT_S / 4
+"""Between two words that a command is worked at: two may be lost or late."""
+IN_HAND_S_MAX = 30.0
+"""Longer than deciding one command can take, for every call in it has a shorter deadline: what is
+in hand for so long is worked at no more."""
 PULL_EXPIRES_S = 2.0
 """Also how long a bucket may stand still after a connection broke unseen."""
 TRY_AGAIN_S = 1.0
@@ -61,6 +70,13 @@ Park = Callable[[ParkedCommand], Awaitable[None]]
 """Puts a command aside, durably. Raises Unavailable."""
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _InHand:
+    message: NatsMessage
+    until_s: float
+    """When, by the monotonic clock, the server need not wait for it any more."""
 
 
 class CommandQueue:
@@ -87,7 +103,7 @@ class CommandQueue:
         self._subscribers = [self._subscriber(bucket) for bucket in range(SHARD_COUNT)]
         self._owned = [asyncio.Event() for _ in range(SHARD_COUNT)]
         self._defects: dict[int, Defects] = {}
-        self._in_hand: set[int] = set()
+        self._in_hand: dict[int, _InHand] = {}
         self._empty_handed = asyncio.Event()
         self.parked_count = 0
         """Commands parked since the start."""
@@ -112,6 +128,7 @@ class CommandQueue:
         async with asyncio.TaskGroup() as group:
             for bucket in range(SHARD_COUNT):
                 group.create_task(self._pull(bucket))
+            group.create_task(self._keep_in_hand())
 
     async def stop(self) -> None:
         """Let the commands in hand come to their ends, within the grace, and disconnect."""
@@ -155,12 +172,20 @@ class CommandQueue:
             if not self._owned[bucket].is_set():
                 await _settle(message.nack())
                 continue
-            self._in_hand.add(bucket)
+            self._in_hand[bucket] = _InHand(message, self._clock.monotonic() + IN_HAND_S_MAX)
             try:
                 await self._perform(bucket, message)
             finally:
-                self._in_hand.discard(bucket)
+                del self._in_hand[bucket]
                 self._empty_handed.set()
+
+    async def _keep_in_hand(self) -> None:
+        """Have the server wait for the commands in hand."""
+        while True:
+            await self._clock.sleep(TELL_S)
+            for each in list(self._in_hand.values()):
+                if self._clock.monotonic() < each.until_s:
+                    await _settle(each.message.in_progress())
 
     async def _next(self, bucket: int) -> NatsMessage | None:
         """The bucket's next command; None if there was none for a while."""
