@@ -53,9 +53,9 @@ up: setup
 ## make test      every test that needs no Docker, with the rules of the project
 .PHONY: test
 test: setup
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
-## make thorough  tests/unit with new examples, tests/simulation at all points: `make test` tries a third
+## make thorough  tests/unit with new examples, tests/simulation at all points: `make test` tries a few
 .PHONY: thorough
 thorough: setup
 	ANABRANCH_TEST_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) tests/unit tests/simulation $(ARGS)

@@ -3,8 +3,8 @@
 A plot is told by one caller on a clear network, so that its requests are the same every time, with
 a blow at one request of the controller that does the work. It is `killed` before the request leaves
 or after it was performed, and another one goes on, which may be killed in its turn; or it
-`stood_still` there, while another one did all of it and what follows. The end is judged by the
-referee, and then two more controllers in a row must find nothing left to do.
+`stood_still` there, while another one did all of it and what follows; or it `dozed`, alone. The end
+is judged by the referee, and then two more controllers in a row must find nothing left to do.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from anabranch.common.adapters.jetstream_events import APPEND_DEADLINE_S, RESOLVE_BUDGET_S
 from anabranch.common.contracts import commands
 from anabranch.common.contracts.commands import Command, NewRange
 from anabranch.common.contracts.reader_groups import (
@@ -285,6 +286,29 @@ def stood_still(plot: Plot, call: int, when: When) -> None:
             await told.follow()
             first.link.resume()
             await told.world.clock.sleep(REST_S)
+            await told.end()
+
+    _run(tell)
+
+
+def dozed(plot: Plot, call: int, when: When) -> None:
+    """The controller stands still at its request `call` until it cannot know any more what became
+    of it; nobody takes its place."""
+
+    async def tell() -> None:
+        async with asyncio.TaskGroup() as group:
+            told = Told(plot, group)
+            only = await told.begin()
+            only.link.blow = Blow(told.begun_at + call, when, only.link.pause)
+
+            async def wake() -> None:
+                await told.world.wait_until(lambda: only.link.is_paused, REST_S)
+                await told.world.clock.sleep(APPEND_DEADLINE_S + RESOLVE_BUDGET_S + 1)
+                only.link.resume()
+
+            async with asyncio.TaskGroup() as both:
+                both.create_task(wake())
+                both.create_task(told.work())
             await told.end()
 
     _run(tell)

@@ -18,6 +18,7 @@ from kit.control_crash import (
     SAME_SCALES,
     WISHES,
     changing_requests,
+    dozed,
     lagging,
     overtaken,
     queued_up,
@@ -40,6 +41,12 @@ def sleepers() -> Iterator[Try]:
     for call in changing_requests(plot):
         yield partial(stood_still, plot, call, "before")
         yield partial(stood_still, plot, call, "after")
+
+
+def dozers() -> Iterator[Try]:
+    plot = PLOTS["create"]
+    for call in changing_requests(plot):
+        yield partial(dozed, plot, call, "after")
 
 
 def races() -> Iterator[Try]:
@@ -80,7 +87,7 @@ FOUND_BY: dict[str, Callable[[], Iterator[Try]]] = {
     "numbers reused": sleepers,
     "only present segments deleted": removals,
     "unknown means failed": sleepers,
-    "unknown is rejected": sleepers,
+    "unknown is rejected": dozers,
 }
 """All others: by seeds."""
 

@@ -30,7 +30,7 @@ CONTAINER = 1
 """Theirs, by their names."""
 STATES_MIN = 1000
 SHARES = 4
-ONE_IN = one_in(3)
+ONE_IN = one_in(6)
 
 
 async def reshaping_life(life: Life) -> None:

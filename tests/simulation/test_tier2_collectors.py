@@ -34,7 +34,7 @@ FLUSHES = {1: 3, 2: 2, 3: 4}
 """By epoch; the third has snapshots of its own and collects those of the second."""
 LOG_STEPS = 12
 SHARES = 4
-ONE_IN = one_in(3)
+ONE_IN = one_in(6)
 
 
 def _journal(steps: int) -> ModelContainer:

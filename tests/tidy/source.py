@@ -1,8 +1,9 @@
 """What the project's own rules look at: its files, without what tools leave behind."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +23,13 @@ class SourceFile:
         return self.text.count("\n")
 
     def tree(self) -> ast.Module:
-        return ast.parse(self.text, self.path)
+        """Shared: to be read."""
+        return _parsed(self.text, self.path)
+
+
+@cache
+def _parsed(text: str, path: str) -> ast.Module:
+    return ast.parse(text, path)
 
 
 def project_files(root: Path = ROOT) -> Iterator[SourceFile]:
@@ -38,7 +45,8 @@ def project_files(root: Path = ROOT) -> Iterator[SourceFile]:
                 continue  # a binary golden file is not source text
 
 
-def python_files() -> list[SourceFile]:
+@cache
+def python_files() -> Sequence[SourceFile]:
     return [file for file in project_files() if file.path.endswith(".py")]
 
 

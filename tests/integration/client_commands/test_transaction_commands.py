@@ -39,15 +39,17 @@ async def test_a_transaction_passes_from_command_to_command_over_both_ways(tmp_p
             mine = (STREAM, (await told("begin", STREAM, *lease, *begin))["transaction_id"])
             assert (await told("write", *mine, *end, given=b"1\n2"))["events"] == 2
             assert (await told("write", *mine, *begin, given=b"3"))["events"] == 1
-            assert (await told("ping", *mine, *end))["lease_left_ms"] > 0
             assert (await told("list", STREAM, *end))["transaction_id"] == mine[1]
             assert (await told("commit", *mine, *end))["state"] == "committed"
             assert (await told("show", *mine, *begin))["state"] == "committed"
 
-            lost = (STREAM, (await told("begin", STREAM, *begin))["transaction_id"])
-            await told("write", *lost, *begin, given=b"lost")
-            assert (await told("abort", *lost, *end))["state"] in ("aborting", "aborted")
-            assert await refused("commit", *lost, *begin) == "transaction-ended"
+        lost = (STREAM, (await told("begin", STREAM, *nats))["transaction_id"])
+        await told("write", *lost, *nats, given=b"lost")
+        for way in (nats, http):
+            assert (await told("ping", *lost, *way))["lease_left_ms"] > 0
+        assert (await told("abort", *lost, *http))["state"] in ("aborting", "aborted")
+        for way in (nats, http):
+            assert await refused("commit", *lost, *way) == "transaction-ended"
         read = await anabranch("read", STREAM, *nats)
 
     assert sorted(read) == ["1", "1", "2", "2", "3", "3"]
