@@ -13,28 +13,14 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from anabranch.cli.__main__ import run
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts.membership import Hold
+from kit.command_line import CommandLine, Ended
 from kit.fake_controller import FakeController
 from kit.fake_segstore import FakeSegmentStore
 from kit.nats_controller import nats_controller
 
 DEADLINE_S = 20
-
-
-@dataclass
-class Ended:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def error(self) -> dict[str, object]:
-        """The error body that --json printed."""
-        body = json.loads(self.err)["error"]
-        assert isinstance(body, dict)
-        return body
 
 
 @dataclass
@@ -68,9 +54,7 @@ class Shell:
         if given is not None:
             (self.directory / "given").write_bytes(given)
             arguments = (*arguments[:2], str(self.directory / "given"), *arguments[2:])
-        code = await asyncio.to_thread(run, [*arguments, "--data-dir", str(self.directory)])
-        shown = self.output.readouterr()
-        return Ended(code, shown.out, shown.err)
+        return await CommandLine(self.output).run(*arguments, "--data-dir", str(self.directory))
 
 
 @asynccontextmanager

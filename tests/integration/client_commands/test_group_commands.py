@@ -11,7 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+from structlog.testing import capture_logs
+
 from anabranch.cli.up import UpSettings, embedded_cluster
+from kit.command_line import CommandLine
 
 DEADLINE_S = 40
 COUNT = 300
@@ -29,28 +33,20 @@ async def started(*arguments: str) -> asyncio.subprocess.Process:
     )
 
 
-async def anabranch(*arguments: str, given: bytes = b"") -> list[str]:
-    """What the program prints, line by line."""
-    process = await started(*arguments)
-    async with asyncio.timeout(DEADLINE_S):
-        out, err = await process.communicate(given)
-    assert process.returncode == 0, err
-    return out.decode().splitlines()
-
-
-async def shown(*way: str) -> dict[str, Any]:
-    (line,) = await anabranch("group", "show", GROUP, "--json", *way)
+async def shown(sh: CommandLine, *way: str) -> dict[str, Any]:
+    (line,) = await sh.lines("group", "show", GROUP, "--json", *way)
     found: dict[str, Any] = json.loads(line)
     return found
 
 
-async def ended(by: signal.Signals, *way: str) -> tuple[list[str], int | None]:
-    """Read until nothing more is to come, then end it → what was printed, and the exit code."""
+async def ended(sh: CommandLine, by: signal.Signals, *way: str) -> tuple[list[str], int | None]:
+    """A process that reads until nothing more is to come, then ended → what was printed, and the
+    exit code."""
     process = await started("read", "--group", GROUP, "--reader", "impatient", *way)
     assert process.stdout is not None
     async with asyncio.timeout(DEADLINE_S):
         first = await process.stdout.readline()
-        while (await shown(*way))["lag"]["events"]:
+        while (await shown(sh, *way))["lag"]["events"]:
             pass
         process.send_signal(by)
         rest, _ = await process.communicate()
@@ -58,24 +54,26 @@ async def ended(by: signal.Signals, *way: str) -> tuple[list[str], int | None]:
 
 
 async def test_readers_over_http_and_nats_share_a_group_and_leave_it_cleanly(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    sh = CommandLine(capsys)
     lines = [str(number) for number in range(COUNT)]
-    async with embedded_cluster(UpSettings(tmp_path)) as cluster:
-        await cluster.wait_ready()
-        http = ("--http", str(cluster.endpoints["gateway"]))
-        nats = ("--nats", str(cluster.endpoints["nats"]))
-        await anabranch("scope", "create", "shop", *nats)
-        await anabranch("stream", "create", "shop/orders", "--segments", "2", *nats)
-        await anabranch("group", "create", GROUP, "--stream", "shop/orders", *http)
-        await anabranch("write", "shop/orders", *nats, given="\n".join(lines).encode())
-        read = await anabranch("read", "--group", GROUP, "-n", "100", *http)
-        read += await anabranch("read", "--group", GROUP, "-n", "50", *nats)
-        over_http, code = await ended(signal.SIGINT, *http)
-        assert (code, (await shown(*nats))["readers"]) == (130, [])
-        await anabranch("write", "shop/orders", *nats, given=b"one\ntwo\n")
-        over_nats, code = await ended(signal.SIGTERM, *nats)
-        assert (code, (await shown(*http))["readers"]) == (130, [])
+    with capture_logs():  # the program sends them to stderr
+        async with embedded_cluster(UpSettings(tmp_path)) as cluster:
+            await cluster.wait_ready()
+            http = ("--http", str(cluster.endpoints["gateway"]))
+            nats = ("--nats", str(cluster.endpoints["nats"]))
+            await sh.lines("scope", "create", "shop", *nats)
+            await sh.lines("stream", "create", "shop/orders", "--segments", "2", *nats)
+            await sh.lines("group", "create", GROUP, "--stream", "shop/orders", *http)
+            await sh.lines("write", "shop/orders", *nats, given="\n".join(lines).encode())
+            read = await sh.lines("read", "--group", GROUP, "-n", "100", *http)
+            read += await sh.lines("read", "--group", GROUP, "-n", "50", *nats)
+            over_http, code = await ended(sh, signal.SIGINT, *http)
+            assert (code, (await shown(sh, *nats))["readers"]) == (130, [])
+            await sh.lines("write", "shop/orders", *nats, given=b"one\ntwo\n")
+            over_nats, code = await ended(sh, signal.SIGTERM, *nats)
+            assert (code, (await shown(sh, *http))["readers"]) == (130, [])
 
     assert sorted(read + over_http) == sorted(lines)
     assert sorted(over_nats) == ["one", "two"]
