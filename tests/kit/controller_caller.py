@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from itertools import count
 from typing import Protocol, TypeVar
 
+import nats.errors
 from nats.aio.client import Client
 
 from anabranch.common.contracts import commands, queries, subjects
@@ -16,6 +17,8 @@ from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.service import Lifetime
 
 DEADLINE_S = 15.0
+AGAIN_S = 4.0
+"""After which whoever got no answer asks again: the server may have been restarted meanwhile."""
 
 A = TypeVar("A", bound=Contract)
 
@@ -47,13 +50,19 @@ class Caller:
         return f"command-{next(self._numbers)}"
 
     async def send(self, command: commands.Command) -> commands.Answer:
-        """Publish a command and wait for the controller's answer."""
+        """Publish a command until the controller answers."""
         inbox = self._client.new_inbox()
-        subscription = await self._client.subscribe(inbox, max_msgs=1)
+        subscription = await self._client.subscribe(inbox)
         body = command.model_copy(update={"reply_to": inbox}).model_dump_json().encode()
-        await self._js.publish(subject_of(command), body)
-        reply = await subscription.next_msg(timeout=DEADLINE_S)
-        return commands.ANSWERS.validate_json(reply.data)
+
+        async def attempt() -> bytes:
+            await self._js.publish(subject_of(command), body)
+            return (await subscription.next_msg(timeout=AGAIN_S)).data
+
+        try:
+            return commands.ANSWERS.validate_json(await _answered(attempt))
+        finally:
+            await subscription.unsubscribe()
 
     async def perform(self, command: commands.Command) -> None:
         """Send a command and wait until its operation succeeded. Raises what it failed with."""
@@ -84,12 +93,25 @@ class Caller:
 
     async def ask(self, name: str, query: queries.Query, kind: type[A]) -> A:
         """The answer to a query. Raises the error of a `QueryFailed`."""
-        reply = await self._client.request(
-            subjects.query(name), query.model_dump_json().encode(), timeout=DEADLINE_S
-        )
-        if not json.loads(reply.data)["ok"]:
-            raise queries.QueryFailed.model_validate_json(reply.data).error.to_error()
-        return kind.model_validate_json(reply.data)
+        asked = query.model_dump_json().encode()
+
+        async def attempt() -> bytes:
+            return (await self._client.request(subjects.query(name), asked, timeout=AGAIN_S)).data
+
+        reply = await _answered(attempt)
+        if not json.loads(reply)["ok"]:
+            raise queries.QueryFailed.model_validate_json(reply).error.to_error()
+        return kind.model_validate_json(reply)
+
+
+async def _answered(attempt: Callable[[], Awaitable[bytes]]) -> bytes:
+    """The first answer; everything that is asked may be asked again."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            try:
+                return await attempt()
+            except nats.errors.TimeoutError:
+                continue
 
 
 async def refusal_of(run: Callable[[Lifetime], Awaitable[None]]) -> AnabranchError | None:

@@ -1,7 +1,7 @@
 """The command queue on a real NATS server: pulled by owners alone, moved without loss, parked."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
@@ -28,7 +28,8 @@ from anabranch.controller.adapters.parked_commands import (
 from anabranch.controller.domain.parking import PARK_AT_COUNT, ParkedCommand
 from anabranch.controller.ports import TryAgain
 from kit.controller_caller import until
-from kit.infra import NatsServer
+from kit.infra import Infra, NatsServer
+from kit.infra.hurting import unhurt
 
 QUICK = 0.01
 DEADLINE_S = 10.0
@@ -58,6 +59,12 @@ class Handled:
         await self.gate.wait()
         if self.failures.get(command_id):
             raise self.failures[command_id].pop(0)
+
+
+@pytest.fixture
+def nats_server(infra: Infra) -> Iterator[NatsServer]:
+    with unhurt(infra).nats() as server:
+        yield server
 
 
 @pytest.fixture

@@ -1,8 +1,10 @@
 """A controller does not go on over a shard that has lost messages."""
 
 import asyncio
+from collections.abc import Iterator
 from functools import partial
 
+import pytest
 from nats.aio.client import Client
 
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore
@@ -17,9 +19,16 @@ from anabranch.common.runtime.service import Lifetime, expected_errors
 from anabranch.controller.settings import Settings
 from anabranch.controller.wiring import run_controller
 from kit.controller_caller import Caller, StartController, refusal_of, until
-from kit.infra import NatsServer
+from kit.infra import Infra, NatsServer
+from kit.infra.hurting import unhurt
 
 DEADLINE_S = 30.0
+
+
+@pytest.fixture
+def nats_server(infra: Infra) -> Iterator[NatsServer]:
+    with unhurt(infra).nats() as server:
+        yield server
 
 
 async def test_a_controller_refuses_a_shard_that_ends_too_early_unless_that_is_accepted(
