@@ -232,6 +232,16 @@ async def test_stopping_waits_for_the_command_in_hand(client: Client, queue: Sta
     assert await waiting(client) == 0
 
 
+async def test_it_stops_while_the_server_is_away(
+    client: Client, queue: StartQueue, nats_server: NatsServer
+) -> None:
+    async with queue(Handled()) as commands:
+        commands.own({BUCKET})
+        nats_server.kill()
+        await until(lambda: not client.is_connected)
+    nats_server.start()
+
+
 async def test_a_command_that_fails_ten_times_is_parked_and_the_next_one_goes_on(
     client: Client, queue: StartQueue, parked: JetStreamParkedCommands
 ) -> None:

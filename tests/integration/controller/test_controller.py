@@ -225,6 +225,15 @@ async def test_a_controller_survives_the_loss_of_its_nats_server(
     assert stores.live() == ["s/x/0.#epoch.0"]
 
 
+async def test_a_controller_stops_in_order_while_nats_is_away(
+    client: Client, controller: StartController, nats_server: NatsServer
+) -> None:
+    async with controller():
+        nats_server.kill()
+        await until(lambda: not client.is_connected)
+    nats_server.start()
+
+
 async def test_another_container_count_refuses_to_start(controller: StartController) -> None:
     async with controller():
         pass

@@ -25,11 +25,13 @@ import nats.errors
 import structlog
 from faststream.nats import JStream, NatsBroker, NatsMessage, PullSub
 from faststream.nats.subscriber.usecases import PullStreamSubscriber
+from nats.aio.client import Client
 from nats.js.api import ConsumerConfig
 
 from anabranch.common.adapters.nats_connection import (
     PENDING_SIZE_BYTES_MAX,
     RECONNECT_WAIT_S,
+    close_nats,
     keeping_cancellation,
 )
 from anabranch.common.contracts.subjects import (
@@ -101,6 +103,7 @@ class CommandQueue:
             logger=None,
         )
         self._subscribers = [self._subscriber(bucket) for bucket in range(SHARD_COUNT)]
+        self._client: Client | None = None
         self._owned = [asyncio.Event() for _ in range(SHARD_COUNT)]
         self._defects: dict[int, Defects] = {}
         self._in_hand: dict[int, _InHand] = {}
@@ -111,6 +114,7 @@ class CommandQueue:
     async def start(self) -> None:
         """Connect. Raises Unavailable."""
         try:
+            self._client = await self._broker.connect()
             await self._broker.start()
         except (nats.errors.Error, OSError, TimeoutError) as error:
             raise Unavailable("the command queue cannot be read", cause=repr(error)) from error
@@ -131,7 +135,8 @@ class CommandQueue:
             group.create_task(self._keep_in_hand())
 
     async def stop(self) -> None:
-        """Let the commands in hand come to their ends, within the grace, and disconnect."""
+        """Let the commands in hand come to their ends, within the grace, and disconnect; also while
+        the server is away."""
         self.own(())
         try:
             async with asyncio.timeout(GRACE_S):
@@ -142,7 +147,13 @@ class CommandQueue:
             _log.warning(
                 "commands in hand are left to be delivered again", count=len(self._in_hand)
             )
-        await self._broker.stop()
+        try:
+            with keeping_cancellation():
+                await self._broker.stop()
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            _log.info("the command queue was not drained: NATS is away", error=repr(error))
+        if self._client is not None:
+            await close_nats(self._client)
 
     async def publish(self, body: bytes, subject: str) -> None:
         """Send a notice; whoever misses it asks instead."""
