@@ -150,7 +150,8 @@ class CommandQueue:
         try:
             with keeping_cancellation():
                 await self._broker.stop()
-        except (nats.errors.Error, OSError, TimeoutError) as error:
+        except (nats.errors.Error, OSError, TimeoutError, RuntimeError) as error:
+            # RuntimeError: the transport breaks while it is drained, as in `close_nats`.
             _log.info("the command queue was not drained: NATS is away", error=repr(error))
         if self._client is not None:
             await close_nats(self._client)
