@@ -1,0 +1,32 @@
+"""What the store needs in NATS before it knows its containers: buckets, and how many there are."""
+
+import structlog
+
+from anabranch.common.adapters.jetstream_objects import create_bucket
+from anabranch.common.contracts import subjects
+from anabranch.common.errors import Unavailable
+from anabranch.segstore.shell.flusher import back_off_s
+from anabranch.segstore.shell.registration import container_count
+from anabranch.segstore.wiring.parts import Parts
+
+_BUCKETS = (subjects.NODES_BUCKET, subjects.PLACEMENTS_BUCKET, subjects.CLUSTER_BUCKET)
+
+_log = structlog.get_logger(__name__)
+
+
+async def learn_count(parts: Parts) -> int:
+    for bucket in _BUCKETS:
+        await _create_bucket(parts, bucket)
+    return await container_count(parts.objects(subjects.CLUSTER_BUCKET), parts.clock)
+
+
+async def _create_bucket(parts: Parts, bucket: str) -> None:
+    failures = 0
+    while True:
+        try:
+            await create_bucket(parts.client, bucket)
+            return
+        except Unavailable as error:
+            failures += 1
+            _log.warning("a bucket cannot be created yet", bucket=bucket, error=str(error))
+            await parts.clock.sleep(back_off_s(failures))

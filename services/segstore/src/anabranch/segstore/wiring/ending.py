@@ -1,0 +1,47 @@
+"""The order in which a store stops serving, each part under a bound of its own."""
+
+import asyncio
+
+from anabranch.common.errors import Unavailable
+from anabranch.common.runtime.clock import Clock
+from anabranch.segstore.server.nats_door import NatsDoor
+from anabranch.segstore.server.tcp import TcpServer
+from anabranch.segstore.shell.store import Store
+
+DRAIN_S_MAX = 5.0
+DOOR_CLOSE_S_MAX = 1.0
+_DRAIN_POLL_S = 0.01
+_CANCEL_AGAIN_S = 0.1
+
+
+async def drain(store: Store, server: TcpServer, clock: Clock) -> None:
+    """No new requests; wait until what was accepted is in the journal and answered."""
+    store.stopping = True
+    server.stop_accepting()
+    containers = [opened.container for opened in store.open_containers()]
+    for container in containers:
+        container.stop_accepting()
+    deadline = clock.monotonic() + DRAIN_S_MAX
+    while clock.monotonic() < deadline and not all(found.idle for found in containers):
+        await clock.sleep(_DRAIN_POLL_S)
+    server.close()
+
+
+async def close_door(door: NatsDoor, clock: Clock) -> None:
+    """Tell who waits that the store stops; let go the answers that are on their way."""
+    door.stop_reads(Unavailable("the store stops"))
+    deadline = clock.monotonic() + DOOR_CLOSE_S_MAX
+    while clock.monotonic() < deadline and not door.idle:
+        await clock.sleep(_DRAIN_POLL_S)
+
+
+async def end_tasks(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancel until all have ended.
+
+    Once is not enough: a wait with a timeout that is answered in the same moment swallows the
+    cancellation (CPython before 3.12).
+    """
+    while tasks:
+        for task in tasks:
+            task.cancel()
+        _, tasks = await asyncio.wait(tasks, timeout=_CANCEL_AGAIN_S)

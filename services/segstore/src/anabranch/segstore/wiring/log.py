@@ -1,0 +1,91 @@
+"""The log of a store, open for as long as the store lives, and the node's own id.
+
+Both live in the data directory. A store that keeps nothing has its log in memory, and draws
+another id at every start.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import structlog
+
+from anabranch.common.adapters.local_disk import prepare_directory
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import IdSource
+from anabranch.segstore.adapters.journal import layout
+from anabranch.segstore.adapters.journal.choice import choose_commits
+from anabranch.segstore.adapters.journal.layout import create_small, read_small
+from anabranch.segstore.adapters.journal.local import open_local_journal
+from anabranch.segstore.adapters.journal.recovery import OpenReport
+from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
+from anabranch.segstore.ports import DurableDataLog
+from anabranch.segstore.settings import SegstoreSettings
+from anabranch.segstore.shell.tracing import Commits
+
+NODE_ID_FILE = "node-id"
+JOURNAL_DIRECTORY = "journal"
+
+_log = structlog.get_logger(__name__)
+
+
+@contextmanager
+def opened_log(
+    settings: SegstoreSettings, clock: Clock, ids: IdSource, commits: Commits
+) -> Iterator[DurableDataLog]:
+    """The store's log, open for as long as the block lasts."""
+    loop = asyncio.get_running_loop()
+    schedule = loop.call_soon
+    if settings.journal == "memory":
+        _log.warning(
+            "this store keeps nothing: what is acknowledged is lost when it ends",
+            remedy="set journal=disk for data that is to be kept",
+        )
+        log = MemoryLog(MemoryFrames(ids.new_id()), schedule)
+        try:
+            yield log
+        finally:
+            log.close()
+        return
+    journal = open_local_journal(
+        settings.data_dir / JOURNAL_DIRECTORY,
+        ids=ids,
+        schedule=schedule,
+        take_over=settings.take_over,
+        watch=commits,
+        choose_commits=choose_commits(settings.journal_writer, clock, loop),
+    )
+    try:
+        _log_opening(journal.journal.report)
+        yield journal.journal
+    finally:
+        journal.close()
+
+
+def _log_opening(report: OpenReport) -> None:
+    _log.info(
+        "journal open",
+        journal_epoch=report.journal_epoch,
+        files=report.file_count,
+        frames=report.frame_count,
+    )
+    for tail in report.torn:
+        _log.warning(
+            "the journal's last write is incomplete and is left out; a copy is kept",
+            remedy="expected after a crash, and not acknowledged then; else check the disk",
+            file=layout.journal_file(tail.file_id),
+            position=tail.position,
+            size=tail.size,
+            copy=layout.torn_file(tail.file_id, tail.position),
+        )
+    for orphan in report.orphans:
+        _log.warning("a file of a former owner is set aside and can be deleted", file=orphan)
+
+
+def kept_node_id(data_dir: Path, ids: IdSource) -> str:
+    """The node's id: drawn at the first start, kept in the data directory."""
+    disk = prepare_directory(data_dir)
+    if not disk.exists(NODE_ID_FILE):
+        create_small(disk, NODE_ID_FILE, [ids.new_id()], ids.new_id())
+    return read_small(disk, NODE_ID_FILE)[0]

@@ -1,0 +1,42 @@
+"""What exists before the store serves."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nats.aio.client import Client
+
+from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import IdSource
+from anabranch.common.runtime.service import Lifetime
+from anabranch.common.storage.ports import ChunkStorage
+from anabranch.segstore.ports import DurableDataLog
+from anabranch.segstore.settings import SegstoreSettings
+from anabranch.segstore.shell.metrics import StoreMetrics
+from anabranch.segstore.shell.tracing import Commits, StoreTracing
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What exists before the store serves."""
+
+    settings: SegstoreSettings
+    lifetime: Lifetime
+    clock: Clock
+    ids: IdSource
+    log: DurableDataLog
+    node_id: str
+    session: str
+    client: Client
+    storage: ChunkStorage
+    metrics: StoreMetrics
+    commits: Commits
+    tracing: StoreTracing | None
+
+    def objects(self, bucket: str) -> JetStreamObjectStore:
+        return JetStreamObjectStore(self.client, self.clock, bucket)
+
+
+def call_later(seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
+    return asyncio.get_running_loop().call_later(seconds, callback).cancel

@@ -1,0 +1,175 @@
+"""The store while it serves: its tasks and how they end."""
+
+import asyncio
+from collections.abc import Coroutine
+
+import structlog
+
+from anabranch.common.contracts import subjects
+from anabranch.common.errors import AnabranchError
+from anabranch.common.model.cluster import NodeRecord
+from anabranch.common.runtime.settings import parse_bind
+from anabranch.segstore.handlers.control import ControlDesk
+from anabranch.segstore.server.nats_door import NatsDoor
+from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
+from anabranch.segstore.shell.assignments import Assignments
+from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.catch_up import new_catch_up
+from anabranch.segstore.shell.flusher import FlushLimits
+from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
+from anabranch.segstore.shell.placements import Placements
+from anabranch.segstore.shell.registration import Announcement
+from anabranch.segstore.shell.residency import ResidencyLimits
+from anabranch.segstore.shell.store import Store
+from anabranch.segstore.shell.surroundings import Surroundings
+from anabranch.segstore.shell.throttle import Throttle
+from anabranch.segstore.shell.tier2 import TierTwoLimits
+from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.wiring.buckets import learn_count
+from anabranch.segstore.wiring.ending import close_door, drain, end_tasks
+from anabranch.segstore.wiring.parts import Parts, call_later
+from anabranch.segstore.wiring.settings_check import advertised, throttle_limits
+from anabranch.segstore.wiring.watching import journal_watch, load_reporter, watch_metrics
+
+_DOOR_RETRY_S = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Process:
+    """The store while it serves: its tasks and how they end."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._end = asyncio.Event()
+        self._failure: AnabranchError | None = None
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until asked to stop or until the journal ends; raises what ended it."""
+        parts = self._parts
+        parts.lifetime.set_ready("containers", False, "waiting for the controller")
+        async with asyncio.TaskGroup() as group:
+            stopper = group.create_task(self._wait_for_stop())
+            count = await self._container_count(group)
+            if count is not None:
+                cache = Cache(parts.settings.cache_bytes)
+                catch_up = new_catch_up(cache, parts.clock, call_later)
+                store = Store(count, self._changed.set, parts.metrics, catch_up)
+                await self._serve(store, cache, group)
+            stopper.cancel()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _wait_for_stop(self) -> None:
+        await self._parts.lifetime.wait_for_stop()
+        self._end.set()
+
+    async def _container_count(self, group: asyncio.TaskGroup) -> int | None:
+        """The number of containers; None if the store is to stop first."""
+        parts = self._parts
+        asking = group.create_task(learn_count(parts))
+        ending = group.create_task(self._end.wait())
+        await asyncio.wait((asking, ending), return_when=asyncio.FIRST_COMPLETED)
+        ending.cancel()
+        if not asking.done():
+            asking.cancel()
+            return None
+        return asking.result()
+
+    async def _serve(self, store: Store, cache: Cache, group: asyncio.TaskGroup) -> None:
+        parts, settings = self._parts, self._parts.settings
+        throttle = Throttle(throttle_limits(settings), lambda: parts.log.live_size)
+        spawned: set[asyncio.Task[None]] = set()
+
+        def spawn(work: Coroutine[None, None, None]) -> None:
+            task = group.create_task(work)
+            spawned.add(task)
+            task.add_done_callback(spawned.discard)
+
+        served = Served(
+            store,
+            throttle,
+            parts.clock,
+            call_later,
+            spawn,
+            parts.node_id,
+            parts.ids,
+            TcpLimits(),
+        )
+        server = TcpServer(served)
+        endpoint = advertised(settings, await server.start(*parse_bind(settings.bind)))
+        node = NodeRecord(parts.node_id, endpoint, parts.log.journal_id, parts.session)
+        nodes = parts.objects(subjects.NODES_BUCKET)
+        announcement = Announcement(nodes, node, parts.clock, self._fail)
+        watch_metrics(parts, throttle, cache, store, server)
+        door = NatsDoor(parts.client, ControlDesk(store, spawn), throttle)
+        tasks = [
+            group.create_task(announcement.run()),
+            group.create_task(self._assignments(store, throttle, cache).run()),
+            group.create_task(self._follow(store, door)),
+            group.create_task(load_reporter(parts, store).run()),
+            group.create_task(journal_watch(parts, throttle, store).run()),
+        ]
+        _log.info("the store listens", node=parts.node_id, endpoint=str(endpoint))
+        await self._end.wait()
+        await drain(store, server, parts.clock)
+        await close_door(door, parts.clock)
+        await end_tasks({*tasks, *spawned})
+        if self._failure is None:
+            await announcement.end()
+
+    def _assignments(self, store: Store, throttle: Throttle, cache: Cache) -> Assignments:
+        parts, settings = self._parts, self._parts.settings
+        objects = parts.objects(subjects.PLACEMENTS_BUCKET)
+        placements = Placements(objects, parts.node_id)
+        around = Surroundings(
+            parts.clock, cache, throttle, call_later, parts.metrics, parts.tracing,
+            ResidencyLimits(
+                settings.segments_in_memory, settings.writer_expiry_s, settings.tombstone_s
+            ),
+        )  # fmt: skip
+        tier_two_limits = TierTwoLimits(
+            gc_grace_s=settings.gc_grace_s, tombstone_s=settings.tombstone_s
+        )
+        open_tier_two = OpenContainerTierTwo(parts.storage, parts.ids, parts.clock, tier_two_limits)
+        tiers = Tiers(parts.log, open_tier_two, placements, parts.ids)
+        limits = FlushLimits(bytes_max=settings.flush_bytes, age_s_max=settings.flush_age_s)
+
+        def new_keeper(container: int) -> ContainerKeeper:
+            return ContainerKeeper(
+                container,
+                store=store,
+                tiers=tiers,
+                around=around,
+                limits=limits,
+                store_failed=self._fail,
+            )
+
+        return Assignments(
+            objects=objects,
+            placements=placements,
+            store=store,
+            clock=parts.clock,
+            new_keeper=new_keeper,
+        )
+
+    def _fail(self, error: AnabranchError) -> None:
+        """The journal ended, or the store was replaced: nothing more can be acknowledged here."""
+        if self._failure is None and not self._end.is_set():
+            self._failure = error
+        self._end.set()
+
+    async def _follow(self, store: Store, door: NatsDoor) -> None:
+        """Keep readiness and the NATS door in line with the containers."""
+        lifetime = self._parts.lifetime
+        while not store.stopping:
+            closed = sorted(store.assigned - store.open_numbers)
+            ready = store.all_placed and not closed
+            reason = f"not open: {closed}" if closed else "not all containers are placed yet"
+            lifetime.set_ready("containers", ready, "" if ready else reason)
+            if not await door.serve(store.assigned):
+                await self._parts.clock.sleep(_DOOR_RETRY_S)
+                continue
+            await self._changed.wait()
+            self._changed.clear()

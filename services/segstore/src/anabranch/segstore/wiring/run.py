@@ -1,0 +1,87 @@
+"""Runs a store in a process: opens what it needs in order, and closes it in reverse order."""
+
+import structlog
+from nats.aio.client import Client
+
+from anabranch.common.adapters.chunk_url import open_chunk_storage
+from anabranch.common.adapters.nats_connection import close_nats, connect_nats
+from anabranch.common.errors import Unavailable
+from anabranch.common.runtime.clock import Clock, SystemClock
+from anabranch.common.runtime.ids import SystemIds
+from anabranch.common.runtime.service import Lifetime
+from anabranch.segstore.settings import SegstoreSettings
+from anabranch.segstore.shell.flusher import back_off_s
+from anabranch.segstore.shell.metrics import StoreMetrics
+from anabranch.segstore.shell.tracing import Commits, StoreTracing
+from anabranch.segstore.wiring.log import kept_node_id, opened_log
+from anabranch.segstore.wiring.parts import Parts
+from anabranch.segstore.wiring.process import Process
+from anabranch.segstore.wiring.settings_check import check_settings
+
+TIER_TWO_CALL_S_MAX = 30.0
+
+_log = structlog.get_logger(__name__)
+
+
+async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
+    """Run the store until `lifetime` says stop.
+
+    Raises DirectoryInUse, DirectoryUnusable, FormatTooNew, InvalidSetting, PortInUse, Corrupt
+    errors, and what ended the journal while serving.
+    """
+    check_settings(settings)  # first: a URL with a secret must not be logged
+    clock, ids = SystemClock(), SystemIds()
+    metrics = StoreMetrics(lifetime.telemetry.metrics)
+    commits = Commits(metrics, clock, clock.now_ns)
+    _log.info("settings", **settings.describe())
+    with opened_log(settings, clock, ids, commits) as log:
+        keeps = settings.journal == "disk"
+        node_id = kept_node_id(settings.data_dir, ids) if keeps else ids.new_id()
+        storage = await open_chunk_storage(
+            settings.tier2,
+            ids,
+            node_id,
+            limit_s=TIER_TWO_CALL_S_MAX,
+            options=settings.tier2_options,
+        )
+        client = await _connect(settings.nats_url, clock, lifetime)
+        if client is None:
+            return
+        try:
+            lifetime.set_ready("nats", True)
+            parts = Parts(
+                settings=settings,
+                lifetime=lifetime,
+                clock=clock,
+                ids=ids,
+                log=log,
+                node_id=node_id,
+                session=ids.new_id(),
+                client=client,
+                storage=storage,
+                metrics=metrics,
+                commits=commits,
+                tracing=_tracing(lifetime, commits),
+            )
+            await Process(parts).run()
+        finally:
+            await close_nats(client)
+
+
+def _tracing(lifetime: Lifetime, commits: Commits) -> StoreTracing | None:
+    tracer = lifetime.telemetry.tracer
+    return StoreTracing(tracer, commits) if tracer is not None else None
+
+
+async def _connect(url: str, clock: Clock, lifetime: Lifetime) -> Client | None:
+    """A NATS connection, as soon as a server answers; None if the store is to stop first."""
+    failures = 0
+    while not lifetime.stopping:
+        try:
+            return await connect_nats(url, "segstore")
+        except Unavailable as error:
+            failures += 1
+            _log.warning("NATS does not answer yet", error=str(error), remedy=error.remedy)
+            lifetime.set_ready("nats", False, str(error))
+            await clock.sleep(min(2.0, back_off_s(failures)))
+    return None

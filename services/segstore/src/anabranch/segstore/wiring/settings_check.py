@@ -1,0 +1,47 @@
+"""What is told from a store's settings alone, before anything is touched."""
+
+from anabranch.common.errors import InvalidSetting
+from anabranch.common.model.cluster import Endpoint
+from anabranch.common.runtime.settings import parse_bind
+from anabranch.common.storage.location import MemoryLocation, parse_location
+from anabranch.segstore.adapters.journal.journal import FILE_SIZE_BYTES_DEFAULT
+from anabranch.segstore.settings import SegstoreSettings
+from anabranch.segstore.shell.throttle import ThrottleLimits
+from anabranch.segstore.wiring.log import JOURNAL_DIRECTORY
+
+JOURNAL_FILES_MIN = 4
+"""What the journal may take whatever is set: fewer files could never be let go in time."""
+
+
+def check_settings(settings: SegstoreSettings) -> None:
+    """What can be told without touching anything. Raises InvalidSetting."""
+    in_memory = isinstance(parse_location(settings.tier2), MemoryLocation)
+    if in_memory != (settings.journal == "memory"):
+        raise InvalidSetting(
+            "journal and tier 2 must both be kept, or both be in memory",
+            remedy="for a store that keeps nothing set journal=memory and tier2_url=memory:",
+            journal=settings.journal,
+            tier2=settings.tier2,
+        )
+    if in_memory and (settings.data_dir.expanduser() / JOURNAL_DIRECTORY).exists():
+        raise InvalidSetting(
+            "the data directory holds a journal, which a store in memory would not read",
+            remedy="set journal=disk, or name another directory",
+            data_dir=str(settings.data_dir),
+        )
+
+
+def throttle_limits(settings: SegstoreSettings) -> ThrottleLimits:
+    """One setting bounds what tier 2 lacks, and with it what a start has to read."""
+    untiered = settings.untiered_bytes_max
+    return ThrottleLimits(
+        untiered=untiered, journal=max(untiered, JOURNAL_FILES_MIN * FILE_SIZE_BYTES_DEFAULT)
+    )
+
+
+def advertised(settings: SegstoreSettings, bound: Endpoint) -> Endpoint:
+    """The endpoint that clients are told; port 0 stands for the one that is listened on."""
+    if not settings.advertise:
+        return bound
+    host, port = parse_bind(settings.advertise)
+    return Endpoint(host, port or bound.port)

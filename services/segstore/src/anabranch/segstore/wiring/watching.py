@@ -1,0 +1,59 @@
+"""What the store reports of itself: metrics, loads, the state of its journal."""
+
+from anabranch.segstore.adapters.load_publisher import LoadPublisher
+from anabranch.segstore.server.tcp import TcpServer
+from anabranch.segstore.shell.cache import Cache
+from anabranch.segstore.shell.journal_watch import JournalWatch
+from anabranch.segstore.shell.load import LoadReporter
+from anabranch.segstore.shell.store import Store
+from anabranch.segstore.shell.throttle import Throttle
+from anabranch.segstore.wiring.parts import Parts
+from anabranch.segstore.wiring.settings_check import throttle_limits
+
+
+def load_reporter(parts: Parts, store: Store) -> LoadReporter:
+    return LoadReporter(
+        store,
+        LoadPublisher(parts.client, parts.node_id),
+        node_id=parts.node_id,
+        session=parts.session,
+        period_s=parts.settings.load_period_s,
+        clock=parts.clock,
+        metrics=parts.metrics,
+    )
+
+
+def watch_metrics(
+    parts: Parts, throttle: Throttle, cache: Cache, store: Store, server: TcpServer
+) -> None:
+    parts.metrics.watch(
+        pending=lambda: throttle.pending,
+        untiered=lambda: throttle.untiered,
+        cached=lambda: {("tail",): cache.used, ("read-ahead",): cache.lent},
+        unsent=lambda: store.catch_up.outgoing.used,
+        containers=lambda: len(store.open_numbers),
+        states=store.count_states,
+        resident=lambda: sum(
+            opened.container.residency.count for opened in store.open_containers()
+        ),
+        connections=lambda: server.connection_count,
+        granules=lambda: store.catch_up.ahead.outcomes,
+    )
+    parts.metrics.watch_journal(
+        live_size=lambda: parts.log.live_size,
+        outstanding_s=parts.commits.outstanding_s,
+        ratios=throttle.ratios,
+        refused=throttle.refused,
+    )
+
+
+def journal_watch(parts: Parts, throttle: Throttle, store: Store) -> JournalWatch:
+    return JournalWatch(
+        parts.log,
+        store,
+        throttle,
+        clock=parts.clock,
+        bytes_max=throttle_limits(parts.settings).journal,
+        outstanding_s=parts.commits.outstanding_s,
+        set_ready=parts.lifetime.set_ready,
+    )
