@@ -1,5 +1,6 @@
 """When a container moves its tail to tier 2, and what a failing tier 2 costs."""
 
+import errno
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -9,6 +10,7 @@ from anabranch.common.errors import Deposed, DiskFailed, OutcomeUnknown, Overloa
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.ports import Buffer
 from anabranch.common.wire.messages import Done, Failed, Message
+from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.flusher import REQUEST_DEADLINE_S
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
@@ -84,6 +86,50 @@ def test_a_failing_tier_two_keeps_the_log_and_the_next_flush_moves_everything(
     driver.crash()
     assert driver.read_all() == first + second
     assert driver.container.applied.state.writers != {}
+
+
+def test_a_flush_reads_frames_that_left_the_memory_aside_and_each_once(
+    storage: FailingStorage,
+) -> None:
+    # given a store without a cache: a flush finds its bytes in the journal alone
+    driver = TieredDriver(storage=storage, cache_size=0)
+    for first in (1, 2):
+        write(driver, first, size=3_000_000)
+    log, read = driver.container.log, driver.container.log.read
+    aside: list[LogAddress] = []
+
+    async def read_aside(address: LogAddress) -> bytes:
+        aside.append(address)
+        return read(address)
+
+    def on_the_loop(_address: LogAddress) -> bytes:
+        raise AssertionError("a flush held the event loop up for the disk")
+
+    log.read, log.read_aside = on_the_loop, read_aside  # type: ignore[method-assign]
+    driver.flush()
+    log.read = read  # type: ignore[method-assign]
+    driver.finish()
+    assert len(aside) == len(set(aside)) == 2
+
+
+def test_a_journal_that_cannot_be_opened_for_a_moment_is_read_by_the_next_try(
+    storage: FailingStorage,
+) -> None:
+    driver = TieredDriver(storage=storage, cache_size=0)
+    block = write(driver, 1)
+    log = driver.container.log
+    read_aside = log.read_aside
+
+    async def out_of_handles(_address: LogAddress) -> bytes:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    log.read_aside = out_of_handles  # type: ignore[method-assign]
+    with pytest.raises(Unavailable):
+        driver.flush()
+    log.read_aside = read_aside  # type: ignore[method-assign]
+    driver.flush()
+    assert driver.read_all() == block
+    driver.finish()
 
 
 def test_what_a_failed_flush_held_is_part_of_the_next_one(

@@ -13,6 +13,7 @@ from anabranch.common.wire.messages import (
     SegmentsMerged,
     Stamp,
 )
+from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.tier2 import GC_GRACE_S
 from kit.container_driver import CREATE_STAMP, SEGMENT, WRITER
 from kit.planted_container import merge_forgets_the_journal
@@ -129,6 +130,34 @@ def test_a_flush_under_way_moves_bytes_of_a_segment_that_is_merged_meanwhile(
     assert object_count(driver) == before + 3
     driver.crash()
     assert driver.read_all() == target + source
+
+
+def test_a_merge_while_a_flush_waits_for_the_journal_is_seen_after_the_wait() -> None:
+    # given a store without a cache, so that the flush reads its bytes from the journal, aside
+    driver = TieredDriver(cache_size=0)
+    for name in NAMES:
+        driver.create(name)
+    target, source = write(driver, SEGMENT), write(driver, SOURCE)
+    seal(driver, SOURCE)
+    log = driver.container.log
+    read_aside = log.read_aside
+    merged: list[object] = []
+
+    async def merged_meanwhile(address: LogAddress) -> bytes:
+        if not merged:
+            driver.merge(SOURCE)
+            driver.commit()
+            merged.append(driver.take_replies()[-1])
+        return await read_aside(address)
+
+    log.read_aside = merged_meanwhile  # type: ignore[method-assign]
+    driver.flush()
+    assert isinstance(merged[0], SegmentsMerged)
+    assert driver.read_all() == target + source
+    driver.flush()
+    driver.crash()
+    assert driver.read_all() == target + source
+    driver.finish()
 
 
 def test_a_merge_that_forgets_the_journal_is_caught() -> None:

@@ -37,6 +37,7 @@ from anabranch.segstore.domain.container.state import ContainerCut
 from anabranch.segstore.ports import TieredExtents, TierTwo
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.eviction import evict, sweep
+from anabranch.segstore.shell.flush_fetch import FlushFetch
 from anabranch.segstore.shell.replies import Deliver
 from anabranch.segstore.shell.tail import CallLater
 from anabranch.segstore.shell.throttle import Throttle
@@ -44,7 +45,6 @@ from anabranch.segstore.shell.throttle import Throttle
 BACK_OFF_S_MIN = 0.5
 BACK_OFF_S_MAX = 30.0
 REQUEST_DEADLINE_S = 60.0
-_SLICE_SIZE_BYTES = 2 * 1024 * 1024
 
 _log = structlog.get_logger(__name__)
 
@@ -213,7 +213,7 @@ class Flusher:
         tiered: Sequence[TieredExtents] | None = None
         moved, began_s = 0, self._clock.monotonic()
         try:
-            tiered = await self._tier_two.flush(cut, self._fetch)
+            tiered = await self._tier_two.flush(cut, FlushFetch(container, self._clock))
         finally:
             self._unfinished = cut if self._tier_two.unfinished else None
             if container.failure is None and self._unfinished is None:
@@ -233,19 +233,6 @@ class Flusher:
         while evict(container):
             await self._clock.sleep(0)
             self._check_alive()
-
-    async def _fetch(self, number: int, offset: int, length: int) -> bytes:
-        """See `ports.FetchRange`; lets other work run after every few megabytes."""
-        parts: list[bytes] = []
-        end = offset + length
-        while offset < end:
-            self._check_alive()
-            index = self._container.applied.index
-            upto = min(end, offset + _SLICE_SIZE_BYTES)
-            parts.append(index.fetch(number, offset, upto, self._container.log.read))
-            offset = upto
-            await self._clock.sleep(0)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _answer(self) -> None:
         """Answer the requests that are covered, if this is still the owner. Raises Deposed."""

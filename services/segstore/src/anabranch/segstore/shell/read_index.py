@@ -6,7 +6,7 @@ way may still ask for: bytes of segments that were deleted, truncated or merged 
 Owned by the container; all calls come from the event loop's thread.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from anabranch.common.tier2.state import SegmentState, TieredExtent
 from anabranch.segstore.domain.container.operations import AppendOperation
@@ -146,11 +146,22 @@ class ReadIndex:
             base += offset
         return number, base
 
+    def absent(self, number: int, offset: int, end: int) -> Iterator[tuple[int, LogAddress]]:
+        """(start, address) of what `fetch` would have to read of the journal; the first may start
+        before `offset`."""
+        index, base = self._as_flushed(number)
+        for start, address in index.absent(base + offset, base + end):
+            yield start - base, address
+
     def fetch(self, number: int, offset: int, end: int, read_frame: ReadFrame) -> bytes:
         """Bytes of a segment as it was when the flush began."""
-        owner, base = self._owner(number)
-        index = self._segments.get(owner) or self._retired[owner]
+        index, base = self._as_flushed(number)
         return index.fetch(base + offset, base + end, read_frame)
+
+    def _as_flushed(self, number: int) -> tuple[SegmentIndex, int]:
+        """(whichever index has the bytes that the segment had then, their offset there)."""
+        owner, base = self._owner(number)
+        return self._segments.get(owner) or self._retired[owner], base
 
     def get(self, number: int) -> SegmentIndex | None:
         """The segment's index, unless it is gone."""
