@@ -1,0 +1,188 @@
+"""What a segment store is asked for: one message per request.
+
+Segments are named in full (``scope/stream/0.#epoch.0``). The field `container_epoch`, where
+present, is what the caller looked up; a store that serves another epoch answers WrongHost (0 = not
+looked up, accept any).
+
+Every control request carries the stamp {incarnation, revision} of the aggregate decision that
+it performs; a container refuses older ones (StaleRequest). Those about transient segments, and
+their merge, carry `NO_DECISION`.
+"""
+
+from anabranch.common.wire.message import AttributeUpdate, Message, Stamp
+
+
+class Request(Message, frozen=True, kw_only=True):
+    """Common fields of requests.
+
+    `trace_parent` (W3C traceparent) continues a trace. `token` is carried and ignored today: it is
+    reserved for who the caller is, so that asking for it needs no new protocol version. An append
+    has none; the setup of its session speaks for it.
+    """
+
+    segment: str
+    container_epoch: int = 0
+    trace_parent: str = ""
+    token: str = ""
+
+
+class CreateSegment(Request, frozen=True, kw_only=True):
+    """Create an empty segment. → Done; repeated with the same stamp → Done."""
+
+    stamp: Stamp
+
+
+class CreateTransient(Request, frozen=True, kw_only=True):
+    """Create an empty segment that lives no longer than this connection. → SegmentCreated.
+
+    `segment` is its parent. It is written, sealed and read under the name that the answer tells
+    and may be merged into its parent; what is left of it is deleted when the connection ends, and
+    when its container is opened again. `writer_id` has 16 bytes; its first eight become part of
+    the name. Every request makes another segment.
+    """
+
+    writer_id: bytes
+
+
+class SealSegment(Request, frozen=True, kw_only=True):
+    """Forbid further appends. → Sealed; repeated → Sealed."""
+
+    stamp: Stamp
+
+
+class DeleteSegment(Request, frozen=True, kw_only=True):
+    """Delete, leaving a tombstone, also of an unknown segment. → Done; repeated → Done."""
+
+    stamp: Stamp
+
+
+class TruncateSegment(Request, frozen=True, kw_only=True):
+    """Give up what lies before `offset`, an append boundary. → Truncated.
+
+    An offset at or below the present start changes nothing and is success. Works on sealed
+    segments. NotAtBoundary names the nearest lower boundary that is known.
+    """
+
+    stamp: Stamp
+    offset: int
+
+
+class MergeSegments(Request, frozen=True, kw_only=True):
+    """Append all of each source to `segment`, in this order, all or none. → SegmentsMerged.
+
+    The sources are sealed, never truncated, and of the same container; what they are afterwards
+    is known as merged. Their attributes and writers' numbers end. Repeated → the same answer.
+    Transient sources are merged into their parent only, and not together with others; the stamp
+    is `NO_DECISION`, which is not held against the parent's and does not change it.
+
+    Transaction segments need not be sealed, for the merge is their seal. They are merged into a
+    segment of their parent's stream and number, and not together with others. One that is
+    forgotten is answered as empty if `segment` has seen this very stamp.
+    """
+
+    stamp: Stamp
+    sources: tuple[str, ...]
+
+
+class UpdateAttributes(Request, frozen=True, kw_only=True):
+    """Perform all updates or none. → Done; recognised when repeated → Done.
+
+    `request_number` counts the requests of `client_id` (16 bytes) on the segment from 1 without
+    gaps, in one sequence with the events that are appended under this id. AttributeMismatch
+    names the attribute that did not allow it.
+    """
+
+    stamp: Stamp
+    client_id: bytes
+    request_number: int
+    updates: tuple[AttributeUpdate, ...]
+
+
+class GetAttributes(Request, frozen=True, kw_only=True):
+    """→ AttributeValues: those asked for, or all if none is named; absent ones are left out."""
+
+    attributes: tuple[bytes, ...] = ()
+
+
+class GetSegmentInfo(Request, frozen=True, kw_only=True):
+    """→ SegmentInfo. `even_gone`: also of a segment that was deleted or merged."""
+
+    even_gone: bool = False
+
+
+class LocateOffset(Request, frozen=True, kw_only=True):
+    """→ OffsetLocated: the first append boundary at or after `offset`."""
+
+    offset: int
+
+
+class SetupAppend(Request, frozen=True, kw_only=True):
+    """Open the append session `session` of (writer id, segment) on this connection.
+
+    → AppendSetup. Ends an older session of the same writer and segment, wherever it is.
+    """
+
+    writer_id: bytes
+    session: int
+
+
+class Append(Message, frozen=True, kw_only=True):
+    """Append the payload to the session's segment, whole or not at all.
+
+    `count` events numbered from `first_event_number`, contiguous per (writer id, segment).
+    `is_block`: the payload is one block of `wire.block`, which the store verifies. → Appended,
+    cumulative: the reply to a later append of the session answers the earlier ones too.
+    """
+
+    session: int
+    first_event_number: int
+    count: int
+    is_block: bool = True
+    trace_parent: str = ""
+
+
+class AppendOnce(Request, frozen=True, kw_only=True):
+    """Append the payload as `Append` does, without a session. → Appended with `session` 0.
+
+    For callers without a connection of their own, such as those on NATS. The numbers decide as
+    always, so a repeat is safe. Needs no live session of the writer and ends none: the next
+    append of a session is judged by the numbers that this one leaves behind.
+    """
+
+    writer_id: bytes
+    first_event_number: int
+    count: int
+    is_block: bool = True
+
+
+class ConditionalAppend(AppendOnce, frozen=True, kw_only=True):
+    """Append as `AppendOnce` does if the conditions hold, and update attributes with it.
+
+    `expected_length`: the segment's length before the append (None: any); else OffsetMismatch.
+    `updates`: all are performed with the append, or nothing is. What is stored already is
+    acknowledged before any condition is looked at, so a repeat is safe. → Appended.
+    """
+
+    expected_length: int | None = None
+    updates: tuple[AttributeUpdate, ...] = ()
+
+
+class ReadSegment(Request, frozen=True, kw_only=True):
+    """Read from `offset`, up to about `size_max` bytes, waiting ≤ `wait_ms` at the tail.
+
+    → SegmentRead with the bytes as payload. `whole_appends`: what is returned ends on an
+    append boundary (at least one append is returned even if it is longer than `size_max`);
+    `offset` must then be a boundary. Of a transaction segment nothing is read: InvalidRequest.
+    """
+
+    offset: int
+    size_max: int
+    wait_ms: int = 0
+    whole_appends: bool = True
+
+
+class FlushContainer(Message, frozen=True, kw_only=True):
+    """Move everything acknowledged so far to tier 2. → Done when the manifest is durable."""
+
+    container: int
+    token: str = ""
