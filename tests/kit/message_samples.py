@@ -23,6 +23,7 @@ SAMPLES: tuple[m.Message, ...] = (
     m.FlushContainer(container=0),
     m.AppendOnce(segment=SEGMENT, writer_id=WRITER, first_event_number=1, count=1),
     m.TruncateSegment(segment=SEGMENT, stamp=STAMP, offset=5),
+    m.CheckTruncation(segment=SEGMENT, stamp=STAMP, offset=5),
     m.MergeSegments(segment=SEGMENT, stamp=STAMP, sources=("scope/stream/1.#epoch.0",)),
     m.UpdateAttributes(
         segment=SEGMENT, stamp=STAMP, client_id=WRITER, request_number=1, updates=(UPDATE,)

@@ -7,7 +7,13 @@ import pytest
 
 from anabranch.common.errors import SegmentTruncated
 from anabranch.common.tier2.state import SegmentState
-from anabranch.common.wire.messages import Failed, Stamp, Truncated, TruncateSegment
+from anabranch.common.wire.messages import (
+    CheckTruncation,
+    Failed,
+    Stamp,
+    Truncated,
+    TruncateSegment,
+)
 from kit.container_driver import SEGMENT
 from kit.tier2_catalog import catalog_of
 from kit.tiered_driver import TieredDriver
@@ -54,6 +60,15 @@ def truncate(driver: TieredDriver, offset: int, revision: int = 2) -> object:
     return driver.take_replies()[-1]
 
 
+def check(driver: TieredDriver, offset: int, revision: int = 2) -> object:
+    """What a truncation would be answered."""
+    driver.truncate_anywhere(
+        CheckTruncation(segment=SEGMENT, stamp=Stamp(1, revision), offset=offset)
+    )
+    driver.commit()
+    return driver.take_replies()[-1]
+
+
 def refusal(reply: object) -> tuple[str, object]:
     assert isinstance(reply, Failed)
     return reply.code, reply.fields.get("lower")
@@ -69,6 +84,36 @@ def test_every_boundary_is_known_and_nothing_else_passes_for_one(
             assert refusal(truncate(driver, offset)) == ("not-at-boundary", lower)
         assert truncate(driver, end) == Truncated(start=end)
         assert driver.read_all(size=200) == b"".join(blocks)[end:]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_check_answers_as_the_truncation_would_and_changes_nothing(
+    driver: TieredDriver, place: str, sealed: bool
+) -> None:
+    blocks = fill(driver, place)
+    if sealed:
+        driver.seal(stamp=Stamp(1, 2))
+        driver.commit()
+    whole = b"".join(blocks)
+    boundary = len(blocks[0] + blocks[1])
+    before = driver.known(SEGMENT)
+
+    checked = {
+        (offset, revision): check(driver, offset, revision)
+        for revision in (0, 2, 3)
+        for offset in (0, boundary - 1, boundary, boundary + 1, len(whole), len(whole) + 1)
+    }
+
+    assert driver.known(SEGMENT) == before
+    assert driver.read_all(size=200) == whole
+    for (offset, revision), expected in checked.items():
+        if isinstance(expected, Failed):
+            assert truncate(driver, offset, revision) == expected
+    assert checked[boundary, 3] == truncate(driver, boundary, 3) == Truncated(start=boundary)
+    assert refusal(checked[boundary + 1, 3]) == ("not-at-boundary", boundary)
+    assert refusal(checked[len(whole) + 1, 3])[0] == "invalid-request"
+    assert refusal(checked[boundary, 0])[0] == "stale-request"
+    assert check(driver, 0, 3) == Truncated(start=boundary)
 
 
 def test_bytes_that_are_no_blocks_are_truncated_where_boundaries_are_listed(

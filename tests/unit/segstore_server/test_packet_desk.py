@@ -14,6 +14,7 @@ from anabranch.common.wire.messages import (
     Appended,
     AppendOnce,
     AppendSetup,
+    CheckTruncation,
     ConditionalAppend,
     CreateSegment,
     CreateTransient,
@@ -282,6 +283,8 @@ async def test_segments_are_truncated_and_merged_without_a_connection(live: Live
     place = MergedSegment(source, len(block), len(block))
     assert merged == SegmentsMerged(merged=(place,))
     truncate = TruncateSegment(segment=SEGMENT, stamp=Stamp(1, 4), offset=len(block))
+    check = CheckTruncation(segment=SEGMENT, stamp=Stamp(1, 4), offset=len(block))
+    assert await ask(live, "check_truncation", check) == (Truncated(start=len(block)), b"")
     assert await ask(live, "truncate", truncate) == (Truncated(start=len(block)), b"")
     conditional = ConditionalAppend(
         segment=SEGMENT, writer_id=b"c" * 16, first_event_number=1, count=1, expected_length=1,

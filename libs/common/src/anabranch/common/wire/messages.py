@@ -42,6 +42,7 @@ from anabranch.common.wire.replies import (
 from anabranch.common.wire.requests import (
     Append,
     AppendOnce,
+    CheckTruncation,
     ConditionalAppend,
     CreateSegment,
     CreateTransient,
@@ -70,6 +71,7 @@ __all__ = [
     "AttributeUpdate",
     "AttributeValue",
     "AttributeValues",
+    "CheckTruncation",
     "ConditionalAppend",
     "CreateSegment",
     "CreateTransient",
@@ -112,6 +114,7 @@ KINDS: dict[int, type[Message]] = {
     14: LocateOffset, 15: SetupAppend, 16: Append, 17: ReadSegment, 18: FlushContainer,
     19: AppendOnce, 20: TruncateSegment, 21: MergeSegments, 22: UpdateAttributes,
     23: GetAttributes, 24: ConditionalAppend, 25: CreateTransient,
+    26: CheckTruncation,
     40: Done, 41: SegmentInfo, 42: Sealed, 43: OffsetLocated, 44: AppendSetup,
     45: Appended, 46: SegmentRead, 47: Failed, 48: Truncated, 49: SegmentsMerged,
     50: AttributeValues, 51: SegmentCreated,

@@ -67,6 +67,16 @@ class TruncateSegment(Request, frozen=True, kw_only=True):
     offset: int
 
 
+class CheckTruncation(TruncateSegment, frozen=True, kw_only=True):
+    """Answer as `TruncateSegment` would now, and change nothing. → Truncated.
+
+    The controller sends it to every segment of a cut before it truncates the first one. A
+    Truncated answer holds for good if the segment contains blocks: it never gets shorter, and its
+    blocks keep their places. Of bytes that are not blocks, the store forgets boundaries when it
+    moves them to tier 2; NotAtBoundary then names the nearest lower one that it still knows.
+    """
+
+
 class MergeSegments(Request, frozen=True, kw_only=True):
     """Append all of each source to `segment`, in this order, all or none. → SegmentsMerged.
 

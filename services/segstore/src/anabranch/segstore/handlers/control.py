@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from anabranch.common.contracts.segment_requests import MERGE_SOURCES_MAX
 from anabranch.common.errors import AnabranchError, DiskFailed, Unavailable
 from anabranch.common.wire.messages import (
+    CheckTruncation,
     CreateSegment,
     DeleteSegment,
     FlushContainer,
@@ -89,7 +90,7 @@ def handle_delete(desk: ControlDesk, request: Message, deliver: Deliver) -> None
 
 
 def handle_truncate(desk: ControlDesk, request: Message, deliver: Deliver) -> None:
-    """TruncateSegment → Truncated."""
+    """TruncateSegment, or the check before it → Truncated."""
     assert isinstance(request, TruncateSegment)
 
     def truncate(found: OpenContainer) -> None:
@@ -195,6 +196,7 @@ CONTROL: Mapping[type[Message], Handler] = {
     SealSegment: handle_seal,
     DeleteSegment: handle_delete,
     TruncateSegment: handle_truncate,
+    CheckTruncation: handle_truncate,
     MergeSegments: handle_merge,
     UpdateAttributes: handle_update_attributes,
     GetAttributes: handle_attributes,

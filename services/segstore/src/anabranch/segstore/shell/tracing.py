@@ -20,6 +20,7 @@ from anabranch.common.runtime.tracing import end_failed, is_sampled, remote_cont
 from anabranch.common.wire.messages import (
     Append,
     AppendOnce,
+    CheckTruncation,
     ConditionalAppend,
     CreateSegment,
     CreateTransient,
@@ -43,6 +44,7 @@ _SPAN_NAMES: Mapping[type[Message], str] = {
     SealSegment: "segstore seal segment",
     DeleteSegment: "segstore delete segment",
     TruncateSegment: "segstore truncate segment",
+    CheckTruncation: "segstore check truncation",
     MergeSegments: "segstore merge segments",
     UpdateAttributes: "segstore update attributes",
     GetAttributes: "segstore attributes",

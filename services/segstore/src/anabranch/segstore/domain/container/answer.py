@@ -13,6 +13,7 @@ from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.messages import (
     AttributeValue,
     AttributeValues,
+    CheckTruncation,
     CreateSegment,
     DeleteSegment,
     Done,
@@ -134,12 +135,13 @@ def _gone_info(tombstone: Tombstone, found: Whereabouts) -> SegmentInfo:
 
 
 def answer_truncate(state: SegmentMap, request: TruncateSegment, lower: int, now_ms: int) -> Answer:
-    """→ Truncated. `lower` and the errors are those of `decide_truncate`."""
+    """→ Truncated. `lower` and the errors are those of `decide_truncate`; a check logs nothing."""
     known = state.known(request.segment)
     decision = decide_truncate(known, request, lower, now_ms)
     assert isinstance(known, SegmentState)
     message = Truncated(start=max(known.start, request.offset))
-    return Answer(_to_log(decision), message)
+    is_check = isinstance(request, CheckTruncation)
+    return Answer(None if is_check else _to_log(decision), message)
 
 
 def answer_merge(state: SegmentMap, request: MergeSegments, now_ms: int) -> Answer:
