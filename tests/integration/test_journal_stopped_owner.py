@@ -19,7 +19,7 @@ TESTS = Path(__file__).parent.parent
 
 def start_owner(directory: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "kit.journal_child", str(directory)],
+        [sys.executable, "-P", "-m", "kit.journal_child", str(directory)],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": str(TESTS)},

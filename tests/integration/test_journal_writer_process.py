@@ -200,7 +200,7 @@ def test_the_lock_is_held_for_as_long_as_the_child_may_write(owner: Owner, tmp_p
 @pytest.mark.parametrize("acknowledged", [1, 50])
 def test_a_child_does_not_outlive_a_killed_parent(tmp_path: Path, acknowledged: int) -> None:
     parent = subprocess.Popen(
-        [sys.executable, "-m", "kit.journal_child", str(tmp_path), "process"],
+        [sys.executable, "-P", "-m", "kit.journal_child", str(tmp_path), "process"],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": str(TESTS)},

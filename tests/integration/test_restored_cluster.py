@@ -47,7 +47,7 @@ def nats_alone(directory: Path, store: Path) -> Iterator[str]:
 
 async def controller_command(*arguments: str) -> None:
     running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "anabranch.cli", "controller", *arguments),
+        *(sys.executable, "-P", "-m", "anabranch.cli", "controller", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -31,14 +31,28 @@ except AnabranchError as error:
 SECONDS_MAX = 60
 
 
-def start(data_dir: Path) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
-    return start_up("--data-dir", str(data_dir))
+def start(
+    data_dir: Path, cwd: Path | None = None
+) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    return start_up("--data-dir", str(data_dir), cwd=cwd)
+
+
+def directory_with_traps(path: Path) -> Path:
+    """A directory with modules that leave a mark when one of them is imported."""
+    path.mkdir()
+    for name in ("nkeys", "nats", "structlog", "sitecustomize"):
+        mark = path / f"{name}-was-imported"
+        (path / f"{name}.py").write_text(f"open({str(mark)!r}, 'w')\nraise ImportError({name!r})\n")
+    return path
 
 
 @contextlib.contextmanager
-def start_up(*options: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+def start_up(
+    *options: str, cwd: Path | None = None, **variables: str
+) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "up", *options, "--json"],
+        [sys.executable, "-P", "-c", PROGRAM, "up", *options, "--json"],
+        cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -84,10 +98,11 @@ def child_of(pid: int, module: str) -> int:
 def test_a_cluster_survives_the_death_of_its_segment_store_and_stops_when_told(
     tmp_path: Path,
 ) -> None:
-    with start(tmp_path) as process:
+    data_dir, traps = tmp_path / "data", directory_with_traps(tmp_path / "traps")
+    with start(data_dir, cwd=traps) as process:
         lines = lines_of(process)
         ready = wait_for(lines, event="ready")
-        assert json.loads((tmp_path / "endpoints.json").read_text()) == ready["endpoints"]
+        assert json.loads((data_dir / "endpoints.json").read_text()) == ready["endpoints"]
 
         os.kill(child_of(process.pid, "anabranch.segstore"), signal.SIGKILL)
         restarted = wait_for(lines, part="segstore", restarts=1)
@@ -98,7 +113,8 @@ def test_a_cluster_survives_the_death_of_its_segment_store_and_stops_when_told(
         assert list(lines)[-1] == {"event": "stopped"}
         assert process.wait(SECONDS_MAX) == 0
 
-    assert not (tmp_path / "endpoints.json").exists()
+    assert not (data_dir / "endpoints.json").exists()
+    assert not [name for name in files_in(traps) if name.endswith("was-imported")]
 
 
 def test_a_second_start_is_refused_with_the_holder_and_what_to_do(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class ControllerProcess:
         environment = {f"ANABRANCH_CONTROLLER_{key}": value for key, value in settings.items()}
         with (directory / f"{name}.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "anabranch.controller"],
+                [sys.executable, "-P", "-m", "anabranch.controller"],
                 env={**os.environ, **environment, PORT_FILE_VARIABLE: str(self._port_file)},
                 stdout=log,
                 stderr=log,

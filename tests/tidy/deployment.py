@@ -206,6 +206,8 @@ def wrong_image(dockerfile: str) -> list[str]:
         wrong.append(f"USER {user} is no number of at least {UID_MIN}")
     if "ENTRYPOINT" in final and not final["ENTRYPOINT"].startswith("["):
         wrong.append("ENTRYPOINT is not in exec form, so the service would get no signals")
+    if "python -m anabranch" in dockerfile:
+        wrong.append("a service started without -P imports what lies in its data directory")
     return wrong
 
 

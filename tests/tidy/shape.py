@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from tidy.source import SourceFile
 
@@ -75,9 +76,34 @@ def banned_names(files: Iterable[SourceFile]) -> list[str]:
     return wrong
 
 
+def starts_from_anywhere(files: Iterable[SourceFile]) -> list[str]:
+    """Starts of Python with ``-m`` that lack ``-P``: they import what lies in the directory where
+    the parent happens to run."""
+    wrong = []
+    for file in files:
+        for node in ast.walk(file.tree()):
+            words = [ast.unparse(word) for word in _words_of(node)]
+            wrong += [
+                f"{file.path}:{node.lineno}"
+                for before, word in pairwise(words)
+                if before == "sys.executable" and word == "'-m'"
+            ]
+    return wrong
+
+
 def modules_without_docstring(files: Iterable[SourceFile]) -> list[str]:
     """Modules that hold code and do not say what for."""
     return [file.path for file in files if file.text.strip() and not ast.get_docstring(file.tree())]
+
+
+def _words_of(node: ast.AST) -> Sequence[ast.expr]:
+    """The words of what may be a command: a call's arguments, a list, a tuple."""
+    match node:
+        case ast.Call():
+            return node.args
+        case ast.List() | ast.Tuple():
+            return node.elts
+    return ()
 
 
 def _positional_count(node: Function) -> int:

@@ -160,6 +160,7 @@ def test_a_volume_that_the_user_of_the_image_cannot_write_to_is_found() -> None:
         ("STOPSIGNAL SIGTERM", "", "no STOPSIGNAL"),
         ('ENTRYPOINT ["/opt/anabranch/bin/part"]', "ENTRYPOINT part", "not in exec form"),
         ("HEALTHCHECK", "# HEALTHCHECK", "no HEALTHCHECK"),
+        ("python -P -m anabranch", "python -m anabranch", "without -P"),
     ],
 )
 def test_an_image_that_lacks_something_is_found(good: str, bad: str, complaint: str) -> None:

@@ -29,6 +29,12 @@ def test_no_module_or_class_has_a_name_that_says_nothing() -> None:
     assert shape.unlisted_or_unneeded(found, EXCEPTIONS["names"]) == []
 
 
+def test_no_module_is_started_with_the_working_directory_on_its_path() -> None:
+    files = [file for file in python_files() if not file.path.startswith("bench/")]
+
+    assert shape.starts_from_anywhere(files) == []
+
+
 def test_every_module_says_what_it_is_for() -> None:
     assert shape.modules_without_docstring(python_files()) == []
 

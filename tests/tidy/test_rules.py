@@ -71,6 +71,14 @@ def test_a_module_name_that_says_nothing_is_found() -> None:
     assert not shape.banned_names([code("class Baseline: pass", "libs/x/base.py")])
 
 
+@pytest.mark.parametrize("start", ["[{}]", "f({})", "f(*({}))", "f(\n    {},\n)"])
+def test_a_start_that_imports_from_the_working_directory_is_found(start: str) -> None:
+    bare, safe = 'sys.executable, "-m", "x"', 'sys.executable, "-P", "-m", "x"'
+
+    assert shape.starts_from_anywhere([code(start.format(bare))])
+    assert not shape.starts_from_anywhere([code(start.format(safe))])
+
+
 def test_a_module_without_a_docstring_is_found() -> None:
     assert shape.modules_without_docstring([code("x = 1\n"), code("")]) == ["libs/x/part.py"]
 

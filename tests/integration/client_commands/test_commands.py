@@ -36,6 +36,7 @@ class Shell:
         """As a process of its own."""
         return await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",
             "-m",
             "anabranch.cli",
             *arguments,

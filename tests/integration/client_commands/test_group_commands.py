@@ -25,7 +25,7 @@ GROUP = "shop/workers"
 async def started(*arguments: str) -> asyncio.subprocess.Process:
     inherited = {name: os.environ[name] for name in os.environ if not name.startswith("ANABRANCH_")}
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "anabranch.cli", *arguments),
+        *(sys.executable, "-P", "-m", "anabranch.cli", *arguments),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

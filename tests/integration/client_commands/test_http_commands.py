@@ -21,7 +21,7 @@ async def anabranch(gateway: str, *arguments: str, given: bytes = b"") -> tuple[
     """The program as a process that knows the gateway alone → (exit code, output, errors)."""
     inherited = {name: os.environ[name] for name in os.environ if not name.startswith("ANABRANCH_")}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "anabranch.cli", "--http", gateway, *arguments),
+        *(sys.executable, "-P", "-m", "anabranch.cli", "--http", gateway, *arguments),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -127,6 +127,7 @@ async def test_what_a_killed_controller_left_half_done_is_finished_by_another_on
     }
     process = await asyncio.create_subprocess_exec(
         sys.executable,
+        "-P",
         "-m",
         "anabranch.controller",
         env=environment,

@@ -37,7 +37,7 @@ Line = Mapping[str, object]
 async def command(server: NatsServer, *arguments: str) -> tuple[int, list[Line]]:
     """Exit status and printed lines of `anabranch controller …`."""
     running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "anabranch.cli", "controller", *arguments),
+        *(sys.executable, "-P", "-m", "anabranch.cli", "controller", *arguments),
         *("--nats", server.url, "--json"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -148,7 +148,7 @@ async def segment_store(
         **{f"ANABRANCH_SEGSTORE_{name}": value for name, value in settings.items()},
     }
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "anabranch.segstore",
+        sys.executable, "-P", "-m", "anabranch.segstore",
         env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     try:

@@ -158,7 +158,14 @@ def test_a_session_leaves_nothing_in_the_current_directory(session: SparkSession
 def test_the_pipeline_runs_as_a_program_with_the_java_of_the_wheel(
     cluster: Cluster, rows: list[Flight], tmp_path: Path
 ) -> None:
-    program = [sys.executable, "-m", "anabranch.spark.pipelines.flight_delays", "--stream", STREAM]
+    program = [
+        sys.executable,
+        "-P",
+        "-m",
+        "anabranch.spark.pipelines.flight_delays",
+        "--stream",
+        STREAM,
+    ]
     arguments = ["--tier2", cluster.sources["tier2"], "--out", str(tmp_path / "out"), "--json"]
     done = subprocess.run(
         [*program, *arguments],

@@ -101,7 +101,7 @@ class _Run:
             often = {**part.environment, "ANABRANCH_SEGSTORE_FLUSH_AGE_S": "1"}
             return replace(part, environment=often)
         environment = {**part.environment, "PYTHONPATH": str(TESTS)}
-        command = (sys.executable, "-m", "kit.chaos.planted_store")
+        command = (sys.executable, "-P", "-m", "kit.chaos.planted_store")
         return replace(part, command=command, environment=environment)
 
     # --- writing and striking -----------------------------------------------------------------
@@ -127,7 +127,7 @@ class _Run:
 
     async def _start_writers(self, nats: str, numbers: Sequence[int]) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "kit.chaos.writer", "--nats", nats, "--stream", STREAM,
+            sys.executable, "-P", "-m", "kit.chaos.writer", "--nats", nats, "--stream", STREAM,
             "--ledgers", str(self._ledgers), "--write", *map(str, numbers),
             stdin=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(TESTS)},

@@ -191,7 +191,7 @@ class _Run:
 
     async def _start_reader(self, nats: str, name: str) -> None:
         self._processes[name] = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "kit.soak.reader", "--nats", nats, "--group", GROUP,
+            sys.executable, "-P", "-m", "kit.soak.reader", "--nats", nats, "--group", GROUP,
             "--id", name, "--file", str(self._settings.directory / f"{name}.txt"),
             stdin=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(TESTS)},
         )  # fmt: skip

@@ -96,7 +96,7 @@ def _perform(connection: Connection, arguments: list[str]) -> int:
             remedy="name the cluster by --nats or --data-dir; --http '' puts ANABRANCH_HTTP off",
             http=connection.http,
         )
-    program = [sys.executable, "-m", "anabranch.controller.metadata"]
+    program = [sys.executable, "-P", "-m", "anabranch.controller.metadata"]
     command = [*program, "--nats", nats_url(connection), *arguments]
     done = subprocess.run(
         command, capture_output=True, timeout=PROGRAM_S_MAX, check=False, text=True

@@ -125,7 +125,7 @@ def repair(
 def _run_program(name: str, arguments: list[str]) -> tuple[list[Mapping[str, object]], int]:
     """The lines that a program of the segment store prints, and its exit status. Raises what it
     refuses, and BinaryNotFound if it is not installed."""
-    command = [sys.executable, "-m", f"anabranch.segstore.{name}", *arguments]
+    command = [sys.executable, "-P", "-m", f"anabranch.segstore.{name}", *arguments]
     done = subprocess.run(
         command, capture_output=True, timeout=PROGRAM_S_MAX, check=False, text=True
     )

@@ -153,6 +153,6 @@ async def _start(nats_url: str, reader_id: str, folder: Path) -> Process:
     arguments = (nats_url, GROUP, reader_id, str(record_path(folder, reader_id)))
     with (folder / f"{reader_id}.log").open("wb") as log:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", PROGRAM, *arguments,
+            sys.executable, "-P", "-m", PROGRAM, *arguments,
             stdin=PIPE, stdout=DEVNULL, stderr=log, start_new_session=True,
         )  # fmt: skip

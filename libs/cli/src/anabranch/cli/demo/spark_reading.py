@@ -49,8 +49,9 @@ async def run_pipeline(stream: str, tier2_url: str, out: Path) -> PipelineOutcom
     arguments = ("--stream", stream, "--tier2", tier2_url, "--out", str(out), "--json")
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", PROGRAM, *arguments,
+            sys.executable, "-P", "-m", PROGRAM, *arguments,
             stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=errors, start_new_session=True,
+            env={**os.environ, "PYTHONSAFEPATH": "1"},  # Spark's workers have it from here
         )  # fmt: skip
         try:
             async with asyncio.timeout(PIPELINE_S_MAX):

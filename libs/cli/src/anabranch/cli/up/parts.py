@@ -242,7 +242,7 @@ def _service(
         telemetry[f"ANABRANCH_{program.upper()}_OTLP_ENDPOINT"] = plan.otlp_endpoint
     return PartSpec(
         name=name,
-        command=(sys.executable, "-m", f"anabranch.{program}"),
+        command=(sys.executable, "-P", "-m", f"anabranch.{program}"),
         environment={**environment, **telemetry, PORT_FILE_VARIABLE: str(port_file)},
         probe=HealthProbe(port_file),
         log_file=plan.directory.log_file(name),
