@@ -191,11 +191,13 @@ class Caller:
         else:
             segments = stream.segments
         names = stream.names_of(segment.segment_id for segment in segments)
+        bad = rng.choice((0.0, 0.0, 0.3, 1.0))
         places = []
         for segment, name in zip(segments, names, strict=True):
-            state = self._world.segments.state(name)
-            length = state.length if state is not None else 0
-            places.append(SegmentOffset(segment.segment_id, rng.randrange(length + 1)))
+            ends = self._world.segments.boundaries(name)
+            is_bad = rng.random() < bad
+            offset = rng.randrange(ends[-1] + 2) if is_bad else rng.choice(ends)
+            places.append(SegmentOffset(segment.segment_id, offset))
         return commands.TruncateStream(**self._meant(ref, stream), cut=tuple(sorted(places)))
 
     def _update(self, ref: StreamRef, stream: Stream) -> Command:

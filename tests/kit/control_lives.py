@@ -28,6 +28,7 @@ class Work:
     ranges: tuple[Bounds, ...] = ()
     is_told: bool = False
     cut: Mapping[str, int] = field(default_factory=dict)
+    is_checked: bool = False
     batch: tuple[str, ...] = ()
     """Of a commit: the transactions. If the stream rolls, `created` are the segments of the epoch
     that takes them, and `renewed` those of the next one."""
@@ -53,8 +54,6 @@ class Life:
     made_in: dict[str, int] = field(default_factory=dict)
     sealed_in: dict[str, int] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
-    has_refused: bool = False
-    """A truncation failed, of which some part may have been done."""
     works: dict[str, Work] = field(default_factory=dict)
     epochs: list[tuple[str, ...]] = field(default_factory=list)
     """The segments of every stream epoch."""

@@ -78,6 +78,7 @@ class Referee:
     def __init__(self, segments: SimSegments, sent: Mapping[str, Command], clock: Clock) -> None:
         self.wrong: list[str] = []
         self._segments: Mapping[str, Known] = segments.known
+        self._boundaries = segments.boundaries
         self._sent = sent
         self._lives: dict[str, list[Life]] = {}
         self._owners: dict[str, Life] = {}
@@ -232,6 +233,9 @@ class Referee:
                 next_epoch(life, life.current)
                 life.sealed_in.update(dict.fromkeys(work.sealed, life.epoch))
                 life.made_in.update(dict.fromkeys(work.created, life.epoch))
+            case events.StreamCutChecked():
+                life.works[TRUNCATE].is_checked = True
+                self._truncatable(life, life.works[TRUNCATE].cut)
             case events.StreamTruncated():
                 work = self._end(life, TRUNCATE)
                 self._all_deleted(life, gone_before(life, work.cut))
@@ -239,7 +243,7 @@ class Referee:
                 life.starts.update(work.cut)
             case events.StreamTruncateFailed():
                 self._end(life, TRUNCATE)
-                life.has_refused = True
+                self._unchanged(life)
             case events.StreamSealed():
                 self._end(life, SEAL)
                 self._all_sealed(life, life.current, event.lengths)
@@ -320,9 +324,10 @@ class Referee:
                 self._require(takes, f"{name} takes what nobody commits to it")
                 self.transactions.merged(life, operation)
             case TruncateOperation():
-                wanted = life.works.get(TRUNCATE, Work([])).cut.get(name)
-                past = life.starts.get(name, 0)
-                allowed = operation.offset in (wanted, past) or life.has_refused
+                work = life.works.get(TRUNCATE, Work([]))
+                wanted = work.cut.get(name) if work.is_checked else None
+                past = max(0, life.starts.get(name, 0))
+                allowed = operation.offset in (wanted, past)
                 self._require(allowed, f"{name} is truncated where nobody asked")
 
     def _may_be_sealed(self, life: Life, name: str, before: Known) -> bool:
@@ -392,7 +397,7 @@ class Referee:
             return
         sealed = life.status == "sealed" or name not in life.current
         self._require(known.sealed == sealed, f"{name}: sealed is {known.sealed}")
-        right = known.start == max(0, life.starts.get(name, 0)) or life.has_refused
+        right = known.start == max(0, life.starts.get(name, 0))
         self._require(right, f"{name} begins at {known.start}")
         if name in life.sizes:
             self._require(known.length == life.sizes[name], f"{name} grew after it was sealed")
@@ -410,6 +415,23 @@ class Referee:
             right = isinstance(known, SegmentState) and known.sealed and known.length == size
             self._require(right, f"{name} is said to be sealed at {size}, and is {known}")
             life.sizes[name] = size
+
+    def _truncatable(self, life: Life, cut: Mapping[str, int]) -> None:
+        """Every segment of the cut can be truncated there."""
+        for name, offset in cut.items():
+            known = self._segments.get(name)
+            start = known.start if isinstance(known, SegmentState) else -1
+            right = max(0, offset) <= start or offset in self._boundaries(name)
+            self._require(right, f"{life.ref}: {name} cannot be truncated at {offset}")
+
+    def _unchanged(self, life: Life) -> None:
+        """A refused truncation leaves the head, and all events."""
+        for name in self._made & (life.planned.keys() - life.gone):
+            known = self._segments.get(name)
+            kept = isinstance(known, SegmentState) and known.start == max(
+                0, life.starts.get(name, 0)
+            )
+            self._require(kept, f"{name}: a refused truncation gave up some of it")
 
     def _all_deleted(self, life: Life, names: Iterable[str]) -> None:
         for name in names:

@@ -13,6 +13,7 @@ from nats.aio.msg import Msg
 from anabranch.common.errors import (
     AnabranchError,
     InvalidRequest,
+    NotAtBoundary,
     SegmentExists,
     SegmentNotFound,
     SegmentNotSealed,
@@ -22,6 +23,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.names import transaction_segment
 from anabranch.common.wire.messages import (
+    CheckTruncation,
     CreateSegment,
     DeleteSegment,
     Done,
@@ -61,13 +63,15 @@ class FakeSegment:
 class FakeSegmentStores:
     """`SegmentStores` in memory. `down` makes every request fail as if nobody served.
 
-    `requests` lists everything asked; `fail_after` requests the store goes down.
+    `requests` lists everything asked; `fail_after` requests the store goes down. Appends have
+    `append_size` bytes each.
     """
 
     segments: dict[str, FakeSegment] = field(default_factory=dict)
     requests: list[tuple[str, str, Stamp]] = field(default_factory=list)
     down: bool = False
     fail_after: int | None = None
+    append_size: int = 1
 
     async def create_segment(self, segment: str, stamp: Stamp) -> None:
         self._enter("create", segment, stamp)
@@ -87,14 +91,27 @@ class FakeSegmentStores:
         found.stamp = stamp
         return found.length
 
+    async def check_truncation(self, segment: str, offset: int, stamp: Stamp) -> None:
+        self._enter("check", segment, stamp)
+        self._truncatable(segment, offset, stamp)
+
     async def truncate_segment(self, segment: str, offset: int, stamp: Stamp) -> None:
         self._enter("truncate", segment, stamp)
+        found = self._truncatable(segment, offset, stamp)
+        found.start = max(found.start, offset)
+        found.stamp = stamp
+
+    def _truncatable(self, segment: str, offset: int, stamp: Stamp) -> FakeSegment:
         found = self._found(segment)
         self._refuse_older(found, segment, stamp)
         if offset > found.length:
             raise InvalidRequest("the offset is beyond the segment's end", segment=segment)
-        found.start = max(found.start, offset)
-        found.stamp = stamp
+        past = offset % self.append_size
+        if past and found.start < offset < found.length:
+            raise NotAtBoundary(
+                "the offset is within an append", segment=segment, lower=offset - past
+            )
+        return found
 
     async def segment_length(self, segment: str) -> int:
         return self._found(segment).length
@@ -188,6 +205,9 @@ class FakeStoreOnNats:
                 return Done()
             case SealSegment():
                 return Sealed(length=await self.stores.seal_segment(request.segment, request.stamp))
+            case CheckTruncation():
+                await self.stores.check_truncation(request.segment, request.offset, request.stamp)
+                return Truncated(start=request.offset)
             case TruncateSegment():
                 await self.stores.truncate_segment(request.segment, request.offset, request.stamp)
                 return Truncated(start=request.offset)

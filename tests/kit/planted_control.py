@@ -23,6 +23,7 @@ from anabranch.common.errors import AnabranchError, Conflict, Corrupt
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.ports import Gate
 from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.model.stream import SegmentOffset
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.runner import Runner
 from anabranch.controller.domain.stream import decide, intents, scaling
@@ -30,6 +31,7 @@ from anabranch.controller.domain.stream import evolve as stream_evolve
 from anabranch.controller.domain.stream import state as stream_state
 from anabranch.controller.domain.stream.events import (
     StreamCreated,
+    StreamCutChecked,
     StreamDeleted,
     StreamEvent,
     StreamIntentJoined,
@@ -39,7 +41,12 @@ from anabranch.controller.domain.stream.state import Stream, StreamStep
 from anabranch.controller.handlers import commands as command_handlers
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.wiring import workflows
-from anabranch.controller.workflows import create_stream, delete_stream, scale_stream
+from anabranch.controller.workflows import (
+    create_stream,
+    delete_stream,
+    scale_stream,
+    truncate_stream,
+)
 from anabranch.controller.workflows.context import WorkContext, seal_all, stamp_of
 from anabranch.segstore.domain.container.decide import NoChange
 from anabranch.segstore.domain.container.operations import DeleteOperation, Operation
@@ -325,6 +332,25 @@ def failure_given_up() -> AbstractContextManager[object]:
     return patch.object(Runner, "_resume_after", resume)
 
 
+def cut_not_checked() -> AbstractContextManager[object]:
+    """No store is asked whether a truncation can be."""
+
+    async def check(_context: WorkContext, _loaded: Loaded[Stream]) -> StreamEvent:
+        return StreamCutChecked()
+
+    return _step(StreamStep.CHECK_CUT, check)
+
+
+def truncated_while_checked() -> AbstractContextManager[object]:
+    """The segments of a cut are truncated at once, each as soon as it agrees."""
+
+    async def check(context: WorkContext, loaded: Loaded[Stream], place: SegmentOffset) -> None:
+        (name,) = loaded.state.names_of([place.segment_id])
+        await context.stores.truncate_segment(name, place.offset, stamp_of(loaded))
+
+    return patch.object(truncate_stream, "_check", check)
+
+
 def seal_overtakes() -> AbstractContextManager[object]:
     """The last intent accepted is performed first."""
     real = stream_state.next_step
@@ -364,4 +390,6 @@ CONTROL_BUGS: dict[str, Planted] = {
     "only present segments deleted": only_present_segments_deleted,
     "failure given up": failure_given_up,
     "seal overtakes": seal_overtakes,
+    "cut not checked": cut_not_checked,
+    "truncated while checked": truncated_while_checked,
 }

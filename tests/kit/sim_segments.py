@@ -2,13 +2,15 @@
 
 Requests are decided and folded by the segment store's `decide` and `evolve`, so that stamps,
 tombstones and refusals are the real ones. Every operation that changes something is told to whoever
-listens, in the order in which it happened. Every length is an append boundary. A merge seals the
-segments of transactions by itself.
+listens, in the order in which it happened. A truncation goes by append boundaries. A merge seals
+the segments of transactions by itself.
 
 What was appended is known piece by piece, and moves with merges. That of a segment of a stream is
 known for ever, so that whoever judges can read what was truncated or deleted since.
 """
 
+import bisect
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -21,6 +23,7 @@ from anabranch.common.model.names import transaction_segment
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import (
+    CheckTruncation,
     CreateSegment,
     DeleteSegment,
     Done,
@@ -152,8 +155,10 @@ class SimSegments:
                 return Sealed(length=self._living(segment).length)
             case TruncateSegment(segment=segment, offset=offset):
                 known = self.known.get(segment)
-                self._log(decide.decide_truncate(known, request, offset, now_ms))
-                return Truncated(start=self._living(segment).start)
+                decision = decide.decide_truncate(known, request, self._lower(request), now_ms)
+                if not isinstance(request, CheckTruncation):
+                    self._log(decision)
+                return Truncated(start=max(offset, self._living(segment).start))
             case DeleteSegment(segment=segment, stamp=stamp):
                 known = self.known.get(segment)
                 self._log(decide.decide_delete(known, segment, stamp, now_ms))
@@ -170,6 +175,15 @@ class SimSegments:
                 return _info(known)
             case _:
                 raise AssertionError(f"controllers do not send {request}")
+
+    def boundaries(self, segment: str) -> list[int]:
+        """Where its appends begin, and its end, ascending."""
+        sizes = (piece.size for piece in self.contents.get(segment, ()))
+        return list(itertools.accumulate(sizes, initial=0))
+
+    def _lower(self, request: TruncateSegment) -> int:
+        ends = self.boundaries(request.segment)
+        return ends[max(bisect.bisect_right(ends, request.offset) - 1, 0)]
 
     def _log(self, operation: Operation | NoChange) -> None:
         if isinstance(operation, NoChange):

@@ -424,6 +424,7 @@ FIRST: dict[StreamStep, Sequence[Deed]] = {
     StreamStep.CREATE_SEGMENTS: (),
     StreamStep.MAKE_SUCCESSORS: (SCALE,),
     StreamStep.SEAL_PREDECESSORS: (SCALE,),
+    StreamStep.CHECK_CUT: (SCALE, TRUNCATE),
     StreamStep.TRUNCATE_SEGMENTS: (SCALE, TRUNCATE),
     StreamStep.SEAL_SEGMENTS: (SEAL,),
     StreamStep.DELETE_SEGMENTS: (SEAL, DELETE),

@@ -10,6 +10,7 @@ from anabranch.client import (
     EventNotFound,
     EventReader,
     EventsTruncated,
+    NotAtBoundary,
     Position,
     StreamNotFound,
     WriterSettings,
@@ -45,6 +46,16 @@ async def steps(client: Client) -> list[dict[str, Position]]:
         found.append(after)
         cut = after
     raise AssertionError("the cuts do not come to an end")
+
+
+async def refused_truncations(client: Client, cuts: list[dict[str, Position]]) -> None:
+    """Of a cut, one place at a time moves into an append; the others stay where they were."""
+    for cut in cuts[1::5]:
+        for segment, place in cut.items():
+            bad = {**cut, segment: Position(place.offset - 1)}
+            if place.offset > 0:
+                with pytest.raises(NotAtBoundary):
+                    await client.streams.truncate(NAME, bad)
 
 
 async def behind_truncations(reader: EventReader) -> tuple[list[int], int]:
@@ -90,6 +101,9 @@ async def test_a_stream_is_read_in_steps_by_pointers_and_behind_its_truncation(
             each.size for each in await batch.segment_ranges(NAME)
         )
 
+        await refused_truncations(client, cuts)
+        async with client.reader(NAME, until_tail=True) as reader:
+            assert sorted([int(event.payload) async for event in reader]) == sorted(found)
         await client.streams.truncate(NAME, cuts[len(cuts) // 2])
         first = {events[0].segment: Position(0)}
         async with client.reader(NAME, first, until_tail=True) as reader:

@@ -61,6 +61,7 @@ async def test_a_stream_outlives_its_state_and_is_truncated_and_deleted_far_back
     async with controller():  # one that has never seen the epochs that were archived
         with pytest.raises(InvalidRequest):
             await caller.perform(truncate(caller, epochs[-1], 101))
+        assert all(segment.start == 0 for segment in stores.segments.values())
         await caller.perform(truncate(caller, epochs[1], 10))
         assert len(stores.live()) == 3 * COUNT
         with pytest.raises(CutRefused):

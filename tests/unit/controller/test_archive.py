@@ -296,7 +296,7 @@ async def test_a_command_about_archived_epochs_is_decided_by_a_controller_that_k
     await handle_command(desk, truncate.model_dump_json().encode())
 
     assert [answer.kind for answer in answers] == ["accepted"]
-    assert next_step(await world.stream()) is StreamStep.TRUNCATE_SEGMENTS
+    assert next_step(await world.stream()) is StreamStep.CHECK_CUT
 
 
 # --- what a chunk holds -------------------------------------------------------------------------

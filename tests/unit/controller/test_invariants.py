@@ -8,7 +8,7 @@ import pytest
 from anabranch.common.contracts.commands import OperationState
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId, segment_id
-from anabranch.common.model.stream import SegmentRange, StreamState, fixed
+from anabranch.common.model.stream import SegmentOffset, SegmentRange, StreamState, fixed
 from anabranch.controller.domain.operations import OPERATION_COUNT_MAX, Operation
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeStatus
 from anabranch.controller.domain.stream import events
@@ -56,6 +56,12 @@ SCALING = STREAM.apply(
 )
 SCALED = STREAM.apply(SCALING, [events.StreamScaled(sizes=(5,))])
 FIRST, SECOND = SCALED.epochs
+CUT = (SegmentOffset(SegmentId(0), 5),)
+TRUNCATING = STREAM.apply(
+    ACTIVE, [events.StreamTruncating(command_id="t", revision=4, cut=CUT, at_ms=2000)]
+)
+CHECKED = STREAM.apply(TRUNCATING, [events.StreamCutChecked()])
+TRUNCATED = STREAM.apply(CHECKED, [events.StreamTruncated()])
 SEALED = STREAM.apply(
     ACTIVE,
     [events.StreamSealing(command_id="e", revision=4), events.StreamSealed(lengths=(5,))],
@@ -222,6 +228,9 @@ def test_a_seal_that_waits_for_batches_does_not_count_by_its_revision() -> None:
         (15, ACTIVE, replace(SEALED, sealed=())),
         (15, ACTIVE, replace(SEALED, sealed=(SealedSegment(SegmentId(7), 5),))),
         (18, SEALING, replace(SEALING, intents=(*BATCH.intents, drained(7)))),
+        (22, ACTIVE, replace(ACTIVE, head=CUT)),
+        (22, TRUNCATING, STREAM.apply(TRUNCATING, [events.StreamTruncated()])),
+        (22, CHECKED, replace(TRUNCATED, head=(SegmentOffset(SegmentId(0), 9),))),
         (4, ROLLING, rolled_as(taken=replace(TAKEN, created=()))),
         (19, ROLLING, rolled_as(renewed=replace(RENEWED, sealed=()))),
         (19, ROLLING, rolled_as(renewed=replace(RENEWED, reference_epoch=0))),

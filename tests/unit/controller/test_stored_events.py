@@ -102,6 +102,7 @@ STREAM_EVENTS: list[StreamEvent] = [
         cut=(SegmentOffset(segment_id(0, 0), 5), SegmentOffset(segment_id(1, 1), -1)),
         at_ms=3000,
     ),
+    events.StreamCutChecked(),
     events.StreamTruncated(),
     events.StreamTruncateFailed(error=ERROR),
     events.StreamSealing(command_id="c4", revision=9, at_ms=4000),

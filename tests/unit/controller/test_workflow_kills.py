@@ -1,20 +1,20 @@
 """A controller dies at any request of a step; another one ends the work, and the dead may wake."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
-from anabranch.common.contracts.commands import CreateStream
+from anabranch.common.contracts.commands import CreateStream, NewRange
 from anabranch.common.errors import (
     AnabranchError,
-    NotAtBoundary,
+    InvalidCut,
     StaleRequest,
     Unavailable,
     WrongExpectedSequence,
 )
 from anabranch.common.eventsourcing.repository import Loaded
-from anabranch.common.model.names import segment_name
+from anabranch.common.model.names import segment_id, segment_name
 from anabranch.common.model.stream import StreamState
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.runner import StepFailed, run_to_rest
@@ -26,7 +26,8 @@ REQUESTS = {
     StreamStep.CREATE_SEGMENTS: 3,
     StreamStep.MAKE_SUCCESSORS: 3,
     StreamStep.SEAL_PREDECESSORS: 3,
-    StreamStep.TRUNCATE_SEGMENTS: 9,
+    StreamStep.CHECK_CUT: 3,
+    StreamStep.TRUNCATE_SEGMENTS: 6,
     StreamStep.SEAL_SEGMENTS: 3,
     StreamStep.DELETE_SEGMENTS: 3,
     StreamStep.COMMIT_TRANSACTIONS: 3,
@@ -37,6 +38,7 @@ END = {
     StreamStep.CREATE_SEGMENTS: (StreamState.ACTIVE, 3),
     StreamStep.MAKE_SUCCESSORS: (StreamState.ACTIVE, 6),
     StreamStep.SEAL_PREDECESSORS: (StreamState.ACTIVE, 6),
+    StreamStep.CHECK_CUT: (StreamState.ACTIVE, 3),
     StreamStep.TRUNCATE_SEGMENTS: (StreamState.ACTIVE, 3),
     StreamStep.SEAL_SEGMENTS: (StreamState.SEALED, 3),
     StreamStep.DELETE_SEGMENTS: (StreamState.DELETED, 0),
@@ -50,6 +52,16 @@ KILLS = [
     for at in range(count)
     for performed in (False, True)
 ]
+SCALE_AGAIN = SCALE.model_copy(
+    update={
+        "command_id": "scale2",
+        "seal": tuple(segment_id(1, number) for number in range(3, 6)),
+        "new_ranges": tuple(
+            NewRange(key_start=start, key_end=end)
+            for start, end in ((0, 0.3), (0.3, 0.6), (0.6, 1))
+        ),
+    }
+)
 
 
 class Killed(Exception):
@@ -75,6 +87,11 @@ class DyingStores:
         length = await self.stores.seal_segment(segment, stamp)
         self._after()
         return length
+
+    async def check_truncation(self, segment: str, offset: int, stamp: Stamp) -> None:
+        self._before()
+        await self.stores.check_truncation(segment, offset, stamp)
+        self._after()
 
     async def truncate_segment(self, segment: str, offset: int, stamp: Stamp) -> None:
         self._before()
@@ -175,40 +192,53 @@ def facts(world: World) -> dict[str, tuple[bool, int, int, bool]]:
 # --- truncations that cannot be -----------------------------------------------------------------
 
 
-class BoundedStores(FakeSegmentStores):
-    """Appends end at every tenth byte."""
-
-    async def truncate_segment(self, segment: str, offset: int, stamp: Stamp) -> None:
-        if offset % 10:
-            raise NotAtBoundary("the offset is within an append", segment=segment)
-        await super().truncate_segment(segment, offset, stamp)
-
-
-@pytest.mark.parametrize(("offset", "code"), [(101, "invalid-request"), (55, "not-at-boundary")])
-async def test_a_truncation_that_the_stores_cannot_do_fails_and_deletes_nothing(
-    offset: int, code: str
+@pytest.mark.parametrize("is_sealed", [False, True])
+@pytest.mark.parametrize("bad", range(3))
+@pytest.mark.parametrize(("offset", "code"), [(101, "invalid-"), (55, "not-at-boundary")])
+async def test_a_cut_with_one_bad_segment_among_good_ones_changes_nothing(
+    offset: int, code: str, bad: int, is_sealed: bool
 ) -> None:
-    world = World(segments=BoundedStores())
+    world = World(segments=FakeSegmentStores(append_size=10))
     await world.reach(StreamStep.MAKE_SUCCESSORS)
     before = (await run_to_rest(world.workflow(), SUBJECT)).state.head
+    if is_sealed:
+        await world.command(SCALE_AGAIN)
+        await run_to_rest(world.workflow(), SUBJECT)
+    live, untouched = world.segments.live(), facts(world)
     cut = tuple(
-        place if index < 2 else type(place)(place.segment_id, offset)
+        replace(place, offset=offset) if index == bad else place
         for index, place in enumerate(TRUNCATE.cut)
     )
-    await world.command(TRUNCATE.model_copy(update={"cut": cut}))
+    if is_sealed and offset > 100:
+        with pytest.raises(InvalidCut):  # how long a sealed segment is, the stream knows itself
+            await world.command(TRUNCATE.model_copy(update={"cut": cut}))
+    else:
+        await world.command(TRUNCATE.model_copy(update={"cut": cut}))
 
-    stream = (await run_to_rest(world.workflow(), SUBJECT)).state
+        stream = (await run_to_rest(world.workflow(), SUBJECT)).state
 
-    failed = stream.operations[-1]
-    assert failed.error is not None
-    assert failed.error.code == code
-    assert stream.head == before
-    assert len(world.segments.live()) == 6
-    if code == "invalid-request":
-        assert all(segment.start == 0 for segment in world.segments.segments.values())
+        failed = stream.operations[-1]
+        assert failed.error is not None
+        assert failed.error.code.startswith(code)
+        assert stream.head == before
+    assert world.segments.live() == live
+    assert facts(world) == untouched
     await world.command(TRUNCATE.model_copy(update={"command_id": "right"}))
     assert (await run_to_rest(world.workflow(), SUBJECT)).state.head == TRUNCATE.cut
-    assert len(world.segments.live()) == 3
+    assert len(world.segments.live()) == len(live) - 3
+
+
+async def test_a_boundary_that_a_store_forgets_after_the_check_fails_no_truncation() -> None:
+    world = World()
+    loaded = await world.reach(StreamStep.TRUNCATE_SEGMENTS)
+    world.segments.append_size = 4
+
+    event = await STEPS[StreamStep.TRUNCATE_SEGMENTS](world.context, loaded)
+
+    stream = (await world.streams.append(loaded, [event])).state
+    assert stream.head == TRUNCATE.cut
+    names = stream.names_of(place.segment_id for place in TRUNCATE.cut)
+    assert [world.segments.segments[name].start for name in names] == [8, 8, 8]
 
 
 # --- creations that cannot end ------------------------------------------------------------------

@@ -34,10 +34,17 @@ class SegmentStores(Protocol):
         """Forbid appends; returns the final length in bytes. Already sealed is success."""
         ...
 
+    async def check_truncation(self, segment: str, offset: int, stamp: Stamp) -> None:
+        """Return if `truncate_segment` would succeed now; nothing changes.
+
+        Raises NotAtBoundary, InvalidRequest (beyond the end).
+        """
+        ...
+
     async def truncate_segment(self, segment: str, offset: int, stamp: Stamp) -> None:
         """Give up what lies before the offset; at or behind the start already is success.
 
-        Raises NotAtBoundary, InvalidRequest (beyond the end).
+        Raises NotAtBoundary with the nearest `lower` boundary, InvalidRequest (beyond the end).
         """
         ...
 

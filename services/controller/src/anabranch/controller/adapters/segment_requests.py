@@ -13,6 +13,7 @@ from anabranch.common.errors import BadPacket, Unavailable
 from anabranch.common.model.hashing import container_of
 from anabranch.common.runtime.tracing import current_trace_parent
 from anabranch.common.wire.messages import (
+    CheckTruncation,
     CreateSegment,
     DeleteSegment,
     Done,
@@ -59,6 +60,12 @@ class NatsSegmentStores:
         request = SealSegment(segment=segment, stamp=stamp, trace_parent=parent)
         reply = await self._ask("seal", segment, request)
         return _expect(reply, Sealed).length
+
+    async def check_truncation(self, segment: str, offset: int, stamp: Stamp) -> None:
+        """See `SegmentStores.check_truncation`."""
+        parent = current_trace_parent()
+        request = CheckTruncation(segment=segment, stamp=stamp, offset=offset, trace_parent=parent)
+        _expect(await self._ask("check_truncation", segment, request), Truncated)
 
     async def truncate_segment(self, segment: str, offset: int, stamp: Stamp) -> None:
         """See `SegmentStores.truncate_segment`."""

@@ -115,6 +115,14 @@ class StreamTruncating(Contract):
     at_ms: int
 
 
+class StreamCutChecked(Contract):
+    """The cut is one of the stream, and every store said that it can truncate its segments there.
+    No segment is truncated before this is stored, and the truncation cannot fail after it."""
+
+    kind: Literal["stream_cut_checked"] = "stream_cut_checked"
+    schema_number: Literal[1] = 1
+
+
 class StreamTruncated(Contract):
     """The stream begins at the cut."""
 
@@ -124,7 +132,7 @@ class StreamTruncated(Contract):
 
 class StreamTruncateFailed(Contract):
     """The truncation cannot be: an offset is beyond its segment's end, or within an append. The
-    stream begins where it did; segments that were truncated before this was found stay so."""
+    stream begins where it did, and no segment was truncated."""
 
     kind: Literal["stream_truncate_failed"] = "stream_truncate_failed"
     schema_number: Literal[1] = 1
@@ -318,6 +326,7 @@ StreamEvent = Annotated[
     | StreamSuccessorsMade
     | StreamScaled
     | StreamTruncating
+    | StreamCutChecked
     | StreamTruncated
     | StreamTruncateFailed
     | StreamSealing

@@ -32,7 +32,12 @@ def evolve(stream: Stream, event: StreamEvent) -> Stream:
             return updated if event.then_scales else _satisfied(updated, event.command_id, "update")
         case events.StreamScaling() | events.StreamSuccessorsMade() | events.StreamScaled():
             return _scale(stream, event)
-        case events.StreamTruncating() | events.StreamTruncated() | events.StreamTruncateFailed():
+        case (
+            events.StreamTruncating()
+            | events.StreamCutChecked()
+            | events.StreamTruncated()
+            | events.StreamTruncateFailed()
+        ):
             return _truncate(stream, event)
         case (
             events.StreamCommitStarted()
@@ -159,12 +164,20 @@ def _scale(
 
 def _truncate(
     stream: Stream,
-    event: events.StreamTruncating | events.StreamTruncated | events.StreamTruncateFailed,
+    event: events.StreamTruncating
+    | events.StreamCutChecked
+    | events.StreamTruncated
+    | events.StreamTruncateFailed,
 ) -> Stream:
     match event:
         case events.StreamTruncating():
             plan = TruncationPlan(event.cut)
             return _accepted(stream, IntentKind.TRUNCATE, event, truncation=plan)
+        case events.StreamCutChecked():
+            pending = _pending(stream, IntentKind.TRUNCATE)
+            assert pending.truncation is not None
+            checked = replace(pending, truncation=replace(pending.truncation, is_checked=True))
+            return replace(stream, intents=intents.changed(stream.intents, checked))
         case events.StreamTruncated():
             done = _pending(stream, IntentKind.TRUNCATE).truncation
             assert done is not None

@@ -40,9 +40,10 @@ class ScalePlan:
 
 @dataclass(frozen=True, slots=True)
 class TruncationPlan:
-    """The stream shall begin at `cut`."""
+    """The stream shall begin at `cut`. `is_checked`: every segment of the cut can be truncated."""
 
     cut: SegmentOffsets
+    is_checked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ def check(before: Stream, after: Stream) -> None:
     _check_subscribers(before, after, is_new=is_new)
     if not is_new and after.is_live:
         _check_epochs(before, after)
+        _check_head(before, after)
         _check_outcomes(before, after)
 
 
@@ -159,6 +160,16 @@ def _check_epochs(before: Stream, after: Stream) -> None:
     assert gone == replaced, "STREAM-10: what was replaced is recorded as sealed"
     if len(added) == 2:
         _check_roll(before, after, *added)
+
+
+def _check_head(before: Stream, after: Stream) -> None:
+    if after.head == before.head:
+        return
+    pending = intents.find(before.intents, IntentKind.TRUNCATE)
+    plan = None if pending is None else pending.truncation
+    assert plan is not None, "STREAM-22: only a truncation moves the head"
+    assert plan.is_checked, "STREAM-22: nothing is truncated before the stores were asked for all"
+    assert after.head == plan.cut, "STREAM-22: a truncated stream begins at the cut"
 
 
 def _check_roll(before: Stream, after: Stream, taken: EpochRecord, renewed: EpochRecord) -> None:

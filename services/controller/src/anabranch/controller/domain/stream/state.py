@@ -13,7 +13,8 @@
     │ ACTIVE   │ StreamScaling                 │ ACTIVE   │ make_successors            │
     │ ACTIVE   │ StreamSuccessorsMade          │ ACTIVE   │ seal_predecessors          │
     │ ACTIVE   │ StreamScaled                  │ ACTIVE   │ –                          │
-    │ ACTIVE   │ StreamTruncating              │ ACTIVE   │ truncate_segments          │
+    │ ACTIVE   │ StreamTruncating              │ ACTIVE   │ check_cut                  │
+    │ ACTIVE   │ StreamCutChecked              │ ACTIVE   │ truncate_segments          │
     │ ACTIVE   │ StreamTruncated               │ ACTIVE   │ –                          │
     │ ACTIVE   │ StreamTruncateFailed          │ ACTIVE   │ –                          │
     │ ACTIVE   │ StreamCommitStarted           │ ACTIVE   │ commit_transactions,       │
@@ -76,6 +77,7 @@ class StreamStep(StrEnum):
     CREATE_SEGMENTS = "create_segments"
     MAKE_SUCCESSORS = "make_successors"
     SEAL_PREDECESSORS = "seal_predecessors"
+    CHECK_CUT = "check_cut"
     TRUNCATE_SEGMENTS = "truncate_segments"
     SEAL_SEGMENTS = "seal_segments"
     DELETE_SEGMENTS = "delete_segments"
@@ -200,7 +202,9 @@ def _step_of(stream: Stream, intent: Intent) -> StreamStep:
             is_made = intent.scale.is_made
             return StreamStep.SEAL_PREDECESSORS if is_made else StreamStep.MAKE_SUCCESSORS
         case IntentKind.TRUNCATE:
-            return StreamStep.TRUNCATE_SEGMENTS
+            assert intent.truncation is not None
+            is_checked = intent.truncation.is_checked
+            return StreamStep.TRUNCATE_SEGMENTS if is_checked else StreamStep.CHECK_CUT
         case IntentKind.COMMIT:
             assert intent.commit is not None
             return _commit_step(stream, intent.commit)
