@@ -20,6 +20,7 @@ from anabranch.client.groups import updates as u
 from anabranch.client.groups.balance import planned
 from anabranch.client.groups.liveness import OwnLease, PeerWatch, is_still
 from anabranch.client.groups.ports import GroupLog, Holder, Surroundings
+from anabranch.client.groups.saving import Saving
 from anabranch.client.groups.state import Checkpoint, GroupSegment, ReaderGroupState
 from anabranch.common.errors import (
     AnabranchError,
@@ -87,6 +88,7 @@ class GroupMember:
         """What is being appended: whether it is in the log is not known yet."""
         self._has_left = False
         self._said = asyncio.Event()
+        self.saving = Saving(clock, self._said)
         self._asked: dict[str, int | None] = {}
         """Segments that were asked for → behind which revision the answer is known."""
         self._newest_ownership = 0
@@ -170,6 +172,8 @@ class GroupMember:
         if self._has_left or not isinstance(self.failure, Closed | None):
             return
         self.failure = Closed("the reader is closed", reader=self.reader_id)
+        self.saving.end()
+        self._holder.wake()
         left = u.Left(reader_id=self.reader_id, nonce=self._nonce, saved=saved)
         with suppress(AnabranchError, TimeoutError):
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
@@ -182,6 +186,7 @@ class GroupMember:
             error.fields = {**error.fields, "reader": self.reader_id}
             self.failure = error
         self._said.set()
+        self.saving.end()
         self._holder.wake()
 
     # --- speaking -------------------------------------------------------------------------
@@ -227,9 +232,11 @@ class GroupMember:
         beat_s = self.state.config.lease_ms / 1000 * BEAT_SHARE
         pause_s = min(beat_s, self._save_interval_s)
         beaten_s = self._clock.monotonic()
+        self.saving.begin(pause_s)
         while self.failure is None:
             await self._until_said(pause_s)
             now_s = self._clock.monotonic()
+            self.saving.is_asked = False
             updates, self._to_say = self._to_say, []
             news = self._holder.news()
             if news or now_s - beaten_s >= beat_s - pause_s / 2:
@@ -239,9 +246,11 @@ class GroupMember:
                 self._saying = updates
                 await self._append(updates)
                 self._saying = []
+            if self.failure is None:
+                self.saving.saved(now_s)
 
     async def _until_said(self, pause_s: float) -> None:
-        if not self._to_say:
+        if not self._to_say and not self.saving.is_asked:
             self._said.clear()
             try:
                 async with asyncio.timeout(pause_s):

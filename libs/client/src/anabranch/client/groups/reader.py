@@ -9,7 +9,9 @@
 Events of one key are processed in the order of their writing, by whichever readers. A reader that
 leaves by the end of its block has processed all that it was given; one that leaves by an exception,
 not what it had in hand. What a reader that dies has processed and not saved is processed again by
-others: at most what it did in the last `save_interval_s`.
+others: at most what it did in the last `save_interval_s` and since it last asked for more. Asking
+saves what is due, so this holds also for an application that keeps the event loop to itself. If the
+group's log does not answer, nothing is saved, and nothing is handed out after ⅞ of the lease.
 """
 
 import asyncio
@@ -36,7 +38,8 @@ T = TypeVar("T", default=bytes)
 
 @dataclass(frozen=True, slots=True)
 class GroupReaderSettings:
-    """`save_interval_s`: what is processed is saved that often. `acks`: whether asking for more
+    """`save_interval_s`: what is processed is saved that often, in the background and when the
+    application asks for more. `acks`: whether asking for more
     says that what came before is processed, or only `ack` does."""
 
     reading: ReaderSettings = field(default_factory=ReaderSettings)

@@ -12,6 +12,7 @@ ahead of a segment that goes to another reader is dropped. A failure is raised b
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from math import inf
 from typing import Generic, NamedTuple, Protocol, cast
 
 from typing_extensions import TypeVar
@@ -87,6 +88,8 @@ class GroupReading(Generic[T]):
         self._in_hand: Event[T] | _Refused | None = None
         self._is_due = False
         """Something is to be done before the next event is handed out."""
+        self._free_until_s = -inf
+        """Until then the lease runs and no save is due: not later than either says."""
 
     def belongs_to(self, member: GroupMember) -> None:
         """Whom this reader speaks through."""
@@ -135,11 +138,7 @@ class GroupReading(Generic[T]):
 
     def next_event_nowait(self) -> Event[T] | None:
         """The next event of the open block, if nothing else is to be done first."""
-        if (
-            self._events
-            and not self._is_due
-            and self._clock.monotonic() < self.member.valid_until_s
-        ):
+        if self._events and not self._is_due and self._clock.monotonic() < self._free_until_s:
             self._in_hand = event = self._events.popleft()
             return event
         return None
@@ -147,9 +146,12 @@ class GroupReading(Generic[T]):
     async def next_event(self) -> Event[T] | None:
         """The next event; None at the end of all that the group reads."""
         self._asked()
+        await self.member.saving.wait()
         while True:
             await self._do_what_is_due()
-            if (event := self.next_event_nowait()) is not None:
+            if self._events and self._is_lease_valid():
+                self._free_until_s = min(self.member.valid_until_s, self.member.saving.due_s)
+                self._in_hand = event = self._events.popleft()
                 return event
             if self._events:
                 await self._wait()
@@ -196,6 +198,7 @@ class GroupReading(Generic[T]):
                 remedy="use either events or batches of a reader",
             )
         self._asked()
+        await self.member.saving.wait()
         batch = await self._take()
         if batch is not None:
             self.ledger.give(batch.segment, batch.next, batch.start)
@@ -214,7 +217,7 @@ class GroupReading(Generic[T]):
         """The next block of the source; a valid lease when it is returned."""
         while True:
             await self._do_what_is_due()
-            if self._clock.monotonic() < self.member.valid_until_s:
+            if self._is_lease_valid():
                 item = self._source.next_nowait()
                 match item:
                     case EventBatch():
@@ -229,6 +232,9 @@ class GroupReading(Generic[T]):
                 if not self.ledger.holdings and self.member.state.is_complete:
                     return None
             await self._wait()
+
+    def _is_lease_valid(self) -> bool:
+        return self._clock.monotonic() < self.member.valid_until_s
 
     async def _wait(self) -> None:
         self._news.clear()
