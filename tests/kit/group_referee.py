@@ -411,7 +411,7 @@ class Referee:
     ) -> None:
         """Its positions lie where the reader stood when it was called."""
         called = session.called.get(checkpoint.name)
-        if checkpoint.kind != "user" or called is None:
+        if checkpoint.kind == "silent" or called is None:
             return
         for segment in state.owned_by(session.reader_id):
             position, model = checkpoint.positions[segment.name], self._segments[segment.name]

@@ -178,7 +178,10 @@ def test_a_checkpoint_comes_between_events_and_says_where_all_segments_stand() -
     run_virtual(story())
 
 
-def test_a_checkpoint_of_the_group_itself_is_not_told_to_the_application() -> None:
+@pytest.mark.parametrize(("kind", "is_called"), [("automatic", True), ("silent", False)])
+def test_a_checkpoint_of_the_group_itself_is_told_to_the_application_and_a_cut_is_not(
+    kind: u.CheckpointKind, is_called: bool
+) -> None:
     async def story() -> None:
         called: list[str] = []
 
@@ -187,14 +190,14 @@ def test_a_checkpoint_of_the_group_itself_is_not_told_to_the_application() -> No
 
         async with at_desk(on_checkpoint=on_checkpoint) as desk:
             desk.source.put(block(A, 0, "1", "2"))
-            desk.log.put(u.CheckpointBegun(name="auto", checkpoint="automatic"))
+            desk.log.put(u.CheckpointBegun(name="auto", checkpoint=kind))
             await desk.settle()
             await desk.next()
             await desk.settle()
             found = desk.log.state.checkpoint("auto")
             assert found is not None
             assert found.is_complete
-            assert called == []
+            assert called == (["auto"] if is_called else [])
 
     run_virtual(story())
 

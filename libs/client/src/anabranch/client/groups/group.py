@@ -104,7 +104,8 @@ class ReaderGroup:
         """A reader, to be entered with `async with`; an id is drawn if none is given.
 
         `on_checkpoint` is awaited with a checkpoint's name between two events: all before it are
-        processed, and none behind. `serializer`: what makes values of payloads. Raises InvalidName.
+        processed, and none behind. It is called for automatic checkpoints too, which are named
+        ``automatic-<number>``. `serializer`: what makes values of payloads. Raises InvalidName.
         """
         name = self._ids.new_id() if reader_id is None else reader_id
         return self._parts.new_reader(

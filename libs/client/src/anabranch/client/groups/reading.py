@@ -30,7 +30,8 @@ from anabranch.common.runtime.clock import Clock
 
 T = TypeVar("T", default=bytes)
 OnCheckpoint = Callable[[str], Awaitable[None]]
-"""Called with a checkpoint's name when everything before it is processed, and nothing behind."""
+"""Called with a checkpoint's name when everything before it is processed, and nothing behind. The
+group's own checkpoints are named ``automatic-<number>``."""
 
 
 class SegmentSource(Protocol):
@@ -248,7 +249,7 @@ class GroupReading(Generic[T]):
             raise failure.copy()
         due = self._due
         if due is not None:
-            if due.kind == "user" and self._on_checkpoint is not None:
+            if due.kind != "silent" and self._on_checkpoint is not None:
                 await self._on_checkpoint(due.name)
             self.member.reach(due, self.all_saved())
             self._reached_number, self._due = due.number, None
