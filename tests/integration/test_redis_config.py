@@ -1,9 +1,14 @@
-"""The Redis configuration that we ship: taken by a real server, which then keeps nothing."""
+"""The Redis configuration that we ship: a server takes it, keeps nothing, writes no file."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 
+from anabranch.common.adapters.redis_leases import RedisLeases
+from anabranch.common.leases.ports import Lease
 from kit.infra import LOOPBACK
 from kit.infra.embedded import EmbeddedServer, find_program
 from kit.infra.settings import free_port, redis_serves
@@ -11,7 +16,9 @@ from kit.infra.settings import free_port, redis_serves
 DEPLOYED = Path(__file__).resolve().parents[2] / "deploy" / "redis.conf"
 
 
-async def test_a_server_takes_the_configuration_and_keeps_nothing(tmp_path: Path) -> None:
+@pytest.fixture
+async def url(tmp_path: Path) -> AsyncIterator[str]:
+    """Of a server with that configuration, which has its log and its files in `tmp_path`."""
     port = free_port()
     program = str(find_program("redis-server"))
     own = ("--bind", LOOPBACK, "--port", str(port), "--dir", str(tmp_path))
@@ -23,16 +30,36 @@ async def test_a_server_takes_the_configuration_and_keeps_nothing(tmp_path: Path
     )
     server.start()
     try:
-        async with Redis.from_url(server.url) as client:
-            told: dict[str | None, str | None] = {}
-            for name in ("appendonly", "save", "maxmemory-policy"):
-                told |= await client.config_get(name)
-            await client.set("key", "value")
+        yield server.url
     finally:
         server.stop()
+        assert names_in(tmp_path) == ["log"], "a server that stops keeps nothing"
 
-    assert told == {"appendonly": "no", "save": "", "maxmemory-policy": "noeviction"}
-    assert names_in(tmp_path) == ["log"]
+
+async def test_a_server_takes_the_configuration_and_serves_leases(url: str) -> None:
+    leases = RedisLeases(url, "test", 2, 5.0)
+    try:
+        assert await leases.take([1], "me") == {1: Lease("me", 1)}
+        await leases.release([1], "me")
+    finally:
+        await leases.close()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["CONFIG SET dir /tmp", "BGSAVE", "SAVE", "MODULE LOAD x", "REPLICAOF h 1", "DEBUG SLEEP 0"],
+)
+async def test_a_client_cannot_have_the_server_write_files_or_load_code(
+    url: str, command: str
+) -> None:
+    async with Redis.from_url(url) as client:
+        with pytest.raises(ResponseError, match="permission|not allowed"):
+            await client.execute_command(*command.split())
+
+
+def test_the_configuration_evicts_nothing_and_writes_no_file() -> None:
+    lines = set(DEPLOYED.read_text().splitlines())
+    assert lines >= {"appendonly no", 'save ""', "maxmemory-policy noeviction"}
 
 
 def names_in(directory: Path) -> list[str]:

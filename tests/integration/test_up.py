@@ -124,7 +124,9 @@ async def test_a_killed_segment_store_is_started_again_with_the_same_endpoints(
         assert cluster.segstore_pids() not in ([], [pid])
 
 
-async def test_a_killed_redis_is_started_again_on_its_port(tmp_path: Path) -> None:
+async def test_a_killed_redis_is_started_again_where_no_other_user_can_reach_it(
+    tmp_path: Path,
+) -> None:
     watch = Watch()
     async with embedded_cluster(UpSettings(tmp_path), watch=watch, parts=stand_ins) as cluster:
         await cluster.wait_ready()
@@ -134,6 +136,8 @@ async def test_a_killed_redis_is_started_again_on_its_port(tmp_path: Path) -> No
 
         async with Redis.from_url(cluster.redis_url) as client:
             assert await client.ping()
+            told = await client.config_get("port", "unixsocketperm")
+            assert told == {"port": "0", "unixsocketperm": "700"}
 
 
 async def test_a_cluster_runs_without_redis(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -34,12 +35,76 @@ def test_a_newer_format_is_refused_and_nothing_is_touched(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["format"]
 
 
-@pytest.mark.parametrize("text", ["", "7", "{}", '{"format": null}'])
+@pytest.mark.parametrize("text", ["7", "{}", '{"format": null}', '{"for'])
 def test_an_unreadable_format_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "format").write_text(text)
 
     with pytest.raises(DirectoryUnusable), claim(tmp_path):
         raise AssertionError("must not be claimed")
+
+
+@pytest.mark.parametrize("text", ["", "\0\0\0\0", "\n"])
+def test_a_format_that_a_loss_of_power_emptied_is_written_again(tmp_path: Path, text: str) -> None:
+    (tmp_path / "format").write_text(text)
+    (tmp_path / "segstore").mkdir()
+    (tmp_path / "segstore" / "journal").write_text("acknowledged")
+
+    with claim(tmp_path):
+        assert json.loads((tmp_path / "format").read_text()) == {"format": FORMAT}
+        assert (tmp_path / "segstore" / "journal").read_text() == "acknowledged"
+
+
+def test_what_a_restart_needs_is_synced_with_its_directory_before_anything_runs(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    root = tmp_path / "not" / "yet"
+
+    with claim(root):
+        at_first = set(synced)
+
+    assert at_first >= {str(tmp_path), str(tmp_path / "not"), str(root), str(root / "format.new")}
+    assert synced[-1] == str(root), "the name is synced after the content"
+
+
+def test_no_other_user_can_enter_a_new_directory_or_an_old_one(tmp_path: Path) -> None:
+    new, old = tmp_path / "new", tmp_path / "old"
+    for path in (old, old / "nats", old / "segstore-2"):
+        path.mkdir(mode=0o755)
+    (old / "format").write_text(json.dumps({"format": FORMAT}))
+
+    for root in (new, old):
+        with claim(root):
+            assert mode_of(root) == 0o700
+            folders = [path for path in root.iterdir() if path.is_dir()]
+            assert {mode_of(path) for path in folders} == {0o700}
+
+
+def test_a_directory_that_others_use_too_stays_open_to_them(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    (shared / "something else").mkdir(mode=0o755)
+
+    with claim(shared):
+        assert mode_of(shared) == mode_of(shared / "something else") == 0o755
+        assert mode_of(shared / "nats") == 0o700
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that were synced, in order."""
+    seen: list[str] = []
+    sync = os.fsync
+
+    def note(fd: int) -> None:
+        seen.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+        sync(fd)
+
+    monkeypatch.setattr(os, "fsync", note)
+    return seen
 
 
 def test_a_path_below_a_file_is_refused(tmp_path: Path) -> None:

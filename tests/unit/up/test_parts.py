@@ -22,6 +22,7 @@ from anabranch.cli.up.binaries import (
     parse_version,
 )
 from anabranch.cli.up.child import bound_log, describe_exit, error_told_in, last_line, spawn
+from anabranch.cli.up.cluster import place_for_sockets
 from anabranch.cli.up.directory import claim
 from anabranch.cli.up.parts import ClusterPlan, NatsProbe, PartSpec, RedisProbe, cluster_parts
 from anabranch.cli.up.plan import PartState, Phase
@@ -151,15 +152,28 @@ def test_redis_runs_beside_nats_if_there_is_one_and_nobody_waits_for_it(tmp_path
         plan = ClusterPlan(directory, Path("/bin/nats"), 21000, 21001, 21002, 8)
         without = cluster_parts(plan)
         redis, controller = cluster_parts(
-            replace(plan, redis_program=Path("/bin/redis-server"), redis_port=21009)
+            replace(plan, redis_program=Path("/bin/redis-server"), redis_socket=Path("/a b/r.sock"))
         )[1:3]
 
-    assert redis.command[:5] == ("/bin/redis-server", "--bind", "127.0.0.1", "--port", "21009")
-    assert redis.probe == RedisProbe(21009)
+    assert redis.command[:5] == ("/bin/redis-server", "--port", "0", "--unixsocket", "/a b/r.sock")
+    assert redis.probe == RedisProbe(Path("/a b/r.sock"))
     assert redis.needs == ()
-    assert controller.environment[variable] == "redis://127.0.0.1:21009"
+    assert controller.environment[variable] == "unix:///a%20b/r.sock"
     assert controller.needs == ("nats",)
     assert without[1].environment[variable] == ""
+
+
+@pytest.mark.parametrize("length", [1, 60, 200])
+def test_a_socket_lies_where_only_its_owner_may_enter_and_its_name_fits(
+    tmp_path: Path, length: int
+) -> None:
+    with claim(tmp_path / ("d" * length)) as directory:
+        with place_for_sockets(directory.root / "run") as place:
+            assert len(str(place / "redis.sock")) <= 107
+            assert place.stat().st_mode & 0o077 == 0
+            with socket.socket(socket.AF_UNIX) as listening:
+                listening.bind(str(place / "redis.sock"))
+        assert place.exists() == (place == directory.root / "run")
 
 
 def test_stores_have_a_directory_each_and_share_tier_two(tmp_path: Path) -> None:

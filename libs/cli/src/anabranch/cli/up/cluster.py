@@ -11,6 +11,7 @@ and in a temporary directory, which goes with it.
 
 import asyncio
 import contextlib
+import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,10 @@ READY_SECONDS_MAX = 90.0
 CONTAINER_COUNT_MAX = 1024
 STORE_COUNT_MAX = 16
 CONTROLLER_COUNT_MAX = 8
+REDIS_SOCKET = "redis.sock"
+SOCKET_PATH_SIZE_MAX = 100
+"""Bytes; the kernel takes 107."""
+SHORT_PATH_SIZE_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +148,12 @@ async def embedded_cluster(
     anything runs; Unavailable if a part cannot be kept up.
     """
     _check(settings)
-    with _root(settings) as root, claim(root) as directory:
-        drawn = await _plan(settings, directory, system_rng())
+    with (
+        _root(settings) as root,
+        claim(root) as directory,
+        place_for_sockets(root / "run") as sockets,
+    ):
+        drawn = await _plan(settings, directory, sockets, system_rng())
         endpoints = Endpoints(drawn.nats_url, drawn.segstore_endpoints, drawn.gateway_url)
         cluster = EmbeddedCluster(directory, endpoints, watch)
         cluster.redis_url = drawn.redis_url
@@ -192,7 +201,25 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
         raise
 
 
-async def _plan(settings: UpSettings, directory: DataDirectory, rng: Rng) -> ClusterPlan:
+@contextlib.contextmanager
+def place_for_sockets(folder: Path) -> Iterator[Path]:
+    """A directory for unix sockets that only this user can enter: `folder`, or a temporary one if
+    its path is too long for the name of a socket."""
+    if len(os.fsencode(folder / REDIS_SOCKET)) <= SOCKET_PATH_SIZE_MAX:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="anabranch-", dir=_short_place()) as name:
+        yield Path(name)
+
+
+def _short_place() -> str | None:
+    """Where temporary directories have short names; None: the system's usual place."""
+    return None if len(os.fsencode(tempfile.gettempdir())) <= SHORT_PATH_SIZE_MAX else "/tmp"
+
+
+async def _plan(
+    settings: UpSettings, directory: DataDirectory, sockets: Path, rng: Rng
+) -> ClusterPlan:
     nats_port = choose_port(settings.nats_port, rng)
     segstore_port = choose_port(settings.segstore_port, rng, taken=frozenset({nats_port}))
     taken = frozenset({nats_port, segstore_port})
@@ -203,7 +230,7 @@ async def _plan(settings: UpSettings, directory: DataDirectory, rng: Rng) -> Clu
     monitor_port = more.pop()
     return ClusterPlan(
         redis_program=await find_redis_server() if settings.redis else None,
-        redis_port=choose_port(0, rng, taken=frozenset({*taken, gateway_port, *more})),
+        redis_socket=sockets / REDIS_SOCKET,
         more_segstore_ports=tuple(more),
         controller_count=settings.controller_count,
         directory=directory,

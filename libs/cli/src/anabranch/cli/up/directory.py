@@ -5,20 +5,27 @@ lock              flock held while a cluster runs; its text names the holder
 endpoints.json    where to connect; there while the cluster is ready, gone after a clean stop
 nats/ segstore/   the state of record (tier 2 is segstore/tier2, told by the controller too)
 logs/ run/        what may be deleted
+
+The directory belongs to one user: other users of the machine cannot enter it. Whatever a restart
+needs is on the disk before a part is started, so that a loss of power at any later moment leaves a
+directory that opens.
 """
 
 import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from anabranch.common.adapters.local_disk import make_durably, write_durably
 from anabranch.common.errors import DirectoryInUse, DirectoryUnusable, FormatTooNew
 
 FORMAT = 1
+PRIVATE = 0o700
 _FOLDERS = ("nats", "segstore", "logs", "run")
+_FILES = ("format", "lock", "endpoints.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,36 +60,41 @@ class DataDirectory:
     def folder(self, name: str) -> Path:
         return self.root / name
 
+    def write(self, path: Path, text: str) -> None:
+        """Replace one of our files, durably. Raises DirectoryUnusable."""
+        try:
+            write_durably(path, text.encode(), 0o600)
+        except OSError as error:
+            raise _unusable(self.root, error) from error
+
     def publish(self, endpoints: Endpoints) -> None:
         """Write endpoints.json, whole or not at all. Idempotent."""
-        write_whole(self.endpoints_file, json.dumps(endpoints.as_dict(), indent=2) + "\n")
+        self.write(self.endpoints_file, json.dumps(endpoints.as_dict(), indent=2) + "\n")
 
     def withdraw(self) -> None:
         """Remove endpoints.json. Idempotent."""
         self.endpoints_file.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file so that a reader sees the old text or the new, never a part."""
-    draft = path.with_name(path.name + ".new")
-    draft.write_text(text)
-    draft.replace(path)
-
-
 def check_format(root: Path) -> None:
-    """Raise FormatTooNew or DirectoryUnusable if this release must not touch `root`."""
+    """Raise FormatTooNew or DirectoryUnusable if this release must not touch `root`.
+
+    An empty file counts as none. The first releases did not sync it, so a loss of power in the
+    first half minute emptied it; a release with another format never left it empty.
+    """
     try:
-        text = (root / "format").read_text()
-    except (FileNotFoundError, NotADirectoryError):
-        return
+        text = _format_text(root)
     except OSError as error:
         raise _unusable(root, error) from error
+    if not text:
+        return
     try:
         found = int(json.loads(text)["format"])
     except (ValueError, KeyError, TypeError) as error:
         raise DirectoryUnusable(
             "the data directory's format file is not readable",
-            remedy="choose another directory, or restore the file",
+            remedy=f"choose another directory; if this release wrote this one, write "
+            f"{json.dumps({'format': FORMAT})} into the file",
             path=str(root / "format"),
         ) from error
     if found > FORMAT:
@@ -94,6 +106,14 @@ def check_format(root: Path) -> None:
         )
 
 
+def _format_text(root: Path) -> str:
+    """What the format file holds; nothing if it is missing or was emptied. Raises OSError."""
+    try:
+        return (root / "format").read_text(errors="replace").strip("\0 \n")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+
+
 @contextlib.contextmanager
 def claim(root: Path) -> Iterator[DataDirectory]:
     """Hold a data directory for one cluster, creating it if needed.
@@ -103,8 +123,8 @@ def claim(root: Path) -> Iterator[DataDirectory]:
     root = root.absolute()
     check_format(root)
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        make_durably(root, PRIVATE)
+        descriptor = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise _unusable(root, error) from error
     try:
@@ -134,18 +154,32 @@ def _lock(root: Path, descriptor: int) -> None:
 
 def _prepare(directory: DataDirectory) -> None:
     """Fill a directory we hold: its format, its folders; what a killed cluster published goes."""
+    root = directory.root
     try:
         directory.withdraw()
-        if not (directory.root / "format").exists():
-            write_whole(directory.root / "format", json.dumps({"format": FORMAT}) + "\n")
-        _make_folders(directory.root, _FOLDERS)
+        for name in _FOLDERS:
+            make_durably(root / name, PRIVATE)
+        for private in _to_close(root):
+            private.chmod(PRIVATE)
     except OSError as error:
-        raise _unusable(directory.root, error) from error
+        raise _unusable(root, error) from error
+    if not _format_text(root):
+        directory.write(root / "format", json.dumps({"format": FORMAT}) + "\n")
 
 
-def _make_folders(root: Path, names: Sequence[str]) -> None:
-    for name in names:
-        (root / name).mkdir(exist_ok=True)
+def _to_close(root: Path) -> list[Path]:
+    """Directories that only their owner may enter: all of it if nothing else lies in there.
+
+    A cluster may have been put into a directory that others use too (`/tmp`, a home).
+    """
+    folders = [path for path in root.iterdir() if path.is_dir() and _is_part_of_it(path.name)]
+    shared = any(not _is_part_of_it(path.name) for path in root.iterdir())
+    return folders if shared else [root, *folders]
+
+
+def _is_part_of_it(name: str) -> bool:
+    known = name.removesuffix(".new") in _FILES or name in _FOLDERS
+    return known or name.startswith("segstore-") or name == "lost+found"
 
 
 def _unusable(root: Path, error: OSError) -> DirectoryUnusable:

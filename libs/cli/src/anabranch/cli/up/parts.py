@@ -9,8 +9,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import quote
 
-from anabranch.cli.up.directory import DataDirectory, write_whole
+from anabranch.cli.up.directory import DataDirectory
 from anabranch.cli.up.ports import LOOPBACK
 from anabranch.common.runtime.health import PORT_FILE_VARIABLE
 
@@ -30,9 +31,9 @@ class NatsProbe:
 
 @dataclass(frozen=True, slots=True)
 class RedisProbe:
-    """Ready when the port answers a PING as a Redis server does."""
+    """Ready when the socket answers a PING as a Redis server does."""
 
-    port: int
+    socket: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +78,13 @@ class ClusterPlan:
     """Where NATS tells its configuration, for the controller to check."""
     redis_program: Path | None = None
     """None: the controllers share their work without Redis."""
-    redis_port: int = 0
+    redis_socket: Path = Path()
+    """Where Redis listens: below a directory that no other user can enter."""
 
     @property
     def redis_url(self) -> str:
         """Empty without Redis."""
-        return f"redis://{LOOPBACK}:{self.redis_port}" if self.redis_program else ""
+        return f"unix://{quote(str(self.redis_socket))}" if self.redis_program else ""
 
     @property
     def tier2_url(self) -> str:
@@ -151,9 +153,8 @@ def nats_config(port: int, monitor_port: int, store: Path) -> str:
 
 def _nats(plan: ClusterPlan) -> PartSpec:
     config = plan.directory.run_file("nats.conf")
-    write_whole(
-        config, nats_config(plan.nats_port, plan.nats_monitor_port, plan.directory.folder("nats"))
-    )
+    text = nats_config(plan.nats_port, plan.nats_monitor_port, plan.directory.folder("nats"))
+    plan.directory.write(config, text)
     return PartSpec(
         name="nats",
         command=(str(plan.nats_program), "--config", str(config)),
@@ -164,10 +165,13 @@ def _nats(plan: ClusterPlan) -> PartSpec:
 
 
 def _redis(plan: ClusterPlan, program: Path) -> PartSpec:
-    """Loopback only; it keeps nothing, because whatever it knows may be lost at any time."""
+    """Redis with a socket for this user alone and without a port, because it asks for no password
+    and any client can have it write files. It keeps nothing: all it knows may be lost at any time.
+    """
     options = {
-        "bind": LOOPBACK,
-        "port": str(plan.redis_port),
+        "port": "0",
+        "unixsocket": str(plan.redis_socket),
+        "unixsocketperm": "700",
         "dir": str(plan.directory.root / "run"),
         "save": "",
         "appendonly": "no",
@@ -179,7 +183,7 @@ def _redis(plan: ClusterPlan, program: Path) -> PartSpec:
         name=REDIS,
         command=(str(program), *words),
         environment={},
-        probe=RedisProbe(plan.redis_port),
+        probe=RedisProbe(plan.redis_socket),
         log_file=plan.directory.log_file(REDIS),
     )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import assert_never
 
 from anabranch.cli.up.parts import HealthProbe, NatsProbe, RedisProbe
@@ -19,7 +20,7 @@ async def ask(probe: NatsProbe | RedisProbe | HealthProbe) -> tuple[bool, str]:
                 case NatsProbe():
                     return await _ask_nats(probe.port)
                 case RedisProbe():
-                    return await _ask_redis(probe.port)
+                    return await _ask_redis(probe.socket)
                 case HealthProbe():
                     return await _ask_health(probe)
             assert_never(probe)
@@ -55,8 +56,8 @@ async def _ask_nats(port: int) -> tuple[bool, str]:
     return greeting == b"INFO ", "answers, but not as a NATS server"
 
 
-async def _ask_redis(port: int) -> tuple[bool, str]:
-    reader, writer = await asyncio.open_connection(LOOPBACK, port)
+async def _ask_redis(socket: Path) -> tuple[bool, str]:
+    reader, writer = await asyncio.open_unix_connection(socket)
     try:
         writer.write(b"PING\r\n")
         answer = await reader.readline()

@@ -262,11 +262,8 @@ def prepare_directory(path: Path) -> LocalDisk:
     Raises DirectoryUnusable: not a directory, not writable, on a network file system.
     """
     full = path.expanduser().resolve()
-    missing = [part for part in (full, *full.parents) if not part.exists()]
     try:
-        full.mkdir(parents=True, exist_ok=True)
-        for made in missing:
-            _sync_directory(made.parent)
+        make_durably(full)
     except OSError as error:
         raise DirectoryUnusable(
             f"the directory cannot be made: {error.strerror}", path=str(full)
@@ -279,6 +276,37 @@ def prepare_directory(path: Path) -> LocalDisk:
             "the directory lies on a network file system", path=str(full), file_system=kind
         )
     return LocalDisk(full)
+
+
+def make_durably(directory: Path, mode: int = 0o777) -> None:
+    """Make a directory and its missing parents, all durable on return; repeatable.
+
+    `mode`: of the directory itself if it is made now. The name is synced also if the directory is
+    there already: the process that made it may have died before it synced. Raises OSError.
+    """
+    missing = [part for part in directory.parents if not part.exists()]
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=mode, exist_ok=True)
+    for made in (directory, *missing):
+        _sync_directory(made.parent)
+
+
+def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Replace a file whole: a reader, and a start after a loss of power, finds the old content or
+    the new. Durable on return, with its name. Raises OSError; then the old content may be there.
+    """
+    draft = path.with_name(path.name + ".new")
+    draft.unlink(missing_ok=True)  # of a process that died; its rights may be others
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    draft.replace(path)
+    _sync_directory(path.parent)
 
 
 def mount_type(mounts: str, path: str) -> str:
