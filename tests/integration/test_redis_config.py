@@ -53,7 +53,7 @@ async def test_a_client_cannot_have_the_server_write_files_or_load_code(
     url: str, command: str
 ) -> None:
     async with Redis.from_url(url) as client:
-        with pytest.raises(ResponseError, match="permission|not allowed"):
+        with pytest.raises(ResponseError, match=r"permission|not allowed"):
             await client.execute_command(*command.split())
 
 
