@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
-from anabranch.common.errors import DiskFailed, PortInUse
+from anabranch.common.errors import DiskFailed, PortInUse, SyncFailed
 from anabranch.common.runtime.service import (
+    EXIT_DISK_FAILED,
     EXIT_FAILED,
     EXIT_STOPPED,
     Lifetime,
+    exit_code,
     expected_errors,
     stop_within,
 )
@@ -64,6 +66,12 @@ async def test_a_main_that_outlives_the_grace_is_cancelled_and_fails() -> None:
 
     assert await stop_within(main, Lifetime(), grace_is_over) == EXIT_FAILED
     assert cancelled.is_set()
+
+
+def test_a_failed_disk_has_an_exit_code_of_its_own() -> None:
+    assert exit_code([PortInUse("taken"), DiskFailed("full")]) == EXIT_DISK_FAILED
+    assert exit_code([SyncFailed("full")]) == EXIT_DISK_FAILED
+    assert exit_code([PortInUse("taken")]) == EXIT_FAILED
 
 
 async def test_a_timeout_of_main_itself_is_not_taken_for_the_grace() -> None:

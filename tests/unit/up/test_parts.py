@@ -27,7 +27,7 @@ from anabranch.cli.up.directory import claim
 from anabranch.cli.up.parts import ClusterPlan, NatsProbe, PartSpec, RedisProbe, cluster_parts
 from anabranch.cli.up.plan import PartState, Phase
 from anabranch.cli.up.ports import LOOPBACK, PORT_MIN, choose_port
-from anabranch.cli.up.probe import read_health_reply
+from anabranch.cli.up.probe import read_health_reply, read_nats_health
 from anabranch.cli.up.progress import Progress
 from anabranch.common.errors import (
     BinaryNotFound,
@@ -255,6 +255,31 @@ def test_a_health_reply_tells_readiness_and_why_not(
     assert read_health_reply(reply) == expected
 
 
+WRITE_ERROR = (
+    b'HTTP/1.1 503 x\r\n\r\n{"status": "unavailable", "error": "JetStream stream'
+    b" 'KV' write error: no space left on device\"}"
+)
+
+
+@pytest.mark.parametrize(
+    ("reply", "room", "ready", "serving", "stuck"),
+    [
+        (b'HTTP/1.1 200 OK\r\n\r\n{"status":"ok"}', True, True, False, False),
+        (WRITE_ERROR, True, False, True, True),
+        (WRITE_ERROR, False, False, True, False),
+        (b'HTTP/1.1 503 x\r\n\r\n{"error": "stream is recovering"}', True, False, True, False),
+        (b"", True, False, False, False),
+        (b"HTTP/1.1 503 x\r\n\r\n[]", True, False, False, False),
+    ],
+)
+def test_a_nats_server_that_keeps_a_write_error_is_stuck_once_its_disk_has_room(
+    reply: bytes, *, room: bool, ready: bool, serving: bool, stuck: bool
+) -> None:
+    told = read_nats_health(reply, room)
+
+    assert (told.ready, told.serving, told.stuck) == (ready, serving, stuck)
+
+
 def test_an_exit_is_described_by_code_or_signal() -> None:
     assert describe_exit(3) == "exit code 3"
     assert describe_exit(-9) == "ended by SIGKILL"
@@ -316,7 +341,7 @@ async def test_a_part_whose_log_cannot_be_opened_is_an_error_with_a_name(tmp_pat
         name="nats",
         command=("true",),
         environment={},
-        probe=NatsProbe(1),
+        probe=NatsProbe(1, 2, tmp_path),
         log_file=tmp_path / "gone" / "nats.log",
     )
     with pytest.raises(DirectoryUnusable):

@@ -8,6 +8,7 @@ from anabranch.cli.up.plan import (
     START_SECONDS_MAX,
     STOP_SECONDS_MAX,
     Action,
+    Answer,
     Forget,
     GiveUp,
     Kill,
@@ -24,13 +25,18 @@ NOW = 1000.0
 
 IDLE = PartState()
 STARTING = PartState(Phase.RUNNING, since=NOW)
-READY = PartState(Phase.RUNNING, since=NOW, ready=True, was_ready=True)
+READY = PartState(Phase.RUNNING, since=NOW, ready=True, serving=True, was_ready=True)
 UNREADY = PartState(Phase.RUNNING, since=0.0, ready=False, was_ready=True)
 OVERDUE = PartState(Phase.RUNNING, since=NOW - START_SECONDS_MAX)
 OVERDUE_KILLED = PartState(Phase.RUNNING, since=NOW - START_SECONDS_MAX, killed=True)
 JUST_DIED = PartState(Phase.BACKING_OFF, since=NOW, failures=1)
 RESTED = PartState(Phase.BACKING_OFF, since=NOW - 10, failures=1)
 HOPELESS = PartState(Phase.BACKING_OFF, since=NOW, failures=FAILURE_COUNT_MAX)
+SERVING = PartState(Phase.RUNNING, since=0.0, serving=True)
+STUCK_AT_ONCE = PartState(Phase.RUNNING, since=NOW, serving=True, stuck=True, reason="full")
+STUCK_LONG = PartState(Phase.RUNNING, since=0.0, serving=True, stuck=True, reason="full")
+EXCUSED = PartState(Phase.BACKING_OFF, since=NOW - 14, excused=FAILURE_COUNT_MAX * 10)
+EXCUSED_RESTED = PartState(Phase.BACKING_OFF, since=NOW - 15, excused=FAILURE_COUNT_MAX * 10)
 STOPPING = PartState(Phase.STOPPING, since=NOW)
 STUCK = PartState(Phase.STOPPING, since=NOW - STOP_SECONDS_MAX)
 STUCK_KILLED = PartState(Phase.STOPPING, since=NOW - STOP_SECONDS_MAX, killed=True)
@@ -53,6 +59,14 @@ DOWN = PartState(Phase.DOWN)
         pytest.param((READY, OVERDUE, READY), [Kill("controller", "not ready in time")], id="late"),
         pytest.param((READY, OVERDUE_KILLED, READY), [], id="a killed part is killed once"),
         pytest.param((READY, READY, HOPELESS), [GiveUp("segstore")], id="hopeless"),
+        pytest.param((READY, READY, EXCUSED), [], id="a full disk is waited for"),
+        pytest.param(
+            (READY, READY, EXCUSED_RESTED), [Start("segstore")], id="and tried again, for ever"
+        ),
+        pytest.param((SERVING, READY, RESTED), [Start("segstore")], id="what serves is enough"),
+        pytest.param((SERVING, OVERDUE, READY), [], id="late because of another part"),
+        pytest.param((STUCK_LONG, READY, READY), [Kill("nats", "full")], id="a stuck part"),
+        pytest.param((STUCK_AT_ONCE, READY, READY), [], id="a stuck part that just started"),
     ],
 )
 def test_a_running_cluster_takes_the_next_step(
@@ -94,7 +108,7 @@ def test_a_stopping_cluster_takes_the_next_step(
 
 
 def test_the_back_off_doubles_up_to_its_maximum() -> None:
-    pauses = [back_off_seconds(count) for count in range(12)]
+    pauses = [back_off_seconds(PartState(failures=count)) for count in range(12)]
 
     assert pauses[:3] == [0.1, 0.2, 0.4]
     assert pauses == sorted(pauses)
@@ -104,13 +118,37 @@ def test_the_back_off_doubles_up_to_its_maximum() -> None:
 def test_readiness_forgives_earlier_failures() -> None:
     state = plan.started(PartState(Phase.BACKING_OFF, failures=3, restarts=3), NOW)
 
-    state = plan.ended(plan.probed(state, True, ""), NOW, "ended by SIGKILL")
+    state = plan.ended(plan.probed(state, Answer(True)), NOW, "ended by SIGKILL")
 
     assert (state.failures, state.restarts) == (0, 4)
 
 
+def test_a_part_whose_disk_is_full_is_started_again_for_ever_with_growing_pauses() -> None:
+    state, pauses, now = IDLE, [], NOW
+    for _ in range(20):
+        state = plan.ended(plan.started(state, now), now + 1, "exit code 75", "its disk is full")
+        now = state.since + back_off_seconds(state)
+        pauses.append(back_off_seconds(state))
+        assert next_actions({"x": ()}, {"x": state}, stopping=False, now=now) == [Start("x")]
+
+    assert state.failures == 0
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == plan.EXCUSED_BACK_OFF_SECONDS_MAX
+    assert state.reason == "exit code 75: its disk is full; it starts again in 15 s"
+
+
+def test_a_part_that_ran_for_a_while_begins_with_short_pauses_again() -> None:
+    state = plan.started(EXCUSED, NOW)
+
+    state = plan.ended(state, NOW + plan.EXCUSED_FORGOTTEN_SECONDS, "exit code 75", "full")
+
+    assert (state.excused, back_off_seconds(state)) == (1, 0.2)
+
+
 def test_an_end_before_readiness_counts_as_a_failure() -> None:
-    state = plan.ended(plan.probed(plan.started(IDLE, NOW), False, "starting"), NOW, "exit code 1")
+    state = plan.ended(
+        plan.probed(plan.started(IDLE, NOW), Answer(False, "starting")), NOW, "exit code 1"
+    )
 
     assert (state.failures, state.restarts, state.reason) == (1, 1, "exit code 1")
 

@@ -26,6 +26,7 @@ from anabranch.common.errors import (
     from_body,
 )
 from anabranch.common.runtime.health import PORT_FILE_VARIABLE
+from anabranch.common.runtime.service import EXIT_DISK_FAILED
 
 LOG_SIZE_MAX = 8 * 1024 * 1024
 LAST_LINE_SIZE_MAX = 2000
@@ -48,6 +49,11 @@ class Child:
         """How the process ended; None while it runs."""
         code = self._process.returncode
         return None if code is None else describe_exit(code)
+
+    @property
+    def disk_failed(self) -> bool:
+        """Whether a service ended because its disk failed or is full, as its exit code says."""
+        return self._process.returncode == EXIT_DISK_FAILED
 
     def ask_to_stop(self) -> None:
         """SIGTERM. Nothing happens if the process has ended."""

@@ -16,6 +16,7 @@ from anabranch.cli.up.ports import LOOPBACK
 from anabranch.common.runtime.health import PORT_FILE_VARIABLE
 
 NATS_PAYLOAD_SIZE_MAX = 1024 * 1024
+NATS_STORE_SIZE_MAX = 1 << 50
 CONTROLLER = "controller"
 SEGSTORE = "segstore"
 REDIS = "redis"
@@ -24,9 +25,13 @@ REDIS_MEMORY_SIZE_MAX = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class NatsProbe:
-    """Ready when the port greets like a NATS server."""
+    """Ready when the port greets like a NATS server whose health, which it tells on its monitoring
+    port, is good. It keeps the error of a failed write until it is started again, which helps once
+    the disk of `folder` has room."""
 
     port: int
+    monitor_port: int
+    folder: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,11 @@ class PartSpec:
     needs: tuple[str, ...] = ()
     irreplaceable: bool = False
     """Its process is all that holds what it knows: nothing is left to start it again with."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where a program keeps its data that cannot say itself that the disk is full."""
+        return self.probe.folder if isinstance(self.probe, NatsProbe) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +146,8 @@ def numbered(name: str, count: int) -> tuple[str, ...]:
 
 
 def nats_config(port: int, monitor_port: int, store: Path) -> str:
-    """The configuration of the embedded NATS server: loopback only, every write synced."""
+    """The configuration of the embedded NATS server: loopback only, every write synced, and limited
+    by the disk alone. Its own limit would be three quarters of what is free when it starts."""
     return "\n".join(
         [
             f"listen: {json.dumps(f'{LOOPBACK}:{port}')}",
@@ -145,6 +156,7 @@ def nats_config(port: int, monitor_port: int, store: Path) -> str:
             "jetstream {",
             f"  store_dir: {json.dumps(str(store))}",
             "  sync_interval: always",
+            f"  max_file_store: {NATS_STORE_SIZE_MAX}",
             "}",
             "",
         ]
@@ -153,13 +165,14 @@ def nats_config(port: int, monitor_port: int, store: Path) -> str:
 
 def _nats(plan: ClusterPlan) -> PartSpec:
     config = plan.directory.run_file("nats.conf")
-    text = nats_config(plan.nats_port, plan.nats_monitor_port, plan.directory.folder("nats"))
+    folder = plan.directory.folder("nats")
+    text = nats_config(plan.nats_port, plan.nats_monitor_port, folder)
     plan.directory.write(config, text)
     return PartSpec(
         name="nats",
         command=(str(plan.nats_program), "--config", str(config)),
         environment={},
-        probe=NatsProbe(plan.nats_port),
+        probe=NatsProbe(plan.nats_port, plan.nats_monitor_port, folder),
         log_file=plan.directory.log_file("nats"),
     )
 

@@ -6,12 +6,18 @@
      │ stop asked      ▼
     DOWN ◀──────── BACKING_OFF ── time over ──▶ start again
      ▲                                (give up: never ready FAILURE_COUNT_MAX times
-     │                                 in a row, or irreplaceable)
+     │                                 in a row without an excuse, or irreplaceable)
      └── ended ── STOPPING (asked to end; killed when the deadline is over)
 
-Parts start in the order given, each when those it needs are ready, and stop in reverse order,
+Parts start in the order given, each when those it needs are serving, and stop in reverse order,
 one after the other. A part that has been ready once is left alone when its probe fails: only the
-end of its process, or never becoming ready, is a reason to replace it.
+end of its process, never becoming ready, or being *stuck* is a reason to replace it. A part is
+stuck if it keeps an error that only a new start takes away, such as a NATS server whose disk was
+full and has room again.
+
+An end is *excused* if the part is not to blame and trying again can help: its disk failed or is
+full, or a part that it needs is not ready. Excused ends never add up to giving up; the pauses
+between them grow further than those of others.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,6 +27,11 @@ from typing import assert_never
 
 BACK_OFF_SECONDS_MIN = 0.1
 BACK_OFF_SECONDS_MAX = 5.0
+EXCUSED_BACK_OFF_SECONDS_MAX = 15.0
+EXCUSED_FORGOTTEN_SECONDS = 60.0
+"""A part that has run for so long begins with short pauses again."""
+STUCK_SECONDS_MIN = 10.0
+"""For how long a part runs at least before it is replaced because it is stuck."""
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 25.0
 FAILURE_COUNT_MAX = 5
@@ -38,18 +49,32 @@ class Phase(Enum):
 class PartState:
     """One part. `since` is the monotonic second at which the phase began.
 
-    `failures` counts ends in a row without having been ready; `restarts` counts all ends that
-    nobody asked for.
+    `failures` counts ends in a row without having been ready and without an excuse, `excused` those
+    in a row that had one; `restarts` counts all ends that nobody asked for. `serving`: it answers,
+    though perhaps it is not ready. `stuck`: it answers, and needs a new start to become ready.
     """
 
     phase: Phase = Phase.IDLE
     since: float = 0.0
     ready: bool = False
+    serving: bool = False
+    stuck: bool = False
     was_ready: bool = False
     killed: bool = False
     failures: int = 0
+    excused: int = 0
     restarts: int = 0
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a part says of itself when it is asked; see `PartState`."""
+
+    ready: bool
+    reason: str = ""
+    serving: bool = False
+    stuck: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +114,11 @@ class GiveUp:
 Action = Start | Stop | Kill | Forget | GiveUp
 
 
-def back_off_seconds(failures: int) -> float:
-    """The pause before the next start: doubles with each failure in a row, up to the maximum."""
-    return min(BACK_OFF_SECONDS_MAX, BACK_OFF_SECONDS_MIN * 2.0 ** min(failures, 16))
+def back_off_seconds(state: PartState) -> float:
+    """The pause before the next start: doubles with each failure in a row, up to a maximum."""
+    longest = EXCUSED_BACK_OFF_SECONDS_MAX if state.excused else BACK_OFF_SECONDS_MAX
+    count = max(state.failures, state.excused)
+    return min(longest, BACK_OFF_SECONDS_MIN * 2.0 ** min(count, 16))
 
 
 def next_actions(
@@ -108,13 +135,18 @@ def next_actions(
         return _next_stop(list(needs), states, now)
     actions: list[Action] = []
     for part, needed in needs.items():
-        open_way = all(states[other].ready for other in needed)
-        action = _next_for_part(part, states[part], open_way, now)
+        others = [states[other] for other in needed]
+        action = _next_for_part(part, states[part], others, now)
         if part in irreplaceable and states[part].phase is Phase.BACKING_OFF:
             action = GiveUp(part)
         if action is not None:
             actions.append(action)
     return actions
+
+
+def is_held_up(needed: Sequence[str], states: Mapping[str, PartState]) -> bool:
+    """Whether a part cannot be blamed for not being ready: one that it needs is not."""
+    return not all(states[other].ready for other in needed)
 
 
 def is_cluster_ready(states: Mapping[str, PartState]) -> bool:
@@ -127,65 +159,87 @@ def is_cluster_down(states: Mapping[str, PartState]) -> bool:
 
 def started(state: PartState, now: float) -> PartState:
     return replace(
-        state, phase=Phase.RUNNING, since=now, ready=False, was_ready=False, killed=False, reason=""
+        PartState(Phase.RUNNING, since=now),
+        failures=state.failures,
+        excused=state.excused,
+        restarts=state.restarts,
     )
 
 
-def probed(state: PartState, ready: bool, reason: str) -> PartState:
+def probed(state: PartState, answer: Answer) -> PartState:
     """The state after a probe; readiness forgives earlier failures."""
     if state.phase is not Phase.RUNNING:
         return state
     return replace(
         state,
-        ready=ready,
-        was_ready=state.was_ready or ready,
-        failures=0 if ready else state.failures,
-        reason="" if ready else reason,
+        ready=answer.ready,
+        serving=answer.ready or answer.serving,
+        stuck=answer.stuck,
+        was_ready=state.was_ready or answer.ready,
+        failures=0 if answer.ready else state.failures,
+        reason="" if answer.ready else answer.reason,
     )
 
 
-def ended(state: PartState, now: float, how: str) -> PartState:
-    """The state after the process ended, asked for (STOPPING) or not."""
+def ended(state: PartState, now: float, how: str, excuse: str = "") -> PartState:
+    """The state after the process ended, asked for (STOPPING) or not.
+
+    `excuse`: why it is not to blame; empty: nothing is known to its excuse.
+    """
+    over = replace(state, since=now, ready=False, serving=False, stuck=False, reason=how)
     if state.phase is Phase.STOPPING:
-        return replace(state, phase=Phase.DOWN, since=now, ready=False, reason=how)
-    return replace(
-        state,
-        phase=Phase.BACKING_OFF,
-        since=now,
-        ready=False,
-        failures=state.failures + (0 if state.was_ready else 1),
-        restarts=state.restarts + 1,
-        reason=how,
-    )
+        return replace(over, phase=Phase.DOWN)
+    over = replace(over, phase=Phase.BACKING_OFF, restarts=state.restarts + 1)
+    if not excuse:
+        failures = state.failures + (0 if state.was_ready else 1)
+        return replace(over, failures=failures, excused=0)
+    lately = now - state.since < EXCUSED_FORGOTTEN_SECONDS
+    over = replace(over, excused=(state.excused if lately else 0) + 1)
+    pause = f"it starts again in {back_off_seconds(over):g} s"
+    return replace(over, reason=f"{how}: {excuse}; {pause}")
 
 
 def asked_to_stop(state: PartState, now: float) -> PartState:
-    return replace(state, phase=Phase.STOPPING, since=now, ready=False, killed=False)
+    return replace(state, phase=Phase.STOPPING, since=now, ready=False, serving=False, killed=False)
 
 
 def being_killed(state: PartState, reason: str) -> PartState:
-    return replace(state, killed=True, ready=False, reason=reason)
+    return replace(state, killed=True, ready=False, serving=False, reason=reason)
 
 
 def forgotten(state: PartState, now: float) -> PartState:
     return replace(state, phase=Phase.DOWN, since=now, ready=False)
 
 
-def _next_for_part(part: str, state: PartState, open_way: bool, now: float) -> Action | None:
+def _next_for_part(
+    part: str, state: PartState, needed: Sequence[PartState], now: float
+) -> Action | None:
+    open_way = all(other.serving for other in needed)
     match state.phase:
         case Phase.IDLE:
             return Start(part) if open_way else None
         case Phase.RUNNING:
-            late = not state.was_ready and now - state.since >= START_SECONDS_MAX
-            return Kill(part, "not ready in time") if late and not state.killed else None
+            return None if state.killed else _replaced(part, state, needed, now)
         case Phase.BACKING_OFF:
             if state.failures >= FAILURE_COUNT_MAX:
                 return GiveUp(part)
-            rested = now - state.since >= back_off_seconds(state.failures)
+            rested = now - state.since >= back_off_seconds(state)
             return Start(part) if rested and open_way else None
         case Phase.STOPPING | Phase.DOWN:
             return None
     assert_never(state.phase)
+
+
+def _replaced(
+    part: str, state: PartState, needed: Sequence[PartState], now: float
+) -> Action | None:
+    """Whether a running part makes room for a new start of it."""
+    age = now - state.since
+    if state.stuck and age >= STUCK_SECONDS_MIN:
+        return Kill(part, state.reason)
+    if state.was_ready or state.serving or not all(other.ready for other in needed):
+        return None
+    return Kill(part, "not ready in time") if age >= START_SECONDS_MAX else None
 
 
 def _next_stop(order: Sequence[str], states: Mapping[str, PartState], now: float) -> list[Action]:

@@ -2,32 +2,44 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import assert_never
 
 from anabranch.cli.up.parts import HealthProbe, NatsProbe, RedisProbe
+from anabranch.cli.up.plan import Answer
 from anabranch.cli.up.ports import LOOPBACK
 
 PROBE_SECONDS_MAX = 0.5
+ROOM_SIZE_MIN = 4 * 1024 * 1024
+"""With less free space than this a disk counts as full."""
+_WRITE_ERROR = "write error"
 REPLY_SIZE_MAX = 64 * 1024
 
 
-async def ask(probe: NatsProbe | RedisProbe | HealthProbe) -> tuple[bool, str]:
-    """(ready, why not)."""
+async def ask(probe: NatsProbe | RedisProbe | HealthProbe) -> Answer:
+    """What the part says of itself."""
     try:
         async with asyncio.timeout(PROBE_SECONDS_MAX):
             match probe:
                 case NatsProbe():
-                    return await _ask_nats(probe.port)
+                    return await _ask_nats(probe)
                 case RedisProbe():
                     return await _ask_redis(probe.socket)
                 case HealthProbe():
                     return await _ask_health(probe)
             assert_never(probe)
     except TimeoutError:
-        return False, "does not answer in time"
+        return Answer(False, "does not answer in time")
     except OSError:
-        return False, ""  # nobody listens yet
+        return Answer(False)  # nobody listens yet
+
+
+def has_room(folder: Path) -> bool:
+    """Whether the disk of a directory takes writes: it has room, and is not read-only."""
+    disk = os.statvfs(folder)
+    read_only = bool(disk.f_flag & os.ST_RDONLY)
+    return not read_only and disk.f_bavail * disk.f_frsize >= ROOM_SIZE_MIN
 
 
 def read_health_reply(reply: bytes) -> tuple[bool, str]:
@@ -47,35 +59,62 @@ def read_health_reply(reply: bytes) -> tuple[bool, str]:
     return False, "; ".join(waiting)
 
 
-async def _ask_nats(port: int) -> tuple[bool, str]:
-    reader, writer = await asyncio.open_connection(LOOPBACK, port)
+def read_nats_health(reply: bytes, room: bool) -> Answer:
+    """What the reply to `/healthz` says of a NATS server that answers.
+
+    `room`: whether its disk takes writes, without which a new start would not help.
+    """
+    head, _, body = reply.partition(b"\r\n\r\n")
+    if head.startswith(b"HTTP/1.1 200 "):
+        return Answer(True)
+    try:
+        why = str(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):
+        return Answer(False, "answers with something else than its health")
+    return Answer(False, why, serving=True, stuck=room and _WRITE_ERROR in why)
+
+
+async def _ask_nats(probe: NatsProbe) -> Answer:
+    reader, writer = await asyncio.open_connection(LOOPBACK, probe.port)
     try:
         greeting = await reader.read(5)
     finally:
         writer.close()
-    return greeting == b"INFO ", "answers, but not as a NATS server"
+    if greeting != b"INFO ":
+        return Answer(False, "answers, but not as a NATS server")
+    reply = await _get(probe.monitor_port, "/healthz")
+    return read_nats_health(reply, has_room(probe.folder))
 
 
-async def _ask_redis(socket: Path) -> tuple[bool, str]:
+async def _ask_redis(socket: Path) -> Answer:
     reader, writer = await asyncio.open_unix_connection(socket)
     try:
         writer.write(b"PING\r\n")
         answer = await reader.readline()
     finally:
         writer.close()
-    return answer == b"+PONG\r\n", "answers, but not as a Redis server that is ready"
+    if answer == b"+PONG\r\n":
+        return Answer(True)
+    return Answer(False, "answers, but not as a Redis server that is ready")
 
 
-async def _ask_health(probe: HealthProbe) -> tuple[bool, str]:
+async def _ask_health(probe: HealthProbe) -> Answer:
     text = probe.port_file.read_text()
     if not text.strip().isdigit():
-        return False, "its port file holds no port"
-    reader, writer = await asyncio.open_connection(LOOPBACK, int(text), limit=REPLY_SIZE_MAX)
+        return Answer(False, "its port file holds no port")
+    return Answer(*read_health_reply(await _get(int(text), "/readyz")))
+
+
+async def _get(port: int, path: str) -> bytes:
+    """The bytes of the reply to a request over HTTP."""
+    reader, writer = await asyncio.open_connection(LOOPBACK, port, limit=REPLY_SIZE_MAX)
     try:
-        writer.write(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        writer.write(
+            f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode()
+        )
         reply = await reader.read(REPLY_SIZE_MAX)
         while more := await reader.read(REPLY_SIZE_MAX - len(reply)):
             reply += more
     finally:
         writer.close()
-    return read_health_reply(reply)
+    return reply

@@ -15,6 +15,7 @@ _COLOURS: Mapping[str, str] = {
     "ready": "green",
     "waiting": "dim",
     "starting": "yellow",
+    "not ready": "red",
     "restarting": "red",
     "stopping": "yellow",
     "stopped": "dim",
@@ -27,7 +28,9 @@ def word_for(state: PartState) -> str:
         case Phase.IDLE:
             return "waiting"
         case Phase.RUNNING:
-            return "ready" if state.ready else "starting"
+            if state.ready:
+                return "ready"
+            return "not ready" if state.was_ready or state.serving else "starting"
         case Phase.BACKING_OFF:
             return "restarting"
         case Phase.STOPPING:

@@ -13,7 +13,7 @@ from typing import assert_never
 from anabranch.cli.up import plan
 from anabranch.cli.up.child import Child, bound_log, error_told_in, last_line, spawn
 from anabranch.cli.up.parts import PartSpec
-from anabranch.cli.up.probe import ask
+from anabranch.cli.up.probe import ask, has_room
 from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.runtime.clock import Clock
 
@@ -99,8 +99,20 @@ class Supervisor:
             how = child.end
             if how is not None:
                 del self._children[part]
+                excuse = self._excuse_of(part, child)
                 now = self._clock.monotonic()
-                self._states[part] = plan.ended(self._states[part], now, how)
+                self._states[part] = plan.ended(self._states[part], now, how, excuse)
+
+    def _excuse_of(self, part: str, child: Child) -> str:
+        """Why the part cannot be blamed for its end; empty if nothing is known."""
+        folder = self._specs[part].folder
+        if child.disk_failed or (folder is not None and not has_room(folder)):
+            return "its disk failed or is full"
+        if self._states[part].stuck:
+            return "only a new start takes its error away"
+        return (
+            "what it needs is not ready" if plan.is_held_up(self._needs[part], self._states) else ""
+        )
 
     async def _ask_due(self) -> None:
         now = self._clock.monotonic()
@@ -112,9 +124,10 @@ class Supervisor:
         async with asyncio.TaskGroup() as group:
             answers = {part: group.create_task(ask(self._specs[part].probe)) for part in due}
         for part, answer in answers.items():
-            ready, reason = answer.result()
-            self._states[part] = plan.probed(self._states[part], ready, reason)
-            self._probe_due[part] = now + (CALM_PROBE_SECONDS if ready else TURN_SECONDS)
+            told = answer.result()
+            self._states[part] = plan.probed(self._states[part], told)
+            calm = told.ready or told.serving
+            self._probe_due[part] = now + (CALM_PROBE_SECONDS if calm else TURN_SECONDS)
 
     def _check_logs(self) -> None:
         now = self._clock.monotonic()

@@ -6,6 +6,7 @@ framework, so every service has it, and a full service can still say that it is 
 """
 
 import asyncio
+import errno
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from typing import Self
 
 import structlog
 
-from anabranch.common.errors import InvalidSetting, PortInUse
+from anabranch.common.errors import AnabranchError, DiskFailed, InvalidSetting, PortInUse
 from anabranch.common.runtime.metrics import CONTENT_TYPE as METRICS_TYPE
 from anabranch.common.runtime.settings import parse_bind
 
@@ -92,12 +93,15 @@ def answer(
 
 
 def write_port_file(path: Path, port: int) -> None:
-    """Write the port as decimal text, whole or not at all. Raises InvalidSetting."""
+    """Write the port as decimal text, whole or not at all. Raises InvalidSetting; DiskFailed if
+    the disk is full."""
     draft = path.with_name(path.name + ".new")
     try:
         draft.write_text(f"{port}\n")
         draft.replace(path)
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFailed("the disk has no room for the port file", path=str(path)) from error
         raise InvalidSetting(
             "port file cannot be written", variable=PORT_FILE_VARIABLE, path=str(path)
         ) from error
@@ -141,7 +145,7 @@ class HealthServer:
         if port_file:
             try:
                 write_port_file(Path(port_file), self.port)
-            except InvalidSetting:
+            except AnabranchError:
                 self._server.close()
                 raise
         return self

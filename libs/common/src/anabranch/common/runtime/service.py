@@ -2,25 +2,27 @@
 
     starting ──main runs──▶ running ──SIGTERM, SIGINT──▶ stopping ──main returns──▶ exit 0
                                │                            └── grace over ────────▶ exit 1
-                               └── main raises ─────────────────────────────────────▶ exit 1
+                               ├── main raises ─────────────────────────────────────▶ exit 1
+                               └── main raises DiskFailed ──────────────────────────▶ exit 75
 
 `run_service` owns the event loop, the signal handlers, the logs, the telemetry and the health
 port; the service's `main` owns everything else and gets a `Lifetime`. An error that the project
 raises on purpose ends the process with one log line that says what to do; anything else is a
-defect and shows its traceback. A second signal ends the grace at once.
+defect and shows its traceback. A second signal ends the grace at once. A disk that failed or is full
+has an exit code of its own (75, "try again later" in sysexits.h), because the log may lie on it too.
 """
 
 import asyncio
 import importlib.util
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing
 from types import MappingProxyType
 from typing import TypeVar
 
 import structlog
 
-from anabranch.common.errors import AnabranchError
+from anabranch.common.errors import AnabranchError, DiskFailed
 from anabranch.common.runtime.garbage import set_apart_what_stays
 from anabranch.common.runtime.health import HealthServer, PartHealth, is_ready
 from anabranch.common.runtime.ids import SystemIds
@@ -33,6 +35,7 @@ Settings = TypeVar("Settings")
 GRACE_SECONDS = 20.0
 EXIT_STOPPED = 0
 EXIT_FAILED = 1
+EXIT_DISK_FAILED = 75
 
 
 class Lifetime:
@@ -100,15 +103,19 @@ def run_service(
         ):
             set_apart_what_stays()
             return runner.run(_serve(main, health_bind, opened))
-    except AnabranchError as error:
-        _log_failure(error)
-    except ExceptionGroup as group:
-        expected = expected_errors(group)
+    except (AnabranchError, ExceptionGroup) as error:
+        expected = expected_errors(error)
         if not expected:
             raise
         for leaf in expected:
             _log_failure(leaf)
-    return EXIT_FAILED
+    return exit_code(expected)
+
+
+def exit_code(errors: Sequence[AnabranchError]) -> int:
+    """The exit code of a process that these errors ended."""
+    failed = any(isinstance(error, DiskFailed) for error in errors)
+    return EXIT_DISK_FAILED if failed else EXIT_FAILED
 
 
 def settings_or_exit(name: str, load: Callable[[], Settings]) -> Settings:

@@ -1,0 +1,75 @@
+"""``python -m kit.powerloss --rounds 20``: cut the power of fresh clusters at random moments.
+
+Each round starts a cluster on an ext4 file system of its own, asks it for streams, events and
+transactions from the first moment on, cuts its power, and starts it again on what the disk holds.
+Ends with 1 if anything acknowledged is missing or the cluster does not come back, and keeps the
+logs then. Takes root and loop devices; says so and tries nothing where it has none.
+"""
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import structlog
+
+from anabranch.common.runtime.ids import system_rng
+from kit.powerloss.disk import why_not
+from kit.powerloss.run import PROGRAM, Round, perform
+from kit.rng import Random, seeded
+
+EARLY_S = (0.3, 9.0)
+LATE_S = (9.0, 32.0)
+SHARE_OF_LATE = 0.25
+
+
+def moment(rng: Random) -> float:
+    """When the power goes: mostly while the cluster starts, else in its first half minute."""
+    return rng.uniform(*(LATE_S if rng.random() < SHARE_OF_LATE else EARLY_S))
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="kit.powerloss")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=None, help="draws the moments")
+    parser.add_argument("--planted", choices=("nats", "journal"), help="a cluster with a bug")
+    options = parser.parse_args()
+    missing = why_not()
+    if missing is not None:
+        say(f"!!! SKIPPED: no power was cut and nothing was tested: {missing} !!!")
+        return 0
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))
+    seed = int(system_rng().random() * 2**31) if options.seed is None else options.seed
+    program = f"kit.powerloss.planted_{options.planted}" if options.planted else PROGRAM
+    top = Path(tempfile.mkdtemp(prefix="anabranch-powerloss-"))
+    say(f"seed {seed}, directory {top}")
+    rng, failed = seeded(seed), 0
+    for number in range(options.rounds):
+        directory = top / f"round-{number}"
+        directory.mkdir()
+        at_s = moment(rng)
+        result = asyncio.run(perform(Round(directory, at_s, program)))
+        say(f"round {number}: cut at {at_s:.1f} s, {result.line()}")
+        for wrong in result.violations[:5]:
+            say(f"  {wrong}")
+        if result.violations:
+            failed += 1
+        else:
+            shutil.rmtree(directory)
+    if failed:
+        say(f"{failed} of {options.rounds} rounds FAILED; their logs are in {top}")
+        return 1
+    shutil.rmtree(top)
+    say(f"{options.rounds} losses of power: everything acknowledged was there again")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""One round: a fresh cluster, its power cut at a moment, the same directory started again."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from anabranch.cli.up.ports import choose_port
+from anabranch.client import Client, connect
+from anabranch.common.errors import AnabranchError, NotFound
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.ids import system_rng
+from kit.powerloss.disk import PoweredDisk, powered_disk
+from kit.powerloss.ledger import (
+    EVENTS,
+    SCOPE,
+    TRANSACTIONS,
+    Found,
+    Kind,
+    Ledger,
+    read_ledger,
+    violations,
+)
+from kit.powerloss.processes import TESTS, ClusterProcess
+
+PROGRAM = "anabranch.cli"
+READY_S_MAX = 60.0
+ASK_S_MAX = 60.0
+LOOK_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """`directory` is empty and on another file system; the power goes `at_s` seconds after `up`
+    was started. `program`: what stands for the command `anabranch`."""
+
+    directory: Path
+    at_s: float
+    program: str = PROGRAM
+
+
+@dataclass(slots=True)
+class RoundResult:
+    """What became of a round."""
+
+    was_ready: bool = False
+    ledger: Ledger = field(default_factory=Ledger)
+    restart_s: float = 0.0
+    violations: list[str] = field(default_factory=list)
+
+    def line(self) -> str:
+        """In one line."""
+        counted = [f"{len(self.ledger.acknowledged[kind]):,} {kind}s" for kind in Kind]
+        before = "after" if self.was_ready else "before"
+        return (
+            f"{before} ready; acknowledged {', '.join(counted)}; ready again in "
+            f"{self.restart_s:.1f} s; {len(self.violations)} violations"
+        )
+
+
+async def perform(round_: Round) -> RoundResult:
+    """Perform it. Nothing of it runs or is mounted afterwards; logs stay in `directory`."""
+    result = RoundResult()
+    with powered_disk(round_.directory) as disk:
+        ledger, port = round_.directory / "ledger", choose_port(0, system_rng())
+        with _workload(port, ledger, round_.directory / "workload.log"):
+            await _live_until_the_cut(round_, disk, port, result)
+        result.ledger = read_ledger(ledger)
+        with _cluster(round_, disk, port) as cluster:
+            try:
+                await _come_back(cluster, disk, port, result)
+            except (AnabranchError, TimeoutError, RuntimeError) as error:
+                result.violations.append(f"{type(error).__name__}: {error}")
+    return result
+
+
+async def _live_until_the_cut(
+    round_: Round, disk: PoweredDisk, port: int, result: RoundResult
+) -> None:
+    with _cluster(round_, disk, port):
+        await SystemClock().sleep(round_.at_s)
+        result.was_ready = _endpoints(disk).exists()
+    disk.come_back()
+    _endpoints(disk).unlink(missing_ok=True)  # it is there again when all is ready again
+
+
+@contextmanager
+def _cluster(round_: Round, disk: PoweredDisk, port: int) -> Iterator[ClusterProcess]:
+    """A cluster in the block, whose power is cut at its end."""
+    log = round_.directory / "up.log"
+    cluster = ClusterProcess(disk.root / "data", port, log, round_.program)
+    try:
+        yield cluster
+    finally:
+        frozen = cluster.freeze()
+        disk.cut()
+        cluster.end(frozen)
+
+
+@contextmanager
+def _workload(port: int, ledger: Path, log: Path) -> Iterator[None]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "kit.powerloss.workload",
+             "--nats", f"nats://127.0.0.1:{port}", "--ledger", str(ledger)],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            env={**os.environ, "PYTHONPATH": str(TESTS)},
+        )  # fmt: skip
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def _come_back(
+    cluster: ClusterProcess, disk: PoweredDisk, port: int, result: RoundResult
+) -> None:
+    clock = SystemClock()
+    began_s = clock.monotonic()
+    while not _endpoints(disk).exists():
+        if cluster.ended:
+            raise RuntimeError("the cluster does not start on what the disk holds")
+        if clock.monotonic() - began_s > READY_S_MAX:
+            raise TimeoutError("the cluster is not ready in time")
+        await clock.sleep(LOOK_S)
+    result.restart_s = clock.monotonic() - began_s
+    async with asyncio.timeout(ASK_S_MAX), connect(f"nats://127.0.0.1:{port}") as client:
+        result.violations += violations(result.ledger, await _find(client))
+        await _work_on(client)
+
+
+async def _find(client: Client) -> Found:
+    """Everything that a cluster shows."""
+    try:
+        streams = frozenset([f"{SCOPE}/{name}" async for name in client.list_streams(SCOPE)])
+    except NotFound:
+        return Found()
+    events: list[tuple[str | None, str]] = []
+    transactions: list[str] = []
+    if EVENTS in streams:
+        async with client.reader(EVENTS, until_tail=True) as reader:
+            async for batch in reader.batches():
+                texts = [payload.decode() for payload in batch.payloads]
+                events += zip(batch.keys, texts, strict=True)
+    if TRANSACTIONS in streams:
+        async with client.reader(TRANSACTIONS, until_tail=True) as reader:
+            async for batch in reader.batches():
+                transactions += [payload.decode() for payload in batch.payloads]
+    return Found(streams, events, transactions)
+
+
+async def _work_on(client: Client) -> None:
+    """New work is done as if nothing had been: a stream, an event, a transaction."""
+    with suppress(AnabranchError):
+        await client.create_scope("after")
+    await client.create_stream("after/loss")
+    async with client.writer("after/loss") as writer:
+        writer.write(b"event", "key")
+        await writer.flush()
+        async with writer.transaction() as transaction:
+            transaction.write(b"in a transaction", "key")
+
+
+def _endpoints(disk: PoweredDisk) -> Path:
+    return disk.root / "data" / "endpoints.json"
