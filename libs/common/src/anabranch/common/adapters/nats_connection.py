@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import nats.errors
 import structlog
-from nats.aio.client import Client
+from nats.aio.client import Client, Srv
 
 from anabranch.common.errors import FieldValue, Unavailable
 
@@ -26,12 +26,26 @@ _REMEDY = "check that the NATS server runs with JetStream and is reachable, then
 _log = structlog.get_logger(__name__)
 
 
+class _OneTransportClient(Client):
+    """The library's client, which here closes one transport before it opens the next.
+
+    When a server accepts an attempt to reconnect and the handshake fails, the library replaces
+    the open stream and leaves it to the garbage collector: one socket per attempt. A proxy before
+    a server that starts accepts and hangs up for as long as that takes.
+    """
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        if self._transport is not None:
+            self._transport.close()
+        await super()._connect_to_server(s)
+
+
 async def connect_nats(url: str, name: str, *, deadline_s: float = CONNECT_DEADLINE_S) -> Client:
     """A connection to the NATS server at `url`, shown there as `name`.
 
     A server that is not up yet is waited for, up to the deadline. Raises Unavailable.
     """
-    client = Client()
+    client = _OneTransportClient()
 
     async def report_loss() -> None:
         if not client.is_closed:
