@@ -11,7 +11,7 @@ from anabranch.common.storage.ports import Buffer, DiskFile
 from anabranch.segstore.adapters.journal import files, layout, reading, recovery
 from anabranch.segstore.adapters.journal.commits import InlineCommits
 from anabranch.segstore.adapters.journal.files import PlannedWrite
-from anabranch.segstore.adapters.journal.journal import Journal
+from anabranch.segstore.adapters.journal.group_commit import GroupCommit
 from anabranch.segstore.domain.log import formats
 from anabranch.segstore.domain.log import scan as scan_module
 from anabranch.segstore.domain.log.formats import FileEnd, FileHeader
@@ -81,34 +81,34 @@ def header_after_the_name() -> Iterator[None]:
 @contextmanager
 def ack_before_the_childs_answer() -> Iterator[None]:
     """Frames are acknowledged when their write was asked for."""
-    real = Journal._write
+    real = GroupCommit._write
 
-    def write(self: Journal, write: PlannedWrite, then: Callable[[], None]) -> None:
+    def write(self: GroupCommit, write: PlannedWrite, then: Callable[[], None]) -> None:
         real(self, write, then)
         if self._then is not None:
             self._written(None)
 
-    with patch.object(Journal, "_write", write):
+    with patch.object(GroupCommit, "_write", write):
         yield
 
 
 @contextmanager
 def two_writes_outstanding() -> Iterator[None]:
     """A commit does not wait for the one before it."""
-    real = Journal._commit
+    real = GroupCommit._commit
 
-    def commit(self: Journal) -> None:
+    def commit(self: GroupCommit) -> None:
         self._then = None
         real(self)
 
-    def schedule(self: Journal) -> None:
+    def schedule(self: GroupCommit) -> None:
         if not self._scheduled:
             self._scheduled = True
             self._schedule(self._commit)
 
     with (
-        patch.object(Journal, "_commit", commit),
-        patch.object(Journal, "_schedule_commit", schedule),
+        patch.object(GroupCommit, "_commit", commit),
+        patch.object(GroupCommit, "_schedule_commit", schedule),
     ):
         yield
 

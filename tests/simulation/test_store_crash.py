@@ -14,7 +14,8 @@ import pytest
 from anabranch.common.errors import AnabranchError
 from anabranch.common.storage.ports import Buffer
 from anabranch.common.wire.messages import Stamp
-from anabranch.segstore.adapters.journal.journal import Journal, JournalView
+from anabranch.segstore.adapters.journal.journal import Journal
+from anabranch.segstore.adapters.journal.view import JournalView
 from anabranch.segstore.domain.log.formats import FILE_HEADER_SIZE_BYTES
 from anabranch.segstore.ports import FrameSource
 from anabranch.segstore.shell.tier2 import ContainerTierTwo

@@ -307,7 +307,7 @@ def test_a_file_rolled_by_a_deposed_owner_is_set_aside() -> None:
     disk = SimDisk()
     zombie = Opened(disk)
     owner = Opened(disk, 2)
-    zombie.journal._roll()
+    zombie.journal._group.roll()
     late = layout.journal_file(file_id_of(1, 2))
     assert late in files(disk)
     owner.append(b"by the owner")

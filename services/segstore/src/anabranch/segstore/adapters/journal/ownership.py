@@ -1,0 +1,76 @@
+"""An owner's hold on its journal: the fence it looks at, and how it ends.
+
+Any error inside `ending()` ends the journal: nothing is tried again and nothing more is
+acknowledged. State owned: why the journal ended.
+"""
+
+from collections.abc import Callable
+
+from anabranch.common.errors import AnabranchError, Deposed, DiskFailed
+from anabranch.common.storage.ports import Disk
+from anabranch.segstore.adapters.journal import layout
+
+
+class Ownership:
+    """Of one open journal. `on_end` is called once, with what ended it."""
+
+    def __init__(
+        self, disk: Disk, journal_epoch: int, on_end: Callable[[AnabranchError], None]
+    ) -> None:
+        self._disk = disk
+        self._epoch = journal_epoch
+        self._on_end = on_end
+        self.failure: AnabranchError | None = None
+
+    def check_alive(self) -> None:
+        """Raises what ended the journal."""
+        if self.failure is not None:
+            raise self.failure
+
+    def check_fence(self) -> None:
+        """Raises Deposed if a successor has raised its fence."""
+        if not layout.fence_held(self._disk, self._epoch):
+            raise Deposed("another process opened the journal", journal_epoch=self._epoch)
+
+    def deposed(self) -> bool:
+        """Whether a successor has raised its fence; a disk that cannot tell counts as no."""
+        try:
+            return not layout.fence_held(self._disk, self._epoch)
+        except OSError:
+            return False
+
+    def end(self, failure: AnabranchError) -> None:
+        """Stop for good; repeated is success, and the first failure stays."""
+        if self.failure is None:
+            self.failure = failure
+            self._on_end(failure)
+
+    def ending(self) -> "_Ending":
+        """A block in which every error ends the journal, and leaves as DiskFailed or Deposed."""
+        return _Ending(self)
+
+
+class _Ending:
+    """A programmer's error leaves as it is, after the sources were told that nothing is certain."""
+
+    def __init__(self, ownership: Ownership) -> None:
+        self._ownership = ownership
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None or not isinstance(error, Exception):
+            return
+        failure = _failure_of(error)
+        if not isinstance(failure, Deposed) and self._ownership.deposed():
+            failure = Deposed("another process opened the journal")
+        self._ownership.end(failure)
+        if isinstance(error, OSError | AnabranchError):
+            raise failure from error
+
+
+def _failure_of(error: Exception) -> AnabranchError:
+    if isinstance(error, DiskFailed | Deposed):
+        return error
+    return DiskFailed(f"the journal stopped: {error}")

@@ -1,0 +1,43 @@
+"""One container's part of the journal, under one container epoch."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from anabranch.segstore.ports import FrameSource, LogAddress, ReplayedFrame
+
+if TYPE_CHECKING:
+    from anabranch.segstore.adapters.journal.journal import Journal
+
+
+class JournalView:
+    """`ContainerLog`. Made by `Journal.open_log` only."""
+
+    def __init__(
+        self, journal: "Journal", container: int, container_epoch: int, source: FrameSource
+    ) -> None:
+        self._journal = journal
+        self.container = container
+        self.container_epoch = container_epoch
+        self.source = source
+
+    @property
+    def log_id(self) -> str:
+        return self._journal.logs()[self.container]
+
+    def ready(self) -> None:
+        self._journal.view_ready(self)
+
+    def replay(self, after_sequence: int) -> Iterator[ReplayedFrame]:
+        return self._journal.replay(self.container, after_sequence)
+
+    def read(self, address: LogAddress) -> bytes:
+        return self._journal.read(self.container, address)
+
+    async def read_aside(self, address: LogAddress) -> bytes:
+        return await self._journal.read_aside(self.container, address)
+
+    def release(self, applied_sequence: int) -> None:
+        self._journal.release(self.container, applied_sequence)
+
+    def close(self) -> None:
+        self._journal.close_view(self)
