@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from anabranch.common.errors import DiskFailed, ObjectExists, ObjectNotFound
+from anabranch.common.errors import DiskFailed, NoRoom, ObjectExists, ObjectNotFound
 from anabranch.common.runtime.ids import Rng
 from anabranch.common.storage.ports import Buffer
 
@@ -242,9 +242,8 @@ class _Call:
     error: int
 
     def failure(self) -> DiskFailed:
-        return DiskFailed(
-            f"{self.record.verb} failed: {os.strerror(self.error)}", path=self.record.path
-        )
+        kind = NoRoom if self.error == errno.ENOSPC else DiskFailed
+        return kind(f"{self.record.verb} failed: {os.strerror(self.error)}", path=self.record.path)
 
     def _act(self) -> None:
         self.when = None

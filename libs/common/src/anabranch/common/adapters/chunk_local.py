@@ -25,8 +25,10 @@ from anabranch.common.errors import (
     DiskFailed,
     FormatTooNew,
     InvalidName,
+    NoRoom,
     ObjectExists,
     ObjectNotFound,
+    OutcomeUnknown,
     SyncFailed,
 )
 from anabranch.common.runtime.ids import IdSource
@@ -70,12 +72,12 @@ class LocalChunkStorage:
             for name in self._disk.list(self._temporary):
                 self._disk.unlink(f"{self._temporary}/{name}")
             self._create_format()
+        except NoRoom as error:
+            if not self._disk.exists(FORMAT_FILE):
+                raise _unusable(error) from error
+            # full for now: what it holds can be read, and puts are refused by name
         except (OSError, DiskFailed) as error:
-            raise DirectoryUnusable(
-                "the directory of tier 2 cannot be written",
-                remedy="choose a writable directory with free space for tier 2",
-                cause=str(error),
-            ) from error
+            raise _unusable(error) from error
 
     def check_format(self) -> None:
         """Raises DirectoryUnusable if no tier 2 is here, FormatTooNew; changes nothing; blocks."""
@@ -174,6 +176,8 @@ class LocalChunkStorage:
     def _synced(self, sync: Callable[[], None]) -> None:
         try:
             sync()
+        except NoRoom as error:  # a directory could not even be opened: no sync was tried
+            raise OutcomeUnknown("a name in tier 2 was not synced", cause=str(error)) from error
         except (OSError, DiskFailed) as error:
             self._sync_failed = True
             raise SyncFailed("a sync of tier 2 failed", cause=str(error)) from error
@@ -227,6 +231,14 @@ class LocalChunkStorage:
             self._disk.unlink(path)
         except (FileNotFoundError, ObjectNotFound):
             return
+
+
+def _unusable(error: OSError | DiskFailed) -> DirectoryUnusable:
+    return DirectoryUnusable(
+        "the directory of tier 2 cannot be written",
+        remedy="choose a writable directory with free space for tier 2",
+        cause=str(error),
+    )
 
 
 def _path(name: str) -> str:

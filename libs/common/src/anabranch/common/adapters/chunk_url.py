@@ -4,10 +4,18 @@ import asyncio
 from pathlib import Path
 from typing import assert_never
 
+import structlog
+
 from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.adapters.local_disk import LocalDisk
-from anabranch.common.errors import DirectoryUnusable, InvalidSetting, TierTwoNotHere, Unavailable
+from anabranch.common.errors import (
+    DirectoryUnusable,
+    InvalidSetting,
+    NoRoom,
+    TierTwoNotHere,
+    Unavailable,
+)
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import IdSource, SystemIds
 from anabranch.common.storage.deadline import DeadlineChunkStorage
@@ -22,6 +30,8 @@ from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.storage.probe import probe_create_only
 
 _DEFAULTS = ObjectOptions()
+
+_log = structlog.get_logger(__name__)
 
 
 async def open_chunk_storage(
@@ -44,7 +54,10 @@ async def open_chunk_storage(
             storage, _ = await open_bucket(bucket, limit_s=limit_s, options=options)
         case other:
             assert_never(other)
-    await probe_create_only(storage, ids)
+    try:
+        await probe_create_only(storage, ids)
+    except NoRoom as error:  # a full directory shall not keep a store from serving what is there
+        _log.warning("tier 2 is full and was not probed", error=str(error), remedy=error.remedy)
     return storage
 
 

@@ -1,8 +1,10 @@
 """The machine's file system as `ports.Disk`, and what makes a directory fit to hold a journal.
 
 Writes go through `pwritev` in batches of at most 1,024 buffers. A synced write is one call with
-`RWF_DSYNC` where the file system knows it, else a write and an fdatasync. A full disk or an I/O
-error is `DiskFailed`: what reached the disk is then unknown, and nobody may try again in place.
+`RWF_DSYNC` where the file system knows it, else a write and an fdatasync. An I/O error is
+`DiskFailed`: what reached the disk is then unknown, and nobody may try again in place. A full disk
+is `NoRoom`, and so is a process without a free file descriptor: a file that was to be made is not
+there, and its maker may try again later.
 
 What the disk holds is read with `O_DIRECT`, past the page cache: after a failed sync Linux marks
 the pages clean, so that a later reader would see, and a later sync confirm, what was never written.
@@ -21,6 +23,7 @@ from anabranch.common.errors import (
     DirectoryInUse,
     DirectoryUnusable,
     DiskFailed,
+    NoRoom,
     ObjectExists,
     ObjectNotFound,
 )
@@ -31,7 +34,8 @@ LOCK_FILE = "lock"
 DIRECT_READ_SIZE_BYTES = 1024 * 1024
 _DIRECT_ALIGNMENT = 4096
 _NO_DIRECT_READS = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
-_DISK_ERRORS = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
+_DISK_ERRORS = frozenset({errno.EIO, errno.EROFS, errno.EFBIG})
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 NETWORK_FILE_SYSTEMS = frozenset({
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "fuse.cephfs", "glusterfs",
     "fuse.glusterfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "lustre", "beegfs", "gpfs",
@@ -61,10 +65,21 @@ class _Named:
             raise ObjectExists("the name is taken", path=self._path) from error
         if isinstance(error, FileNotFoundError):
             raise ObjectNotFound("no such file or directory", path=self._path) from error
-        if error.errno in _DISK_ERRORS:
-            raise DiskFailed(
+        if error.errno in _DISK_ERRORS or error.errno in _NO_ROOM:
+            kind = NoRoom if error.errno in _NO_ROOM else DiskFailed
+            raise kind(
                 f"{self._verb} failed: {os.strerror(error.errno or 0)}", path=self._path
             ) from error
+
+
+class _Synced(_Named):
+    """As `_Named`, for a sync: one that fails for want of space has failed like any other."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            reason = f"{self._verb} failed: {os.strerror(error.errno or 0)}"
+            raise DiskFailed(reason, path=self._path) from error
+        super().__exit__(kind, error, trace)
 
 
 class LocalFile:
@@ -104,7 +119,7 @@ class LocalFile:
             offset += size
 
     def sync(self) -> None:
-        with _Named("sync", self._path):
+        with _Synced("sync", self._path):
             os.fdatasync(self._fd)
 
     def read_stored(self, offset: int, length: int) -> bytes:
@@ -173,11 +188,18 @@ def _without_start(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
 
 
 class LocalDisk:
-    """A directory of the machine's file system; paths are relative to it."""
+    """A directory of the machine's file system; paths are relative to it.
 
-    def __init__(self, root: Path, *, read_only: bool = False) -> None:
+    `hold_directories`: a directory that was synced stays open until `close`, so that a later sync
+    of it needs no free file descriptor. For trees with a few directories.
+    """
+
+    def __init__(
+        self, root: Path, *, read_only: bool = False, hold_directories: bool = False
+    ) -> None:
         self.root = root
         self._root = str(root)
+        self._held: dict[str, int] | None = {} if hold_directories else None
         self._open_flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
 
     def _at(self, path: str) -> str:
@@ -195,6 +217,7 @@ class LocalDisk:
                     _allocate(fd, size)
             except OSError:
                 os.close(fd)
+                Path(full).unlink()  # part of it may be allocated
                 raise
         return LocalFile(fd, full)
 
@@ -211,10 +234,12 @@ class LocalDisk:
         return True
 
     def list(self, path: str = "") -> Sequence[str]:
-        try:
-            return sorted(os.listdir(self._at(path)))  # noqa: PTH208
-        except FileNotFoundError:
-            return []
+        full = self._at(path)
+        with _Named("list", full):
+            try:
+                return sorted(os.listdir(full))  # noqa: PTH208
+            except FileNotFoundError:
+                return []
 
     def make_directory(self, path: str) -> None:
         full = self._at(path)
@@ -235,8 +260,33 @@ class LocalDisk:
 
     def sync_directory(self, path: str = "") -> None:
         full = self._at(path)
-        with _Named("sync directory", full):
-            _sync_directory(full)
+        if self._held is None:
+            with _Named("open directory", full):
+                fd = _open_directory(full)
+            try:
+                _fsync(fd, full)
+            finally:
+                os.close(fd)
+            return
+        if path not in self._held:
+            with _Named("open directory", full):
+                self._held[path] = _open_directory(full)
+        _fsync(self._held[path], full)
+
+    def close(self) -> None:
+        """Close the directories that are held; repeated is success."""
+        held, self._held = self._held, None
+        for fd in (held or {}).values():
+            os.close(fd)
+
+
+def _open_directory(path: Path | str) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _fsync(fd: int, path: str) -> None:
+    with _Synced("sync directory", path):
+        os.fsync(fd)
 
 
 def _allocate(fd: int, size: int) -> None:
@@ -249,14 +299,14 @@ def _allocate(fd: int, size: int) -> None:
 
 
 def _sync_directory(path: Path | str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = _open_directory(path)
     try:
         os.fsync(fd)
     finally:
         os.close(fd)
 
 
-def prepare_directory(path: Path) -> LocalDisk:
+def prepare_directory(path: Path, *, hold_directories: bool = False) -> LocalDisk:
     """The directory as a disk; made, with its parents, durably, if it does not exist.
 
     Raises DirectoryUnusable: not a directory, not writable, on a network file system.
@@ -275,7 +325,7 @@ def prepare_directory(path: Path) -> LocalDisk:
         raise DirectoryUnusable(
             "the directory lies on a network file system", path=str(full), file_system=kind
         )
-    return LocalDisk(full)
+    return LocalDisk(full, hold_directories=hold_directories)
 
 
 def make_durably(directory: Path, mode: int = 0o777) -> None:
@@ -361,6 +411,16 @@ def lock_directory(root: Path, *, take_over: bool = False) -> DirectoryLock:
             raise DirectoryInUse(
                 "another process uses the directory", path=str(root), pid=holder
             ) from None
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        _write_holder(fd)
     return DirectoryLock(fd)
+
+
+def _write_holder(fd: int) -> None:
+    """Say who holds the lock, for people; on a full disk it goes without saying."""
+    text = f"{os.getpid()}\n".encode()
+    try:
+        os.pwrite(fd, text, 0)
+        os.ftruncate(fd, len(text))
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise

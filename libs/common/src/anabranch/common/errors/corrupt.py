@@ -15,6 +15,25 @@ class CorruptJournal(Corrupt):
     )
 
 
+class JournalFileMissing(CorruptJournal):
+    """The journal knows of a file that is not in its directory: fields {file}."""
+
+    code = "journal-file-missing"
+    default_remedy = (
+        "put the file back unchanged; if it is gone for good, `anabranch segstore repair` gives up "
+        "what it held and what lies behind it"
+    )
+
+
+class NodeIdMissing(Corrupt):
+    """The data directory holds logs and no `node-id`: fields {path, journal}."""
+
+    code = "node-id-missing"
+    default_remedy = (
+        "restore the file `node-id` from a copy of the data directory; it never changes"
+    )
+
+
 class CorruptChunk(Corrupt):
     code = "corrupt-chunk"
 

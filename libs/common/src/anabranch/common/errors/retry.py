@@ -55,6 +55,25 @@ class DiskFailed(Retry):
     default_remedy = "check the disk and its free space, then start the store again"
 
 
+class NoRoom(DiskFailed):
+    """No space on the disk, or no free file descriptor: the file to be made does not exist.
+
+    Unlike any other failure of the disk this one leaves nothing uncertain, so the store waits and
+    tries again. A write into a file that already holds data is uncertain all the same.
+    """
+
+    code = "no-room"
+    default_remedy = (
+        "free space on the disk, or raise the limit of open files; the store goes on by itself"
+    )
+
+    def as_failure(self) -> DiskFailed:
+        """The same where it leaves something uncertain, or nothing can go on without it."""
+        failure = DiskFailed(self.message)
+        failure.fields = self.fields
+        return failure
+
+
 class SyncFailed(DiskFailed):
     """A sync failed: what earlier writes left on the disk is not known, so the store ends."""
 
