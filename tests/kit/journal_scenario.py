@@ -62,6 +62,7 @@ class Process:
         self.ledgers = ledgers
         self.sources: dict[int, ScriptedSource] = {}
         self.views: dict[int, ContainerLog] = {}
+        self.durable: dict[int, int] = {}
         self.journal: Journal = open_journal(
             disk,
             ids=SeededIds(life),
@@ -83,6 +84,7 @@ class Process:
             for frame in view.replay(ledger.released):
                 last = frame.first_sequence + frame.count - 1
             source.next_sequence = last + 1
+            self.durable[container] = last
 
     def append(self, container: int, *payloads: bytes) -> None:
         """Queue frames; they are taken by the next commit."""
@@ -97,6 +99,8 @@ class Process:
         """
         try:
             self.callbacks.run()
+            self.journal.try_again()
+            self.callbacks.run()
         finally:
             self.note()
         for source in self.sources.values():
@@ -109,7 +113,9 @@ class Process:
             self.ledgers[container].learn(source)
 
     def release(self, container: int, sequence: int) -> None:
-        """The container's operations up to `sequence` are elsewhere, durably."""
+        """The durable ones of the container's operations up to `sequence` are elsewhere."""
+        source = self.sources[container]
+        sequence = min(sequence, max(source.durable, default=self.durable[container]))
         self.ledgers[container].released = sequence
         self.views[container].release(sequence)
 

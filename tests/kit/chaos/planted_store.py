@@ -39,10 +39,10 @@ def plant() -> None:
         held.append((file, [bytes(part) for part in buffers], offset))
         ended[-1](None)
 
-    def roll_in_time(self: FileWriter) -> LiveFile:
+    def roll_in_time(self: FileWriter, oldest: int | None) -> LiveFile:
         while held:
             write_oldest()
-        return roll(self)
+        return roll(self, oldest)
 
     InlineCommits.start = start_noting  # type: ignore[method-assign,assignment]
     InlineCommits.write = write_late  # type: ignore[method-assign,assignment]

@@ -180,6 +180,17 @@ class DurableDataLog(Protocol):
         ...
 
     @property
+    def no_room(self) -> AnabranchError | None:
+        """Why nothing can be written for now: the disk is full. Frames wait, and are refused by
+        the throttle; reads go on. None while all is well."""
+        ...
+
+    def try_again(self) -> None:
+        """Look whether there is room by now. To be called from time to time; without need it does
+        nothing."""
+        ...
+
+    @property
     def live_size(self) -> int:
         """Bytes that an open would have to read: all files that are not gone yet."""
         ...

@@ -56,6 +56,9 @@ def lines_of(plan: RepairPlan, tiered: Mapping[int, int] | None) -> Iterator[Lin
     """The plan as it is printed. `tiered`: None if tier 2 was not asked."""
     for fault in plan.faults:
         yield {"fault": fault}
+    if plan.missing:
+        name = f"{layout.JOURNAL}{plan.missing}"
+        yield {"given_up": name, "lost": "all that only this file held, which cannot be told"}
     if plan.cut is not None:
         name = layout.journal_file(plan.cut.file_id)
         yield {"cut": name, "from_byte": plan.cut.position}

@@ -136,6 +136,14 @@ class MemoryLog:
         return view
 
     @property
+    def no_room(self) -> AnabranchError | None:
+        """See `DurableDataLog`: there is always room."""
+        return None
+
+    def try_again(self) -> None:
+        """See `DurableDataLog`."""
+
+    @property
     def live_size(self) -> int:
         """Nothing is read at an open."""
         return 0

@@ -3,6 +3,7 @@
     spare     a file of the present owner whose contents are elsewhere by now, or a new one that is
               zero-filled step by step beside the commits; under a spare name either way
     roll      header (names the present file's end) synced → final name → directory synced
+              → recorded as the newest file, synced
     present   takes whole writes of frames, one synced call each
 
 Frames, and the filling of the spare, are only planned here (`PlannedWrite`); the journal has them
@@ -14,16 +15,21 @@ Only files of this owner's epoch are used again: a deposed owner may still write
 nobody else does.
 
 A file therefore never has its final name without a durable header, and is never written
-before its name is durable. Nothing here retries; an error ends the journal.
+before its name is durable and recorded (`layout.py` argues the crash points). Nothing here retries.
+`NoRoom` of what makes the next file ready leaves everything as it was; any other error ends the
+journal.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from anabranch.common.errors import NoRoom
 from anabranch.common.storage.ports import Buffer, Disk, DiskFile
 from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.adapters.journal.live import LiveFile
+from anabranch.segstore.adapters.journal.torn import TornCopy
+from anabranch.segstore.domain.log.chain import KnownFiles
 from anabranch.segstore.domain.log.formats import (
     FILE_HEADER_SIZE_BYTES,
     FRAME_HEADER_SIZE_BYTES,
@@ -77,33 +83,58 @@ class FileWriter:
     """The journal's one place of writing. Blocking; owned by one journal."""
 
     def __init__(
-        self, disk: Disk, journal_id: str, journal_epoch: int, file_size: int, previous: FileEnd
+        self,
+        disk: Disk,
+        journal_id: str,
+        journal_epoch: int,
+        file_size: int,
+        previous: FileEnd,
+        uncopied: Iterable[TornCopy] = (),
     ) -> None:
         self._disk = disk
         self._journal_id = journal_id
         self._journal_epoch = journal_epoch
         self._file_size = file_size
         self._end = previous
+        self._uncopied = deque(uncopied)
         self._number = 0
         self._limit = 0
         self._seed = 0
         self._spare: _Spare | None = None
         self._free: deque[_Spare] = deque()
-        self._file: DiskFile
-
-    @property
-    def file_id(self) -> int:
-        """The present file's id."""
-        return self._end.file_id
+        self._file: DiskFile | None = None
 
     @property
     def end(self) -> int:
-        """Where the present file's durable frames end, in bytes."""
-        return self._end.offset
+        """Where the present file's durable frames end, in bytes; 0 if there is no present file."""
+        return 0 if self._file is None else self._end.offset
 
-    def roll(self) -> LiveFile:
-        """Go on in the next file; it and its name are durable on return."""
-        self._fill_all()
+    def prepare_next(self) -> None:
+        """Make all ready that needs space, so that `roll` needs none.
+
+        Raises NoRoom; then nothing has changed, and it may be called again.
+        """
+        while self._uncopied:
+            self._uncopied[0].perform()
+            self._uncopied.popleft()
+        try:
+            self._fill_all()
+        except NoRoom:
+            self.give_up_spare()
+            raise
+
+    def give_up_spare(self) -> None:
+        """Remove the next file, of which only a part could be made."""
+        if self._spare is not None:
+            spare, self._spare = self._spare, None
+            spare.file.close()
+            layout.remove_if_there(self._disk, spare.name)
+
+    def roll(self, oldest: int | None) -> LiveFile:
+        """Go on in the next file, after `prepare_next`; it is durable and recorded on return.
+
+        `oldest`: the journal's oldest file, None if there is none.
+        """
         spare = self._spare
         assert spare is not None
         file_id = self._next_file_id()
@@ -111,6 +142,7 @@ class FileWriter:
         spare.file.write_synced([encode_file_header(header)], 0)
         self._disk.rename(spare.name, layout.journal_file(file_id))
         self._disk.sync_directory()
+        layout.note_known(self._disk, KnownFiles(oldest or file_id, file_id))
         self._file = spare.file
         self._spare = None
         self._number += 1
@@ -119,10 +151,15 @@ class FileWriter:
         self._seed = frame_seed(file_id)
         return LiveFile(file_id, spare.file)
 
+    def note_oldest(self, oldest: int) -> None:
+        """Record which file is the oldest one that the journal still needs; durable on return."""
+        layout.note_known(self._disk, KnownFiles(oldest, self._end.file_id))
+
     def retire(self, live: LiveFile) -> None:
         """Take a file out of the journal, durably: for later use, or for good.
 
-        The caller has seen that nobody needs its contents, and that it is not the present one.
+        The caller has seen that nobody needs its contents, that it is not the present one, and that
+        the record begins behind it.
         """
         name = layout.journal_file(live.file_id)
         if self._is_reusable(live):
@@ -144,11 +181,14 @@ class FileWriter:
 
     def has_room(self, size: int) -> bool:
         """Whether `size` bytes fit; an empty file takes anything and grows."""
+        if self._file is None:
+            return False
         empty = self._end.offset == FILE_HEADER_SIZE_BYTES
         return empty or self._end.offset + size <= self._limit
 
     def plan_frames(self, contents: Sequence[FrameContent]) -> PlannedFrames:
         """The frames as one write behind the present end; `advance` when it is durable."""
+        assert self._file is not None, "there is no present file"
         buffers: list[Buffer] = []
         positions = []
         crc = self._end.crc

@@ -4,6 +4,12 @@ A commit is: gather frames → one synced write → look at the fence → tell t
 It is scheduled by the first `ready()` and again while frames wait; there is no timer. What
 arrives while a write is outstanding is the next write.
 
+*No room.* Frames that do not fit into the present file wait until there is a next one. Where it
+cannot be made, because the disk is full or no file descriptor is left, `no_room` says so, and
+`try_again` is called from time to time. Nothing was written then and nothing is uncertain: what was
+gathered is held as it is, and written first. A write or sync of frames that fails is another matter
+and ends the journal.
+
 Who performs the write is a `CommitWriter`: the inline one blocks the loop on purpose (a thread
 beside a busy loop is slower than a fast sync), the writer process does not. State owned: the views
 that have frames waiting, and the one outstanding write with what follows it.
@@ -12,7 +18,7 @@ that have frames waiting, and the one outstanding write with what follows it.
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from anabranch.common.errors import AnabranchError, Deposed, DiskFailed
+from anabranch.common.errors import AnabranchError, Deposed, DiskFailed, NoRoom
 from anabranch.segstore.adapters.group import Schedule, Taken, gather
 from anabranch.segstore.adapters.journal.commits import CommitWriter
 from anabranch.segstore.adapters.journal.files import FileWriter, PlannedFrames, PlannedWrite
@@ -62,8 +68,15 @@ class GroupCommit:
         self._then: Callable[[], None] | None = None
         """What follows the outstanding write; None while there is none."""
         self._committing: frozenset[int] = frozenset()
+        self._held: list[Taken[JournalView]] = []
+        """Frames that were taken from their sources and wait for the next file."""
+        self.no_room: NoRoom | None = None
+        """Why there is no file for the frames that wait."""
+        self._no_spare: NoRoom | None = None
+        """Why the file after the present one could not be begun."""
+        self._filling = False
         commits.start(self._written)
-        self.roll()
+        self._begin_next_file()
 
     def is_writing(self, container: int) -> bool:
         """Whether the outstanding write holds frames of the container."""
@@ -78,14 +91,16 @@ class GroupCommit:
             self._schedule_commit()
 
     def forget(self, view: JournalView) -> None:
-        """Nothing more is taken from the view."""
+        """Nothing more is taken from the view, and what was taken and not yet begun is dropped."""
         self._ready.pop(view, None)
+        self._held = [item for item in self._held if item.view is not view]
 
     def end(self, failure: AnabranchError) -> None:
         """Every open view's source hears `failure`."""
         views = list(self.views.values())
         self.views.clear()
         self._ready.clear()
+        self._held.clear()
         for view in views:
             view.source.log_failed(failure)
         self._commits.close()
@@ -99,20 +114,21 @@ class GroupCommit:
 
     def _commit(self) -> None:
         self._scheduled = False
-        if self._ownership.failure is not None or self._then is not None:
+        if self._ownership.failure is not None or self._then is not None or self.no_room:
             return
         with suppress(DiskFailed, Deposed), self._ownership.ending():  # `end` tells every source
-            taken = gather(self._ready)
+            taken = self._held or gather(self._ready)
             if taken:
                 self._begin_commit(taken)
 
     def _begin_commit(self, taken: list[Taken[JournalView]]) -> None:
-        self._watch.begin()
         contents = [_frame_content(item) for item in taken]
         size = sum(FRAME_HEADER_SIZE_BYTES + content.payload_size for content in contents)
-        if not self._writer.has_room(size):
-            self._ownership.check_fence()
-            self.roll()
+        self._held = taken
+        if not self._writer.has_room(size) and not self._begin_next_file():
+            return
+        self._held = []
+        self._watch.begin()
         frames = self._writer.plan_frames(contents)
         self._committing = frozenset(content.container for content in contents)
 
@@ -132,10 +148,14 @@ class GroupCommit:
         """See `commits.Ended`."""
         then, self._then = self._then, None
         self._committing = frozenset()
+        filling, self._filling = self._filling, False
         if self._ownership.failure is not None:
             return
         with suppress(DiskFailed, Deposed), self._ownership.ending():
-            if error is not None:
+            if filling and isinstance(error, NoRoom):
+                self._writer.give_up_spare()
+                self._no_spare, then = error, _nothing
+            elif error is not None:
                 raise error
             assert then is not None, "nothing was being written"
             then()
@@ -177,19 +197,50 @@ class GroupCommit:
     def _fill_spare(self) -> None:
         if self._ownership.failure is not None or self._then is not None:
             return
+        if self.no_room or self._no_spare:
+            return
         with suppress(DiskFailed, Deposed), self._ownership.ending():
-            step = self._writer.plan_fill()
+            try:
+                step = self._writer.plan_fill()
+            except NoRoom as error:
+                self._no_spare = error
+                return
             if step is not None:
+                self._filling = True
                 self._write(step, lambda: self._filled(step))
 
     def _filled(self, step: PlannedWrite) -> None:
         self._writer.filled(step)
         self._schedule(self._fill_spare)
 
-    def roll(self) -> None:
-        """Go on in the next file."""
+    def try_again(self) -> None:
+        """Look whether there is room by now; nothing is done if none was wanting."""
+        if self._ownership.failure is not None or self._then is not None:
+            return
+        if self._no_spare:
+            self._no_spare = None
+            self._schedule(self._fill_spare)
+        if self.no_room:
+            with suppress(DiskFailed, Deposed), self._ownership.ending():
+                if self._begin_next_file():
+                    self._schedule_commit()
+
+    def _begin_next_file(self) -> bool:
+        """Go on in the next file; False if there is no room for it."""
+        self._ownership.check_fence()
+        try:
+            self._writer.prepare_next()
+        except NoRoom as error:
+            self.no_room = error
+            return False
         former_end = self._writer.end
-        self._live.begin(self._writer.roll(), former_end)
+        self._live.begin(self._writer.roll(self._live.oldest_id), former_end)
+        self.no_room = self._no_spare = None
+        return True
+
+
+def _nothing() -> None:
+    return
 
 
 def _frame_content(item: Taken[JournalView]) -> FrameContent:

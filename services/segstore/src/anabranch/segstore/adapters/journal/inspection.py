@@ -4,14 +4,14 @@ What is said of a journal whose owner runs may be old when it is printed; the ne
 as if it ended wherever the owner was. A stopped journal is told exactly as an open would find it.
 """
 
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.storage.ports import Disk
 from anabranch.segstore.adapters.journal import layout
-from anabranch.segstore.domain.log.chain import chain_files
+from anabranch.segstore.domain.log.chain import Chain, chain_files, check_complete, required
 from anabranch.segstore.domain.log.formats import (
     FILE_HEADER_SIZE_BYTES,
     FileHeader,
@@ -58,26 +58,40 @@ def inspect_journal(disk: Disk) -> JournalReport:
     """Read the whole journal. Raises CorruptJournal, FormatTooNew if it cannot be told at all."""
     journal_id = layout.check_format(disk) or ""
     report = JournalReport(journal_id, tuple(layout.fences(disk)), layout.read_logs(disk))
+    before = layout.read_known(disk)
     headers: list[FileHeader] = []
     for file_id in layout.files_named(disk.list(), layout.JOURNAL):
         name = layout.journal_file(file_id)
-        try:
+        with _noting(report):
             headers.append(parse_file_header(_read(disk, name, FILE_HEADER_SIZE_BYTES), name))
-        except AnabranchError as error:
-            report.faults.append(f"{error.code}: {error}")
-    try:
+    whole = not report.faults
+    chain = Chain((), ())
+    with _noting(report):
         chain = chain_files(headers, journal_id)
-    except AnabranchError as error:
-        report.faults.append(f"{error.code}: {error}")
-        return report
+        if whole:  # else a file that is there would be called missing
+            check_complete(chain, required(before, layout.read_known(disk)))
     report.orphans = tuple(layout.journal_file(header.file_id) for header in chain.orphans)
+    epochs: dict[int, int] = {}
     for header, end in chain.files:
         data = _read(disk, layout.journal_file(header.file_id))
-        try:
-            report.files.append(_told(scan_file(data, header, end), len(data)))
-        except AnabranchError as error:
-            report.faults.append(f"{error.code}: {error}")
+        with _noting(report):
+            scanned = scan_file(data, header, end)
+            report.files.append(_told(scanned, len(data)))
+            epochs |= {frame.container: frame.container_epoch for frame in scanned.frames}
+    closed = layout.closed_epochs(disk)
+    with _noting(report):
+        unclosed = (c for c, epoch in sorted(epochs.items()) if epoch > closed.get(c, 0))
+        layout.check_listed(report.logs, unclosed)
     return report
+
+
+@contextmanager
+def _noting(report: JournalReport) -> Iterator[None]:
+    """What is raised inside becomes a fault of the report."""
+    try:
+        yield
+    except AnabranchError as error:
+        report.faults.append(f"{error.code}: {error}")
 
 
 def _read(disk: Disk, name: str, size_max: int | None = None) -> bytes:

@@ -1,8 +1,10 @@
 """`DurableDataLog` over a `Disk`: one journal for all containers of a process.
 
 Any error ends the journal: every source hears it once, nothing is tried again, nothing more is
-acknowledged. All calls come from one thread, the event loop's. All but frames and zeros is written
-inline: fences, headers, names; `group_commit.py` says how frames reach the disk.
+acknowledged. Only `NoRoom`, where something new was to be made, ends nothing.
+
+All calls come from one thread, the event loop's. All but frames and zeros is written inline:
+fences, headers, names; `group_commit.py` says how frames reach the disk.
 
 State owned: the list of logs, the live files and the frames in them.
 """
@@ -16,6 +18,7 @@ from anabranch.common.errors import (
     CorruptJournal,
     Deposed,
     LogNotHere,
+    NoRoom,
     ObjectExists,
     ObjectNotFound,
     Unavailable,
@@ -61,7 +64,9 @@ class Journal:
         self._logs = dict(recovered.logs)
         self._live = LiveFiles(recovered.files, recovered.entries, recovered.highest_epochs)
         self._ownership = Ownership(disk, self._epoch, self._ended)
-        self._writer = FileWriter(disk, self._journal_id, self._epoch, file_size, recovered.end)
+        self._writer = FileWriter(
+            disk, self._journal_id, self._epoch, file_size, recovered.end, recovered.uncopied
+        )
         self._group = GroupCommit(
             self._ownership, self._writer, self._live,
             schedule=schedule, commits=commits, watch=watch,
@@ -90,7 +95,7 @@ class Journal:
                 "the container has another log in this journal",
                 container=container, log_id=known,
             )  # fmt: skip
-        with self._ownership.ending():
+        with self._ownership.ending(room_needed=True):
             self._ownership.check_fence()
             layout.create_log(self._disk, container, log_id, f"{self._epoch:08x}")
         self._logs[container] = log_id
@@ -105,7 +110,7 @@ class Journal:
             raise Unavailable(
                 "the last frames of the container are still being written", container=container
             )
-        with self._ownership.ending():
+        with self._ownership.ending(room_needed=True):
             self._ownership.check_fence()
             layout.remove_log(self._disk, container, self._live.highest_epoch(container))
             self._logs.pop(container, None)
@@ -201,12 +206,31 @@ class Journal:
     def _collect(self) -> None:
         """Retire the oldest files that nobody needs, one at a time, never the present one.
 
-        Each is durably gone before the next, so that no older file outlives a younger one.
+        The record says first which file is the oldest one left. Each is then durably gone before
+        the next, so that no older file outlives a younger one.
         """
-        while (live := self._live.oldest_free()) is not None:
+        free = self._live.oldest_free()
+        if not free:
+            return
+        self._ownership.check_fence()
+        try:
+            self._writer.note_oldest(self._live.next_id(free[-1]))
+        except NoRoom:
+            return  # until the next release
+        for live in free:
             self._ownership.check_fence()
             self._writer.retire(live)
             self._live.remove(live)
+        self._group.try_again()
+
+    @property
+    def no_room(self) -> NoRoom | None:
+        """See `DurableDataLog`."""
+        return self._group.no_room
+
+    def try_again(self) -> None:
+        """See `DurableDataLog`."""
+        self._group.try_again()
 
     @property
     def live_size(self) -> int:
@@ -270,6 +294,9 @@ def open_journal(
             commits=commits,
             in_threads=in_threads,
         )
+    except NoRoom as error:
+        commits.close()
+        raise error.as_failure() from error
     except BaseException:
         commits.close()
         raise

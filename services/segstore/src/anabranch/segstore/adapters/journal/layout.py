@@ -3,6 +3,7 @@
     format            format number and journal id; made last when a directory is initialised
     fences/<epoch>    one per journal epoch, create-only; the highest is the owner's
     logs/<container>  the container's log id, create-only; removed when the container leaves
+    known/<o>-<n>     the journal has the files from o to n; one name, renamed when either rises
     closed/<c>-<e>    container c's frames up to container epoch e are of a log that was removed
     journal-<file>    a file of the log; its header was durable before it got this name
     spare-<file>      the next file in the making, or one to be used again: worthless to anyone
@@ -15,24 +16,44 @@ Small files are written beside, synced, and then linked under their name, so tha
 shows half of them and two processes never share one. The fence is held while the owner's fence
 file exists and the next epoch's does not: a successor removes old fences lowest first, so one
 of the two always tells.
+
+*The record of known files* is a name and not a file's content, so that it can be changed on a full
+disk, and so that a deposed owner, who may still rename, can only add a lower one: what counts is
+the highest `o` and the highest `n` of all names. A crash between any two of these steps leaves a
+journal that opens, with all that was acknowledged:
+
+    roll      header synced ─► final name ─► directory synced ─► record n synced ─► first frame
+              before the record the file may exist or not; it is empty, and nobody misses it. After
+              it the file is durable. A frame is acknowledged only behind the record, so a file with
+              acknowledged frames that disappears is missed.
+    release   record o synced ─► remove the oldest file ─► directory synced ─► the next one
+              before the first removal the files below o are still there, and are read like others;
+              none of them is needed. Each is durably gone before the next one goes, because the
+              chain would otherwise have a hole.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 
 from crc32c import crc32c
 
 from anabranch.common.errors import CorruptJournal, FormatTooNew, ObjectExists, ObjectNotFound
 from anabranch.common.storage.ports import Disk
+from anabranch.segstore.domain.log.chain import KnownFiles
 
 LAYOUT_FORMAT = 1
 FORMAT_FILE = "format"
 FENCES = "fences"
 LOGS = "logs"
 CLOSED = "closed"
+KNOWN = "known"
 JOURNAL = "journal-"
 SPARE = "spare-"
 ORPHAN = "orphan-"
+RESTORE_LOGS = (
+    "restore the folder `logs` of the journal from any older copy of the directory: its files "
+    "never change"
+)
 _MAKING = ".new-"
 _TITLE = "anabranch journal"
 
@@ -93,10 +114,10 @@ def create_small(disk: Disk, path: str, lines: Iterable[str], nonce: str) -> Non
     making = f"{path}{_MAKING}{nonce}"
     file = disk.create(making)
     try:
-        file.write_synced([body, b"crc %08x\n" % crc32c(body)], 0)
-    finally:
-        file.close()
-    try:
+        try:
+            file.write_synced([body, b"crc %08x\n" % crc32c(body)], 0)
+        finally:
+            file.close()
         disk.link(making, path)
     finally:
         disk.unlink(making)
@@ -128,6 +149,10 @@ def check_format(disk: Disk) -> str | None:
     lines = read_small(disk, FORMAT_FILE)
     if lines[1] != f"format {LAYOUT_FORMAT}" or not lines[2].startswith("journal "):
         raise CorruptJournal("the journal's format file is damaged", path=FORMAT_FILE)
+    if not disk.exists(LOGS):
+        raise CorruptJournal(
+            "the journal's list of logs is missing", remedy=RESTORE_LOGS, path=LOGS
+        )
     return lines[2].removeprefix("journal ")
 
 
@@ -148,6 +173,9 @@ def initialise(disk: Disk, journal_id: str) -> str:
 
 def raise_fence(disk: Disk, epoch_least: int) -> int:
     """Take the next free journal epoch, at least `epoch_least`; durable on return."""
+    if not disk.exists(FENCES):  # lost, and with it the fence of every older owner
+        disk.make_directory(FENCES)
+        disk.sync_directory()
     epoch = max([epoch_least, *(number + 1 for number in fences(disk))])
     while True:
         try:
@@ -189,6 +217,16 @@ def read_logs(disk: Disk) -> Mapping[int, str]:
     return {int(name): read_small(disk, f"{LOGS}/{name}")[0] for name in _named(disk, LOGS)}
 
 
+def check_listed(logs: Container[int], containers: Iterable[int]) -> None:
+    """Raises CorruptJournal if a container with frames of a log that counts has none listed."""
+    for container in containers:
+        if container not in logs:
+            raise CorruptJournal(
+                "the journal's list lacks a log that it holds frames of",
+                remedy=RESTORE_LOGS, path=f"{LOGS}/{container}",
+            )  # fmt: skip
+
+
 def create_log(disk: Disk, container: int, log_id: str, nonce: str) -> None:
     """Add a log to the list; durable on return. Raises ObjectExists."""
     create_small(disk, f"{LOGS}/{container}", [log_id], nonce)
@@ -225,6 +263,55 @@ def _closed(name: str) -> tuple[int, int]:
     if not container.isdecimal():
         raise CorruptJournal("a file's name is not of the journal", name=name)
     return int(container), _number(epoch)
+
+
+def read_known(disk: Disk) -> KnownFiles | None:
+    """The record of known files; None if there is none. Raises CorruptJournal."""
+    known = None
+    for name in disk.list(KNOWN):
+        oldest, _, newest = name.partition("-")
+        found = KnownFiles(_number(oldest), _number(newest))
+        known = found if known is None else known.merged(found)
+    return known
+
+
+def note_known(disk: Disk, known: KnownFiles) -> None:
+    """Raise the record to at least `known`; durable on return. Repeatable.
+
+    Raises NoRoom only where there is no record yet. A deposed owner may rename at the same time.
+    """
+    names = disk.list(KNOWN)
+    present = read_known(disk)
+    if present is None:
+        disk.make_directory(KNOWN)
+        disk.sync_directory()
+    else:
+        known = known.merged(present)
+    name = f"{known.oldest:016x}-{known.newest:016x}"
+    if name not in names and not (names and _renamed(disk, f"{KNOWN}/{names[0]}", name)):
+        disk.create(f"{KNOWN}/{name}").close()
+    disk.sync_directory(KNOWN)
+    for lower in names[1:]:
+        if lower != name:
+            remove_if_there(disk, f"{KNOWN}/{lower}")
+
+
+def _renamed(disk: Disk, source: str, name: str) -> bool:
+    """False if another owner was faster."""
+    try:
+        disk.rename(source, f"{KNOWN}/{name}")
+    except ObjectNotFound:
+        return False
+    return True
+
+
+def forget_known(disk: Disk) -> None:
+    """Remove the record, durably: the next open makes one of what it finds."""
+    names = disk.list(KNOWN)
+    for name in names:
+        remove_if_there(disk, f"{KNOWN}/{name}")
+    if names:
+        disk.sync_directory(KNOWN)
 
 
 def remove_unfinished(disk: Disk, directory: str) -> None:

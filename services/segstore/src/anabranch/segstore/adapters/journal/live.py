@@ -9,6 +9,7 @@ their size is therefore what bounds a recovery, and not the bytes that tier 2 do
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from anabranch.common.storage.ports import DiskFile
 from anabranch.segstore.domain.log.pinning import LiveLogFile
@@ -70,12 +71,20 @@ class LiveFiles:
                 self._closed_size += former.size
         self._files[live.file_id] = live
 
-    def oldest_free(self) -> LiveFile | None:
-        """The oldest file, if nobody needs it; never the present one."""
-        if len(self._files) < 2:
-            return None
-        oldest = next(iter(self._files.values()))
-        return None if self._pinned_by(oldest) else oldest
+    @property
+    def oldest_id(self) -> int | None:
+        """The oldest file, None if there is none."""
+        return next(iter(self._files), None)
+
+    def oldest_free(self) -> Sequence[LiveFile]:
+        """The oldest files, up to the first one that somebody needs; never the newest one."""
+        *older, _ = self._files.values() or (None,)
+        return list(takewhile(lambda live: not self._pinned_by(live), older))
+
+    def next_id(self, live: LiveFile) -> int:
+        """The file behind this one, which is not the newest."""
+        ids = list(self._files)
+        return ids[ids.index(live.file_id) + 1]
 
     def remove(self, live: LiveFile) -> None:
         """The file is durably gone."""

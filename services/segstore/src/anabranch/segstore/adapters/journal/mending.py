@@ -2,7 +2,8 @@
 
 Everything that leaves the journal goes to a folder ``repair-<n>`` in its directory, durable before
 anything is changed. A crash in between leaves a journal that is damaged as before, or less; the
-next repair then plans what is left to do. The fence ends an owner that holds no lock.
+next repair then plans what is left to do. The record of known files goes last, because until then
+it is what says that files are missing. The fence ends an owner that holds no lock.
 """
 
 from contextlib import closing
@@ -14,6 +15,7 @@ from anabranch.segstore.domain.log.formats import epoch_of
 from anabranch.segstore.domain.log.repair import Cut, RepairPlan, plan_repair
 
 FOLDER = "repair-"
+RESTORE_FILE = "restore this one small file from a copy of the directory; it never changes"
 STEP_SIZE_BYTES = 4 * 1024 * 1024
 _ZEROS = memoryview(bytes(STEP_SIZE_BYTES))
 
@@ -26,9 +28,10 @@ def planned_repair(disk: Disk) -> RepairPlan:
     """
     try:
         journal_id = layout.check_format(disk)
-        layout.read_logs(disk)
+        logs = layout.read_logs(disk)
     except CorruptJournal as error:
-        error.remedy = "restore this one small file from a copy of the directory; it never changes"
+        if error.remedy == CorruptJournal.default_remedy:
+            error.remedy = RESTORE_FILE
         raise
 
     def read(file_id: int) -> bytes:
@@ -36,7 +39,10 @@ def planned_repair(disk: Disk) -> RepairPlan:
             return file.read(0, file.size())
 
     found = layout.files_named(disk.list(), layout.JOURNAL)
-    return plan_repair(found, read, journal_id or "")
+    plan = plan_repair(found, read, journal_id or "", layout.read_known(disk))
+    closed = layout.closed_epochs(disk)
+    layout.check_listed(logs, (c for c, epoch in plan.kept.items() if epoch > closed.get(c, 0)))
+    return plan
 
 
 def perform_repair(disk: Disk, plan: RepairPlan) -> str:
@@ -55,6 +61,7 @@ def perform_repair(disk: Disk, plan: RepairPlan) -> str:
         _move(disk, layout.journal_file(file_id), folder)
     if plan.cut is not None:
         _cut(disk, plan.cut)
+    layout.forget_known(disk)
     rest = planned_repair(disk)
     if rest.faults:
         raise CorruptJournal("the journal is still damaged after its repair", fault=rest.faults[0])

@@ -6,7 +6,7 @@ acknowledged. State owned: why the journal ended.
 
 from collections.abc import Callable
 
-from anabranch.common.errors import AnabranchError, Deposed, DiskFailed
+from anabranch.common.errors import AnabranchError, Deposed, DiskFailed, NoRoom
 from anabranch.common.storage.ports import Disk
 from anabranch.segstore.adapters.journal import layout
 
@@ -45,22 +45,28 @@ class Ownership:
             self.failure = failure
             self._on_end(failure)
 
-    def ending(self) -> "_Ending":
-        """A block in which every error ends the journal, and leaves as DiskFailed or Deposed."""
-        return _Ending(self)
+    def ending(self, *, room_needed: bool = False) -> "_Ending":
+        """A block in which every error ends the journal, and leaves as DiskFailed or Deposed.
+
+        `room_needed`: what is done in it can be done again; NoRoom leaves it and ends nothing.
+        """
+        return _Ending(self, room_needed=room_needed)
 
 
 class _Ending:
     """A programmer's error leaves as it is, after the sources were told that nothing is certain."""
 
-    def __init__(self, ownership: Ownership) -> None:
+    def __init__(self, ownership: Ownership, *, room_needed: bool) -> None:
         self._ownership = ownership
+        self._room_needed = room_needed
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is None or not isinstance(error, Exception):
+            return
+        if self._room_needed and isinstance(error, NoRoom):
             return
         failure = _failure_of(error)
         if not isinstance(failure, Deposed) and self._ownership.deposed():
@@ -71,6 +77,8 @@ class _Ending:
 
 
 def _failure_of(error: Exception) -> AnabranchError:
+    if isinstance(error, NoRoom):  # in a file that holds frames, or behind its name
+        return error.as_failure()
     if isinstance(error, DiskFailed | Deposed):
         return error
     return DiskFailed(f"the journal stopped: {error}")

@@ -12,19 +12,27 @@ file is then
                  that the kernel performs only now may have been read before it was durable
 
 What was concluded is therefore durable, and nothing has to be written a second time. The torn tail
-is copied aside before a new file's header cuts it off for good. Every step may be repeated by
-the next opener after a crash at any point.
+is copied aside before a new file's header cuts it off for good; if the disk is full, the writer
+copies it when it begins that file. Every step may be repeated by the next opener after a crash at
+any point.
 """
 
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from anabranch.common.errors import CorruptJournal, Deposed, ObjectExists
+from anabranch.common.errors import CorruptJournal, Deposed, NoRoom
 from anabranch.common.storage.ports import Disk, DiskFile
 from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.adapters.journal.live import LiveFile
-from anabranch.segstore.domain.log.chain import Chain, chain_files
+from anabranch.segstore.adapters.journal.torn import TornCopy
+from anabranch.segstore.domain.log.chain import (
+    Chain,
+    KnownFiles,
+    chain_files,
+    check_complete,
+    required,
+)
 from anabranch.segstore.domain.log.formats import (
     FILE_HEADER_SIZE_BYTES,
     NO_FILE,
@@ -50,7 +58,10 @@ class OpenReport:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A journal fenced, scanned and durable; `files` oldest first, `entries` per container."""
+    """A journal fenced, scanned and durable; `files` oldest first, `entries` per container.
+
+    `uncopied`: torn tails for whose copies the disk has no room.
+    """
 
     journal_id: str
     journal_epoch: int
@@ -60,6 +71,7 @@ class Recovered:
     highest_epochs: Mapping[int, int]
     end: FileEnd
     report: OpenReport
+    uncopied: tuple[TornCopy, ...] = ()
 
 
 def recover(disk: Disk, new_journal_id: str) -> Recovered:
@@ -74,25 +86,34 @@ def recover(disk: Disk, new_journal_id: str) -> Recovered:
         disk.sync_directory(directory)
     if layout.closed_epochs(disk):
         disk.sync_directory(layout.CLOSED)
+    known = layout.read_known(disk)
     with ExitStack() as cleanup:
         opened: dict[int, DiskFile] = {}
         for file_id in layout.files_named(disk.list(), layout.JOURNAL):
             opened[file_id] = disk.open(layout.journal_file(file_id))
             cleanup.callback(opened[file_id].close)
-        recovered = _recover_fenced(disk, journal_id, journal_epoch, opened)
+        recovered = _recover_fenced(disk, journal_id, journal_epoch, opened, known)
         cleanup.pop_all()
     return recovered
 
 
 def _recover_fenced(
-    disk: Disk, journal_id: str, journal_epoch: int, opened: Mapping[int, DiskFile]
+    disk: Disk,
+    journal_id: str,
+    journal_epoch: int,
+    opened: Mapping[int, DiskFile],
+    known: KnownFiles | None,
 ) -> Recovered:
     logs = layout.read_logs(disk)
     chain = chain_files((_read_header(file_id, f) for file_id, f in opened.items()), journal_id)
+    check_complete(chain, required(known, layout.read_known(disk)))
     scanned = [_scan(opened[header.file_id], header, end) for header, end in chain.files]
-    _copy_torn(disk, scanned, opened)
+    closed = layout.closed_epochs(disk)
+    found, _ = entries_of(scanned, closed)
+    layout.check_listed(logs, (container for container, frames in found.items() if frames))
     _set_aside_orphans(disk, chain)
     _clean(disk, journal_epoch)
+    uncopied = _copy_torn(disk, scanned, opened)
     if not layout.fence_held(disk, journal_epoch):
         raise Deposed("another process opened the journal", journal_epoch=journal_epoch)
     return _recovered(
@@ -102,7 +123,8 @@ def _recover_fenced(
         scanned=scanned,
         opened=opened,
         chain=chain,
-        closed=layout.closed_epochs(disk),
+        closed=closed,
+        uncopied=uncopied,
     )
 
 
@@ -121,14 +143,18 @@ def _scan(file: DiskFile, header: FileHeader, end: FileEnd | None) -> ScannedFil
     return scanned
 
 
-def _copy_torn(disk: Disk, scanned: list[ScannedFile], opened: Mapping[int, DiskFile]) -> None:
-    for torn in (file.torn for file in scanned if file.torn is not None):
+def _copy_torn(
+    disk: Disk, scanned: list[ScannedFile], opened: Mapping[int, DiskFile]
+) -> tuple[TornCopy, ...]:
+    """Those for which there is no room are returned."""
+    found = (file.torn for file in scanned if file.torn is not None)
+    copies = [TornCopy(disk, torn, opened[torn.file_id]) for torn in found]
+    for number, copy in enumerate(copies):
         try:
-            copy = disk.create(layout.torn_file(torn.file_id, torn.position))
-        except ObjectExists:
-            copy = disk.open(layout.torn_file(torn.file_id, torn.position))
-        copy.write_synced([opened[torn.file_id].read_stored(torn.position, torn.size)], 0)
-        copy.close()
+            copy.perform()
+        except NoRoom:
+            return tuple(copies[number:])
+    return ()
 
 
 def _set_aside_orphans(disk: Disk, chain: Chain) -> None:
@@ -156,10 +182,11 @@ def _recovered(
     opened: Mapping[int, DiskFile],
     chain: Chain,
     closed: Mapping[int, int],
+    uncopied: tuple[TornCopy, ...],
 ) -> Recovered:
     for header in chain.orphans:
         opened[header.file_id].close()
-    found, highest = _entries(scanned, closed)
+    found, highest = entries_of(scanned, closed)
     entries = {container: resolve(found[container]) for container in sorted(found)}
     files = {
         file.header.file_id: LiveFile(
@@ -181,11 +208,12 @@ def _recovered(
     )
     end = scanned[-1].end if scanned else NO_FILE
     return Recovered(
-        journal_id, journal_epoch, logs, tuple(files.values()), entries, highest, end, report
-    )
+        journal_id, journal_epoch, logs, tuple(files.values()), entries, highest, end, report,
+        uncopied,
+    )  # fmt: skip
 
 
-def _entries(
+def entries_of(
     scanned: list[ScannedFile], closed: Mapping[int, int]
 ) -> tuple[dict[int, list[FrameEntry]], dict[int, int]]:
     """The frames of each container's present log, and its highest epoch in any."""

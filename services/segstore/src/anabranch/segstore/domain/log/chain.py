@@ -3,12 +3,15 @@
 Files are removed oldest first, one at a time, so the oldest file may name one that is gone; a
 missing file with older ones still there is damage. A file that no other names was made by an
 owner that had been deposed already: it holds nothing acknowledged (an *orphan*).
+
+A chain alone does not show that its newest or its oldest files are missing. The journal therefore
+keeps a record of both (`KnownFiles`), apart from the files.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from anabranch.common.errors import CorruptJournal
+from anabranch.common.errors import CorruptJournal, JournalFileMissing
 from anabranch.segstore.domain.log.formats import FileEnd, FileHeader, epoch_of, number_of
 
 
@@ -18,6 +21,44 @@ class Chain:
 
     files: tuple[tuple[FileHeader, FileEnd | None], ...]
     orphans: tuple[FileHeader, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFiles:
+    """The record: all files from `oldest` to `newest`, by id, are part of the journal.
+
+    Each of the two only rises. A journal may have older files too, which were about to be removed,
+    and one newer file, which held nothing acknowledged yet.
+    """
+
+    oldest: int
+    newest: int
+
+    def merged(self, other: "KnownFiles") -> "KnownFiles":
+        """What both together say."""
+        return KnownFiles(max(self.oldest, other.oldest), max(self.newest, other.newest))
+
+
+def required(before: KnownFiles | None, after: KnownFiles | None) -> KnownFiles | None:
+    """What must be among files that were listed between two looks at the record.
+
+    Another owner, perhaps a deposed one that slept, may name or remove files at the same time.
+    """
+    return KnownFiles(after.oldest, before.newest) if before and after else None
+
+
+def check_complete(chain: Chain, known: KnownFiles | None) -> None:
+    """Raises JournalFileMissing if the chain lacks its oldest or newest known file.
+
+    `known`: None for a journal of a release that kept no record.
+    """
+    if known is None:
+        return
+    newest = chain.files[-1][0].file_id if chain.files else 0
+    if newest < known.newest:
+        raise JournalFileMissing("the newest journal file is missing", file=f"{known.newest:016x}")
+    if chain.files[0][0].file_id > known.oldest:
+        raise JournalFileMissing("the oldest journal file is missing", file=f"{known.oldest:016x}")
 
 
 def chain_files(headers: Iterable[FileHeader], journal_id: str) -> Chain:
@@ -56,7 +97,7 @@ def _check_orphans(
     unused: dict[int, FileHeader], files: list[tuple[FileHeader, FileEnd | None]]
 ) -> None:
     if unused and min(unused) < files[0][0].previous.file_id:
-        raise CorruptJournal(
+        raise JournalFileMissing(
             "a journal file is missing",
             file=f"{files[0][0].previous.file_id:016x}", older=f"{min(unused):016x}",
         )  # fmt: skip

@@ -9,6 +9,8 @@ and how many bytes cannot.
     a frame is damaged                          its file is cut in front of it, later ones set aside
     a file is of another journal                it is set aside alone
     no file is usable                           all are set aside: the logs are empty then
+    the oldest known file is missing            all are set aside, for what they follow is gone
+    the newest known file is missing            nothing: what is there is whole, and goes on
     the last write is torn                      nothing: an open leaves it out by itself
 
 If a set-aside file took along where its predecessor ended, operations that a deposed owner wrote
@@ -16,10 +18,10 @@ there, and never acknowledged, may count again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from anabranch.common.errors import CorruptJournal
-from anabranch.segstore.domain.log.chain import Chain, chain_files
+from anabranch.common.errors import CorruptJournal, JournalFileMissing
+from anabranch.segstore.domain.log.chain import Chain, KnownFiles, chain_files, check_complete
 from anabranch.segstore.domain.log.formats import (
     FILE_HEADER_SIZE_BYTES,
     FileHeader,
@@ -64,38 +66,63 @@ class Unreadable:
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
     """What is wrong, what is to be done, and what is lost by it. `faults` is empty if a store
-    opens the journal as it is; `set_aside` descends."""
+    opens the journal as it is; `set_aside` descends. `missing`: a file that the journal knows of
+    and that is not there; nobody can tell what it held. `kept`: the containers with frames in what
+    stays, and their highest epochs."""
 
     faults: tuple[str, ...] = ()
     cut: Cut | None = None
     set_aside: tuple[int, ...] = ()
     lost: tuple[LostOperations, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
+    missing: str = ""
+    kept: Mapping[int, int] = field(default_factory=dict, compare=False)
 
 
-def plan_repair(file_ids: Iterable[int], read: ReadFile, journal_id: str) -> RepairPlan:
+def plan_repair(
+    file_ids: Iterable[int], read: ReadFile, journal_id: str, known: KnownFiles | None
+) -> RepairPlan:
     """The plan for the journal files of these ids. Raises FormatTooNew."""
     every = sorted(file_ids)
     faults: list[str] = []
     headers = _usable_headers(every, read, journal_id, faults)
     chain = _longest_chain(headers, journal_id, faults)
+    missing = ""
+    if not faults:  # else files are set aside that the record knows of
+        chain, missing = _known_chain(chain, known, faults)
+    kept: dict[int, int] = {}
     cut = None
     for place, (header, end) in enumerate(chain.files):
         data = read(header.file_id)
         try:
-            scan_file(data, header, end)
+            frames = scan_file(data, header, end).frames
         except CorruptJournal as error:
             faults.append(str(error))
-            _, good = read_prefix(data, header, end.offset if end else len(data))
+            frames, good = read_prefix(data, header, end.offset if end else len(data))
             cut = Cut(header.file_id, good.offset, max(len(data), header.size))
             chain = Chain(chain.files[: place + 1], chain.orphans)
+        for frame in frames:
+            kept[frame.container] = max(kept.get(frame.container, 0), frame.container_epoch)
+        if cut is not None:
             break
     if not faults:
-        return RepairPlan()
+        return RepairPlan(kept=kept)
     newest = chain.files[-1][0].file_id if chain.files else 0
     set_aside = tuple(i for i in reversed(every) if i > newest or i not in headers)
     lost, unreadable = _given_up(read, cut, set_aside)
-    return RepairPlan(tuple(faults), cut, set_aside, lost, unreadable)
+    return RepairPlan(tuple(faults), cut, set_aside, lost, unreadable, missing, kept)
+
+
+def _known_chain(chain: Chain, known: KnownFiles | None, faults: list[str]) -> tuple[Chain, str]:
+    """What of the chain stays, and the name of a file that is missing of it, or ""."""
+    try:
+        check_complete(chain, known)
+    except JournalFileMissing as error:
+        faults.append(str(error))
+        oldest = chain.files[0][0].file_id if chain.files else 0
+        behind_a_gap = known is not None and oldest > known.oldest
+        return Chain((), ()) if behind_a_gap else chain, str(error.fields["file"])
+    return chain, ""
 
 
 def _usable_headers(
