@@ -20,9 +20,9 @@ from kit.powerloss.disk import why_not
 from kit.powerloss.run import PROGRAM, Round, perform
 from kit.rng import Random, seeded
 
-EARLY_S = (0.3, 9.0)
-LATE_S = (9.0, 32.0)
-SHARE_OF_LATE = 0.25
+EARLY_S = (0.3, 10.0)
+LATE_S = (10.0, 32.0)
+SHARE_OF_LATE = 0.5
 
 
 def moment(rng: Random) -> float:

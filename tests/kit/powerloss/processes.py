@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[2]
 ENDED_S_MAX = 20.0
 
 
@@ -22,7 +21,7 @@ class ClusterProcess:
                 [sys.executable, "-P", "-m", program, "up", "--json",
                  "--data-dir", str(data_dir), "--nats-port", str(nats_port)],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-                env={**os.environ, "PYTHONPATH": str(TESTS)},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             )  # fmt: skip
 
     @property

@@ -25,7 +25,7 @@ from kit.powerloss.ledger import (
     read_ledger,
     violations,
 )
-from kit.powerloss.processes import TESTS, ClusterProcess
+from kit.powerloss.processes import ClusterProcess
 
 PROGRAM = "anabranch.cli"
 READY_S_MAX = 60.0
@@ -108,7 +108,7 @@ def _workload(port: int, ledger: Path, log: Path) -> Iterator[None]:
             [sys.executable, "-P", "-m", "kit.powerloss.workload",
              "--nats", f"nats://127.0.0.1:{port}", "--ledger", str(ledger)],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            env={**os.environ, "PYTHONPATH": str(TESTS)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip
     try:
         yield

@@ -127,7 +127,7 @@ def test_a_part_whose_disk_is_full_is_started_again_for_ever_with_growing_pauses
     state, pauses, now = IDLE, [], NOW
     for _ in range(20):
         state = plan.ended(plan.started(state, now), now + 1, "exit code 75", "its disk is full")
-        now = state.since + back_off_seconds(state)
+        now = state.since + back_off_seconds(state) + 1
         pauses.append(back_off_seconds(state))
         assert next_actions({"x": ()}, {"x": state}, stopping=False, now=now) == [Start("x")]
 

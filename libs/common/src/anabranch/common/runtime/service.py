@@ -8,13 +8,13 @@
 `run_service` owns the event loop, the signal handlers, the logs, the telemetry and the health
 port; the service's `main` owns everything else and gets a `Lifetime`. An error that the project
 raises on purpose ends the process with one log line that says what to do; anything else is a
-defect and shows its traceback. A second signal ends the grace at once. A disk that failed or is full
-has an exit code of its own (75, "try again later" in sysexits.h), because the log may lie on it too.
+defect and shows its traceback. A second signal ends the grace at once. A disk that failed or is
+full has an exit code of its own (75, "try again later" in sysexits.h), because the log, which says
+so too, may lie on that disk.
 """
 
 import asyncio
 import importlib.util
-import resource
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing
@@ -96,7 +96,6 @@ def run_service(
     SIGINT `main` has GRACE_SECONDS to return; then it is cancelled and the exit code is 1. Call
     it from the main thread, once per process.
     """
-    raise_file_limit()
     try:
         configure_logs(name, log_level)
         with (
@@ -118,12 +117,6 @@ def exit_code(errors: Sequence[AnabranchError]) -> int:
     """The exit code of a process that these errors ended."""
     failed = any(isinstance(error, DiskFailed) for error in errors)
     return EXIT_DISK_FAILED if failed else EXIT_FAILED
-
-
-def raise_file_limit() -> None:
-    """Let the process open as many files and connections as the system allows it."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def settings_or_exit(name: str, load: Callable[[], Settings]) -> Settings:
