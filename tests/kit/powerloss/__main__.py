@@ -8,6 +8,7 @@ logs then. Takes root and loop devices; says so and tries nothing where it has n
 
 import argparse
 import asyncio
+import os
 import shutil
 import sys
 import tempfile
@@ -16,18 +17,32 @@ from pathlib import Path
 import structlog
 
 from anabranch.common.runtime.ids import system_rng
-from kit.powerloss.disk import why_not
+from kit.powerloss.disk import why_not, why_not_here
 from kit.powerloss.run import PROGRAM, Round, perform
 from kit.rng import Random, seeded
 
 EARLY_S = (0.3, 10.0)
 LATE_S = (10.0, 32.0)
 SHARE_OF_LATE = 0.5
+_INSIDE = "ANABRANCH_TEST_MOUNTS"
 
 
 def moment(rng: Random) -> float:
     """When the power goes: mostly while the cluster starts, else in its first half minute."""
     return rng.uniform(*(LATE_S if rng.random() < SHARE_OF_LATE else EARLY_S))
+
+
+def enter_mounts_of_our_own() -> None:
+    """Go on as a process whose mounts no other process sees.
+
+    Another one that copied them, such as a container, would keep the file system alive whose power
+    was cut; and the kernel takes them away when the last process in here has ended.
+    """
+    if _INSIDE in os.environ:
+        return
+    os.environ |= {_INSIDE: "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    again = [sys.executable, "-P", "-m", "kit.powerloss", *sys.argv[1:]]
+    os.execvp("unshare", ["unshare", "--mount", *again])
 
 
 def say(line: str) -> None:
@@ -41,7 +56,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="draws the moments")
     parser.add_argument("--planted", choices=("nats", "journal"), help="a cluster with a bug")
     options = parser.parse_args()
-    missing = why_not()
+    missing = why_not_here()
+    if missing is None:
+        enter_mounts_of_our_own()
+        missing = why_not()
     if missing is not None:
         say(f"!!! SKIPPED: no power was cut and nothing was tested: {missing} !!!")
         return 0

@@ -24,16 +24,19 @@ BUSY_S_MAX = 10.0
 BUSY_PAUSE_S = 0.05
 _SHUTDOWN = 0x8004587D
 _WITHOUT_FLUSHING = struct.pack("I", 2)
-_PROGRAMS = ("mkfs.ext4", "mount", "umount")
+_PROGRAMS = ("mkfs.ext4", "mount", "umount", "unshare")
 
 
-def why_not() -> str | None:
-    """Why this machine cannot cut the power of a file system; None if it can."""
+def why_not_here() -> str | None:
+    """What this process lacks to try it at all; None if nothing."""
     if os.geteuid() != 0:
         return "mounting a file system takes root"
     missing = [name for name in _PROGRAMS if shutil.which(name) is None]
-    if missing:
-        return f"these programs are missing: {', '.join(missing)}"
+    return f"these programs are missing: {', '.join(missing)}" if missing else None
+
+
+def why_not() -> str | None:
+    """Why this machine cannot cut the power of a file system, found by trying; None if it can."""
     with tempfile.TemporaryDirectory(prefix="anabranch-power-") as directory:
         try:
             with powered_disk(Path(directory), size_bytes=16 << 20) as disk:

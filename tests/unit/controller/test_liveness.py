@@ -17,6 +17,7 @@ from anabranch.controller.domain.liveness import (
     Timing,
     Verdict,
 )
+from anabranch.controller.wiring.cluster import UNSEEN_S_MAX, membership_health
 
 TIMING = Timing()
 TICK_S = 0.25
@@ -281,6 +282,27 @@ def test_nobody_is_dead_before_the_record_was_read() -> None:
         observer.saw(ME, Sighting(found.sequence, "mine"), found.moment())
         assert observer.conclude(found.moment()) == [], "the read failed"
     assert observer.suspects(found.moment()) == [store(0)]
+
+
+@pytest.mark.parametrize(
+    ("now_s", "ready"),
+    [(2.0, True), (3.0, True), (UNSEEN_S_MAX, True), (UNSEEN_S_MAX + 0.1, False)],
+)
+def test_a_controller_whose_beats_are_not_stored_for_long_is_not_ready(
+    now_s: float, *, ready: bool
+) -> None:
+    observer = Liveness(ME, "mine", TIMING, Moment(0, 0))
+    observer.saw(ME, Sighting(1, "mine"), Moment(0, 0))
+    now = Moment(now_s, int(now_s * 1000))
+
+    health = membership_health(observer.hold(now), observer.unseen_s(now))
+
+    assert health.ready == ready
+    assert bool(health.reason) == observer.blind(now)
+
+
+def test_a_controller_that_never_beat_is_not_called_silent() -> None:
+    assert Liveness(ME, "mine", TIMING, Moment(0, 0)).unseen_s(Moment(99, 99_000)) == 0.0
 
 
 def test_another_process_under_my_id_is_not_my_beat() -> None:

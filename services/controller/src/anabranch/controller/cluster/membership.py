@@ -107,6 +107,11 @@ class Membership:
         return not self._liveness.blind(self._now())
 
     @property
+    def unseen_s(self) -> float:
+        """For how long this controller has not seen a beat of its own; 0 before the first."""
+        return self._liveness.unseen_s(self._now())
+
+    @property
     def hold(self) -> Hold | None:
         """Why nothing is concluded and moved at the moment."""
         return self._liveness.hold(self._now())

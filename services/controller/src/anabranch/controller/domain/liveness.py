@@ -163,6 +163,10 @@ class Liveness:
         seen_s = self._mine_seen_s
         return seen_s is None or now.s - seen_s > self._timing.blind_s
 
+    def unseen_s(self, now: Moment) -> float:
+        """For how long the observer has not seen a beat of its own; 0 before the first."""
+        return now.s - self._mine_seen_s if self._mine_seen_s is not None else 0.0
+
     def hold(self, now: Moment) -> Hold | None:
         """What is held at the moment, as of the last `conclude`; nothing before the first beat."""
         if self._mine_seen_s is None:

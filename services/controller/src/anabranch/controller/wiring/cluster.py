@@ -10,6 +10,7 @@ from anabranch.common.adapters.redis_leases import RedisLeases
 from anabranch.common.contracts import subjects
 from anabranch.common.model.cluster import ControllerRecord
 from anabranch.common.model.hashing import SHARD_COUNT
+from anabranch.common.runtime.health import PartHealth
 from anabranch.common.runtime.service import Lifetime
 from anabranch.controller.adapters.peers import Peers
 from anabranch.controller.cluster.balancer import Balancer
@@ -17,12 +18,14 @@ from anabranch.controller.cluster.buckets import LEASE_S, Buckets, Neighbourhood
 from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placements import Placements
-from anabranch.controller.domain.liveness import Kind
+from anabranch.controller.domain.liveness import Hold, Kind
 from anabranch.controller.handlers.cluster_queries import ClusterDesk
 from anabranch.controller.wiring.surroundings import Surroundings
 
 LEASE_PREFIX = "anabranch"
 HOST_LENGTH_MAX = 32
+UNSEEN_S_MAX = 10.0
+"""A controller that has not seen a beat of its own for longer is not ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +64,25 @@ class Cluster:
         return {("blind",): int(blind), ("losses",): int(hold is not None and not blind)}
 
     def report(self, lifetime: Lifetime) -> None:
-        """A hold takes nobody out of service: what is served goes on as it was."""
+        """Tell whether membership is ready; to be called on every change, and now and then."""
         members = self.members
         if not members.complete or not (members.seeing or members.hold):
             return
-        hold = members.hold
-        reason = ""
-        if hold is not None:
-            missing = ", ".join(sorted(member.member_id for member in hold.missing))
-            reason = "held: own beats are not seen" if hold.blind else f"held: missing {missing}"
-        lifetime.set_ready("membership", True, reason)
+        health = membership_health(members.hold, members.unseen_s)
+        lifetime.set_ready("membership", health.ready, health.reason)
+
+
+def membership_health(hold: Hold | None, unseen_s: float) -> PartHealth:
+    """A hold takes no controller out of service, because what is served goes on as it was; but a
+    controller whose beats are not stored for long cannot store anything else either."""
+    if unseen_s > UNSEEN_S_MAX:
+        return PartHealth(False, "own beats are not stored: NATS is away or cannot write")
+    if hold is None:
+        return PartHealth(True)
+    missing = ", ".join(sorted(member.member_id for member in hold.missing))
+    return PartHealth(
+        True, "held: own beats are not seen" if hold.blind else f"held: missing {missing}"
+    )
 
 
 def build_cluster(around: Surroundings) -> Cluster:

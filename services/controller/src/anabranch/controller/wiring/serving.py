@@ -100,6 +100,7 @@ async def _sweep(controller: Controller, lifetime: Lifetime) -> None:
         controller.sweep()
         connected = controller.around.client.is_connected
         lifetime.set_ready("nats", connected, "" if connected else "reconnecting")
+        controller.cluster.report(lifetime)
         failing = controller.runners.failures()
         reason = f"{len(failing)} failing, first: {failing[0].subject}" if failing else ""
         lifetime.set_ready("workflows", True, reason)
