@@ -115,6 +115,18 @@ KILLS ?= 50
 chaos: setup
 	PYTHONPATH=tests $(BIN)/python -m kit.chaos --kills $(KILLS) $(ARGS)
 
+## make powerloss  the power of ROUNDS (20) fresh clusters is cut; all that was acknowledged is there
+ROUNDS ?= 20
+.PHONY: powerloss
+powerloss: setup
+	PYTHONPATH=tests $(BIN)/python -P -m kit.powerloss --rounds $(ROUNDS) $(ARGS)
+
+## make fulldisk  the disks of journal, tier 2 and NATS are held full for HOLD (60) seconds each
+HOLD ?= 60
+.PHONY: fulldisk
+fulldisk: setup
+	PYTHONPATH=tests $(BIN)/python -P -m kit.full_disks --hold $(HOLD) $(ARGS)
+
 ## make soak      SECONDS (600) of readers of a group that are killed while the stream is scaled
 SECONDS ?= 600
 .PHONY: soak

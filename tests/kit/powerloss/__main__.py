@@ -21,15 +21,16 @@ from kit.powerloss.disk import why_not, why_not_here
 from kit.powerloss.run import PROGRAM, Round, perform
 from kit.rng import Random, seeded
 
-EARLY_S = (0.3, 10.0)
-LATE_S = (10.0, 32.0)
-SHARE_OF_LATE = 0.5
+SECONDS_MAX = {False: 12.0, True: 15.0}
+"""The power goes so long after the start, or after everything was ready, at the latest."""
+SHARE_WHEN_READY = 0.6
 _INSIDE = "ANABRANCH_TEST_MOUNTS"
 
 
-def moment(rng: Random) -> float:
-    """When the power goes: mostly while the cluster starts, else in its first half minute."""
-    return rng.uniform(*(LATE_S if rng.random() < SHARE_OF_LATE else EARLY_S))
+def drawn(rng: Random, directory: Path, program: str) -> Round:
+    """A round whose power goes while the cluster starts, or soon after it is ready."""
+    when_ready = rng.random() < SHARE_WHEN_READY
+    return Round(directory, rng.uniform(0.2, SECONDS_MAX[when_ready]), when_ready, program)
 
 
 def enter_mounts_of_our_own() -> None:
@@ -72,9 +73,10 @@ def main() -> int:
     for number in range(options.rounds):
         directory = top / f"round-{number}"
         directory.mkdir()
-        at_s = moment(rng)
-        result = asyncio.run(perform(Round(directory, at_s, program)))
-        say(f"round {number}: cut at {at_s:.1f} s, {result.line()}")
+        round_ = drawn(rng, directory, program)
+        result = asyncio.run(perform(round_))
+        since = "it was ready" if round_.when_ready else "the start"
+        say(f"round {number}: cut {round_.at_s:.1f} s after {since}; {result.line()}")
         for wrong in result.violations[:5]:
             say(f"  {wrong}")
         if result.violations:

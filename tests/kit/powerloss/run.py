@@ -36,10 +36,11 @@ LOOK_S = 0.02
 @dataclass(frozen=True, slots=True)
 class Round:
     """`directory` is empty and on another file system; the power goes `at_s` seconds after `up`
-    was started. `program`: what stands for the command `anabranch`."""
+    was started, or after it was ready. `program`: what stands for the command `anabranch`."""
 
     directory: Path
     at_s: float
+    when_ready: bool = False
     program: str = PROGRAM
 
 
@@ -81,7 +82,9 @@ async def perform(round_: Round) -> RoundResult:
 async def _live_until_the_cut(
     round_: Round, disk: PoweredDisk, port: int, result: RoundResult
 ) -> None:
-    with _cluster(round_, disk, port):
+    with _cluster(round_, disk, port) as cluster:
+        if round_.when_ready:
+            await _until_ready(cluster, disk)
         await SystemClock().sleep(round_.at_s)
         result.was_ready = _endpoints(disk).exists()
     disk.come_back()
@@ -120,18 +123,20 @@ def _workload(port: int, ledger: Path, log: Path) -> Iterator[None]:
 async def _come_back(
     cluster: ClusterProcess, disk: PoweredDisk, port: int, result: RoundResult
 ) -> None:
-    clock = SystemClock()
-    began_s = clock.monotonic()
-    while not _endpoints(disk).exists():
-        if cluster.ended:
-            raise RuntimeError("the cluster does not start on what the disk holds")
-        if clock.monotonic() - began_s > READY_S_MAX:
-            raise TimeoutError("the cluster is not ready in time")
-        await clock.sleep(LOOK_S)
-    result.restart_s = clock.monotonic() - began_s
+    began_s = SystemClock().monotonic()
+    await _until_ready(cluster, disk)
+    result.restart_s = SystemClock().monotonic() - began_s
     async with asyncio.timeout(ASK_S_MAX), connect(f"nats://127.0.0.1:{port}") as client:
         result.violations += violations(result.ledger, await _find(client))
         await _work_on(client)
+
+
+async def _until_ready(cluster: ClusterProcess, disk: PoweredDisk) -> None:
+    async with asyncio.timeout(READY_S_MAX):
+        while not _endpoints(disk).exists():
+            if cluster.ended:
+                raise RuntimeError("the cluster does not start on what the disk holds")
+            await SystemClock().sleep(LOOK_S)
 
 
 async def _find(client: Client) -> Found:

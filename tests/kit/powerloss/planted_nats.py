@@ -1,0 +1,27 @@
+"""``python -m kit.powerloss.planted_nats``: the command with a NATS server that syncs now and then.
+
+What is acknowledged is then in the page cache for up to two minutes. A killed process loses
+nothing by that; a loss of power does, and `kit.powerloss` must find it.
+"""
+
+import os
+import sys
+
+from anabranch.cli import __main__ as program
+from anabranch.cli.up import parts
+
+
+def plant() -> None:
+    """Have the server write as it does by default, and nobody check it."""
+    written = parts.nats_config
+
+    def without_syncs(*arguments: object) -> str:
+        return written(*arguments).replace("sync_interval: always", "sync_interval: 2m")  # type: ignore[arg-type]
+
+    parts.nats_config = without_syncs
+    os.environ["ANABRANCH_CONTROLLER_NATS_SYNC"] = "unchecked"
+
+
+if __name__ == "__main__":
+    plant()
+    sys.exit(program.main())
