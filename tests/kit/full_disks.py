@@ -10,6 +10,7 @@ tries nothing where it has none.
 import argparse
 import asyncio
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -268,9 +269,11 @@ def main() -> int:
         say(result.line())
         for failure in result.failures[:10]:
             say(f"  FAILED {failure}")
-        failed += bool(result.failures)
         if result.failures:
+            failed += 1
             say(f"  logs are in {directory}")
+        else:
+            shutil.rmtree(directory)
     return 1 if failed else 0
 
 

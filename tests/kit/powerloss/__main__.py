@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -67,6 +68,8 @@ def main() -> int:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))
     seed = int(system_rng().random() * 2**31) if options.seed is None else options.seed
     program = f"kit.powerloss.planted_{options.planted}" if options.planted else PROGRAM
+    # Asked to end, it ends in order too: the cluster that it started would go on without it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     top = Path(tempfile.mkdtemp(prefix="anabranch-powerloss-"))
     say(f"seed {seed}, directory {top}")
     rng, failed = seeded(seed), 0

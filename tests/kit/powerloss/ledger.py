@@ -45,6 +45,9 @@ class LedgerWriter:
         self._file.writelines(json.dumps(["ack", kind, name]) + "\n" for name in names)
         self._file.flush()
 
+    def close(self) -> None:
+        self._file.close()
+
 
 def read_ledger(path: Path) -> Ledger:
     """What a ledger holds; half a last line is left out, one that does not exist is empty."""

@@ -1,12 +1,13 @@
 """The health responder: what it answers, and that it cannot be hung or flooded."""
 
 import asyncio
+import errno
 import json
 from pathlib import Path
 
 import pytest
 
-from anabranch.common.errors import InvalidSetting, PortInUse
+from anabranch.common.errors import InvalidSetting, NoRoom, PortInUse
 from anabranch.common.runtime.health import (
     REQUEST_SIZE_MAX,
     HealthServer,
@@ -109,6 +110,20 @@ async def test_a_port_file_that_cannot_be_written_is_a_named_error(
     monkeypatch.setenv("ANABRANCH_PORT_FILE", str(tmp_path / "absent" / "port"))
 
     with pytest.raises(InvalidSetting, match="port file"):
+        async with HealthServer("127.0.0.1:0", lambda: READY, no_metrics):
+            raise AssertionError("must not start")
+
+
+async def test_a_port_file_without_room_on_the_disk_is_no_wrong_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_path: Path, _text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setenv("ANABRANCH_PORT_FILE", str(tmp_path / "port"))
+    monkeypatch.setattr(Path, "write_text", refuse)
+
+    with pytest.raises(NoRoom):
         async with HealthServer("127.0.0.1:0", lambda: READY, no_metrics):
             raise AssertionError("must not start")
 

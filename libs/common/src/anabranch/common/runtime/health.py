@@ -17,7 +17,7 @@ from typing import Self
 
 import structlog
 
-from anabranch.common.errors import AnabranchError, DiskFailed, InvalidSetting, PortInUse
+from anabranch.common.errors import AnabranchError, InvalidSetting, NoRoom, PortInUse
 from anabranch.common.runtime.metrics import CONTENT_TYPE as METRICS_TYPE
 from anabranch.common.runtime.settings import parse_bind
 
@@ -93,15 +93,15 @@ def answer(
 
 
 def write_port_file(path: Path, port: int) -> None:
-    """Write the port as decimal text, whole or not at all. Raises InvalidSetting; DiskFailed if
-    the disk is full."""
+    """Write the port as decimal text, whole or not at all. Raises InvalidSetting; NoRoom if the
+    disk is full."""
     draft = path.with_name(path.name + ".new")
     try:
         draft.write_text(f"{port}\n")
         draft.replace(path)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFailed("the disk has no room for the port file", path=str(path)) from error
+            raise NoRoom("the disk has no room for the port file", path=str(path)) from error
         raise InvalidSetting(
             "port file cannot be written", variable=PORT_FILE_VARIABLE, path=str(path)
         ) from error

@@ -15,6 +15,7 @@ so too, may lie on that disk.
 
 import asyncio
 import importlib.util
+import resource
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing
@@ -96,6 +97,7 @@ def run_service(
     SIGINT `main` has GRACE_SECONDS to return; then it is cancelled and the exit code is 1. Call
     it from the main thread, once per process.
     """
+    raise_file_limit()
     try:
         configure_logs(name, log_level)
         with (
@@ -117,6 +119,12 @@ def exit_code(errors: Sequence[AnabranchError]) -> int:
     """The exit code of a process that these errors ended."""
     failed = any(isinstance(error, DiskFailed) for error in errors)
     return EXIT_DISK_FAILED if failed else EXIT_FAILED
+
+
+def raise_file_limit() -> None:
+    """Let the process open as many files and connections as the system allows it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def settings_or_exit(name: str, load: Callable[[], Settings]) -> Settings:
