@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 import structlog
@@ -36,7 +37,8 @@ SCOPE, STREAM, KNOWN = "full", "full/numbers", "full/known"
 WRITERS = (0, 1)
 KNOWN_EVENTS = [b"%d" % number for number in range(200)]
 BEFORE_S = 6.0
-REFILL_S = 1.0
+REFILL_S = 0.02
+"""Short: what a part frees, such as a file of the journal, it must not get back."""
 READ_PAUSE_S = 0.25
 READ_S_MAX = 10.0
 AGAIN_S_MAX = 60.0
@@ -53,11 +55,13 @@ DISKS = {
 
 @dataclass(slots=True)
 class Result:
-    """What became of one disk. `gaps`: seconds between reads that were right, while it was full."""
+    """What became of one disk. `gaps`: seconds between reads that were right, while it was full;
+    `held_up_s`: the longest time in which no event was acknowledged."""
 
     disk: str
     events: int = 0
     acknowledged_while_full: int = 0
+    held_up_s: float = 0.0
     gaps: list[float] = field(default_factory=list)
     again_s: float = 0.0
     restarts: dict[str, int] = field(default_factory=dict)
@@ -68,7 +72,7 @@ class Result:
         restarted = ", ".join(f"{part} {count}" for part, count in self.restarts.items() if count)
         return (
             f"{self.disk}: {self.events:,} events acknowledged, {self.acknowledged_while_full:,} "
-            f"while it was full; {len(self.gaps)} reads then, at most "
+            f"while it was full, none for {self.held_up_s:.1f} s; {len(self.gaps)} reads then, at most "
             f"{max(self.gaps, default=0):.1f} s apart; all work went on {self.again_s:.1f} s after "
             f"it was freed; started again: {restarted or 'nothing'}"
         )
@@ -106,6 +110,7 @@ class _Run:
                 await self._until_all_works_again()
                 await self._clock.sleep(BEFORE_S)
             self.result.events = self._acknowledged()
+            self.result.held_up_s = self._longest_pause_s()
             await self._judge()
 
     def _watch(self, states: States) -> None:
@@ -206,6 +211,12 @@ class _Run:
 
     def _acknowledged(self) -> int:
         return sum(each.read_on().acknowledged for each in self._followers.values())
+
+    def _longest_pause_s(self) -> float:
+        acked_s = sorted(
+            ack.acked_s for each in self._followers.values() for ack in each.content.acks
+        )
+        return max((later - ack for ack, later in pairwise(acked_s)), default=0.0)
 
     async def _judge(self) -> None:
         verdict = Verdict({n: each.read_on() for n, each in self._followers.items()})
