@@ -43,6 +43,7 @@ from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.eviction import evict
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits
+from anabranch.segstore.shell.pauses import drawn_from
 from anabranch.segstore.shell.reader import (
     Found,
     boundary_before,
@@ -156,7 +157,12 @@ class CrashingContainer:
         self._tier_two = self._wait(opening(0, self._epoch, log_id, new_log=not self._log_id))
         throttle = Throttle(ThrottleLimits())
         around = Surroundings(
-            time, Cache(4096), throttle, time.call_later, residency=self._residency
+            time,
+            Cache(4096),
+            throttle,
+            time.call_later,
+            drawn_from(seeded(0)),
+            residency=self._residency,
         )
         container = self._container_type(0, self._epoch, self._tier_two, around)
         log = self._journal.open_log(0, log_id, self._epoch, container)
@@ -172,6 +178,7 @@ class CrashingContainer:
             throttle=throttle,
             call_later=time.call_later,
             limits=FlushLimits(),
+            back_off_s=drawn_from(seeded(0)),
         )
         self._sessions.clear()
         self._sent.clear()

@@ -39,6 +39,7 @@ from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.eviction import evict
 from anabranch.segstore.shell.metrics import uncounted
+from anabranch.segstore.shell.pauses import drawn_from
 from anabranch.segstore.shell.replay import Replay
 from anabranch.segstore.shell.residency import ResidencyLimits
 from anabranch.segstore.shell.sessions import AppendSession
@@ -46,6 +47,7 @@ from anabranch.segstore.shell.surroundings import Surroundings
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tracing import Commits, StoreTracing
 from kit.fixed_catalog import FixedCatalog, run_at_once
+from kit.rng import seeded
 
 SEGMENT = "scope/stream/0.#epoch.0"
 WRITER = bytes(range(16))
@@ -140,6 +142,7 @@ class ContainerDriver:
             self.cache,
             self.throttle,
             self.time.call_later,
+            drawn_from(seeded(0)),
             self.metrics,
             self._tracing,
             self.residency,

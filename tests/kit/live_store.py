@@ -23,12 +23,14 @@ from anabranch.segstore.shell.catch_up import CatchUp
 from anabranch.segstore.shell.flusher import FlushLimits
 from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
 from anabranch.segstore.shell.outgoing import SIZE_BYTES_MAX, Outgoing
+from anabranch.segstore.shell.pauses import drawn_from
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.read_ahead import ReadAhead
 from anabranch.segstore.shell.store import Store
 from anabranch.segstore.shell.surroundings import Surroundings
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from kit.rng import seeded
 
 NODE = "node-1"
 
@@ -81,7 +83,7 @@ async def live_store(
     catch_up = CatchUp(ReadAhead(cache, clock, call_later), outgoing=Outgoing(unsent_max))
     store = Store(world.containers, changed.set, catch_up=catch_up)
     throttle = Throttle(throttle_limits or ThrottleLimits())
-    around = Surroundings(clock, cache, throttle, call_later)
+    around = Surroundings(clock, cache, throttle, call_later, drawn_from(seeded(0)))
     placements = Placements(world.placements, world.node)
     log = MemoryLog(world.frames, asyncio.get_running_loop().call_soon)
     ids = SeededIds(1000 * sum(world.node.encode()) + world.frames.owner)
@@ -100,6 +102,7 @@ async def live_store(
         placements=placements,
         store=store,
         clock=clock,
+        back_off_s=around.back_off_s,
         new_keeper=new_keeper,
     )
     async with asyncio.TaskGroup() as group:

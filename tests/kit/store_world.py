@@ -52,6 +52,7 @@ from anabranch.segstore.shell.flusher import FlushLimits
 from anabranch.segstore.shell.granule import Bytes
 from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
 from anabranch.segstore.shell.metrics import uncounted
+from anabranch.segstore.shell.pauses import drawn_from
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.residency import ResidencyLimits
 from anabranch.segstore.shell.store import Store
@@ -63,7 +64,7 @@ from anabranch.segstore.shell.tracing import Commits
 from kit.chunk_faults import UnhurriedStorage
 from kit.deferred_commits import DeferredCommits
 from kit.history import History, HistoryViolation, make_event
-from kit.rng import Random
+from kit.rng import Random, seeded
 from kit.simdisk import Crashed, SimDisk, Survival
 from kit.virtual_time import VirtualClock, VirtualTimeLoop, cancel_all
 
@@ -235,6 +236,7 @@ class Life:
             self._cache,
             self.throttle,
             self._call_later,
+            drawn_from(seeded(0)),
             residency=ResidencyLimits(self.world.segments_in_memory),
         )
         limits = FlushLimits(bytes_max=self.world.flush_bytes, age_s_max=5.0)

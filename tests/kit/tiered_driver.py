@@ -16,6 +16,7 @@ from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits
 from anabranch.segstore.shell.granule import Granule
 from anabranch.segstore.shell.leftovers import end_leftovers
+from anabranch.segstore.shell.pauses import drawn_from
 from anabranch.segstore.shell.reader import Found, boundary_before, read_now, truncation_place
 from anabranch.segstore.shell.residency import ResidencyLimits
 from anabranch.segstore.shell.store import OpenContainer, Store
@@ -23,6 +24,7 @@ from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_collector import Collector
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.container_driver import LOG_ID, SEGMENT, ContainerDriver
+from kit.rng import seeded
 
 
 async def read_through(
@@ -122,6 +124,7 @@ class TieredDriver(ContainerDriver):
             throttle=self.throttle,
             call_later=self.time.call_later,
             limits=FlushLimits(bytes_max=1 << 20),
+            back_off_s=drawn_from(seeded(0)),
         )
 
     def crash(self, catalog: Catalog | None = None) -> None:
@@ -182,7 +185,7 @@ class TieredDriver(ContainerDriver):
 
     def end_leftovers(self) -> None:
         """What the container does beside its first requests."""
-        self.wait(end_leftovers(self.container, self.tier_two, self.time))
+        self.wait(end_leftovers(self.container, self.tier_two, self.time, drawn_from(seeded(0))))
         self.load()
 
     def new_store(self) -> Store:

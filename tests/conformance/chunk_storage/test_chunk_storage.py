@@ -17,6 +17,7 @@ from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.deadline import DeadlineChunkStorage
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.storage.probe import probe_create_only
+from kit.rng import seeded
 from kit.s3_server import S3Server
 from kit.simdisk import SimDisk
 
@@ -38,7 +39,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> ChunkStorage:
         return MemoryChunkStorage()
     if request.param == "objects in memory":
         store = MemoryStore()
-        return ObjectChunkStorage(store, store, SystemClock())
+        return ObjectChunkStorage(store, store, SystemClock(), seeded(0))
     if request.param == "objects on a server":
         server: S3Server = request.getfixturevalue("s3_server")
         return bucket_storage(

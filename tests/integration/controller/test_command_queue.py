@@ -30,6 +30,7 @@ from anabranch.controller.ports import TryAgain
 from kit.controller_caller import until
 from kit.infra import Infra, NatsServer
 from kit.infra.hurting import unhurt
+from kit.rng import seeded
 
 QUICK = 0.01
 DEADLINE_S = 10.0
@@ -81,7 +82,12 @@ def queue(nats_server: NatsServer, parked: JetStreamParkedCommands) -> StartQueu
     @asynccontextmanager
     async def run(handle: Handle, park: Park | None = None) -> AsyncIterator[CommandQueue]:
         made = CommandQueue(
-            nats_server.url, handle, park or parked.park, SystemClock(), pause_ratio=QUICK
+            nats_server.url,
+            handle,
+            park or parked.park,
+            SystemClock(),
+            seeded(0),
+            pause_ratio=QUICK,
         )
         await made.start()
         async with asyncio.TaskGroup() as group:

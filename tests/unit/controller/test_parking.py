@@ -1,21 +1,19 @@
 """Parked commands: what is put aside, after how many defects, and how it is kept."""
 
 import json
-from itertools import accumulate
 
 import pytest
 
 from anabranch.controller.domain.parking import (
     ABOUT_HEADER,
     PARK_AT_COUNT,
-    PAUSE_S_MAX,
+    PAUSES,
     Defects,
     ParkedCommand,
     command_id_in,
     headers_to_keep,
     parked_command,
     parked_headers,
-    pause_s,
 )
 from kit.golden import assert_golden
 
@@ -40,12 +38,11 @@ def test_defects_of_one_command_are_counted_and_those_of_the_next_anew() -> None
     assert Defects.after(second, 8, 300) == Defects(8, 1, 300, 300)
 
 
-def test_the_tries_of_a_command_take_about_twenty_seconds() -> None:
-    pauses = [pause_s(count) for count in range(1, PARK_AT_COUNT)]
+@pytest.mark.parametrize(("draw", "total_s"), [(0.0, 10.65), (0.999, 21.3)])
+def test_the_tries_of_a_command_take_ten_to_twenty_seconds(draw: float, total_s: float) -> None:
+    pauses = [PAUSES.delay_s(count, draw) for count in range(1, PARK_AT_COUNT)]
 
-    assert pauses == sorted(pauses)
-    assert max(pauses) == PAUSE_S_MAX
-    assert 15 < list(accumulate(pauses))[-1] < 25
+    assert sum(pauses) == pytest.approx(total_s, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.runtime.ids import SeededIds, system_rng
 from anabranch.common.workflow.bounded import for_each
-from anabranch.common.workflow.runner import PAUSE_S_MAX, Runner, Workflow, pause_s, run_to_rest
+from anabranch.common.workflow.runner import Runner, Workflow, run_to_rest
 from kit.countdown import COUNTDOWN, Countdown, Counted, Step
 
 SUBJECT = "ana.evt.1.scope.countdown"
@@ -106,15 +106,6 @@ async def test_one_aggregate_is_worked_on_by_one_task() -> None:
         serving.cancel()
 
     assert work.runs == 3
-
-
-def test_pauses_grow_to_a_limit_and_are_spread() -> None:
-    pauses = [pause_s(attempts, 0.999) for attempts in range(1, 100)]
-
-    assert pauses == sorted(pauses)
-    assert PAUSE_S_MAX * 0.9 < pauses[-1] <= PAUSE_S_MAX
-    assert pause_s(3, 0.0) < pause_s(3, 0.9)
-    assert pause_s(1, 0.0) > 0
 
 
 async def test_many_things_are_done_few_at_a_time() -> None:

@@ -8,9 +8,11 @@ from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.segstore.shell.assignments import Assignments
 from anabranch.segstore.shell.lifecycle import ContainerKeeper
+from anabranch.segstore.shell.pauses import drawn_from
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.store import Store
 from kit.live_store import NODE
+from kit.rng import seeded
 
 
 class SlowKeeper:
@@ -45,6 +47,7 @@ async def test_a_container_that_comes_back_while_its_keeper_ends_gets_another_on
         placements=Placements(objects, NODE),
         store=Store(1),
         clock=SystemClock(),
+        back_off_s=drawn_from(seeded(0)),
         new_keeper=lambda _: cast("ContainerKeeper", Keeper()),
     )
     mine, elsewhere = Placement(0, (NODE,)), Placement(0, ("other",))

@@ -14,12 +14,14 @@ from anabranch.segstore.adapters.memory_log import MemoryLog
 from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.flusher import FlushLimits
 from anabranch.segstore.shell.lifecycle import Tiers, open_container
+from anabranch.segstore.shell.pauses import drawn_from
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.surroundings import Surroundings
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from kit.container_driver import LOG_ID
 from kit.live_store import NODE, call_later
+from kit.rng import seeded
 from kit.tiered_driver import TieredDriver
 
 
@@ -36,7 +38,7 @@ class Opening:
         self._tiers = Tiers(self.log, open_tier_two, placements, ids)
 
     async def run(self, clock: Clock) -> None:
-        around = Surroundings(clock, self.cache, self.throttle, call_later)
+        around = Surroundings(clock, self.cache, self.throttle, call_later, drawn_from(seeded(0)))
         placement = Placement(0, (NODE,), container_epoch=2, log_id=LOG_ID)
         await open_container(placement, self._tiers, around, FlushLimits())
 

@@ -16,12 +16,14 @@ from anabranch.common.wire.messages import Done, Message
 from anabranch.segstore.domain.container.state import ContainerCut
 from anabranch.segstore.ports import CatalogEntry, FetchRange, TieredExtents
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits
+from anabranch.segstore.shell.pauses import drawn_from
 from anabranch.segstore.shell.tier2_collector import (
     REST_AFTER_FAILURE_S,
     REST_S,
     Collector,
 )
 from kit.container_driver import ContainerDriver
+from kit.rng import seeded
 from kit.tier2_catalog import catalog_of
 from kit.tiered_driver import TieredDriver
 from kit.virtual_time import VirtualClock, VirtualTimeLoop
@@ -174,6 +176,7 @@ def test_flushes_are_a_second_apart_unless_they_are_requested() -> None:
             throttle=driver.throttle,
             call_later=lambda after_s, do: loop.call_later(after_s, do).cancel,
             limits=FlushLimits(bytes_max=1, interval_s_min=1.0),
+            back_off_s=drawn_from(seeded(0)),
         )
         answers: list[Message] = []
 

@@ -112,7 +112,7 @@ def test_the_back_off_doubles_up_to_its_maximum() -> None:
 
     assert pauses[:3] == [0.1, 0.2, 0.4]
     assert pauses == sorted(pauses)
-    assert pauses[-1] == plan.BACK_OFF_SECONDS_MAX
+    assert pauses[-1] == plan.BACK_OFF.longest_s
 
 
 def test_readiness_forgives_earlier_failures() -> None:
@@ -133,7 +133,7 @@ def test_a_part_whose_disk_is_full_is_started_again_for_ever_with_growing_pauses
 
     assert state.failures == 0
     assert pauses == sorted(pauses)
-    assert pauses[-1] == plan.EXCUSED_BACK_OFF_SECONDS_MAX
+    assert pauses[-1] == plan.EXCUSED_BACK_OFF.longest_s
     assert state.reason == "exit code 75: its disk is full; it starts again in 15 s"
 
 

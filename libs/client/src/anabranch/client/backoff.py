@@ -6,6 +6,7 @@ Pure arithmetic over a clock reading and a random draw; whoever retries does the
 from dataclasses import dataclass, field
 
 from anabranch.client.settings import BackoffSettings
+from anabranch.common.runtime import backoff
 from anabranch.common.runtime.ids import Rng
 
 
@@ -30,8 +31,6 @@ class Backoff:
         left_s = self.retry_timeout_s - (now_s - self._failing_since)
         if left_s <= 0:
             return None
-        ceiling = min(
-            self.settings.longest_s, self.settings.first_s * 2.0 ** min(self.failures, 40)
-        )
         self.failures += 1
-        return min(left_s, ceiling * (0.5 + 0.5 * self.rng.random()))
+        pauses = backoff.Backoff(self.settings.first_s, self.settings.longest_s)
+        return min(left_s, pauses.delay_s(self.failures, self.rng.random()))

@@ -25,9 +25,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
-BACK_OFF_SECONDS_MIN = 0.1
-BACK_OFF_SECONDS_MAX = 5.0
-EXCUSED_BACK_OFF_SECONDS_MAX = 15.0
+from anabranch.common.runtime.backoff import Backoff
+
+BACK_OFF = Backoff(first_s=0.1, longest_s=5.0)
+EXCUSED_BACK_OFF = Backoff(first_s=0.1, longest_s=15.0)
 EXCUSED_FORGOTTEN_SECONDS = 60.0
 """A part that has run for so long begins with short pauses again."""
 STUCK_SECONDS_MIN = 10.0
@@ -115,10 +116,12 @@ Action = Start | Stop | Kill | Forget | GiveUp
 
 
 def back_off_seconds(state: PartState) -> float:
-    """The pause before the next start: doubles with each failure in a row, up to a maximum."""
-    longest = EXCUSED_BACK_OFF_SECONDS_MAX if state.excused else BACK_OFF_SECONDS_MAX
-    count = max(state.failures, state.excused)
-    return min(longest, BACK_OFF_SECONDS_MIN * 2.0 ** min(count, 16))
+    """The pause before the next start: doubles with each failure in a row, up to a maximum.
+
+    One supervisor starts every part, so there is nobody to spread the pauses among.
+    """
+    pauses = EXCUSED_BACK_OFF if state.excused else BACK_OFF
+    return pauses.delay_s(max(state.failures, state.excused) + 1, 1.0)
 
 
 def next_actions(

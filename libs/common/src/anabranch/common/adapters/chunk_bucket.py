@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 from anabranch.common.adapters.chunk_objects import ObjectChunkStorage
 from anabranch.common.errors import InvalidSetting
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import system_rng
 from anabranch.common.storage.location import BucketLocation, ObjectOptions, Provider
 
 if TYPE_CHECKING:  # these exist for type checkers alone
@@ -73,7 +74,7 @@ def bucket_storage(
             remedy="correct the URL of tier 2, its options, their file or the provider's variables",
             cause=cause,
         ) from None
-    return ObjectChunkStorage(writes, reads, clock)
+    return ObjectChunkStorage(writes, reads, clock, system_rng())
 
 
 def _check_endpoint(options: ObjectOptions) -> None:

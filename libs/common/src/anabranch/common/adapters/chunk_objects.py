@@ -37,11 +37,13 @@ from anabranch.common.errors import (
     Unauthorized,
     Unavailable,
 )
+from anabranch.common.runtime.backoff import Backoff
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import Rng
 from anabranch.common.storage.ports import Buffer
 
 PUT_ATTEMPTS_MAX = 3
-PUT_PAUSE_S_MIN = 0.2
+PUT_PAUSES = Backoff(first_s=0.3, longest_s=1.0)
 _CAUSE_LENGTH_MAX = 300
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _STILL_BEING_WRITTEN = "ConditionalRequestConflict"
@@ -58,7 +60,8 @@ class ObjectChunkStorage:
     if there is no such bucket.
     """
 
-    def __init__(self, writes: ObjectStore, reads: ObjectStore, clock: Clock) -> None:
+    def __init__(self, writes: ObjectStore, reads: ObjectStore, clock: Clock, rng: Rng) -> None:
+        self._rng = rng
         self._writes = writes
         self._reads = reads
         self._clock = clock
@@ -86,7 +89,7 @@ class ObjectChunkStorage:
         last: Exception | None = None
         for attempt in range(PUT_ATTEMPTS_MAX):
             if attempt:
-                await self._clock.sleep(PUT_PAUSE_S_MIN * 2.0 ** (attempt - 1))
+                await self._clock.sleep(PUT_PAUSES.delay_s(attempt, self._rng.random()))
             try:
                 await obstore.put_async(self._writes, name, parts, mode="create")
             except AlreadyExistsError as error:

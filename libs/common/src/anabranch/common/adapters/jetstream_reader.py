@@ -21,7 +21,9 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from anabranch.common.adapters.nats_connection import as_unavailable, keeping_cancellation
 from anabranch.common.errors import StreamRewound, Unavailable
+from anabranch.common.runtime.backoff import Backoff
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import Rng, system_rng
 
 BATCH_COUNT = 1024
 BATCH_SIZE_BYTES_MAX = 4 * 1024 * 1024
@@ -35,8 +37,7 @@ SILENCE_COUNT_MAX = 6
 CONSUMER_IDLE_S = 60.0
 READ_FAILURES_MAX = 5
 """Consumers that a finite read may lose in a row."""
-RETRY_S_MIN = 0.1
-RETRY_S_MAX = 2.0
+RETRIES = Backoff(first_s=0.2, longest_s=2.0)
 _HEARTBEAT_STATUS = "100"
 
 
@@ -74,10 +75,12 @@ class StreamReader:
         subject_filter: str,
         *,
         missing_is_empty: bool = False,
+        rng: Rng | None = None,
     ) -> None:
         self._client = client
         self._js = client.jetstream()
         self._clock = clock
+        self._rng = rng or system_rng()
         self._stream = stream
         self._filter = subject_filter
         self._missing_is_empty = missing_is_empty
@@ -105,7 +108,7 @@ class StreamReader:
                     yield message
             except (_ConsumerLost, Unavailable):
                 failures += 1
-                await self._clock.sleep(min(RETRY_S_MAX, RETRY_S_MIN * 2 ** min(failures, 8)))
+                await self._clock.sleep(RETRIES.delay_s(failures, self._rng.random()))
 
     async def read(self, first: int, last: int) -> AsyncIterator[StreamMessage]:
         """Every message from sequence `first` to `last`, in order. Raises Unavailable."""
@@ -123,7 +126,7 @@ class StreamReader:
                 failures += 1
                 if failures > READ_FAILURES_MAX:
                     raise Unavailable("reading was interrupted", stream=self._stream) from error
-                await self._clock.sleep(RETRY_S_MIN * 2**failures)
+                await self._clock.sleep(RETRIES.delay_s(failures, self._rng.random()))
             finally:
                 await present.aclose()
 

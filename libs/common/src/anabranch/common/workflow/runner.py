@@ -27,6 +27,7 @@ import structlog
 
 from anabranch.common.errors import AnabranchError, WrongExpectedSequence
 from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.runtime.backoff import Backoff
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import Rng
 from anabranch.common.workflow.progress import ProgressBoard, StepProgress
@@ -34,8 +35,7 @@ from anabranch.common.workflow.waiting import StillWaiting
 
 CONCURRENT_MAX = 16
 LOST_RACES_MAX = 8
-PAUSE_S_MIN = 0.1
-PAUSE_S_MAX = 30.0
+PAUSES = Backoff(first_s=0.1, longest_s=30.0)
 REST_S_MAX = 1.0
 LOAD = "load"
 """In the place of a step, for reading what the next step is."""
@@ -131,12 +131,6 @@ async def _next_step(workflow: Workflow[S, E, K], loaded: Loaded[S]) -> K | None
     if workflow.settle is not None:
         await workflow.settle(loaded)
     return workflow.next_step(loaded.state)
-
-
-def pause_s(attempts: int, draw: float) -> float:
-    """How long to wait after the `attempts`-th failure in a row; `draw` in [0, 1)."""
-    ceiling = min(PAUSE_S_MAX, PAUSE_S_MIN * 2.0 ** min(attempts - 1, 16))
-    return float(ceiling * (0.5 + draw / 2))
 
 
 class Runner(Generic[S, E, K]):
@@ -252,7 +246,7 @@ class Runner(Generic[S, E, K]):
                 error=str(failed.error),
                 remedy=failed.error.remedy,
             )
-        return pause_s(failure.attempts, self._rng.random())
+        return PAUSES.delay_s(failure.attempts, self._rng.random())
 
     async def _resume_after(self, subject: str, pause: float) -> None:
         await self._clock.sleep(pause)

@@ -41,15 +41,17 @@ from anabranch.common.contracts.subjects import (
 )
 from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.model.hashing import SHARD_COUNT
+from anabranch.common.runtime.backoff import Backoff
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import Rng
 from anabranch.common.runtime.tracing import trace_parent_in
 from anabranch.controller.domain.parking import (
     PARK_AT_COUNT,
+    PAUSES,
     Defects,
     ParkedCommand,
     command_id_in,
     headers_to_keep,
-    pause_s,
 )
 from anabranch.controller.ports import TryAgain
 
@@ -64,6 +66,8 @@ in hand for so long is worked at no more."""
 PULL_EXPIRES_S = 2.0
 """Also how long a bucket may stand still after a connection broke unseen."""
 TRY_AGAIN_S = 1.0
+AWAY = Backoff(first_s=2.0, longest_s=2.0)
+"""While a bucket's consumer is away: all buckets lose theirs at once, and ask again apart."""
 GRACE_S = 10.0
 
 Handle = Callable[[bytes, str], Awaitable[None]]
@@ -85,12 +89,20 @@ class CommandQueue:
     """The commands of the buckets that `own` names, and the connection for notices."""
 
     def __init__(
-        self, url: str, handle: Handle, park: Park, clock: Clock, *, pause_ratio: float = 1.0
+        self,
+        url: str,
+        handle: Handle,
+        park: Park,
+        clock: Clock,
+        rng: Rng,
+        *,
+        pause_ratio: float = 1.0,
     ) -> None:
         """`pause_ratio` shortens the pauses after defects, for tests."""
         self._handle = handle
         self._park = park
         self._clock = clock
+        self._rng = rng
         self._pause_ratio = pause_ratio
         self._broker = NatsBroker(
             url,
@@ -210,7 +222,7 @@ class CommandQueue:
         except (nats.errors.Error, OSError) as error:
             # The consumer or its stream is away: begin with a new subscription after a pause.
             _log.info("a bucket's commands cannot be pulled", bucket=bucket, error=repr(error))
-            await self._clock.sleep(TRY_AGAIN_S)
+            await self._clock.sleep(AWAY.delay_s(1, self._rng.random()))
             await _settle(subscriber.stop())
             return None
 
@@ -262,7 +274,8 @@ class CommandQueue:
                     remedy="`anabranch operation parked` shows it; redrive or drop it",
                 )
                 return True
-        await _settle(message.nack(delay=pause_s(defects.count) * self._pause_ratio))
+        pause_s = PAUSES.delay_s(defects.count, self._rng.random()) * self._pause_ratio
+        await _settle(message.nack(delay=pause_s))
         return False
 
 

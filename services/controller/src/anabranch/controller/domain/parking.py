@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from anabranch.common.runtime.backoff import Backoff
+
 PARK_AT_COUNT = 10
-PAUSE_S_MIN = 0.1
-PAUSE_S_MAX = 5.0
+PAUSES = Backoff(first_s=0.1, longest_s=5.0)
+"""Between the tries: 11 to 22 s until the last."""
 ERROR_LENGTH_MAX = 1000
 ABOUT_HEADER = "Anabranch-Parked"
 """Beside the command's own headers: what is known of the parking, as JSON."""
@@ -54,11 +56,6 @@ class Defects:
         if before is None or before.sequence != sequence:
             return cls(sequence, 1, now_ms, now_ms)
         return cls(sequence, before.count + 1, before.first_ms, now_ms)
-
-
-def pause_s(count: int) -> float:
-    """Before the next try after `count` defects in a row; about 20 s until the last."""
-    return float(min(PAUSE_S_MAX, PAUSE_S_MIN * 2.0 ** min(count - 1, 16)))
 
 
 def command_id_in(body: bytes, sequence: int) -> str:

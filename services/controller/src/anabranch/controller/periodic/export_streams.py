@@ -39,7 +39,7 @@ from anabranch.common.tier2.streams import (
     stream_prefix,
 )
 from anabranch.common.workflow.bounded import for_each
-from anabranch.common.workflow.runner import pause_s
+from anabranch.common.workflow.runner import PAUSES
 from anabranch.controller.domain.stream.export import (
     ShapedStream,
     decide_exports,
@@ -102,7 +102,7 @@ class StreamExporter:
                     await self._session(storage, report)
             except (AnabranchError, OSError) as error:
                 self._note_failure(error, report)
-                await self._clock.sleep(pause_s(self._failures, self._rng.random()))
+                await self._clock.sleep(PAUSES.delay_s(self._failures, self._rng.random()))
 
     async def _session(self, storage: ChunkStorage, report: Report) -> None:
         told = await self._learn(storage)

@@ -162,7 +162,11 @@ def build(around: Surroundings) -> Controller:
             SLOW,
         ),
         commands=CommandQueue(
-            settings.nats_url, partial(handle_command, command_desk), parked.park, clock
+            settings.nats_url,
+            partial(handle_command, command_desk),
+            parked.park,
+            clock,
+            around.rng,
         ),
         writer_times=context.writer_times,
         endings=endings,

@@ -16,8 +16,8 @@ from anabranch.common.errors import AnabranchError
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import Clock
-from anabranch.segstore.shell.flusher import back_off_s
 from anabranch.segstore.shell.lifecycle import ContainerKeeper
+from anabranch.segstore.shell.pauses import BackOff
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.store import Store
 
@@ -34,12 +34,14 @@ class Assignments:
         placements: Placements,
         store: Store,
         clock: Clock,
+        back_off_s: BackOff,
         new_keeper: Callable[[int], ContainerKeeper],
     ) -> None:
         self._objects = objects
         self._placements = placements
         self._store = store
         self._clock = clock
+        self._back_off_s = back_off_s
         self._new_keeper = new_keeper
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._keepers: dict[int, ContainerKeeper] = {}
@@ -56,7 +58,7 @@ class Assignments:
                 except AnabranchError as error:
                     failures += 1
                     _log.warning("the placements cannot be followed", error=str(error))
-                await self._clock.sleep(back_off_s(max(1, failures)))
+                await self._clock.sleep(self._back_off_s(max(1, failures)))
 
     async def _follow(
         self, changes: AsyncIterator[StoredObject | None], group: asyncio.TaskGroup

@@ -21,28 +21,28 @@ from functools import partial
 from anabranch.common.errors import Retry, SyncFailed, Unavailable, Unknown
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.messages import Failed, Message
-from anabranch.segstore.shell.flusher import back_off_s
+from anabranch.segstore.shell.pauses import BackOff
 from anabranch.segstore.shell.store import OpenContainer
 
 CLOSE_S_MAX = 30.0
 DRAIN_POLL_S = 0.01
 
 
-async def close_container(opened: OpenContainer, clock: Clock) -> None:
+async def close_container(opened: OpenContainer, clock: Clock, back_off_s: BackOff) -> None:
     """Until the last manifest; the container refuses requests from the second flush on.
 
     Its flush loop must be running. Raises Unavailable when it takes longer than 30 s after the
     first refusal, and what ended the container.
     """
-    await _flush(opened, clock)
+    await _flush(opened, clock, back_off_s)
     opened.container.stop_accepting()
     try:
         async with asyncio.timeout(CLOSE_S_MAX):
             while not opened.container.idle:
                 await clock.sleep(DRAIN_POLL_S)
-            await _flush(opened, clock)
+            await _flush(opened, clock, back_off_s)
             assert not opened.container.applied.changed, "something was accepted while closing"
-            await _write_last_manifest(opened, clock)
+            await _write_last_manifest(opened, clock, back_off_s)
     except TimeoutError as error:
         raise Unavailable(
             "the container could not be closed in time; it serves on, and is closed later",
@@ -51,7 +51,7 @@ async def close_container(opened: OpenContainer, clock: Clock) -> None:
         ) from error
 
 
-async def _flush(opened: OpenContainer, clock: Clock) -> None:
+async def _flush(opened: OpenContainer, clock: Clock, back_off_s: BackOff) -> None:
     """Everything that is applied now is in tier 2; retried for as long as that takes."""
     failures = 0
     while True:
@@ -71,7 +71,7 @@ def _tell(told: asyncio.Future[Message], reply: Message) -> None:
         told.set_result(reply)
 
 
-async def _write_last_manifest(opened: OpenContainer, clock: Clock) -> None:
+async def _write_last_manifest(opened: OpenContainer, clock: Clock, back_off_s: BackOff) -> None:
     failures = 0
     while True:
         try:

@@ -38,12 +38,11 @@ from anabranch.segstore.ports import TieredExtents, TierTwo
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.eviction import evict, sweep
 from anabranch.segstore.shell.flush_fetch import FlushFetch
+from anabranch.segstore.shell.pauses import BackOff
 from anabranch.segstore.shell.replies import Deliver
 from anabranch.segstore.shell.tail import CallLater
 from anabranch.segstore.shell.throttle import Throttle
 
-BACK_OFF_S_MIN = 0.5
-BACK_OFF_S_MAX = 30.0
 REQUEST_DEADLINE_S = 60.0
 
 _log = structlog.get_logger(__name__)
@@ -70,11 +69,6 @@ class FlushRequest:
         self.cancel_timer = _nothing
 
 
-def back_off_s(failures: int) -> float:
-    """Seconds to wait after the `failures`-th failure in a row (from 1)."""
-    return min(BACK_OFF_S_MAX, BACK_OFF_S_MIN * 2.0 ** min(failures - 1, 16))
-
-
 class Flusher:
     """The flush loop of one open container."""
 
@@ -87,6 +81,7 @@ class Flusher:
         throttle: Throttle,
         call_later: CallLater,
         limits: FlushLimits,
+        back_off_s: BackOff,
     ) -> None:
         self._container = container
         self._tier_two = tier_two
@@ -94,6 +89,7 @@ class Flusher:
         self._throttle = throttle
         self._call_later = call_later
         self._limits = limits
+        self._back_off_s = back_off_s
         self._requests: list[FlushRequest] = []
         self._wanted = asyncio.Event()
         self._urgent = asyncio.Event()
@@ -164,7 +160,7 @@ class Flusher:
                 self._check_alive()
                 failures += 1
                 self._report(error, failures)
-                pause_s = back_off_s(failures)
+                pause_s = self._back_off_s(failures)
                 self._wanted.set()
             await self._pause(pause_s)
 

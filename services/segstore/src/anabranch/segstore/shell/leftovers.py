@@ -13,12 +13,14 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.common.tier2.state import Tombstone
 from anabranch.segstore.ports import StoredCatalog
 from anabranch.segstore.shell.container import Container
-from anabranch.segstore.shell.flusher import back_off_s
+from anabranch.segstore.shell.pauses import BackOff
 
 _log = structlog.get_logger(__name__)
 
 
-async def end_leftovers(container: Container, stored: StoredCatalog, clock: Clock) -> None:
+async def end_leftovers(
+    container: Container, stored: StoredCatalog, clock: Clock, back_off_s: BackOff
+) -> None:
     """Return when all have been asked to end; tier 2 that does not answer is asked again.
 
     What damage tier 2 reports ends the container.

@@ -40,14 +40,13 @@ from anabranch.common.errors import (
     WrongHost,
 )
 from anabranch.common.model.cluster import Placement, PlacementState
-from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
 from anabranch.segstore.domain.storage.log_choice import LogsHere, choose_log, is_plain
 from anabranch.segstore.ports import DurableDataLog, OpenTierTwo
 from anabranch.segstore.shell.closing import close_container
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.eviction import evict
-from anabranch.segstore.shell.flusher import Flusher, FlushLimits, back_off_s
+from anabranch.segstore.shell.flusher import Flusher, FlushLimits
 from anabranch.segstore.shell.leftovers import end_leftovers
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.replay import Replay
@@ -67,7 +66,6 @@ class Restart:
     """Open again after a pause; `restarts` failures in a row so far."""
 
     restarts: int
-    pause_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ def after_failure(error: AnabranchError, restarts: int, served_s: float) -> Rest
     failures = 1 if served_s >= SERVED_WELL_S else restarts + 1
     if failures > RESTARTS_MAX and not isinstance(error, Unavailable | OutcomeUnknown):
         return Stay(restarts, PlacementState.DISABLED)
-    return Restart(failures, back_off_s(failures))
+    return Restart(failures)
 
 
 def told_reason(error: AnabranchError, container: int, state: PlacementState) -> str:
@@ -157,6 +155,7 @@ async def open_container(
         throttle=around.throttle,
         call_later=around.call_later,
         limits=limits,
+        back_off_s=around.back_off_s,
     )
     return OpenContainer(opened, tier_two, flusher, Collector(opened, tier_two, around.clock))
 
@@ -187,18 +186,22 @@ async def _load(container: Container) -> None:
         container.fail(error)
 
 
-async def _flush_and_collect(opened: OpenContainer, asked: asyncio.Event, clock: Clock) -> bool:
+async def _flush_and_collect(
+    opened: OpenContainer, asked: asyncio.Event, around: Surroundings
+) -> bool:
     """The loops of a container, until it ends: what ended it is raised.
 
     Returns True if it ended because it was `asked` to leave, and is closed.
     """
     ended: AnabranchError | OSError | None = None
     async with asyncio.TaskGroup() as group:
-        closing = group.create_task(_close_when_asked(opened, asked, clock))
+        closing = group.create_task(_close_when_asked(opened, asked, around))
         beside = [
             group.create_task(opened.collector.run()),
             group.create_task(_load(opened.container)),
-            group.create_task(end_leftovers(opened.container, opened.tier_two, clock)),
+            group.create_task(
+                end_leftovers(opened.container, opened.tier_two, around.clock, around.back_off_s)
+            ),
             closing,
         ]
         try:
@@ -217,13 +220,15 @@ async def _flush_and_collect(opened: OpenContainer, asked: asyncio.Event, clock:
     return False
 
 
-async def _close_when_asked(opened: OpenContainer, asked: asyncio.Event, clock: Clock) -> bool:
+async def _close_when_asked(
+    opened: OpenContainer, asked: asyncio.Event, around: Surroundings
+) -> bool:
     """True when the container is closed, and ended; False if closing failed, which ended it."""
     container = opened.container
     await asked.wait()
     _log.info("the container is being closed, to leave this store", container=container.container)
     try:
-        await close_container(opened, clock)
+        await close_container(opened, around.clock, around.back_off_s)
     except (AnabranchError, OSError) as error:
         container.fail(named_error(error))
         return False
@@ -285,7 +290,7 @@ class ContainerKeeper:
                 if self._taken is None:
                     unreachable += 1
                     self._log_failure("the placement cannot be taken, trying again", error)
-                    await clock.sleep(back_off_s(unreachable))
+                    await clock.sleep(self._around.back_off_s(unreachable))
                     continue
                 unreachable = 0
                 pause_s = await self._after(error, clock.monotonic() - began)
@@ -319,7 +324,7 @@ class ContainerKeeper:
             _log.info(
                 "container open", container=self._container, container_epoch=taken.container_epoch
             )
-            return await _flush_and_collect(opened, self._asked_to_leave, self._around.clock)
+            return await _flush_and_collect(opened, self._asked_to_leave, self._around)
         except AnabranchError as error:
             container.fail(error)
             raise
@@ -338,7 +343,7 @@ class ContainerKeeper:
             except (Unavailable, OutcomeUnknown) as failure:
                 attempts += 1
                 self._log_failure("the container cannot be released yet", failure)
-                await self._around.clock.sleep(back_off_s(attempts))
+                await self._around.clock.sleep(self._around.back_off_s(attempts))
                 continue
             _log.info(
                 "the container was released", container=self._container, to=released.replicas[0]
@@ -373,11 +378,11 @@ class ContainerKeeper:
         self._log_failure("the container failed", error)
         if isinstance(next_move, Restart):
             await self._report_failed(taken, error, PlacementState.FAILED)
-            return next_move.pause_s
+            return self._around.back_off_s(next_move.restarts)
         attempts = 1
         self.gave_up_epoch = taken.container_epoch
         while not await self._report_failed(taken, error, next_move.state):
-            await self._around.clock.sleep(back_off_s(attempts))
+            await self._around.clock.sleep(self._around.back_off_s(attempts))
             attempts += 1
         return None
 

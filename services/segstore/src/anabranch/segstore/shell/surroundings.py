@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from anabranch.common.runtime.clock import Clock
 from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.metrics import StoreMetrics, uncounted
+from anabranch.segstore.shell.pauses import BackOff
 from anabranch.segstore.shell.residency import ResidencyLimits
 from anabranch.segstore.shell.tail import CallLater
 from anabranch.segstore.shell.throttle import Throttle
@@ -19,6 +20,7 @@ class Surroundings:
     cache: Cache
     throttle: Throttle
     call_later: CallLater
+    back_off_s: BackOff
     metrics: StoreMetrics = field(default_factory=uncounted)
     tracing: StoreTracing | None = None
     residency: ResidencyLimits = field(default_factory=ResidencyLimits)

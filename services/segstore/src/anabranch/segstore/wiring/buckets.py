@@ -5,7 +5,6 @@ import structlog
 from anabranch.common.adapters.jetstream_objects import create_bucket
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import Unavailable
-from anabranch.segstore.shell.flusher import back_off_s
 from anabranch.segstore.shell.registration import container_count
 from anabranch.segstore.wiring.parts import Parts
 
@@ -29,4 +28,4 @@ async def _create_bucket(parts: Parts, bucket: str) -> None:
         except Unavailable as error:
             failures += 1
             _log.warning("a bucket cannot be created yet", bucket=bucket, error=str(error))
-            await parts.clock.sleep(back_off_s(failures))
+            await parts.clock.sleep(parts.back_off_s(failures))

@@ -14,6 +14,7 @@ from anabranch.common.storage.ports import ChunkStorage
 from anabranch.segstore.ports import DurableDataLog
 from anabranch.segstore.settings import SegstoreSettings
 from anabranch.segstore.shell.metrics import StoreMetrics
+from anabranch.segstore.shell.pauses import BackOff
 from anabranch.segstore.shell.tracing import Commits, StoreTracing
 
 
@@ -24,6 +25,7 @@ class Parts:
     settings: SegstoreSettings
     lifetime: Lifetime
     clock: Clock
+    back_off_s: BackOff
     ids: IdSource
     log: DurableDataLog
     node_id: str

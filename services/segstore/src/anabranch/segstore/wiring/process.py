@@ -124,7 +124,8 @@ class Process:
         objects = parts.objects(subjects.PLACEMENTS_BUCKET)
         placements = Placements(objects, parts.node_id)
         around = Surroundings(
-            parts.clock, cache, throttle, call_later, parts.metrics, parts.tracing,
+            parts.clock, cache, throttle, call_later, parts.back_off_s, parts.metrics,
+            parts.tracing,
             ResidencyLimits(
                 settings.segments_in_memory, settings.writer_expiry_s, settings.tombstone_s
             ),
@@ -151,6 +152,7 @@ class Process:
             placements=placements,
             store=store,
             clock=parts.clock,
+            back_off_s=parts.back_off_s,
             new_keeper=new_keeper,
         )
 

@@ -7,11 +7,11 @@ from anabranch.common.adapters.chunk_url import open_chunk_storage
 from anabranch.common.adapters.nats_connection import close_nats, connect_nats
 from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.clock import Clock, SystemClock
-from anabranch.common.runtime.ids import SystemIds
+from anabranch.common.runtime.ids import SystemIds, system_rng
 from anabranch.common.runtime.service import Lifetime
 from anabranch.segstore.settings import SegstoreSettings
-from anabranch.segstore.shell.flusher import back_off_s
 from anabranch.segstore.shell.metrics import StoreMetrics
+from anabranch.segstore.shell.pauses import BackOff, drawn_from
 from anabranch.segstore.shell.tracing import Commits, StoreTracing
 from anabranch.segstore.wiring.log import kept_node_id, opened_log
 from anabranch.segstore.wiring.parts import Parts
@@ -30,7 +30,7 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
     errors, and what ended the journal while serving.
     """
     check_settings(settings)  # first: a URL with a secret must not be logged
-    clock, ids = SystemClock(), SystemIds()
+    clock, ids, back_off_s = SystemClock(), SystemIds(), drawn_from(system_rng())
     metrics = StoreMetrics(lifetime.telemetry.metrics)
     commits = Commits(metrics, clock, clock.now_ns)
     _log.info("settings", **settings.describe())
@@ -44,7 +44,7 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
             limit_s=TIER_TWO_CALL_S_MAX,
             options=settings.tier2_options,
         )
-        client = await _connect(settings.nats_url, clock, lifetime)
+        client = await _connect(settings.nats_url, clock, back_off_s, lifetime)
         if client is None:
             return
         try:
@@ -53,6 +53,7 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
                 settings=settings,
                 lifetime=lifetime,
                 clock=clock,
+                back_off_s=back_off_s,
                 ids=ids,
                 log=log,
                 node_id=node_id,
@@ -73,7 +74,9 @@ def _tracing(lifetime: Lifetime, commits: Commits) -> StoreTracing | None:
     return StoreTracing(tracer, commits) if tracer is not None else None
 
 
-async def _connect(url: str, clock: Clock, lifetime: Lifetime) -> Client | None:
+async def _connect(
+    url: str, clock: Clock, back_off_s: BackOff, lifetime: Lifetime
+) -> Client | None:
     """A NATS connection, as soon as a server answers; None if the store is to stop first."""
     failures = 0
     while not lifetime.stopping:
