@@ -30,6 +30,7 @@ from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placements import Placements
 from kit.cut_off import Line, ThroughLine
+from kit.loud import loud
 from kit.virtual_time import VirtualClock
 
 SETTLE_S = 3.0
@@ -110,11 +111,18 @@ class ClusterWorld:
         line, clock = Line(), self.clock
         me = ControllerRecord(name, self._session(), pid=self.sessions)
         controllers = ThroughLine(self.controllers, line)
-        members = Membership(me, MemberRecords(controllers, ThroughLine(self.nodes, line)), clock)
+        members = Membership(
+            me,
+            MemberRecords(controllers, ThroughLine(self.nodes, line)),
+            clock,
+            containment=loud(clock),
+        )
         leadership = Leadership(ThroughLine(self.cluster, line), controllers, members, clock)
         placed_line = Line()
         placed = ThroughLine(self.placed, placed_line)
-        placements = Placements(members, placed, self.container_count, clock)
+        placements = Placements(
+            members, placed, self.container_count, clock, containment=loud(clock)
+        )
         balancer = Balancer(
             placed,
             placements,
@@ -123,6 +131,7 @@ class ClusterWorld:
             container_count=self.container_count,
             settle_s=SETTLE_S,
             clock=clock,
+            containment=loud(clock),
         )
 
         async def run() -> None:

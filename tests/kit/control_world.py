@@ -26,6 +26,7 @@ from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.workflow.containment import Contained
 from anabranch.controller.domain.application import APPLICATION
 from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.reader_group.state import ReaderGroup
@@ -71,6 +72,7 @@ class World:
         self.handled: list[Handled] = []
         self.controllers: list[SimController] = []
         self.expected_failures: tuple[type[BaseException], ...] = ()
+        self.expected_defects: tuple[type[BaseException], ...] = ()
         self.wrong: list[str] = []
         self.truth: dict[str, Known] = {}
         """Every aggregate folded at its head, by subject."""
@@ -113,6 +115,13 @@ class World:
             self.wrong.append(f"controller {controller.number} failed: {failure!r}")
         if controller in self.controllers:
             self.controllers.remove(controller)
+
+    def on_defect(self, found: Contained, error: BaseException) -> None:
+        """A controller contained a defect; none is expected but those that were planted."""
+        while error.__cause__ is not None:
+            error = error.__cause__
+        if not isinstance(error, self.expected_defects):
+            self.wrong.append(f"a defect in the {found.part} of {found.subject}: {found.error}")
 
     # --- the truth ------------------------------------------------------------------------------
 

@@ -12,8 +12,10 @@ from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.scope.state import SCOPE
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.transaction.invariants import TRANSACTION
-from anabranch.controller.projections.mirror import Fold, Mirror
+from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.projections.quarantine import Fold
 from anabranch.controller.projections.transactions import TransactionMirror
+from kit.loud import loud
 
 M = TypeVar("M", bound=Mirror)
 
@@ -49,6 +51,7 @@ def _built(kind: type[M], store: EventStore, on_fold: Callable[[Fold], None]) ->
         Repository(store, GROUP, ids),
         transactions=transaction_mirror(store),
         on_fold=on_fold,
+        containment=loud(),
     )
 
 

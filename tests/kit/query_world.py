@@ -48,8 +48,8 @@ from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.handlers.desk import QueryDesk
 from anabranch.controller.handlers.queries import answer_query
 from anabranch.controller.projections.histories import Histories
-from anabranch.controller.projections.mirror import Fold
 from anabranch.controller.projections.outcomes import OutcomeHistory
+from anabranch.controller.projections.quarantine import Fold
 from anabranch.controller.workflows import (
     create_stream,
     delete_scope,

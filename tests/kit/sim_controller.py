@@ -4,6 +4,7 @@ It can be killed at any await, stand still, and be replaced.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -15,12 +16,13 @@ from anabranch.common.contracts.commands import (
     COMMANDS,
 )
 from anabranch.common.contracts.subjects import shard_of_subject
-from anabranch.common.errors import Unavailable
+from anabranch.common.errors import StreamRewound, Unavailable
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.workflow.containment import Containment
 from anabranch.common.workflow.runner import Runner
 from anabranch.controller.adapters.command_queue import TRY_AGAIN_S
 from anabranch.controller.adapters.command_sender import NatsCommandSender
@@ -97,6 +99,7 @@ class SimController:
         client, observer = cast(Client, self.client), world.observer
         self.clock = clock = world.a_clock()
         self.store = sim_event_store(self.client, clock)
+        self.containment = Containment(clock, world.rng, world.on_defect)
         ids = SeededIds(world.rng.getrandbits(64))
         scopes = Repository(self.store, SCOPE, ids, self._known_scope)
         streams = Repository(self.store, STREAM, ids, self._known_stream)
@@ -106,7 +109,13 @@ class SimController:
         applications = Repository(self.store, APPLICATION, ids, self._known_application)
         known = TransactionMirror(transactions, applications)
         self.mirror = Mirror(
-            self.store, scopes, streams, groups, transactions=known, on_fold=self.listener
+            self.store,
+            scopes,
+            streams,
+            groups,
+            transactions=known,
+            on_fold=self.listener,
+            containment=self.containment,
         )
         chunks = HistoryChunks(self.store, ids)
         histories = Histories(chunks)
@@ -124,7 +133,14 @@ class SimController:
             clock,
         )
         self.desk = CommandDesk(
-            scopes, streams, groups, clock, self._reply, observer, histories=histories
+            scopes,
+            streams,
+            groups,
+            clock,
+            self._reply,
+            observer,
+            histories=histories,
+            require_not_parked=self.containment.require_not_parked,
         )
         self.query_desk = self._query_desk(context, applications, ids)
         self.expirer = TransactionExpirer(
@@ -133,9 +149,15 @@ class SimController:
             world.timers,
             clock=clock,
             on_expired=lambda _late_s: None,
+            containment=self.containment,
         )
         self.purger = TransactionPurger(
-            known.slots, self.mirror.reached, self.store.purge, lambda b: b in self.owned, clock
+            known.slots,
+            self.mirror.reached,
+            self.store.purge,
+            lambda b: b in self.owned,
+            clock,
+            containment=self.containment,
         )
         self._build_runners(context, streams, groups)
 
@@ -150,10 +172,11 @@ class SimController:
         stream_work = stream_workflow(streams, context, observer)
         group_work = group_workflow(groups, context, observer)
         transaction_work = transaction_workflow(context, observer)
-        self.scope_runner = Runner(scope_work, clock, rng, self._owns)
-        self.stream_runner = Runner(stream_work, clock, rng, self._owns)
-        self.group_runner = Runner(group_work, clock, rng, self._owns)
-        self.transaction_runner = Runner(transaction_work, clock, rng, self._owns)
+        c = self.containment
+        self.scope_runner = Runner(scope_work, clock, rng, self._owns, containment=c)
+        self.stream_runner = Runner(stream_work, clock, rng, self._owns, containment=c)
+        self.group_runner = Runner(group_work, clock, rng, self._owns, containment=c)
+        self.transaction_runner = Runner(transaction_work, clock, rng, self._owns, containment=c)
 
     def _query_desk(
         self,
@@ -204,18 +227,22 @@ class SimController:
     async def _live(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.mirror.serve())
-                group.create_task(self.scope_runner.serve())
-                group.create_task(self.stream_runner.serve())
-                group.create_task(self.group_runner.serve())
-                group.create_task(self.transaction_runner.serve())
+
+                def keep(job: str, serve: Callable[[], Awaitable[None]]) -> None:
+                    group.create_task(self.containment.keep(job, serve, StreamRewound))
+
+                keep("mirror", self.mirror.serve)
+                keep("workflows of scopes", self.scope_runner.serve)
+                keep("workflows of streams", self.stream_runner.serve)
+                keep("workflows of groups", self.group_runner.serve)
+                keep("workflows of transactions", self.transaction_runner.serve)
                 await self._catch_up()
                 self.listener.go_live()
                 self.is_caught_up = True
                 group.create_task(self._sweep())
                 if self.world.timers is not None:
-                    group.create_task(self.expirer.serve())
-                    group.create_task(self.purger.serve())
+                    keep("expiry of transactions", self.expirer.serve)
+                    keep("purge of transactions", self.purger.serve)
                 for _ in range(PULLERS):
                     group.create_task(self._pull())
         except BaseExceptionGroup as failures:

@@ -20,6 +20,7 @@ from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock, SystemClock
 from kit.container_crash import random_container
 from kit.control_scenario import random_control
+from kit.defect_scenario import random_defect
 from kit.fault_counts import counted_faults
 from kit.group_scenario import random_groups
 from kit.journal_damage import random_damage
@@ -37,6 +38,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "takeover": random_takeover,
     "damage": random_damage,
     "control": random_control,
+    "defects": random_defect,
     "groups": random_groups,
     "transactions": random_transactions,
 }

@@ -68,6 +68,7 @@ from anabranch.controller.workflows import (
 )
 from anabranch.controller.workflows.context import WorkContext
 from kit.fake_stores import FakeSegment, FakeSegmentStores
+from kit.loud import loud
 
 REF = stream_ref("s/x")
 SUBJECT = stream_events(REF)
@@ -213,6 +214,7 @@ class TransactionWorld:
             groups,
             transactions=known,
             on_fold=lambda _fold: None,
+            containment=loud(self.clock),
         )
         chunks = HistoryChunks(self.store, ids)
         self.gates = Gates(self.store, ids)

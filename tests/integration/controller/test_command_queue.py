@@ -30,6 +30,7 @@ from anabranch.controller.ports import TryAgain
 from kit.controller_caller import until
 from kit.infra import Infra, NatsServer
 from kit.infra.hurting import unhurt
+from kit.loud import loud
 from kit.rng import seeded
 
 QUICK = 0.01
@@ -87,6 +88,7 @@ def queue(nats_server: NatsServer, parked: JetStreamParkedCommands) -> StartQueu
             park or parked.park,
             SystemClock(),
             seeded(0),
+            loud(),
             pause_ratio=QUICK,
         )
         await made.start()

@@ -35,6 +35,7 @@ from anabranch.controller.domain.stream.history import EpochRecord, History, Sea
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.periodic.export_streams import SWEEP_S, StreamExporter, tell
 from kit.chunk_faults import PausingStorage, all_schedules, run_schedule
+from kit.loud import loud
 from kit.rng import seeded
 from kit.shaped import ShapedStreams, shaped
 from kit.virtual_time import VirtualClock, run_virtual
@@ -85,7 +86,13 @@ class World:
         self.reports: list[str] = []
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.exporter = StreamExporter(
-            self.streams, _history, self._open, 4, clock=self.clock, rng=seeded(1)
+            self.streams,
+            _history,
+            self._open,
+            4,
+            clock=self.clock,
+            rng=seeded(1),
+            containment=loud(self.clock),
         )
 
     @asynccontextmanager

@@ -14,6 +14,7 @@ from anabranch.controller.projections import load_reports
 from anabranch.controller.projections.load_reports import LoadReports
 from kit.container_driver import ManualTime
 from kit.known_stores import StoresKnown
+from kit.loud import loud
 
 NAME = "scope/stream/0.#epoch.0"
 SEGMENT = ServedSegment(NAME, container=0, container_epoch=5)
@@ -92,7 +93,7 @@ async def test_only_the_present_owner_is_believed(whose: str) -> None:
     found = await store.get(placement_key(0))
     assert found is not None
     time = ManualTime()
-    placements = Placements(StoresKnown(), store, 1, time)
+    placements = Placements(StoresKnown(), store, 1, time, containment=loud(time))
     placements._learn(found)
     reports = LoadReports(time)
     for sequence in (1, 2):

@@ -34,6 +34,7 @@ from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain.placement_changes import abandon, enable, move, unpin
 from kit.known_stores import StoresKnown
+from kit.loud import loud
 
 NODES = ("a", "b", "c")
 SERVED = Placement(3, ("a",), 7, "log", PlacementState.OPEN, restarts=2)
@@ -127,7 +128,9 @@ class Desk:
 
     def __init__(self) -> None:
         self.objects = RacingStore()
-        self.known = Placements(StoresKnown(NODES), self.objects, 4, SystemClock())
+        self.known = Placements(
+            StoresKnown(NODES), self.objects, 4, SystemClock(), containment=loud()
+        )
         self.changes = PlacementChanges(self.objects, self.known, 4, SystemClock())
 
     async def begin(self) -> None:

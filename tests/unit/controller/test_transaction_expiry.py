@@ -37,6 +37,7 @@ from anabranch.controller.periodic.expire_transactions import (
 )
 from anabranch.controller.projections.transactions import TransactionMirror
 from kit.fake_timers import InMemoryTimers
+from kit.loud import loud
 from kit.virtual_time import VirtualClock, run_virtual
 
 REF = StreamRef(ScopeName("s"), StreamName("x"))
@@ -115,6 +116,7 @@ class World:
             timers,
             clock=self.clock,
             on_expired=self.late_s.append,
+            containment=loud(self.clock),
         )
 
     async def begin(self, lease_ms: int = 2_000, *, armed: bool = True) -> str:

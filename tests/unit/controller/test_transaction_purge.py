@@ -37,6 +37,7 @@ from anabranch.controller.periodic.purge_transactions import (
 )
 from anabranch.controller.projections.outcomes import OutcomeHistory
 from anabranch.controller.projections.transactions import TransactionMirror
+from kit.loud import loud
 
 REF = StreamRef(ScopeName("s"), StreamName("x.y"))
 BUCKET = shard_of_subject(stream_events(REF))
@@ -72,6 +73,7 @@ class World:
             self._purge,
             lambda _bucket: self.owned,
             self.clock,
+            containment=loud(self.clock),
         )
         self.drawn = 0
 

@@ -31,8 +31,9 @@ from anabranch.controller.domain.work import pending_work
 from anabranch.controller.handlers.desk import QueryDesk
 from anabranch.controller.handlers.work_queries import list_work
 from anabranch.controller.metrics import ControllerMetrics
-from anabranch.controller.projections.mirror import Fold, Mirror
+from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
+from anabranch.controller.projections.quarantine import Fold
 from kit.fed_mirror import fed_mirror
 
 REF = StreamRef(ScopeName("s"), StreamName("x"))

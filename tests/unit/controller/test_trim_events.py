@@ -1,6 +1,8 @@
 """Domain events go once two snapshots and some time lie behind them, and not before."""
 
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -13,6 +15,7 @@ from anabranch.common.eventsourcing.repository import SNAPSHOT_EVERY, Loaded, Re
 from anabranch.common.model.names import ScopeName
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.workflow.containment import Containment
 from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import (
     SCOPE,
@@ -21,6 +24,8 @@ from anabranch.controller.domain.scope.state import (
     ScopeEvent,
 )
 from anabranch.controller.periodic.trim_events import EventTrimmer, purgeable_below
+from kit.loud import loud
+from kit.rng import seeded
 
 SUBJECT = scope_events(ScopeName("s"))
 SHARD = shard_of_subject(SUBJECT)
@@ -44,6 +49,8 @@ class World:
         self.ids: Iterator[int] = count()
         self.purges: list[tuple[str, int]] = []
         self.owned = True
+        self.known: list[Loaded[Scope]] = []
+        self.broken: dict[str, Exception] = {}
 
     async def grow(self, messages: int) -> None:
         for _ in range(messages):
@@ -56,17 +63,25 @@ class World:
         asked = command(command_id=str(next(self.ids)), scope="s")
         return list(scope_decide.decide(loaded.state, asked, now_ms=0))
 
-    async def trimmer(self) -> EventTrimmer:
+    async def trimmer(self, containment: Containment | None = None) -> EventTrimmer:
         seen = Loaded(SUBJECT, SCOPE.initial)
         async for message in self.store.scan(SHARD, SUBJECT):
             seen = self.scopes.fold(seen, message)
+        self.known = [seen]
 
         async def purge(subject: str, below: int) -> None:
+            if subject in self.broken:
+                raise self.broken[subject]
             self.purges.append((subject, below))
             await self.store.purge(subject, below)
 
         return EventTrimmer(
-            lambda: [seen], purge, lambda _: self.owned, clock=self.clock, trim_after_s=DAY_S
+            lambda: self.known,
+            purge,
+            lambda _: self.owned,
+            clock=self.clock,
+            trim_after_s=DAY_S,
+            containment=containment or loud(self.clock),
         )
 
     async def kinds(self) -> list[str]:
@@ -138,3 +153,37 @@ async def test_a_purge_that_failed_is_asked_for_again() -> None:
     await trimmer.trim()
 
     assert len(world.purges) == 1
+
+
+@pytest.mark.parametrize("error", [KeyError("a defect"), Unavailable("the shard's leader is away")])
+async def test_one_aggregate_that_cannot_be_trimmed_keeps_no_other(error: Exception) -> None:
+    world = World()
+    await world.grow(2 * SNAPSHOT_EVERY + 5)
+    world.clock.time_ms += int(DAY_S * 1000)
+    containment = Containment(world.clock, seeded(0))
+    trimmer = await world.trimmer(containment)
+    others = [replace(world.known[0], subject=f"{SUBJECT}{number}") for number in range(9)]
+    world.known = [*world.known, *others]
+    world.broken = {SUBJECT: error}
+
+    for _ in range(2):
+        with suppress(Unavailable):
+            await trimmer.trim()
+
+    assert {subject for subject, _ in world.purges} == {one.subject for one in others}
+    defects = [one.subject for one in containment.all()]
+    assert defects == ([SUBJECT] if isinstance(error, KeyError) else [])
+
+
+async def test_what_the_mirror_knows_no_more_is_forgotten() -> None:
+    world = World()
+    await world.grow(2 * SNAPSHOT_EVERY + 5)
+    world.clock.time_ms += int(DAY_S * 1000)
+    trimmer = await world.trimmer()
+    await trimmer.trim()
+    assert list(trimmer._trimmed) == [SUBJECT]
+    world.known = []
+
+    await trimmer.trim()
+
+    assert trimmer._trimmed == {}

@@ -9,6 +9,7 @@ from anabranch.common.runtime.ids import SeededIds, system_rng
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.runner import Runner, Workflow, run_to_rest
 from kit.countdown import COUNTDOWN, Countdown, Counted, Step
+from kit.loud import loud
 
 SUBJECT = "ana.evt.1.scope.countdown"
 
@@ -71,7 +72,7 @@ async def settle() -> None:
 
 async def test_a_failed_step_pauses_is_visible_and_then_goes_on() -> None:
     work, clock = Work(Unavailable("first"), Unavailable("second")), FakeClock()
-    runner = Runner(work.workflow(), clock, system_rng())
+    runner = Runner(work.workflow(), clock, system_rng(), containment=loud(clock))
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(runner.serve())
         runner.wake(SUBJECT)
@@ -96,7 +97,7 @@ async def test_a_failed_step_pauses_is_visible_and_then_goes_on() -> None:
 
 async def test_one_aggregate_is_worked_on_by_one_task() -> None:
     work = Work()
-    runner = Runner(work.workflow(), FakeClock(), system_rng())
+    runner = Runner(work.workflow(), FakeClock(), system_rng(), containment=loud())
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(runner.serve())
         for _ in range(10):

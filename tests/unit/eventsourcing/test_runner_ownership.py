@@ -12,6 +12,7 @@ from anabranch.common.workflow.progress import StepProgress
 from anabranch.common.workflow.runner import REST_S_MAX, Runner, Workflow, run_to_rest
 from anabranch.common.workflow.waiting import StillWaiting
 from kit.countdown import COUNTDOWN, Countdown, Counted, CountingStore, Step
+from kit.loud import loud
 from kit.rng import seeded
 from kit.virtual_time import VirtualClock, run_virtual
 
@@ -34,7 +35,9 @@ class World:
         workflow = Workflow(
             self.repository, lambda state: Step.COUNT if state.left else None, {Step.COUNT: self}
         )
-        self.runner = Runner(workflow, self.clock, seeded(1), self.owns)
+        self.runner = Runner(
+            workflow, self.clock, seeded(1), self.owns, containment=loud(self.clock)
+        )
 
     def owns(self, subject: str) -> bool:
         return shard_of_subject(subject) in self.owned

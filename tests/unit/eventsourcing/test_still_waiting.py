@@ -13,6 +13,7 @@ from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.runtime.ids import SeededIds, system_rng
 from anabranch.common.workflow.runner import REST_S_MAX, Runner, Workflow, run_to_rest
 from anabranch.common.workflow.waiting import StillWaiting
+from kit.loud import loud
 
 SUBJECT = "ana.evt.1.scope.lamp"
 
@@ -61,7 +62,7 @@ async def test_a_step_that_waits_runs_again_within_a_second_until_it_can_go_on()
         return Lit()
 
     workflow = Workflow(repository, lambda is_lit: None if is_lit else "light", {"light": light})
-    runner = Runner(workflow, clock, system_rng())
+    runner = Runner(workflow, clock, system_rng(), containment=loud(clock))
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(runner.serve())
         runner.wake(SUBJECT)

@@ -1,4 +1,4 @@
-"""The commands `anabranch operation …` about commands that could not be handled.
+"""The commands `anabranch operation …` about what is parked because of a defect.
 
 Other modules add to the group `operations`.
 """
@@ -27,7 +27,8 @@ def register(app: cyclopts.App) -> None:
 
 @operations.command
 def parked(*, connection: Connection = _HERE) -> None:
-    """List the commands that were put aside because handling them failed again and again."""
+    """List what a defect stopped: commands that could not be handled, and aggregates whose work
+    is left alone."""
 
     async def perform(client: Client, output: Output) -> None:
         found = [one async for one in client.parked.list()]
@@ -42,12 +43,12 @@ def parked(*, connection: Connection = _HERE) -> None:
 
 @operations.command
 def redrive(command: str, /, *, connection: Connection = _HERE) -> None:
-    """Have a parked command handled again, under its own id.
+    """Have a parked command handled again, under its own id, or the work on an aggregate resumed.
 
     Parameters
     ----------
     command
-        Its id, as `anabranch operation parked` shows it.
+        Its id, or the aggregate's name, as `anabranch operation parked` shows it.
     """
 
     async def perform(client: Client) -> bool:
@@ -81,8 +82,8 @@ def _change(
     async def perform(client: Client, output: Output) -> None:
         if not await change(client):
             raise OperationNotFound(
-                "no command of this id is parked",
-                remedy="`anabranch operation parked` lists them",
+                "nothing of this id is parked",
+                remedy="`anabranch operation parked` lists what is",
                 command=command,
             )
         output.done(f"{done} {command}", {"command_id": command, "done": done})
@@ -93,5 +94,6 @@ def _change(
 def _row(one: ParkedDescription) -> tuple[str, ...]:
     """What a person sees of it; same order as `COLUMNS`."""
     since = datetime.fromtimestamp(one.first_ms / 1000, UTC).isoformat(timespec="seconds")
-    about = one.subject.split(".", 3)[-1]
+    work = f"{one.part} on {one.controller}"
+    about = one.subject.split(".", 3)[-1] if one.part == "command" else work
     return (one.command_id, about, since, str(one.attempts), one.error[:ERROR_LENGTH_MAX])

@@ -8,6 +8,7 @@ transactions on segments that are known ask nobody.
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Protocol, TypeVar
@@ -36,6 +37,8 @@ A = TypeVar("A", bound=Contract)
 
 QUERY_TIMEOUT_S = 10.0
 LOCATE_COUNT_MAX = 1000
+LOCATIONS_KEPT_MAX = 16_384
+"""A client may live for years and meet new segments at every scale."""
 _SEALED = (StreamState.SEALING, StreamState.SEALED)
 _GONE = (StreamState.DELETING, StreamState.DELETED)
 
@@ -108,8 +111,14 @@ class ConnectionPool:
         finally:
             del self._opening[endpoint]
         self._open[endpoint] = connection
+        connection.ended.add_done_callback(lambda _: self._drop(endpoint, connection))
         opening.set_result(connection)
         return connection
+
+    def _drop(self, endpoint: Endpoint, ended: SegmentStoreConnection) -> None:
+        """A store that is gone, or listens elsewhere now, leaves nothing here."""
+        if self._open.get(endpoint) is ended:
+            del self._open[endpoint]
 
     async def close(self) -> None:
         """Close every connection and wait until the sockets are gone."""
@@ -127,7 +136,8 @@ class SegmentDirectory:
     def __init__(self, control: ControlPlane, pool: ConnectionPool) -> None:
         self._control = control
         self._pool = pool
-        self._known: dict[str, SegmentLocation] = {}
+        self._known: OrderedDict[str, SegmentLocation] = OrderedDict()
+        """The segments used last, at most `LOCATIONS_KEPT_MAX`."""
 
     async def learn(self, segments: list[str]) -> None:
         """Look up many segments at once, so that none of them has to ask alone."""
@@ -139,7 +149,7 @@ class SegmentDirectory:
             )
             for location in located.locations:
                 if location.host:
-                    self._known[location.segment] = location
+                    self._keep(location)
 
     async def prepare(self, segments: Iterable[str]) -> None:
         """`learn` what is not known, if anybody answers; else who needs a segment asks again."""
@@ -161,6 +171,7 @@ class SegmentDirectory:
         location = self._known.get(place)
         if location is None:
             raise Unavailable("no store serves the segment at the moment", segment=segment)
+        self._known.move_to_end(place)
         endpoint = Endpoint(location.host, location.port)
         try:
             connection = await self._pool.connection_to(endpoint)
@@ -175,6 +186,12 @@ class SegmentDirectory:
                 endpoint=str(endpoint),
             ) from error
         return connection, location
+
+    def _keep(self, location: SegmentLocation) -> None:
+        self._known[location.segment] = location
+        self._known.move_to_end(location.segment)
+        if len(self._known) > LOCATIONS_KEPT_MAX:
+            self._known.popitem(last=False)
 
     def forget(self, location: SegmentLocation) -> None:
         """The location proved wrong; a newer one is kept. Repeatable."""

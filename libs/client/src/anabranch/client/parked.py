@@ -1,4 +1,4 @@
-"""Commands that were put aside because handling them failed again and again."""
+"""What a defect stopped: commands that were put aside, and work that is left alone."""
 
 from collections.abc import AsyncIterator
 
@@ -14,13 +14,19 @@ from anabranch.common.contracts.parked import (
 
 
 class Parked:
-    """The parked commands of a cluster; `client.parked`."""
+    """The parked commands and work of a cluster; `client.parked`.
+
+    Parked work has the name of its aggregate as its id, such as ``stream:demo/one``.
+    """
 
     def __init__(self, control: ControlPlane) -> None:
         self._control = control
 
     async def list(self, *, timeout_s: float = QUERY_TIMEOUT_S) -> AsyncIterator[ParkedDescription]:
-        """All of them, in the order in which they were parked. Raises Unavailable."""
+        """All of them: work, then commands in the order in which they were parked.
+
+        Raises Unavailable.
+        """
         token = ""
         while True:
             page = await self._control.query(
@@ -33,7 +39,7 @@ class Parked:
                 return
 
     async def redrive(self, command_id: str, *, timeout_s: float = QUERY_TIMEOUT_S) -> bool:
-        """Have one handled again, under its own id; False if none with that id is parked.
+        """Have one handled again, under its own id; False if nothing with that id is parked.
 
         May be repeated. Raises Unavailable.
         """
@@ -46,7 +52,7 @@ class Parked:
         return done.was_parked
 
     async def drop(self, command_id: str, *, timeout_s: float = QUERY_TIMEOUT_S) -> bool:
-        """Give one up for good; False if none with that id is parked.
+        """Give a command up for good; False if no command with that id is parked.
 
         May be repeated. Raises Unavailable.
         """

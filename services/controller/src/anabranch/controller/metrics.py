@@ -77,6 +77,21 @@ class ControllerMetrics:
             f"{PREFIX}mirror_folds_total", "Messages folded into the mirror", folds
         )
 
+    def watch_defects(
+        self,
+        *,
+        defects: Callable[[], Mapping[tuple[str, ...], int]],
+        parked: Callable[[], Mapping[tuple[str, ...], float]],
+    ) -> None:
+        """Add what failed because of defects; once."""
+        self._metrics.counter(
+            f"{PREFIX}defects_total", "Errors that nobody expected, contained", defects, ("part",)
+        )
+        self._metrics.gauge(
+            f"{PREFIX}parked", "Aggregates that are left alone because of defects", parked,
+            ("part",),
+        )  # fmt: skip
+
     def watch_buckets(
         self,
         *,

@@ -43,6 +43,8 @@ _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789/-.")
 
 SYNC_STEP_SIZE_BYTES = 1024 * 1024
 """An object is synced in steps, so that synced writes to the same disk wait for little of it."""
+DIRECTORIES_KEPT_MAX = 10_000
+"""Directories whose names are known to be durable."""
 
 T = TypeVar("T")
 
@@ -171,6 +173,8 @@ class LocalChunkStorage:
             return
         for parent in _with_parents(directory):
             self._synced(functools.partial(self._disk.sync_directory, parent))
+        if len(self._durable_directories) >= DIRECTORIES_KEPT_MAX:
+            self._durable_directories.clear()  # they are synced once more
         self._durable_directories.add(directory)
 
     def _synced(self, sync: Callable[[], None]) -> None:

@@ -1,4 +1,8 @@
-"""Queries about parked commands: those that were put aside because handling them fails.
+"""Queries about what is parked: commands that were put aside because handling them fails, and
+aggregates whose work is left alone because of a defect.
+
+A parked command is kept, by its id. Parked work is known to the controllers that met the defect;
+whichever is asked asks the others. Its id is the aggregate's name, as ``stream:demo/one``.
 
 Their names are in `PARKED_QUERIES`.
 """
@@ -15,15 +19,21 @@ PARKED_PAGE_SIZE_MAX = 50
 
 
 class ListParked(Query):
-    """→ ParkedList, in the order in which they were parked."""
+    """→ ParkedList: parked work on the first page, then commands in the order in which they were
+    parked. `only_here`: only the work that the answering controller itself has parked."""
 
     page_token: str = Field(default="", pattern=r"^[0-9]{0,20}$")
     """Empty for the first page, else the previous answer's `next_page_token`."""
     page_size: int = Field(default=PARKED_PAGE_SIZE_MAX, ge=1, le=PARKED_PAGE_SIZE_MAX)
+    only_here: bool = False
 
 
 class ParkedDescription(Contract):
-    """A parked command. Times are Unix ms; `error` is the last one."""
+    """A parked command, or parked work. Times are Unix ms; `error` is the last one.
+
+    Of work, `command_id` is the aggregate's name, `subject` that of its events, `body` empty, and
+    `controller` a controller that left it alone. `part`: what of it fails; of a command "command".
+    """
 
     command_id: str
     bucket: int
@@ -34,6 +44,12 @@ class ParkedDescription(Contract):
     error: str
     body: str
     """As text; bytes that are none are replaced, and a long one is cut."""
+    part: str = "command"
+    controller: str = ""
+
+
+WORK_TOLD_MAX = 200
+"""Parked work that one answer shows."""
 
 
 class ParkedList(Contract):
@@ -46,11 +62,17 @@ class ParkedList(Contract):
 class ChangeParked(Query):
     """What an operator wants of one parked command."""
 
-    command_id: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_\-]+$")
+    command_id: str = Field(max_length=800, pattern=r"^([A-Za-z0-9_\-]{1,64}|[a-z]+:\S+)$")
 
 
 class RedriveParked(ChangeParked):
-    """→ ParkedChanged; the command is published again under its own id. Idempotent."""
+    """→ ParkedChanged; the command is published again under its own id. Idempotent.
+
+    With an aggregate's name, all controllers take up its work again. `only_here`: only the
+    answering one does.
+    """
+
+    only_here: bool = False
 
 
 class DropParked(ChangeParked):

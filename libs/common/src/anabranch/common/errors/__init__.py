@@ -8,6 +8,7 @@
     ├── NotFound       the thing named does not exist (here)
     ├── Unauthorized   ask for the right to do it
     ├── Corrupt        stored or received bytes are damaged; an operator must look
+    ├── Defect         a mistake of ours; an operator must look
     └── Unknown        it may or may not have happened; read the state before repeating
 
 Every concrete error has a stable ``code`` that crosses process borders, a message (what
@@ -31,6 +32,7 @@ from anabranch.common.errors.conflict import (
     MembershipEnded,
     ObjectExists,
     OffsetMismatch,
+    Parked,
     PartialDuplicate,
     PartMismatch,
     PortInUse,
@@ -73,6 +75,7 @@ from anabranch.common.errors.families import (
     AnabranchError,
     Conflict,
     Corrupt,
+    Defect,
     Fenced,
     FieldValue,
     Invalid,
@@ -175,6 +178,7 @@ __all__ = [
     "CorruptManifest",
     "CutRefused",
     "DeadlinePassed",
+    "Defect",
     "Deposed",
     "DirectoryInUse",
     "DirectoryUnusable",
@@ -212,6 +216,7 @@ __all__ = [
     "OperationNotFound",
     "OutcomeUnknown",
     "Overloaded",
+    "Parked",
     "PartMismatch",
     "PartialDuplicate",
     "PlanOutdated",

@@ -3,6 +3,13 @@
 from anabranch.common.errors.families import Conflict
 
 
+class Parked(Conflict):
+    """A defect stopped the work on the thing, so changes of it are refused: fields {aggregate}."""
+
+    code = "parked"
+    default_remedy = "update the controllers, then run `anabranch operation redrive`"
+
+
 class ScopeExists(Conflict):
     code = "scope-exists"
 

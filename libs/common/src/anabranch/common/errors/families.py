@@ -67,6 +67,13 @@ class Corrupt(AnabranchError):
     default_remedy = "keep the files as they are and restore from a good copy"
 
 
+class Defect(AnabranchError):
+    """A mistake of the programmer, named where it is contained: nobody expected the error."""
+
+    code = "defect"
+    default_remedy = "see the log for its traceback, and update the service"
+
+
 class Unknown(AnabranchError):
     code = "unknown"
     default_remedy = "read the present state before repeating"

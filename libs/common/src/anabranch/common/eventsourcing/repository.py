@@ -24,6 +24,7 @@ from anabranch.common.errors import (
     AnabranchError,
     Busy,
     CorruptEvent,
+    Defect,
     Retry,
     Unknown,
     WrongExpectedSequence,
@@ -32,6 +33,7 @@ from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.eventsourcing.message import KIND_DAMAGED, KIND_EVENTS, KIND_SNAPSHOT
 from anabranch.common.eventsourcing.ports import Append, EventMessage, EventStore, Gate, NewMessage
 from anabranch.common.runtime.ids import IdSource
+from anabranch.common.workflow.containment import aggregate_name, naming_defects
 
 DECISION_ATTEMPTS_MAX = 8
 SNAPSHOT_EVERY = 64
@@ -139,12 +141,21 @@ class Repository(Generic[S, E]):
             )
         after = replace(
             loaded,
-            state=self.aggregate.fold(loaded.state, message),
+            state=self._state_after(loaded, message),
             sequence=message.sequence,
             revision=message.revision,
             snapshot_sequence=message.snapshot_sequence,
         )
         return _snapshotted(after, message.stored_ms) if message.kind == KIND_SNAPSHOT else after
+
+    def _state_after(self, loaded: Loaded[S], message: EventMessage) -> S:
+        """An event that the state cannot take is a defect, now or when it was decided. It stops
+        this aggregate as damage does, and nothing else."""
+        try:
+            with naming_defects("folding a domain event"):
+                return self.aggregate.fold(loaded.state, message)
+        except Defect as defect:
+            raise unfolded(loaded.subject, message.revision, defect) from defect
 
     async def append(self, loaded: Loaded[S], events: Sequence[E]) -> Loaded[S]:
         """Check the invariants, then append one decision made on `loaded`.
@@ -216,6 +227,7 @@ class Repository(Generic[S, E]):
         if size_bytes > SNAPSHOT_SIZE_BYTES_MAX:
             self._note_oversized(loaded.subject, size_bytes)
             return loaded
+        self._oversized.discard(loaded.subject)
         try:
             return await self.snapshot(loaded)
         except (WrongExpectedSequence, Retry, Unknown):
@@ -271,6 +283,20 @@ class Repository(Generic[S, E]):
             return await self.append(cached, events)
         except WrongExpectedSequence:
             return None
+
+
+def unfolded(subject: str, revision: int, defect: Defect) -> CorruptEvent:
+    """What an aggregate answers with that a defect keeps from being folded."""
+    name = aggregate_name(subject)
+    error = CorruptEvent(
+        "a domain event does not fit the state of its aggregate",
+        remedy=f"update the controllers, then run `anabranch operation redrive {name}`",
+        subject=subject,
+        revision=revision,
+        cause=defect.fields.get("cause"),
+    )
+    error.__cause__ = defect
+    return error
 
 
 def _snapshotted(loaded: Loaded[S], stored_ms: int) -> Loaded[S]:

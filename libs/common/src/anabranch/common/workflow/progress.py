@@ -56,6 +56,10 @@ class ProgressBoard:
         """Nothing is left to do for the aggregate; returns what was last known."""
         return self._steps.pop(subject, None)
 
+    def knows(self, subject: str) -> bool:
+        """Whether a step of the aggregate is under way."""
+        return subject in self._steps
+
     def all(self) -> list[StepProgress]:
         """Every step under way, longest first."""
         return sorted(self._steps.values(), key=lambda found: found.since_ms)

@@ -12,6 +12,11 @@ still waits for something within a second or when it is woken.
                      │   failed │    │ still waiting
                      │          ▼    ▼
                      └────── pausing, resting (a wake-up ends only the latter)
+                                │
+                                └ the tenth defect ─▶ parked, until it is redriven
+
+A step that raises what nobody expected fails as `Defect`; ten in a row park the aggregate, so that
+one that cannot be worked on costs the others nothing (`containment`).
 
 Only aggregates that `owns` says are worked on. `let_go` is called when its answer changes: what is
 queued or rests is forgotten, a step that runs ends, and no further one begins.
@@ -25,11 +30,12 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from anabranch.common.errors import AnabranchError, WrongExpectedSequence
+from anabranch.common.errors import AnabranchError, Defect, WrongExpectedSequence
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.runtime.backoff import Backoff
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import Rng
+from anabranch.common.workflow.containment import STEP, Containment, naming_defects
 from anabranch.common.workflow.progress import ProgressBoard, StepProgress
 from anabranch.common.workflow.waiting import StillWaiting
 
@@ -97,14 +103,15 @@ async def run_to_rest(
     is_head = known is None
     while True:
         try:
-            found = await _next_step(workflow, loaded)
-            if found is None or not goes_on():
-                return loaded
-            step = found
-            begin(step)
-            event = await workflow.steps[found](loaded)
-            loaded = await workflow.repository.append(loaded, [event])
-            is_head = True
+            with naming_defects("a workflow step", StillWaiting):
+                found = await _next_step(workflow, loaded)
+                if found is None or not goes_on():
+                    return loaded
+                step = found
+                begin(step)
+                event = await workflow.steps[found](loaded)
+                loaded = await workflow.repository.append(loaded, [event])
+                is_head = True
         except WrongExpectedSequence as error:
             lost_races += 1
             if lost_races > LOST_RACES_MAX:
@@ -122,7 +129,8 @@ async def run_to_rest(
 
 async def _load(workflow: Workflow[S, E, K], subject: str) -> Loaded[S]:
     try:
-        return await workflow.repository.load(subject)
+        with naming_defects("loading an aggregate"):
+            return await workflow.repository.load(subject)
     except AnabranchError as error:
         raise StepFailed(LOAD, error) from error
 
@@ -142,7 +150,10 @@ class Runner(Generic[S, E, K]):
         clock: Clock,
         rng: Rng,
         owns: Callable[[str], bool] = lambda _subject: True,
+        *,
+        containment: Containment,
     ) -> None:
+        self._containment = containment
         self._workflow = workflow
         self._clock = clock
         self._rng = rng
@@ -160,7 +171,7 @@ class Runner(Generic[S, E, K]):
 
         What waits is bounded by the number of aggregates, since each waits at most once.
         """
-        if not self._owns(subject):
+        if not self._owns(subject) or self._containment.is_parked(STEP, subject):
             return
         self._end_rest(subject)
         if subject in self._running:
@@ -176,7 +187,13 @@ class Runner(Generic[S, E, K]):
             self._end_rest(subject)
             self._board.end(subject)
         self._queue = deque(subject for subject in self._queue if self._owns(subject))
+        # Whoever owns it now finds out for itself.
+        for subject in self._containment.forgive_all(STEP, self._is_lost):
+            self._board.end(subject)
         self._queued = set(self._queue)
+
+    def _is_lost(self, subject: str) -> bool:
+        return self._board.knows(subject) and not self._owns(subject)
 
     @property
     def active_count(self) -> int:
@@ -214,9 +231,12 @@ class Runner(Generic[S, E, K]):
             try:
                 await self._perform(subject)
             except StepFailed as failed:
-                # Stays in `_running`: nothing else may pick it up before the pause is over.
                 pause = self._note_failure(subject, failed)
-                group.create_task(self._resume_after(subject, pause))
+                if isinstance(failed.error, Defect) and self._parks(subject, failed.error):
+                    self._release(subject, again=False)
+                else:
+                    # Stays in `_running`: nothing may pick it up before the pause is over.
+                    group.create_task(self._resume_after(subject, pause))
             except StillWaiting as waiting:
                 self._rest(subject, waiting, group)
             else:
@@ -230,6 +250,7 @@ class Runner(Generic[S, E, K]):
             begin=lambda step: self._board.begin(subject, step),
             goes_on=lambda: self._owns(subject),
         )
+        self._containment.forgive(STEP, subject)
         ended = self._board.end(subject)
         if ended is not None and ended.error is not None and self._owns(subject):
             _log.info("a workflow that failed goes on", subject=subject)
@@ -247,6 +268,10 @@ class Runner(Generic[S, E, K]):
                 remedy=failed.error.remedy,
             )
         return PAUSES.delay_s(failure.attempts, self._rng.random())
+
+    def _parks(self, subject: str, defect: Defect) -> bool:
+        """Whether this defect was one too many; the board goes on showing it."""
+        return self._owns(subject) and self._containment.note(STEP, subject, defect).parked
 
     async def _resume_after(self, subject: str, pause: float) -> None:
         await self._clock.sleep(pause)
@@ -276,5 +301,6 @@ class Runner(Generic[S, E, K]):
         self._again.discard(subject)
         if not self._owns(subject):
             self._board.end(subject)
+            self._containment.forgive(STEP, subject)
         elif again:
             self.wake(subject)

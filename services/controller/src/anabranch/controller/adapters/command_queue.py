@@ -20,6 +20,7 @@ counted in memory, per bucket and command: a new owner counts anew.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 import nats.errors
 import structlog
@@ -45,6 +46,7 @@ from anabranch.common.runtime.backoff import Backoff
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import Rng
 from anabranch.common.runtime.tracing import trace_parent_in
+from anabranch.common.workflow.containment import Containment
 from anabranch.controller.domain.parking import (
     PARK_AT_COUNT,
     PAUSES,
@@ -95,6 +97,7 @@ class CommandQueue:
         park: Park,
         clock: Clock,
         rng: Rng,
+        containment: Containment,
         *,
         pause_ratio: float = 1.0,
     ) -> None:
@@ -103,6 +106,7 @@ class CommandQueue:
         self._park = park
         self._clock = clock
         self._rng = rng
+        self._containment = containment
         self._pause_ratio = pause_ratio
         self._broker = NatsBroker(
             url,
@@ -143,8 +147,10 @@ class CommandQueue:
         """Pull and handle until cancelled; `start` comes before."""
         async with asyncio.TaskGroup() as group:
             for bucket in range(SHARD_COUNT):
-                group.create_task(self._pull(bucket))
-            group.create_task(self._keep_in_hand())
+                pull = partial(self._pull, bucket)
+                group.create_task(self._containment.keep(f"commands of bucket {bucket}", pull))
+            keep = self._containment.keep("commands in hand", self._keep_in_hand)
+            group.create_task(keep)
 
     async def stop(self) -> None:
         """Let the commands in hand come to their ends, within the grace, and disconnect; also while

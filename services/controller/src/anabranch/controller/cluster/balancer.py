@@ -24,6 +24,7 @@ from anabranch.common.errors import Corrupt, ObjectExists, Retry, RevisionConfli
 from anabranch.common.eventsourcing.ports import ObjectStore
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.workflow.containment import JOB, Containment
 from anabranch.controller.cluster.membership import Membership
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain.liveness import Kind, Verdict
@@ -64,7 +65,9 @@ class Balancer:
         container_count: int,
         settle_s: float,
         clock: Clock,
+        containment: Containment,
     ) -> None:
+        self._containment = containment
         self._objects = objects
         self._placements = placements
         self._members = members
@@ -104,7 +107,9 @@ class Balancer:
             settled=settled,
         )
         for action in actions:
-            await self._perform(action)
+            what = f"placing container {action.container}"
+            with self._containment.contained(JOB, what, park_at=0):
+                await self._perform(action)
 
     def _settled(self) -> bool:
         """Whether the live stores have been the same for long enough, and nothing is in doubt."""

@@ -21,6 +21,7 @@ from anabranch.common.eventsourcing.beats import Beats
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.model.cluster import ControllerRecord, NodeRecord
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.workflow.containment import JOB, Containment
 from anabranch.controller.domain.liveness import (
     Hold,
     Kind,
@@ -60,7 +61,10 @@ class Membership:
         records: MemberRecords,
         clock: Clock,
         timing: Timing | None = None,
+        *,
+        containment: Containment,
     ) -> None:
+        self._containment = containment
         self._me = me
         self._records = records
         self._clock = clock
@@ -197,7 +201,10 @@ class Membership:
                         self._listed[kind] = True
                         self._tell()
                     else:
-                        self._see(kind, found, _learned(learn, found))
+                        with self._containment.contained(
+                            JOB, f"record of {kind.value} {found.key}", park_at=0
+                        ):
+                            self._see(kind, found, _learned(learn, found))
             except Retry as error:
                 _log.warning("a watch was interrupted", members=kind.value, error=str(error))
             await self._clock.sleep(RETRY_S)

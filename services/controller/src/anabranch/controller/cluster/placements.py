@@ -16,6 +16,7 @@ from anabranch.common.model.cluster import NodeRecord, Placement
 from anabranch.common.model.hashing import container_of
 from anabranch.common.model.names import parse_segment_name
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.workflow.containment import JOB, Containment
 from anabranch.controller.domain.placement import describe, describe_one, serving
 
 RETRY_S = 1.0
@@ -44,8 +45,15 @@ class Placements:
     """Where containers are, as far as known here."""
 
     def __init__(
-        self, stores: KnownStores, placements: ObjectStore, container_count: int, clock: Clock
+        self,
+        stores: KnownStores,
+        placements: ObjectStore,
+        container_count: int,
+        clock: Clock,
+        *,
+        containment: Containment,
     ) -> None:
+        self._containment = containment
         self._stores = stores
         self._placement_store = placements
         self._container_count = container_count
@@ -119,7 +127,8 @@ class Placements:
                     if found is None:
                         self._listed = True
                     else:
-                        _learn_or_report(self._learn, found)
+                        with self._containment.contained(JOB, f"placement {found.key}", park_at=0):
+                            _learn_or_report(self._learn, found)
                     for listener in self._listeners:
                         listener()
             except Retry as error:

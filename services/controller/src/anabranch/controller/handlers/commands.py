@@ -13,6 +13,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -40,6 +41,8 @@ from anabranch.common.contracts.subjects import (
 from anabranch.common.errors import (
     AnabranchError,
     Busy,
+    CorruptEvent,
+    Defect,
     FormatTooNew,
     InvalidRequest,
     Unavailable,
@@ -51,6 +54,7 @@ from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.tracing import continued, current_trace_parent
 from anabranch.common.workflow.bounded import for_each
+from anabranch.common.workflow.containment import parked_error
 from anabranch.controller.domain.reader_group import decide as group_decide
 from anabranch.controller.domain.reader_group.decide import GroupCommand
 from anabranch.controller.domain.reader_group.events import GroupEvent
@@ -75,6 +79,9 @@ HISTORY_ATTEMPTS_MAX = 4
 MALFORMED = "malformed"
 """In the place of a kind, for what is no command."""
 
+S = TypeVar("S")
+E = TypeVar("E")
+
 Reply = Callable[[str, bytes], Awaitable[None]]
 """Sends bytes to an inbox; best effort, since nobody may listen."""
 
@@ -87,6 +94,10 @@ class Outcome(StrEnum):
     AGAIN = "again"
 
 
+def _never_parked(_subject: str) -> None:
+    return
+
+
 @dataclass(frozen=True, slots=True)
 class CommandDesk:
     """What deciding a command needs."""
@@ -97,6 +108,8 @@ class CommandDesk:
     clock: Clock
     reply: Reply
     histories: Histories = field(kw_only=True)
+    require_not_parked: Callable[[str], None] = field(kw_only=True, default=_never_parked)
+    """Raises Parked for the subject of an aggregate that a defect stopped."""
     observer: Observer = field(default_factory=Observer)
 
 
@@ -157,13 +170,41 @@ async def _decide(desk: CommandDesk, command: Command) -> Accepted:
             return _accepted(command, await _decide_stream(desk, command))
 
 
+async def _change(
+    desk: CommandDesk,
+    aggregates: Repository[S, E],
+    subject: str,
+    decide: Callable[[Loaded[S]], Sequence[E]],
+) -> Loaded[S]:
+    """`transact`; what changes nothing, as a command that was accepted before, is no change of a
+    parked aggregate. Raises Parked, also for one that a defect keeps from being folded."""
+
+    def decide_unparked(loaded: Loaded[S]) -> Sequence[E]:
+        try:
+            events = decide(loaded)
+        except Busy:
+            desk.require_not_parked(subject)  # it would be busy for ever
+            raise
+        if events:
+            desk.require_not_parked(subject)
+        return events
+
+    try:
+        return await aggregates.transact(subject, decide_unparked)
+    except CorruptEvent as error:
+        if isinstance(error.__cause__, Defect):
+            raise parked_error(subject, str(error.__cause__)) from error
+        raise
+
+
 async def _decide_scope(desk: CommandDesk, command: CreateScope | DeleteScope) -> Loaded[Scope]:
     subject = scope_events(scope_name(command.scope))
     desk.observer.traces.remember(subject, current_trace_parent())
     now_ms = desk.clock.now_ms()
-    return await desk.scopes.transact(
-        subject, lambda loaded: scope_decide.decide(loaded.state, command, now_ms=now_ms)
-    )
+    return await _change(
+        desk, desk.scopes, subject,
+        lambda loaded: scope_decide.decide(loaded.state, command, now_ms=now_ms),
+    )  # fmt: skip
 
 
 async def _decide_stream(desk: CommandDesk, command: StreamCommand) -> Loaded[Stream]:
@@ -185,7 +226,7 @@ async def _decide_stream(desk: CommandDesk, command: StreamCommand) -> Loaded[St
 
     for _ in range(HISTORY_ATTEMPTS_MAX):
         try:
-            return await desk.streams.transact(subject, decide)
+            return await _change(desk, desk.streams, subject, decide)
         except HistoryNotLoaded as missing:
             await desk.histories.of(missing.stream)
     raise Busy("the stream's history was not to be had", stream=str(ref))
@@ -201,8 +242,8 @@ async def _decide_group(desk: CommandDesk, command: GroupCommand) -> Loaded[Read
     )
     subject = group_events(ref)
     desk.observer.traces.remember(subject, current_trace_parent())
-    return await desk.groups.transact(
-        subject, lambda loaded: group_decide.decide(loaded.state, command, at)
+    return await _change(
+        desk, desk.groups, subject, lambda loaded: group_decide.decide(loaded.state, command, at)
     )
 
 

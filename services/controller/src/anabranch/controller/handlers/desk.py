@@ -28,8 +28,9 @@ from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.handlers.cluster_queries import ClusterDesk
 from anabranch.controller.handlers.kept_answers import KeptAnswers
+from anabranch.controller.handlers.parked import ParkedDesk
 from anabranch.controller.handlers.transaction_desk import TransactionDesk
-from anabranch.controller.ports import AskPeers, ParkedCommands, WriterTimes
+from anabranch.controller.ports import AskPeers, WriterTimes
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.workflows.observed import Observer
 
@@ -98,7 +99,7 @@ class QueryDesk:
     progress: Callable[[], Sequence[StepProgress]] = _no_progress
     ask_peers: AskPeers = _no_peers
     controller_id: str = ""
-    parked: ParkedCommands | None = None
+    parked: ParkedDesk | None = None
     cluster: ClusterDesk | None = None
     writer_times: WriterTimes | None = None
     transactions: TransactionDesk | None = None

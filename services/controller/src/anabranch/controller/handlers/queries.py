@@ -31,7 +31,6 @@ from anabranch.controller.handlers import (
 from anabranch.controller.handlers.cluster_queries import CLUSTER_QUERIES
 from anabranch.controller.handlers.desk import Follows, QueryDesk, Table, answer_of
 from anabranch.controller.handlers.kept_answers import Kept
-from anabranch.controller.ports import ParkedCommands
 
 ANSWERED = "answered"
 
@@ -58,7 +57,7 @@ async def change_placement(desk: QueryDesk, query: queries.PlacementChange) -> C
     return queries.ContainerPlaced(container=await desk.change_placement(query))
 
 
-def _of_parked(answer: Callable[[ParkedCommands, Any], Awaitable[Contract]]) -> Any:
+def _of_parked(answer: Callable[[parked.ParkedDesk, Any], Awaitable[Contract]]) -> Any:
     async def ask(desk: QueryDesk, query: queries.Query) -> Contract:
         if desk.parked is None:
             raise InvalidRequest("this controller knows no parked commands")

@@ -14,12 +14,15 @@ armed at the later deadline.
 
 A sweep also forgets what ended long ago and what its stream will say nothing about any more.
 
+A defect of one bucket's timers or of one transaction is contained: the others go on.
+
 Owns: when the next sweep is, and whether the wheel answers. A store that does not answer costs a
 line in the log, and the next sweep tries again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
@@ -28,6 +31,7 @@ from anabranch.common.errors import AnabranchError, Corrupt, Unavailable
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.bounded import for_each
+from anabranch.common.workflow.containment import JOB, Containment
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.transaction import decide, expiry
 from anabranch.controller.domain.transaction.events import TransactionEvent
@@ -48,6 +52,8 @@ ARMED_AHEAD_MS = 10_000
 ARMED_MAX = 10_000
 """Transactions that one sweep arms anew, of a bucket; the others' turn comes before they are due
 unless there are thousands in a second."""
+
+EXPIRY = "expiry"
 
 Expired = Callable[[float], None]
 """Told how late, in seconds, a transaction was aborted."""
@@ -83,7 +89,9 @@ class TransactionExpirer:
         *,
         clock: Clock,
         on_expired: Expired,
+        containment: Containment,
     ) -> None:
+        self._containment = containment
         self._known = known
         self._transactions = transactions
         self._timers = timers
@@ -139,8 +147,12 @@ class TransactionExpirer:
             if due.pinged:
                 found.pinged[bucket] = dict(due.pinged)
 
+        async def ask_apart(bucket: int) -> None:
+            with self._containment.contained(JOB, f"timers of bucket {bucket}", park_at=0):
+                await ask(bucket)
+
         try:
-            await for_each(buckets, BUCKETS_AT_ONCE_MAX, ask)
+            await for_each(buckets, BUCKETS_AT_ONCE_MAX, ask_apart)
         except Unavailable as error:
             self._note_timers(error)
         else:
@@ -149,17 +161,21 @@ class TransactionExpirer:
 
     def _sweep(self, buckets: Sequence[int], found: _Found) -> None:
         """Add what is due by the mirror, and what the timers may have lost."""
-        now_ms = self._clock.now_ms()
         told = set(found.overdue)
         for bucket in buckets:
-            deadlines_ms = self._known.transactions.tally.deadlines(bucket)
-            passed = expiry.overdue(deadlines_ms, now_ms, ROUND_MAX)
-            found.overdue += [subject for subject in passed if subject not in told]
-            if len(passed) == ROUND_MAX:
-                self.sweep_soon()  # there may be more
-            soon = expiry.soon_due(deadlines_ms, now_ms, ARMED_AHEAD_MS, ARMED_MAX)
-            if soon:
-                found.pinged.setdefault(bucket, {}).update(soon)
+            with self._containment.contained(JOB, f"sweep of bucket {bucket}", park_at=0):
+                self._sweep_bucket(bucket, told, found)
+
+    def _sweep_bucket(self, bucket: int, told: Set[str], found: _Found) -> None:
+        now_ms = self._clock.now_ms()
+        deadlines_ms = self._known.transactions.tally.deadlines(bucket)
+        passed = expiry.overdue(deadlines_ms, now_ms, ROUND_MAX)
+        found.overdue += [subject for subject in passed if subject not in told]
+        if len(passed) == ROUND_MAX:
+            self.sweep_soon()  # there may be more
+        soon = expiry.soon_due(deadlines_ms, now_ms, ARMED_AHEAD_MS, ARMED_MAX)
+        if soon:
+            found.pinged.setdefault(bucket, {}).update(soon)
 
     async def _arm(self, deadlines_ms: Mapping[int, Mapping[str, int]]) -> None:
         timers = self._timers
@@ -167,7 +183,8 @@ class TransactionExpirer:
             return
         try:
             for bucket, of_bucket in deadlines_ms.items():
-                await timers.arm(bucket, of_bucket)
+                with self._containment.contained(JOB, f"arming in bucket {bucket}", park_at=0):
+                    await timers.arm(bucket, of_bucket)
         except Unavailable as error:
             self._note_timers(error)
 
@@ -190,7 +207,7 @@ class TransactionExpirer:
         if not subjects:
             return
         try:
-            await for_each(subjects, DECISIONS_AT_ONCE_MAX, self._abort_one)
+            await for_each(subjects, DECISIONS_AT_ONCE_MAX, self._abort_apart)
         except AnabranchError as error:
             # Those that the timers told are found by the sweep, which is not put off.
             self._sweep_at_s = min(self._sweep_at_s, self._clock.monotonic() + SWEEP_ALONE_S)
@@ -203,6 +220,10 @@ class TransactionExpirer:
             self._store_answers = False
         else:
             self._store_answers = True
+
+    async def _abort_apart(self, subject: str) -> None:
+        """One that cannot be aborted because of a defect keeps no other one open."""
+        await self._containment.attempt(EXPIRY, subject, partial(self._abort_one, subject))
 
     async def _abort_one(self, subject: str) -> None:
         """Abort it if its deadline has passed. Raises Unavailable, OutcomeUnknown, Busy."""
@@ -232,9 +253,10 @@ class TransactionExpirer:
             loaded = known.family.known(subject)
             if loaded is None or shard_of_subject(subject) not in owned:
                 continue
-            stream = self._stream_of(loaded.state)
-            if stream is not None and expiry.is_left_over(loaded.state, stream, now_ms):
-                known.forget(subject)
+            with self._containment.contained(EXPIRY, subject):
+                stream = self._stream_of(loaded.state)
+                if stream is not None and expiry.is_left_over(loaded.state, stream, now_ms):
+                    known.forget(subject)
 
     def _stream_of(self, txn: Transaction) -> Stream | None:
         try:

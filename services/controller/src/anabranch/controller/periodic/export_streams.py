@@ -25,7 +25,8 @@ from itertools import groupby
 
 import structlog
 
-from anabranch.common.errors import AnabranchError, DiskFailed, ObjectExists
+from anabranch.common.contracts.subjects import stream_events
+from anabranch.common.errors import AnabranchError, Corrupt, DiskFailed, ObjectExists
 from anabranch.common.model.names import StreamRef
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import Rng
@@ -39,6 +40,7 @@ from anabranch.common.tier2.streams import (
     stream_prefix,
 )
 from anabranch.common.workflow.bounded import for_each
+from anabranch.common.workflow.containment import Containment
 from anabranch.common.workflow.runner import PAUSES
 from anabranch.controller.domain.stream.export import (
     ShapedStream,
@@ -53,6 +55,7 @@ SWEEP_S = 5.0
 SESSION_S_MAX = 6 * 3600.0
 """Well below the age at which a session's files in tier 2 pass for left over."""
 CONCURRENT_MAX = 4
+EXPORT = "export"
 _STREAMS_PER_TURN = 1000
 
 _log = structlog.get_logger(__name__)
@@ -78,7 +81,9 @@ class StreamExporter:
         *,
         clock: Clock,
         rng: Rng,
+        containment: Containment,
     ) -> None:
+        self._containment = containment
         self._streams = streams
         self._histories = histories
         self._open_storage = open_storage
@@ -150,13 +155,26 @@ class StreamExporter:
         subjects: Collection[str] | None,
     ) -> None:
         async def tell_one(shaped: ShapedStream) -> None:
-            history = await self._histories(shaped.stream) if shaped.stream.epochs else None
+            try:
+                history = await self._histories(shaped.stream) if shaped.stream.epochs else None
+            except Corrupt as error:
+                # It is this stream's own: what cannot be read here is told by the mirror, too.
+                _log.warning(
+                    "a stream cannot be told to tier 2", stream=str(shaped.stream.ref),
+                    error=str(error), remedy=error.remedy,
+                )  # fmt: skip
+                return
             exported = exported_stream(shaped, history, self._container_count)
             await tell(storage, exported)
             told[exported.ref] = exported.revision
 
+        async def tell_apart(shaped: ShapedStream) -> None:
+            assert shaped.stream.ref is not None
+            subject = stream_events(shaped.stream.ref)
+            await self._containment.attempt(EXPORT, subject, partial(tell_one, shaped))
+
         due = decide_exports(told, self._streams(subjects))
-        await for_each(due, CONCURRENT_MAX, tell_one)
+        await for_each(due, CONCURRENT_MAX, tell_apart)
 
     def _note_failure(self, error: AnabranchError | OSError, report: Report) -> None:
         """Only the first of a row is told: the others follow from it or look the same."""

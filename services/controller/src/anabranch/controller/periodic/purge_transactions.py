@@ -9,11 +9,15 @@ Safe to repeat, and for two owners at once: a purge names the sequence below whi
 is up to where this process has read the shard. What comes later stays, and makes the slot done
 again when it ends.
 
+One slot that cannot be purged keeps no other one: the round ends with it, because the store may be
+away, and it comes last from then on; a defect is contained.
+
 Buckets of others are theirs to purge. Their done slots are remembered for some minutes, in case
 the bucket is taken over from somebody who did not come to it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import structlog
 
@@ -24,6 +28,7 @@ from anabranch.common.contracts.subjects import (
 )
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.workflow.containment import Containment
 from anabranch.controller.projections.transaction_slots import TransactionSlots
 
 PERIOD_S = 1.0
@@ -32,6 +37,7 @@ ROUND_MAX = 50
 SETTLE_MS = 10_000
 """From the end of a slot: its last transactions are young, and mirrors may lag."""
 REMEMBERED_S = 300.0
+PURGE = "purge"
 
 Purge = Callable[[str, int], Awaitable[None]]
 """See `EventStore.purge`."""
@@ -54,7 +60,10 @@ class TransactionPurger:
         purge: Purge,
         owns: Callable[[int], bool],
         clock: Clock,
+        *,
+        containment: Containment,
     ) -> None:
+        self._containment = containment
         self._slots = slots
         self._reached = reached
         self._purge = purge
@@ -62,6 +71,7 @@ class TransactionPurger:
         self._clock = clock
         self._others_since_s: dict[str, float] = {}
         self._store_answers = True
+        self._failed: set[str] = set()
         self.purged_count = 0
         """Slots purged since the start."""
 
@@ -81,11 +91,15 @@ class TransactionPurger:
         for slot, since_s in self._others_since_s.items():
             if now_s - since_s >= REMEMBERED_S:
                 self._slots.purged(slot, done[slot])
+        self._failed &= done.keys()
         due = [slot for slot in mine if is_settled(slot, now_ms)]
+        due.sort(key=self._failed.__contains__)
+        slot = ""
         try:
             for slot in due[:ROUND_MAX]:
-                await self._purge_slot(slot)
+                await self._containment.attempt(PURGE, slot, partial(self._purge_slot, slot))
         except AnabranchError as error:
+            self._failed.add(slot)
             if self._store_answers:
                 _log.warning(
                     "ended transactions are not deleted, trying again",
@@ -104,4 +118,5 @@ class TransactionPurger:
             return
         await self._purge(slot, self._reached()[bucket] + 1)
         self._slots.purged(slot, number)
+        self._failed.discard(slot)
         self.purged_count += 1

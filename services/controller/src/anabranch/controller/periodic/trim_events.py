@@ -13,6 +13,7 @@ Owns: up to where each aggregate was trimmed by this process, so that nothing is
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 import structlog
 
@@ -20,10 +21,12 @@ from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.bounded import for_each
+from anabranch.common.workflow.containment import Containment
 from anabranch.controller.projections.mirror import Folded
 
 PERIOD_S = 600.0
 CONCURRENT_MAX = 4
+TRIM = "trim"
 
 Aggregates = Callable[[], Iterable[Folded]]
 Purge = Callable[[str, int], Awaitable[None]]
@@ -50,7 +53,10 @@ class EventTrimmer:
         *,
         clock: Clock,
         trim_after_s: float,
+        containment: Containment,
     ) -> None:
+        self._containment = containment
+        self._failed: set[str] = set()
         self._aggregates = aggregates
         self._purge = purge
         self._owns = owns
@@ -75,16 +81,29 @@ class EventTrimmer:
         """Delete what may go now. Raises what the store raises; then some of it is left."""
         now_ms = self._clock.now_ms()
         due: dict[str, int] = {}
+        trimmed: dict[str, int] = {}
         for loaded in self._aggregates():
             below = purgeable_below(loaded, now_ms, self._trim_after_ms)
-            is_new = below > self._trimmed.get(loaded.subject, 0)
+            before = self._trimmed.get(loaded.subject, 0)
+            if before:
+                trimmed[loaded.subject] = before
+            is_new = below > before
             if is_new and self._owns(shard_of_subject(loaded.subject)):
                 due[loaded.subject] = below
 
+        self._trimmed = trimmed  # what is gone from the mirror is forgotten here
+
         async def trim_one(subject: str) -> None:
+            self._failed.add(subject)
             await self._purge(subject, due[subject])
+            self._failed.discard(subject)
             self._trimmed[subject] = due[subject]
 
-        await for_each(list(due), CONCURRENT_MAX, trim_one)
+        async def trim_apart(subject: str) -> None:
+            await self._containment.attempt(TRIM, subject, partial(trim_one, subject))
+
+        self._failed &= due.keys()
+        last = sorted(due, key=self._failed.__contains__)  # what failed keeps no other one
+        await for_each(last, CONCURRENT_MAX, trim_apart)
         if due:
             _log.info("domain events were trimmed", aggregates=len(due))

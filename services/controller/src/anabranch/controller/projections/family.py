@@ -47,6 +47,15 @@ class Family(Generic[S]):
         self.working.discard(subject)
         return self.loaded.pop(subject, None)
 
+    def leave(self, subject: str, before: Loaded[S] | None, error: AnabranchError) -> None:
+        """The aggregate stays as it was, and cannot be read."""
+        self.damaged[subject] = error
+        self.working.discard(subject)
+        if before is None:
+            self.loaded.pop(subject, None)
+        else:
+            self.loaded[subject] = before
+
     def fold(self, repository: Repository[S, E], message: EventMessage) -> tuple[S, S] | None:
         """One more message → the state before and after; None if it cannot be read."""
         subject = message.subject

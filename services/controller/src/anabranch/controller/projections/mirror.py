@@ -6,14 +6,15 @@ Fed by one follower per shard; never written to by anything else. A reader who n
 "some recent state" waits for a point: `at_least` for a token, `reach_heads` for everything stored
 before the call. Answers that say "no" are given only after the latter for the subject's shard.
 
-An aggregate whose messages are damaged or too new is marked as such and answers with that
-error; the others go on. Its next snapshot heals it, because that is all the state there is; so
+An aggregate whose messages are damaged or too new, or that a defect keeps from being folded, is
+marked as such and answers with that error; the others go on, and `containment` tells of it. Its
+next snapshot heals it, because that is all the state there is; so
 does the one behind messages that were purged under a mirror that lags.
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from anabranch.common.contracts.base import ReadToken
 from anabranch.common.contracts.subjects import (
@@ -30,8 +31,9 @@ from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef, is_internal
 from anabranch.common.model.reader_group import GroupRef, GroupState
 from anabranch.common.workflow.bounded import for_each
+from anabranch.common.workflow.containment import JOB, Containment
 from anabranch.controller.domain.application import Application
-from anabranch.controller.domain.operations import Operation, finished_between
+from anabranch.controller.domain.operations import finished_between
 from anabranch.controller.domain.reader_group.events import GroupEvent
 from anabranch.controller.domain.reader_group.others import groups_concerned
 from anabranch.controller.domain.reader_group.state import ReaderGroup
@@ -48,31 +50,14 @@ from anabranch.controller.projections.family import Family
 from anabranch.controller.projections.heads import SharedHeads
 from anabranch.controller.projections.names import NameIndex
 from anabranch.controller.projections.operation_index import OperationIndex
+from anabranch.controller.projections.quarantine import Fold, Quarantine
 from anabranch.controller.projections.transactions import TransactionMirror
 
 CATCH_UP_DEADLINE_S = 5.0
+NOTICES = "notices of folds"
 
 Known = Loaded[Scope] | Loaded[Stream] | Loaded[ReaderGroup]
 Folded = Known | Loaded[Transaction] | Loaded[Application]
-
-
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """One message that was folded: which aggregate, and where in its shard.
-
-    `finished`: the operations that it ended; `has_work`: the aggregate has a next step now;
-    `reshaped`: a stream's state or segments changed; `concerned`: other aggregates that may have
-    waited for what happened to it; `outcome`: what was decided about a transaction, "committed" or
-    why it is aborted.
-    """
-
-    subject: str
-    point: ReadToken
-    finished: Sequence[Operation] = ()
-    has_work: bool = False
-    reshaped: bool = False
-    concerned: Sequence[str] = ()
-    outcome: str = ""
 
 
 class Mirror:
@@ -87,7 +72,10 @@ class Mirror:
         *,
         transactions: TransactionMirror,
         on_fold: Callable[[Fold], None],
+        containment: Containment,
     ) -> None:
+        self._containment = containment
+        self._quarantine = Quarantine(containment, self._fold, self._family_of, transactions)
         self._store = store
         self._heads = SharedHeads(store.last_sequence)
         self._scope_repository = scopes
@@ -118,13 +106,50 @@ class Mirror:
 
     async def _follow(self, shard: int) -> None:
         async for message in self._store.follow(shard, self._reached[shard]):
-            fold = self._fold(message, ReadToken(shard=shard, sequence=message.sequence))
+            fold = self._quarantine.fold(message, ReadToken(shard=shard, sequence=message.sequence))
             self.folds += 1
             self._reached[shard] = message.sequence
             self._awaited[shard].reached(message.sequence)
             self._moved[shard].set()
             self._moved[shard] = asyncio.Event()
+            with self._containment.contained(JOB, NOTICES, park_at=0):
+                self._on_fold(fold)
+
+    def _family_of(self, subject: str) -> Family[Any] | None:
+        match subject.split(".", 4)[3]:
+            case "scope":
+                return self._scopes
+            case "stream":
+                return self._streams
+            case "rg":
+                return self._groups
+            case "txn":
+                return self.transactions.family
+            case "txnkey":
+                return self.transactions.applications
+            case _:
+                return None
+
+    async def reload(self, subject: str) -> bool:
+        """Fold again what is stored of an aggregate that cannot be read, as far as its shard was
+        read; whether it can be read now. Safe to repeat. Raises Unavailable."""
+        family = self._family_of(subject)
+        if family is None or subject not in family.damaged:
+            return True
+        stored = await self._store.load(subject)
+        if not stored or stored[-1].sequence < self._quarantine.passed_over.get(subject, 0):
+            return False  # more came while this was read; ask again
+        shard, error = shard_of_subject(subject), family.damaged.pop(subject, None)
+        loaded = family.loaded.get(subject)
+        known = 0 if loaded is None else loaded.sequence
+        missed = [one for one in stored if known < one.sequence <= self._reached[shard]]
+        if error is not None and not missed:
+            # What is stored begins behind what was read: the follower comes to it.
+            family.damaged[subject] = error
+        for message in missed:
+            fold = self._quarantine.fold(message, ReadToken(shard=shard, sequence=message.sequence))
             self._on_fold(fold)
+        return subject not in family.damaged
 
     def _fold(self, message: EventMessage, point: ReadToken) -> Fold:
         match message.subject.split(".")[3]:

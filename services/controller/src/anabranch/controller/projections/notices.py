@@ -11,7 +11,7 @@ import structlog
 
 from anabranch.common.contracts.base import ReadToken
 from anabranch.common.contracts.commands import OperationStatus
-from anabranch.controller.projections.mirror import Fold
+from anabranch.controller.projections.quarantine import Fold
 
 NOTICES_WAITING_MAX = 10_000
 

@@ -12,7 +12,11 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from anabranch.common.contracts.subjects import transaction_events, transaction_key
+from anabranch.common.contracts.subjects import (
+    transaction_events,
+    transaction_gate,
+    transaction_key,
+)
 from anabranch.common.errors import Corrupt
 from anabranch.common.eventsourcing.gate import GateState, gate_after
 from anabranch.common.eventsourcing.ports import EventMessage
@@ -103,6 +107,10 @@ class TransactionMirror:
         except Corrupt:
             self._gates[message.subject] = None
 
+    def lose_gate(self, subject: str) -> None:
+        """A message of the gate could not be folded; the next one tells all of it."""
+        self._gates[subject] = None
+
     def drop_ended(self, before: Stream, after: Stream) -> None:
         """The stream tells what became of transactions: they need not be known any more."""
         if after.outcome_count == before.outcome_count:
@@ -122,6 +130,8 @@ class TransactionMirror:
         known = {*self.applications.loaded, *self.applications.damaged}
         for subject in [one for one in known if one.startswith(start)]:
             self.applications.forget(subject)
+        # Who asks for the gate of a stream that is gone reads it where it is stored.
+        self._gates.pop(transaction_gate(deleted.ref, deleted.incarnation), None)
 
     def forget(self, subject: str) -> None:
         """There is no such transaction any more, or there never was."""

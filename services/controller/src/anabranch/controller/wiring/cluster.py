@@ -87,14 +87,16 @@ def membership_health(hold: Hold | None, unseen_s: float) -> PartHealth:
 
 def build_cluster(around: Surroundings) -> Cluster:
     """All of it, not started."""
-    settings, clock = around.settings, around.clock
+    settings, clock, containment = around.settings, around.clock, around.containment
     me = _myself(around)
     controllers = around.objects(subjects.CONTROLLERS_BUCKET)
     placed = around.objects(subjects.PLACEMENTS_BUCKET)
     records = MemberRecords(controllers, around.objects(subjects.NODES_BUCKET))
-    members = Membership(me, records, clock)
+    members = Membership(me, records, clock, containment=containment)
     leadership = Leadership(around.objects(subjects.CLUSTER_BUCKET), controllers, members, clock)
-    placements = Placements(members, placed, settings.container_count, clock)
+    placements = Placements(
+        members, placed, settings.container_count, clock, containment=containment
+    )
     balancer = Balancer(
         placed,
         placements,
@@ -103,6 +105,7 @@ def build_cluster(around: Surroundings) -> Cluster:
         container_count=settings.container_count,
         settle_s=settings.placement_settle_s,
         clock=clock,
+        containment=containment,
     )
     peers = Peers(around.client, members.live_controllers, me.controller_id)
     return Cluster(members, leadership, placements, balancer, peers, _buckets(around, members))

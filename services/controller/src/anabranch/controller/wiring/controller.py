@@ -31,6 +31,7 @@ from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
 from anabranch.controller.handlers.desk import QueryDesk
+from anabranch.controller.handlers.parked import ParkedDesk, resume
 from anabranch.controller.handlers.queries import QUERIES, SLOW, answer_query
 from anabranch.controller.handlers.transaction_desk import TransactionDesk
 from anabranch.controller.metrics import ControllerMetrics
@@ -94,6 +95,8 @@ class Controller:
             failing=lambda: len(self.runners.failures()),
             folds=lambda: self.mirror.folds,
         )
+        contained = self.around.containment
+        metrics.watch_defects(defects=lambda: contained.counts, parked=contained.parked_counts)
         metrics.watch_buckets(
             owned=lambda: len(buckets.owned),
             by_rendezvous=lambda: int(buckets.by_rendezvous),
@@ -124,8 +127,9 @@ def build(around: Surroundings) -> Controller:
     )
     known = TransactionMirror(kinds.transactions, kinds.applications)
     mirror = Mirror(
-        store, kinds.scopes, kinds.streams, kinds.groups, transactions=known, on_fold=listener
-    )
+        store, kinds.scopes, kinds.streams, kinds.groups,
+        transactions=known, on_fold=listener, containment=around.containment,
+    )  # fmt: skip
     histories = Histories(HistoryChunks(store, around.ids))
     context = _context(around, store, kinds, mirror, histories)
     runners = build_runners(around, cluster, context, kinds)
@@ -167,6 +171,7 @@ def build(around: Surroundings) -> Controller:
             parked.park,
             clock,
             around.rng,
+            around.containment,
         ),
         writer_times=context.writer_times,
         endings=endings,
@@ -220,6 +225,7 @@ def _command_desk(around: Surroundings, kinds: Kinds, histories: Histories) -> C
         partial(_reply, around.client),
         around.observer,
         histories=histories,
+        require_not_parked=around.containment.require_not_parked,
     )
 
 
@@ -233,6 +239,13 @@ def _query_desk(
     runners: Runners,
     parked: JetStreamParkedCommands,
 ) -> QueryDesk:
+    parked_desk = ParkedDesk(
+        parked,
+        around.containment,
+        partial(resume, around.containment, mirror, runners.wake),
+        cluster.peers.ask_peers,
+        cluster.members.me.controller_id,
+    )
     count = around.settings.container_count
     placed = around.objects(subjects.PLACEMENTS_BUCKET)
     cluster_desk = cluster.desk()
@@ -249,7 +262,7 @@ def _query_desk(
         progress=runners.progress,
         ask_peers=cluster.peers.ask_peers,
         controller_id=cluster.members.me.controller_id,
-        parked=parked,
+        parked=parked_desk,
         cluster=cluster_desk,
     )
 
@@ -296,6 +309,7 @@ def _exporter(around: Surroundings, mirror: Mirror, context: WorkContext) -> Str
         settings.container_count,
         clock=around.clock,
         rng=around.rng,
+        containment=around.containment,
     )
 
 
@@ -308,6 +322,7 @@ def _trimmer(
         store.purge,
         cluster.buckets.owns,
         clock=around.clock,
+        containment=around.containment,
         trim_after_s=around.settings.trim_after_s,
     )
 

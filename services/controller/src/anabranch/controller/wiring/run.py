@@ -10,6 +10,7 @@ from anabranch.common.contracts import subjects
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SystemIds, system_rng
 from anabranch.common.runtime.service import Lifetime
+from anabranch.common.workflow.containment import Containment
 from anabranch.controller.adapters.nats_monitor import jetstream_status
 from anabranch.controller.adapters.parked_commands import create_parked_stream
 from anabranch.controller.cluster.constants import settle_constants
@@ -43,7 +44,9 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
     if settings.tier2_url:
         shared_location(settings.tier2_url)  # wrong for ever if it is wrong now
     client = await connect_nats(settings.nats_url, "controller")
-    around = Surroundings(settings, client, clock, SystemIds(), system_rng(), observer)
+    rng = system_rng()
+    containment = Containment(clock, rng)
+    around = Surroundings(settings, client, clock, SystemIds(), rng, observer, containment)
     try:
         await _require_durable_metadata(around)
         await create_streams(client)

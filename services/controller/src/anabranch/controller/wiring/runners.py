@@ -1,11 +1,13 @@
 """The kinds of aggregates, and who works on each."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.workflow.progress import StepProgress
-from anabranch.common.workflow.runner import Runner
+from anabranch.common.workflow.runner import Runner, Workflow
 from anabranch.controller.domain.application import Application, ApplicationEvent
 from anabranch.controller.domain.reader_group.events import GroupEvent
 from anabranch.controller.domain.reader_group.state import GroupStep, ReaderGroup
@@ -23,6 +25,10 @@ from anabranch.controller.wiring.workflows import (
     transaction_workflow,
 )
 from anabranch.controller.workflows.context import WorkContext
+
+S = TypeVar("S")
+E = TypeVar("E")
+K = TypeVar("K", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +91,16 @@ def build_runners(
 ) -> Runners:
     """Build all of them."""
     observer, owns = around.observer, cluster.buckets.owns_aggregate
-    clock, rng = around.clock, around.rng
+    runner = partial(_runner, around, owns)
     return Runners(
-        Runner(scope_workflow(context.scopes, context, observer), clock, rng, owns),
-        Runner(stream_workflow(kinds.streams, context, observer), clock, rng, owns),
-        Runner(group_workflow(kinds.groups, context, observer), clock, rng, owns),
-        Runner(transaction_workflow(context, observer), clock, rng, owns),
+        runner(scope_workflow(context.scopes, context, observer)),
+        runner(stream_workflow(kinds.streams, context, observer)),
+        runner(group_workflow(kinds.groups, context, observer)),
+        runner(transaction_workflow(context, observer)),
     )
+
+
+def _runner(
+    around: Surroundings, owns: Callable[[str], bool], workflow: Workflow[S, E, K]
+) -> Runner[S, E, K]:
+    return Runner(workflow, around.clock, around.rng, owns, containment=around.containment)

@@ -1,12 +1,13 @@
 """The life of a controller: its parts start, serve, and end in order."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import structlog
 
 from anabranch.common.contracts import subjects
-from anabranch.common.errors import Unavailable
+from anabranch.common.errors import ProcessReplaced, StreamRewound, Unavailable
 from anabranch.common.runtime.service import Lifetime
 from anabranch.controller.wiring.controller import Controller
 
@@ -23,40 +24,43 @@ async def serve(controller: Controller, lifetime: Lifetime) -> None:
     cluster.members.on_change(partial(cluster.report, lifetime))
     for part in PARTS:
         lifetime.set_ready(part, False, "starting")
+    runners = controller.runners
     async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(controller.mirror.serve()),
-            group.create_task(cluster.members.serve()),
-            group.create_task(cluster.leadership.serve()),
-            group.create_task(cluster.placements.serve()),
-            group.create_task(cluster.balancer.serve()),
-            group.create_task(controller.runners.scopes.serve()),
-            group.create_task(controller.runners.streams.serve()),
-            group.create_task(controller.runners.groups.serve()),
-            group.create_task(controller.runners.transactions.serve()),
-        ]
+        tasks: list[asyncio.Task[None]] = []
+
+        def keep(job: str, work: Callable[[], Awaitable[None]]) -> None:
+            """Have a job go on whatever it raises, but for what is to end this process."""
+            kept = controller.around.containment.keep(job, work, StreamRewound, ProcessReplaced)
+            tasks.append(group.create_task(kept))
+
+        keep("mirror", controller.mirror.serve)
+        keep("membership", cluster.members.serve)
+        keep("leadership", cluster.leadership.serve)
+        keep("placements", cluster.placements.serve)
+        keep("balancer", cluster.balancer.serve)
+        keep("workflows of scopes", runners.scopes.serve)
+        keep("workflows of streams", runners.streams.serve)
+        keep("workflows of groups", runners.groups.serve)
+        keep("workflows of transactions", runners.transactions.serve)
         await _catch_up(controller)
         controller.listener.go_live()
         lifetime.set_ready("mirror", True)
-        tasks += [
-            group.create_task(controller.load.serve()),
-            group.create_task(controller.trimmer.serve()),
-            group.create_task(controller.endings.expirer.serve()),
-            group.create_task(controller.endings.purger.serve()),
-            group.create_task(controller.heads.serve()),
-            group.create_task(controller.queries.serve()),
-            group.create_task(_announce(controller)),
-            group.create_task(_sweep(controller, lifetime)),
-        ]
+        keep("load reports", controller.load.serve)
+        keep("trimming of events", controller.trimmer.serve)
+        keep("expiry of transactions", controller.endings.expirer.serve)
+        keep("purge of transactions", controller.endings.purger.serve)
+        keep("heads of shards", controller.heads.serve)
+        keep("queries", controller.queries.serve)
+        keep("notices", partial(_announce, controller))
+        keep("sweep", partial(_sweep, controller, lifetime))
         if controller.exporter is not None:
             report = partial(lifetime.set_ready, "export", True)
-            tasks.append(group.create_task(controller.exporter.serve(report)))
+            keep("export of streams", partial(controller.exporter.serve, report))
         lifetime.set_ready("queries", True)
         await controller.commands.start()
-        tasks.append(group.create_task(controller.commands.serve()))
+        keep("commands", controller.commands.serve)
         report = partial(lifetime.set_ready, "buckets", True)
-        owning = cluster.buckets.serve(controller.buckets_changed, report)
-        tasks.append(group.create_task(owning))
+        keep("buckets", partial(cluster.buckets.serve, controller.buckets_changed, report))
         try:
             lifetime.set_ready("commands", True)
             await lifetime.wait_for_stop()
@@ -104,4 +108,5 @@ async def _sweep(controller: Controller, lifetime: Lifetime) -> None:
         failing = controller.runners.failures()
         reason = f"{len(failing)} failing, first: {failing[0].subject}" if failing else ""
         lifetime.set_ready("workflows", True, reason)
+        lifetime.set_ready("defects", True, controller.around.containment.summary())
         await controller.around.clock.sleep(SWEEP_S)

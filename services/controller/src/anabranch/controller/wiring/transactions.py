@@ -42,9 +42,12 @@ def build_endings(
         timers,
         clock=around.clock,
         on_expired=around.observer.metrics.expired,
+        containment=around.containment,
     )
     slots = mirror.transactions.slots
-    purger = TransactionPurger(slots, mirror.reached, purge, buckets.owns, around.clock)
+    purger = TransactionPurger(
+        slots, mirror.reached, purge, buckets.owns, around.clock, containment=around.containment
+    )
     return Endings(timers, expirer, purger)
 
 

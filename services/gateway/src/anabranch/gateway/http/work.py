@@ -17,6 +17,7 @@ PARKED_COUNT_MAX = 1000
 router = APIRouter(prefix="/v1", tags=["operations"])
 
 CommandId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_\-]{1,64}$")]
+ParkedId = Annotated[str, Path(max_length=800, pattern=r"^([A-Za-z0-9_\-]{1,64}|[a-z]+:\S+)$")]
 
 
 class WorkProperty(Told):
@@ -46,7 +47,9 @@ class WorkList(Told):
 
 
 class ParkedCommand(Told):
-    """A command that could not be handled, and is not tried any more; `error` is the last one."""
+    """A command that could not be handled, or work on an aggregate, that is left alone; `error` is
+    the last one. `part`: "command", or what of the work fails; of work `commandId` is the
+    aggregate's name, and `controller` who left it alone."""
 
     command_id: str
     bucket: int
@@ -56,6 +59,8 @@ class ParkedCommand(Told):
     last_ms: int
     error: str
     body: str
+    part: str
+    controller: str
 
 
 class ParkedCommands(Told):
@@ -91,9 +96,9 @@ async def list_parked(request: Request) -> ParkedCommands:
     return ParkedCommands(parked=found)
 
 
-@router.post("/parked/{command}/redrive", status_code=204)
-async def redrive_parked(request: Request, command: CommandId) -> Response:
-    """204, it is handled again under its own id; 404."""
+@router.post("/parked/{command:path}/redrive", status_code=204)
+async def redrive_parked(request: Request, command: ParkedId) -> Response:
+    """204, it is handled again under its own id, or its work is resumed; 404."""
     return _changed(command, await parts_of(request).client.parked.redrive(command))
 
 
@@ -106,6 +111,6 @@ async def drop_parked(request: Request, command: CommandId) -> Response:
 def _changed(command: str, was_parked: bool) -> Response:
     if not was_parked:
         raise OperationNotFound(
-            "no command of this id is parked", remedy="see /v1/parked", command=command
+            "nothing of this id is parked", remedy="see /v1/parked", command=command
         )
     return Response(status_code=204)

@@ -1,0 +1,275 @@
+"""Where mistakes of the programmer end: loud, counted, and kept from ending what is not theirs.
+
+A step, a fold or a periodic job that raises what nobody expected has a defect. It is logged with
+its traceback once, counted, and shown in readiness; everything else goes on. Work that fails again
+and again is tried after pauses that grow. At the tenth defect in a row it is *parked*: left alone
+until an operator redrives it, or another process takes it over and finds out for itself.
+
+          defect                 tenth in a row            redrive, or no longer owned
+    fine ───────▶ tried again ──────────────────▶ parked ─────────────────────────────▶ fine
+     ▲                 │ succeeded
+     └─────────────────┘
+
+This module is the edge at which the runner, the mirror and the periodic jobs may catch everything.
+Errors of the project and cancellation pass through it. State owned: the defects of this process, in
+memory: a restart, which is how a defect is mended, tries everything again.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from anabranch.common.contracts.subjects import EVENT_SUBJECT_PREFIX
+from anabranch.common.errors import AnabranchError, Defect, Parked
+from anabranch.common.runtime.backoff import Backoff
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import Rng
+
+PARK_AT_COUNT = 10
+PAUSES = Backoff(first_s=0.1, longest_s=30.0)
+KEPT_COUNT_MAX = 10_000
+"""Things with defects that are remembered; who is forgotten is tried anew."""
+RAN_WELL_S = 60.0
+"""A job that ran for so long starts counting its defects anew."""
+ERROR_LENGTH_MAX = 500
+
+STEP = "step"
+FOLD = "fold"
+JOB = "job"
+
+_TOLD = {
+    STEP: "a workflow step met a defect, and is tried again",
+    FOLD: "an aggregate cannot be folded, and is left as it is",
+    JOB: "a job met a defect, and is begun again",
+}
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Contained:
+    """One thing whose work failed because of a defect, `count` times in a row. Times are Unix ms.
+
+    `part`: STEP, FOLD or JOB. `again_s`: when to try again, by the monotonic clock.
+    """
+
+    part: str
+    subject: str
+    error: str
+    count: int
+    first_ms: int
+    last_ms: int
+    parked: bool
+    again_s: float
+
+
+@contextmanager
+def naming_defects(what: str, *expected: type[Exception]) -> Iterator[None]:
+    """Raise what nobody expected as `Defect`; the project's errors and `expected` pass."""
+    passing: tuple[type[Exception], ...] = (AnabranchError, *expected)
+    try:
+        yield
+    except passing:
+        raise
+    except Exception as error:
+        raise as_defect(what, error) from error
+
+
+def as_defect(what: str, error: BaseException) -> Defect:
+    """The named error for a mistake of the programmer."""
+    return Defect(
+        f"{what} raised an error that nobody expected", cause=repr(error)[:ERROR_LENGTH_MAX]
+    )
+
+
+class Containment:
+    """The defects of one process. `on_defect` hears of each."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        rng: Rng,
+        on_defect: Callable[[Contained, BaseException], None] = lambda _found, _error: None,
+    ) -> None:
+        self._clock = clock
+        self._rng = rng
+        self._on_defect = on_defect
+        self._found: OrderedDict[tuple[str, str], Contained] = OrderedDict()
+        self.counts: Counter[tuple[str, ...]] = Counter()
+        """Defects since the start, by part."""
+
+    # --- noting -------------------------------------------------------------------------------
+
+    def note(
+        self, part: str, subject: str, error: BaseException, *, park_at: int = PARK_AT_COUNT
+    ) -> Contained:
+        """One more defect of the thing; parked from the `park_at`-th in a row (0: never)."""
+        before, now_ms = self._found.pop((part, subject), None), self._clock.now_ms()
+        count = 1 if before is None else before.count + 1
+        pause_s = PAUSES.delay_s(count, self._rng.random())
+        found = Contained(
+            part,
+            subject,
+            str(error)[:ERROR_LENGTH_MAX],
+            count,
+            now_ms if before is None else before.first_ms,
+            now_ms,
+            0 < park_at <= count,
+            self._clock.monotonic() + pause_s,
+        )
+        self._found[part, subject] = found
+        if len(self._found) > KEPT_COUNT_MAX:
+            self._found.popitem(last=False)
+        self.counts[(part,)] += 1
+        was_parked = before is not None and before.parked
+        _tell(found, error, is_first=before is None, was_parked=was_parked)
+        self._on_defect(found, error)
+        return found
+
+    def forgive(self, part: str, subject: str) -> None:
+        """The thing's work succeeded, or is no longer this process's."""
+        self._found.pop((part, subject), None)
+
+    def forgive_all(self, part: str, which: Callable[[str], bool]) -> list[str]:
+        """`forgive` every subject for which `which` is true; returns them."""
+        gone = [subject for found, subject in self._found if found == part and which(subject)]
+        for subject in gone:
+            del self._found[part, subject]
+        return gone
+
+    def forgive_everything_but(self, part: str, subject: str) -> None:
+        """`forgive` what else failed about the subject."""
+        for found in [one for one in self._found if one[1] == subject and one[0] != part]:
+            del self._found[found]
+
+    # --- containing ---------------------------------------------------------------------------
+
+    @contextmanager
+    def contained(self, part: str, subject: str, *, park_at: int = PARK_AT_COUNT) -> Iterator[None]:
+        """Note a defect of the block instead of raising it; a block that ends well forgives."""
+        try:
+            with naming_defects(f"the {part}"):
+                yield
+        except Defect as defect:
+            self.note(part, subject, defect, park_at=park_at)
+        else:
+            self.forgive(part, subject)
+
+    async def attempt(self, part: str, subject: str, action: Callable[[], Awaitable[None]]) -> None:
+        """Perform the action of one thing among many, unless its defects say to wait."""
+        found = self._found.get((part, subject))
+        if found is not None and (found.parked or self._clock.monotonic() < found.again_s):
+            return
+        with self.contained(part, subject):
+            await action()
+
+    async def keep(
+        self, job: str, serve: Callable[[], Awaitable[None]], *ends: type[AnabranchError]
+    ) -> None:
+        """Have `serve` run until it returns: again after a pause when it fails, whatever it raises.
+
+        It must be safe to call again. What is one of `ends` is raised: it is to end the process.
+        """
+        while True:
+            began_s = self._clock.monotonic()
+            try:
+                await serve()
+            except Exception as error:
+                if _is_one_of(error, ends):
+                    raise
+                if self._clock.monotonic() - began_s >= RAN_WELL_S:
+                    self.forgive(JOB, job)
+                defect = as_defect("a job", error)
+                defect.__cause__ = error
+                found = self.note(JOB, job, defect, park_at=0)
+            else:
+                return
+            await self._clock.sleep(max(0.0, found.again_s - self._clock.monotonic()))
+
+    # --- looking ------------------------------------------------------------------------------
+
+    def is_parked(self, part: str, subject: str) -> bool:
+        """Whether the thing is left alone."""
+        found = self._found.get((part, subject))
+        return found is not None and found.parked
+
+    def require_not_parked(self, subject: str) -> None:
+        """Raises Parked if a step or the fold of this aggregate is parked."""
+        for part in (STEP, FOLD):
+            if self.is_parked(part, subject):
+                raise parked_error(subject, self._found[part, subject].error)
+
+    def all(self) -> list[Contained]:
+        """Every thing with defects, parked ones first, then by time."""
+        return sorted(self._found.values(), key=lambda one: (not one.parked, one.first_ms))
+
+    def parked_counts(self) -> dict[tuple[str, ...], float]:
+        """How many things are parked, by part."""
+        counts: dict[tuple[str, ...], float] = {(STEP,): 0.0, (FOLD,): 0.0}
+        for found in self._found.values():
+            if found.parked:
+                counts[(found.part,)] = counts.get((found.part,), 0.0) + 1
+        return counts
+
+    def summary(self) -> str:
+        """For readiness: how much is parked or failed lately, and what first; empty if nothing."""
+        since_ms = self._clock.now_ms() - int(RAN_WELL_S * 1000)
+        found = [one for one in self.all() if one.parked or one.last_ms >= since_ms]
+        if not found:
+            return ""
+        parked, first = sum(one.parked for one in found), found[0]
+        return (
+            f"{len(found)} with defects, {parked} of them parked, "
+            f"first: {first.part} of {first.subject}: {first.error}"
+        )
+
+
+def parked_error(subject: str, why: str) -> Parked:
+    """What a change of a parked aggregate is refused with."""
+    name = aggregate_name(subject)
+    return Parked(
+        "a defect stopped the work on this, so no change of it is accepted",
+        remedy=f"update the controllers, then run `anabranch operation redrive {name}`",
+        aggregate=name,
+        cause=why,
+    )
+
+
+def aggregate_name(subject: str) -> str:
+    """An aggregate as operators name it: its kind, and the names in its subject.
+
+    ``ana.evt.3.stream.demo.one`` is ``stream:demo/one``; what is no aggregate keeps its name.
+    """
+    if not subject.startswith(f"{EVENT_SUBJECT_PREFIX}."):
+        return subject
+    kind, *names = [part.replace("=", ".") for part in subject.split(".")[3:]]
+    return f"{kind}:{'/'.join(names)}"
+
+
+def _is_one_of(error: BaseException, kinds: tuple[type[AnabranchError], ...]) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(_is_one_of(one, kinds) for one in error.exceptions)
+    return isinstance(error, kinds)
+
+
+def _tell(found: Contained, error: BaseException, *, is_first: bool, was_parked: bool) -> None:
+    if is_first:
+        _log.error(
+            _TOLD.get(found.part, "a defect was contained, and is tried again"),
+            part=found.part,
+            subject=found.subject,
+            error=found.error,
+            exc_info=error.__cause__ or error,
+        )
+    if found.parked and not was_parked:
+        _log.error(
+            "work was parked because of a defect",
+            part=found.part,
+            subject=found.subject,
+            error=found.error,
+            attempts=found.count,
+            remedy="`anabranch operation parked` lists it; update, then redrive it",
+        )

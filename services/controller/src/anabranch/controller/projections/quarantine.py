@@ -1,0 +1,84 @@
+"""The edge of the fold: an aggregate that cannot be folded stops alone.
+
+If a message cannot be folded, because it is damaged or because of a defect, its aggregate stays as
+it was, answers with a named error, and is shown to operators. The shard goes on with the next
+message.
+
+Owns: up to where broken aggregates were passed over. Which are broken is `Family.damaged`; what
+operators see of them `containment` has.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.common.contracts.base import ReadToken
+from anabranch.common.errors import Defect
+from anabranch.common.eventsourcing.ports import EventMessage
+from anabranch.common.eventsourcing.repository import unfolded
+from anabranch.common.workflow.containment import FOLD, Containment, naming_defects
+from anabranch.controller.domain.operations import Operation
+from anabranch.controller.projections.family import Family
+from anabranch.controller.projections.transactions import TransactionMirror
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """One message that was folded: which aggregate, and where in its shard.
+
+    `finished`: the operations that it ended; `has_work`: the aggregate has a next step now;
+    `reshaped`: a stream's state or segments changed; `concerned`: other aggregates that may have
+    waited for what happened to it; `outcome`: what was decided about a transaction, "committed" or
+    why it is aborted.
+    """
+
+    subject: str
+    point: ReadToken
+    finished: Sequence[Operation] = ()
+    has_work: bool = False
+    reshaped: bool = False
+    concerned: Sequence[str] = ()
+    outcome: str = ""
+
+
+class Quarantine:
+    """`family_of(subject)` has the aggregate; None: the message is a gate's, or of no aggregate."""
+
+    def __init__(
+        self,
+        containment: Containment,
+        fold: Callable[[EventMessage, ReadToken], Fold],
+        family_of: Callable[[str], Family[Any] | None],
+        transactions: TransactionMirror,
+    ) -> None:
+        self._containment = containment
+        self._fold = fold
+        self._family_of = family_of
+        self._transactions = transactions
+        self.passed_over: dict[str, int] = {}
+        """Of broken aggregates: the sequence of the last message that was not folded."""
+
+    def fold(self, message: EventMessage, point: ReadToken) -> Fold:
+        """Fold one message. Raises nothing that it causes."""
+        subject = message.subject
+        family = self._family_of(subject)
+        before = None if family is None else family.loaded.get(subject)
+        try:
+            with naming_defects("folding a domain event"):
+                fold = self._fold(message, point)
+        except Defect as defect:
+            fold = Fold(subject, point)
+            if family is None:
+                self._containment.note(FOLD, subject, defect, park_at=1)
+                self._transactions.lose_gate(subject)
+                return fold
+            family.leave(subject, before, unfolded(subject, message.revision, defect))
+        error = None if family is None else family.damaged.get(subject)
+        if error is None:
+            self.passed_over.pop(subject, None)
+            self._containment.forgive(FOLD, subject)
+            return fold
+        self.passed_over[subject] = message.sequence
+        if not self._containment.is_parked(FOLD, subject):
+            self._containment.note(FOLD, subject, error, park_at=1)
+        return fold
