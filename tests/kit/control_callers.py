@@ -37,6 +37,7 @@ from anabranch.common.model.stream import (
     StreamState,
     fixed,
 )
+from anabranch.controller.domain.stream import intents
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.handlers.queries import answer_query
@@ -190,6 +191,11 @@ class Caller:
             segments = History(stream.epochs).segments_of(epoch)
         else:
             segments = stream.segments
+            scale = intents.find(stream.intents, intents.IntentKind.SCALE)
+            if scale is not None and scale.scale is not None and rng.random() < 0.5:
+                plan = scale.scale
+                stay = [one for one in segments if one.segment_id not in plan.sealed]
+                segments = (*stay, *plan.created)
         names = stream.names_of(segment.segment_id for segment in segments)
         bad = rng.choice((0.0, 0.0, 0.3, 1.0))
         places = []

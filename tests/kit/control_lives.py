@@ -14,7 +14,7 @@ from anabranch.common.model.names import (
 from anabranch.controller.domain.stream.events import PlannedSegment
 
 CREATE, SCALE, TRUNCATE, SEAL, DELETE = "create", "scale", "truncate", "seal", "delete"
-COMMIT = "commit"
+COMMIT, UPDATE = "commit", "update"
 Bounds = tuple[float, float]
 
 

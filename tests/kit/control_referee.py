@@ -18,7 +18,12 @@ which they happened, keeps a small model of its own, and notes what contradicts 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from anabranch.common.contracts.commands import Command, ScaleStream, TruncateStream
+from anabranch.common.contracts.commands import (
+    Command,
+    ScaleStream,
+    TruncateStream,
+    UpdateStream,
+)
 from anabranch.common.contracts.subjects import stream_events as stream_subject
 from anabranch.common.model.names import (
     ScopeName,
@@ -28,6 +33,7 @@ from anabranch.common.model.names import (
     segment_name,
     transaction_segment,
 )
+from anabranch.common.model.stream import StreamConfig
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.tier2.state import SegmentState
 from anabranch.controller.domain.scope import state as scope_events
@@ -50,6 +56,7 @@ from kit.control_lives import (
     SCALE,
     SEAL,
     TRUNCATE,
+    UPDATE,
     Life,
     Work,
     bounds_of,
@@ -59,6 +66,7 @@ from kit.control_lives import (
     plan_roll,
     roll,
 )
+from kit.control_looks import Looks
 from kit.sim_segments import ControlOperation, SimSegments
 from kit.transaction_referee import TransactionReferee
 
@@ -78,7 +86,7 @@ class Referee:
     def __init__(self, segments: SimSegments, sent: Mapping[str, Command], clock: Clock) -> None:
         self.wrong: list[str] = []
         self._segments: Mapping[str, Known] = segments.known
-        self._boundaries = segments.boundaries
+        self._look = Looks(self._require, segments)
         self._sent = sent
         self._lives: dict[str, list[Life]] = {}
         self._owners: dict[str, Life] = {}
@@ -128,8 +136,8 @@ class Referee:
                     open_to_it == (life.scope_incarnation, True), f"{life.ref} joined a dead scope"
                 )
                 life.joined = True
-            case events.StreamScaling():
-                self._scaling(life, event)
+            case events.StreamUpdating() | events.StreamUpdateApplied() | events.StreamScaling():
+                self._reshaping(life, event)
             case events.StreamTruncating():
                 self._accept(event.command_id)
                 cut = {name_in(life, place.segment_id): place.offset for place in event.cut}
@@ -174,17 +182,38 @@ class Referee:
         next_epoch(life, names)
         life.works[CREATE] = Work([event.command_id], created=tuple(names))
 
-    def _scaling(self, life: Life, event: events.StreamScaling) -> None:
-        self._accept(event.command_id)
+    def _reshaping(
+        self,
+        life: Life,
+        event: events.StreamUpdating | events.StreamUpdateApplied | events.StreamScaling,
+    ) -> None:
+        match event:
+            case events.StreamScaling():
+                self._accept(event.command_id)
+                life.works[SCALE] = self._scaling(life, event, [event.command_id])
+            case events.StreamUpdating():
+                self._begin(life, UPDATE, event.command_id)
+                self._require(SCALE in life.works, f"{life.ref}: an update waits for nothing")
+            case events.StreamUpdateApplied():
+                self._require(next(iter(life.works), "") == UPDATE, f"{life.ref}: it overtakes")
+                work = self._end(life, UPDATE)
+                if event.created:
+                    scale = self._scaling(life, event, work.commands)
+                    life.works = {SCALE: scale, **life.works}
+
+    def _scaling(
+        self,
+        life: Life,
+        event: events.StreamScaling | events.StreamUpdateApplied,
+        commands: list[str],
+    ) -> Work:
         created = tuple(name_in(life, s.segment_id) for s in event.created)
         self._require(not set(created) & set(self._owners), f"{life.ref}: segments used again")
         self._owners.update(dict.fromkeys(created, life))
         life.planned.update(zip(created, bounds_of(event.created), strict=True))
         sealed = tuple(name_in(life, segment) for segment in event.sealed)
         self._require(set(sealed) <= set(life.current), f"{life.ref}: seals what is not current")
-        life.works[SCALE] = Work(
-            [event.command_id], sealed=sealed, created=created, ranges=bounds_of(event.created)
-        )
+        return Work(commands, sealed=sealed, created=created, ranges=bounds_of(event.created))
 
     def _begin(self, life: Life, kind: str, command_id: str) -> None:
         self._accept(command_id)
@@ -207,9 +236,16 @@ class Referee:
                 bounds = tuple((new.key_start, new.key_end) for new in ranges)
                 same = (wanted, bounds) == (set(work.sealed), work.ranges)
                 self._require(same, f"{life.ref}: joins a scale that is another one")
+            case UpdateStream(config=config):
+                same = event.intent == SCALE or config == self._config_of(work)
+                self._require(same, f"{life.ref}: joins another update")
             case TruncateStream(cut=cut):
                 wanted_cut = {name_in(life, place.segment_id): place.offset for place in cut}
                 self._require(wanted_cut == work.cut, f"{life.ref}: joins another truncation")
+
+    def _config_of(self, update: Work) -> StreamConfig | None:
+        asked = self._sent.get(update.commands[0])
+        return asked.config if isinstance(asked, UpdateStream) else None
 
     def _done(self, life: Life, event: StreamEvent) -> None:
         """An event that says that something was done in the stores."""
@@ -219,15 +255,15 @@ class Referee:
                 life.status = "failed"
             case events.StreamCreated():
                 self._end(life, CREATE)
-                self._all_live(life, life.current)
+                self._look.all_live(life, life.current)
                 life.status = "active"
             case events.StreamSuccessorsMade():
                 work = life.works[SCALE]
                 work.is_told = True
-                self._all_live(life, work.created)
+                self._look.all_live(life, work.created)
             case events.StreamScaled():
                 work = self._end(life, SCALE)
-                self._all_sealed(life, work.sealed, event.sizes)
+                self._look.all_sealed(life, work.sealed, event.sizes)
                 stay = [name for name in life.current if name not in work.sealed]
                 life.current = sorted([*stay, *work.created], key=life.planned.__getitem__)
                 next_epoch(life, life.current)
@@ -235,22 +271,22 @@ class Referee:
                 life.made_in.update(dict.fromkeys(work.created, life.epoch))
             case events.StreamCutChecked():
                 life.works[TRUNCATE].is_checked = True
-                self._truncatable(life, life.works[TRUNCATE].cut)
+                self._look.truncatable(life, life.works[TRUNCATE].cut)
             case events.StreamTruncated():
                 work = self._end(life, TRUNCATE)
-                self._all_deleted(life, gone_before(life, work.cut))
+                self._look.all_deleted(life, gone_before(life, work.cut))
                 life.gone.update(gone_before(life, work.cut))
                 life.starts.update(work.cut)
             case events.StreamTruncateFailed():
                 self._end(life, TRUNCATE)
-                self._unchanged(life)
+                self._look.unchanged(life, self._made)
             case events.StreamSealed():
                 self._end(life, SEAL)
-                self._all_sealed(life, life.current, event.lengths)
+                self._look.all_sealed(life, life.current, event.lengths)
                 life.status = "sealed"
             case events.StreamDeleted():
                 self._end(life, DELETE)
-                self._all_deleted(life, life.planned)
+                self._look.all_deleted(life, life.planned)
                 life.gone.update(life.planned)
                 life.status = "deleted"
             case _:
@@ -267,11 +303,11 @@ class Referee:
                 work.is_told = True
                 told = tuple(name_in(life, s.segment_id) for s in (*event.taken, *event.renewed))
                 self._require(told == (*work.created, *work.renewed), f"{life.ref}: rolls wrongly")
-                self._all_live(life, told)
-                self._all_sealed(life, work.created, event.lengths)
+                self._look.all_live(life, told)
+                self._look.all_sealed(life, work.created, event.lengths)
             case events.StreamRolled():
                 work = life.works[COMMIT]
-                self._all_sealed(life, life.current, event.sizes)
+                self._look.all_sealed(life, life.current, event.sizes)
                 roll(life, work)
                 self._owners.update(dict.fromkeys(life.planned, life))
             case events.StreamCommitFinished():
@@ -403,40 +439,6 @@ class Referee:
             self._require(known.length == life.sizes[name], f"{name} grew after it was sealed")
 
     # --- looking --------------------------------------------------------------------------------
-
-    def _all_live(self, life: Life, names: Iterable[str]) -> None:
-        for name in names:
-            alive = isinstance(self._segments.get(name), SegmentState)
-            self._require(alive, f"{life.ref}: {name} is said to exist")
-
-    def _all_sealed(self, life: Life, names: Iterable[str], sizes: Iterable[int]) -> None:
-        for name, size in zip(names, sizes, strict=True):
-            known = self._segments.get(name)
-            right = isinstance(known, SegmentState) and known.sealed and known.length == size
-            self._require(right, f"{name} is said to be sealed at {size}, and is {known}")
-            life.sizes[name] = size
-
-    def _truncatable(self, life: Life, cut: Mapping[str, int]) -> None:
-        """Every segment of the cut can be truncated there."""
-        for name, offset in cut.items():
-            known = self._segments.get(name)
-            start = known.start if isinstance(known, SegmentState) else -1
-            right = max(0, offset) <= start or offset in self._boundaries(name)
-            self._require(right, f"{life.ref}: {name} cannot be truncated at {offset}")
-
-    def _unchanged(self, life: Life) -> None:
-        """A refused truncation leaves the head, and all events."""
-        for name in self._made & (life.planned.keys() - life.gone):
-            known = self._segments.get(name)
-            kept = isinstance(known, SegmentState) and known.start == max(
-                0, life.starts.get(name, 0)
-            )
-            self._require(kept, f"{name}: a refused truncation gave up some of it")
-
-    def _all_deleted(self, life: Life, names: Iterable[str]) -> None:
-        for name in names:
-            lives = isinstance(self._segments.get(name), SegmentState)
-            self._require(not lives, f"{life.ref}: {name} is said to be deleted")
 
     def _living(self, scope: str, incarnation: int) -> Iterable[Life]:
         for lives in self._lives.values():

@@ -20,6 +20,7 @@ from anabranch.common.contracts.commands import (
     ScaleStream,
     SealStream,
     TruncateStream,
+    UpdateStream,
 )
 from anabranch.common.contracts.reader_groups import DeleteReaderGroup
 from anabranch.common.contracts.subjects import (
@@ -46,7 +47,7 @@ from anabranch.common.model.names import (
     stream_ref,
 )
 from anabranch.common.model.reader_group import GroupRef
-from anabranch.common.model.stream import SegmentOffset
+from anabranch.common.model.stream import SegmentOffset, fixed
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.wire.messages import Stamp
@@ -97,6 +98,7 @@ from anabranch.controller.workflows import (
     scale_stream,
     seal_stream,
     truncate_stream,
+    update_stream,
 )
 from anabranch.controller.workflows.context import OPEN_REVISION, WorkContext
 from kit.fake_stores import FakeSegmentStores
@@ -123,6 +125,7 @@ SCALE = ScaleStream(
         NewRange(key_start=start, key_end=end) for start, end in ((0, 0.1), (0.1, 0.2), (0.2, 1))
     ),
 )
+UPDATE = UpdateStream(command_id="update", scope=REF.scope, stream=REF.stream, config=fixed(4))
 TRUNCATE = TruncateStream(
     command_id="truncate",
     scope=REF.scope,
@@ -134,6 +137,7 @@ STEPS = {
     **archive_outcomes.STEPS,
     **commit_transactions.STEPS,
     **create_stream.STEPS,
+    **update_stream.STEPS,
     **scale_stream.STEPS,
     **truncate_stream.STEPS,
     **seal_stream.STEPS,
@@ -380,6 +384,12 @@ class World:
 Deed = StreamCommand | Callable[[World], Awaitable[None]]
 
 
+async def updated_while_scaling(world: World) -> None:
+    """A scale is pending, and behind it an update that asks for another one."""
+    await world.command(SCALE)
+    await world.command(UPDATE)
+
+
 async def batch(world: World) -> None:
     """Three transactions are to be committed, in another order than they were begun."""
     for name in "123":
@@ -424,6 +434,7 @@ FIRST: dict[StreamStep, Sequence[Deed]] = {
     StreamStep.CREATE_SEGMENTS: (),
     StreamStep.MAKE_SUCCESSORS: (SCALE,),
     StreamStep.SEAL_PREDECESSORS: (SCALE,),
+    StreamStep.APPLY_UPDATE: (updated_while_scaling,),
     StreamStep.CHECK_CUT: (SCALE, TRUNCATE),
     StreamStep.TRUNCATE_SEGMENTS: (SCALE, TRUNCATE),
     StreamStep.SEAL_SEGMENTS: (SEAL,),

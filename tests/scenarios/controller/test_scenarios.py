@@ -37,6 +37,7 @@ from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream import decide as stream_decide
+from anabranch.controller.domain.stream import scaling
 from anabranch.controller.domain.stream.decide import Circumstances
 from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.history import History
@@ -130,6 +131,11 @@ class StreamStory:
             scale = self.state.intents[0].scale
             assert scale is not None
             fields["sizes"] = [20] * len(scale.sealed)
+        if fields["kind"] == "stream_update_applied":
+            config = self.state.intents[0].config
+            assert config is not None
+            if scaling.asks_for_scale(self.state, config):
+                fields |= scaling.evened(self.state, config)._asdict()
         if str(fields["kind"]).startswith(("stream_commit", "stream_roll")):
             fields |= commit_fields(self.state, self.revision + 1, fields)
         if fields["kind"] == "stream_drained":

@@ -17,11 +17,11 @@ from anabranch.common.model.stream import (
     StreamConfig,
     fixed,
 )
-from anabranch.controller.domain.stream import events
+from anabranch.controller.domain.stream import events, scaling
 from anabranch.controller.domain.stream.decide import Circumstances, StreamCommand, decide
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.invariants import STREAM
-from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.stream.state import Stream, StreamStep, next_step
 from kit.workflow_world import CREATE, REF
 
 AWKWARD_COUNTS = (49, 98, 103, 107, 161, 187)
@@ -142,5 +142,15 @@ def test_an_update_that_a_pending_scale_would_undercut_has_to_wait() -> None:
     life.command(merge)
     two = StreamConfig(ScalingPolicy(ScalingType.EVENT_RATE, 10, 2, 2))
 
+    life.command(update(two, 1))
+
+    assert life.stream.config == ELASTIC
+    life.store(events.StreamSuccessorsMade())
+    life.store(events.StreamScaled(sizes=(1, 1)))
+    assert next_step(life.stream) is StreamStep.APPLY_UPDATE
+    plan = scaling.evened(life.stream, two)
+    life.store(events.StreamUpdateApplied(**plan._asdict()))
+    assert (life.stream.config, scaling.count_after_scale(life.stream)) == (two, 2)
+    assert [intent.commands for intent in life.stream.intents] == [(update(two, 1).command_id,)]
     with pytest.raises(Busy):
-        life.command(update(two, 1))
+        life.command(merge.model_copy(update={"command_id": "other"}))

@@ -91,6 +91,8 @@ STREAM_EVENTS: list[StreamEvent] = [
     events.StreamCreateFailed(error=ERROR),
     events.StreamCreated(),
     events.StreamUpdated(command_id="c2", config=fixed(2), then_scales=True),
+    events.StreamUpdating(command_id="c2", revision=4, config=CONFIG, at_ms=2500),
+    events.StreamUpdateApplied(stream_epoch=2, sealed=(0,), created=HALVES),
     events.StreamScaling(
         command_id="c2", revision=4, stream_epoch=1, sealed=(0,), created=HALVES, at_ms=2000
     ),

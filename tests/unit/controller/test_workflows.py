@@ -32,6 +32,8 @@ END = {
     StreamStep.CREATE_SEGMENTS: (StreamState.ACTIVE, 3),
     StreamStep.MAKE_SUCCESSORS: (StreamState.ACTIVE, 6),
     StreamStep.SEAL_PREDECESSORS: (StreamState.ACTIVE, 6),
+    StreamStep.APPLY_UPDATE: (StreamState.ACTIVE, 10),
+    StreamStep.CHECK_CUT: (StreamState.ACTIVE, 3),
     StreamStep.TRUNCATE_SEGMENTS: (StreamState.ACTIVE, 3),
     StreamStep.SEAL_SEGMENTS: (StreamState.SEALED, 3),
     StreamStep.DELETE_SEGMENTS: (StreamState.DELETED, 0),

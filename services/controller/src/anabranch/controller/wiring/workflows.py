@@ -30,6 +30,7 @@ from anabranch.controller.workflows import (
     scale_stream,
     seal_stream,
     truncate_stream,
+    update_stream,
 )
 from anabranch.controller.workflows.context import WorkContext
 from anabranch.controller.workflows.observed import Observer, observed
@@ -40,6 +41,7 @@ STREAM_STEPS = {
     **archive_outcomes.STEPS,
     **commit_transactions.STEPS,
     **create_stream.STEPS,
+    **update_stream.STEPS,
     **scale_stream.STEPS,
     **truncate_stream.STEPS,
     **seal_stream.STEPS,

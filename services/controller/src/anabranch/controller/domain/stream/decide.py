@@ -44,6 +44,7 @@ from anabranch.controller.domain.stream.events import (
     StreamSealing,
     StreamTruncating,
     StreamUpdated,
+    StreamUpdating,
 )
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.intents import IntentKind, ScalePlan
@@ -173,13 +174,23 @@ def _create_again(stream: Stream, command: CreateStream) -> Sequence[StreamEvent
 def _update(stream: Stream, command: UpdateStream, at: Circumstances) -> Sequence[StreamEvent]:
     """If the policy asks for another number of segments than there will be, scale to it.
 
-    A pending scale that leads to the right number is joined, another one must end first.
+    A pending scale that leads to the right number is joined; behind another one the update waits.
     """
     _require_writable(stream)
-    pending = _pending_scale(stream)
-    must_scale = scaling.asks_for_scale(stream, command.config)
-    if must_scale and pending is not None:
+    waiting = intents.find(stream.intents, IntentKind.UPDATE)
+    if waiting is not None:
+        if waiting.config == command.config:
+            return (_join(command, IntentKind.UPDATE),)
         raise _busy(stream)
+    must_scale = scaling.asks_for_scale(stream, command.config)
+    if must_scale and _pending_scale(stream) is not None:
+        updating = StreamUpdating(
+            command_id=command.command_id,
+            revision=at.revision,
+            config=command.config,
+            at_ms=at.now_ms,
+        )
+        return (updating,)
     will_suit = scaling.suits(command.config, scaling.count_after_scale(stream))
     waits = will_suit and not scaling.suits(command.config, len(stream.segments))
     events: list[StreamEvent] = []
@@ -203,6 +214,8 @@ def _scale(stream: Stream, command: ScaleStream, at: Circumstances) -> Sequence[
     if pending is not None:
         if scaling.is_same(pending, command):
             return (_join(command, IntentKind.SCALE),)
+        raise _busy(stream)
+    if intents.find(stream.intents, IntentKind.UPDATE):
         raise _busy(stream)
     return (_scaling(command, scaling.planned(stream, command), at),)
 
@@ -232,9 +245,9 @@ def _truncate(stream: Stream, command: TruncateStream, at: Circumstances) -> Seq
     if cut == stream.head:
         return (StreamCommandSatisfied(command_id=command.command_id),)
     planned = {s.segment_id for s in intents.planned(stream.intents)}
-    if any(place.segment_id in planned for place in cut):
-        raise _busy(stream)
-    cuts.truncated(at.history(), stream.head, cut)
+    if not any(place.segment_id in planned for place in cut):
+        cuts.truncated(at.history(), stream.head, cut)
+    # Whether segments that are being made make a cut is seen when they are there (`check_cut`).
     return (
         StreamTruncating(
             command_id=command.command_id, revision=at.revision, cut=cut, at_ms=at.now_ms
@@ -309,10 +322,16 @@ def _join(command: StreamCommand, kind: IntentKind) -> StreamIntentJoined:
     return StreamIntentJoined(command_id=command.command_id, intent=kind.value)
 
 
+_DOING = {
+    IntentKind.COMMIT: "committing transactions",
+    IntentKind.UPDATE: "being updated",
+}
+
+
 def _busy(stream: Stream) -> Busy:
     assert stream.state is not None
-    commits = bool(stream.intents) and stream.intents[0].kind is IntentKind.COMMIT
-    doing = "committing transactions" if commits else stream.state
+    first = stream.intents[0].kind if stream.intents else None
+    doing = stream.state if first is None else _DOING.get(first, stream.state)
     return Busy(
         f"the stream is {doing}; that must end first",
         stream=str(stream.ref),

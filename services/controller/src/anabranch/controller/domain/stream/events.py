@@ -73,6 +73,30 @@ class StreamUpdated(Contract):
     then_scales: bool = False
 
 
+class StreamUpdating(Contract):
+    """An update was accepted whose scaling policy asks for a scale, while another scale is pending:
+    it waits its turn. Nothing of `config` is in force yet."""
+
+    kind: Literal["stream_updating"] = "stream_updating"
+    schema_number: Literal[1] = 1
+    command_id: str
+    revision: int
+    config: StreamConfig
+    at_ms: int
+
+
+class StreamUpdateApplied(Contract):
+    """The turn of an update that waited has come: its configuration is in force. If it still asks
+    for a scale, its commands now wait for that: `sealed`, `created` and `stream_epoch` are as in
+    `StreamScaling`. With `created` empty they have ended."""
+
+    kind: Literal["stream_update_applied"] = "stream_update_applied"
+    schema_number: Literal[1] = 1
+    stream_epoch: int = 0
+    sealed: tuple[int, ...] = ()
+    created: tuple[PlannedSegment, ...] = ()
+
+
 class StreamScaling(Contract):
     """A scale was accepted: `sealed` are to be replaced by `created`, which make `stream_epoch`
     together with the segments that stay. `created` is in the order of their numbers."""
@@ -322,6 +346,8 @@ StreamEvent = Annotated[
     | StreamCreateFailed
     | StreamCreated
     | StreamUpdated
+    | StreamUpdating
+    | StreamUpdateApplied
     | StreamScaling
     | StreamSuccessorsMade
     | StreamScaled

@@ -7,7 +7,13 @@ from typing import assert_never
 from anabranch.common.contracts.base import ErrorBody
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import ScopeName, SegmentId, StreamName, StreamRef, number_of
-from anabranch.common.model.stream import SegmentOffset, SegmentRange, StreamState, fixed
+from anabranch.common.model.stream import (
+    SegmentOffset,
+    SegmentRange,
+    StreamConfig,
+    StreamState,
+    fixed,
+)
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.stream import commits, events, intents
 from anabranch.controller.domain.stream.commits import CommitsSeen, Outcome, OutcomeChunk
@@ -27,9 +33,8 @@ from anabranch.controller.domain.stream.state import Stream
 def evolve(stream: Stream, event: StreamEvent) -> Stream:
     """The stream after the event."""
     match event:
-        case events.StreamUpdated():
-            updated = replace(stream, config=event.config)
-            return updated if event.then_scales else _satisfied(updated, event.command_id, "update")
+        case events.StreamUpdated() | events.StreamUpdating() | events.StreamUpdateApplied():
+            return _update(stream, event)
         case events.StreamScaling() | events.StreamSuccessorsMade() | events.StreamScaled():
             return _scale(stream, event)
         case (
@@ -140,6 +145,28 @@ def _deleting(stream: Stream, event: events.StreamDeleting) -> Stream:
     return _accepted(deleting, IntentKind.DELETE, event)
 
 
+def _update(
+    stream: Stream,
+    event: events.StreamUpdated | events.StreamUpdating | events.StreamUpdateApplied,
+) -> Stream:
+    match event:
+        case events.StreamUpdated():
+            updated = replace(stream, config=event.config)
+            return updated if event.then_scales else _satisfied(updated, event.command_id, "update")
+        case events.StreamUpdating():
+            return _accepted(stream, IntentKind.UPDATE, event, config=event.config)
+        case events.StreamUpdateApplied():
+            config = _pending(stream, IntentKind.UPDATE).config
+            assert config is not None
+            updated = replace(stream, config=config)
+            if not event.created:
+                return _ended(updated, IntentKind.UPDATE)
+            created = _ranges(event.created)
+            plan = ScalePlan(event.stream_epoch, tuple(map(SegmentId, event.sealed)), created)
+            turned = intents.become_scale(stream.intents, plan)
+            return replace(updated, intents=turned, highest_number=_highest(stream, created))
+
+
 def _scale(
     stream: Stream,
     event: events.StreamScaling | events.StreamSuccessorsMade | events.StreamScaled,
@@ -228,6 +255,7 @@ def _accepted(
     stream: Stream,
     kind: IntentKind,
     event: events.StreamCreating
+    | events.StreamUpdating
     | events.StreamScaling
     | events.StreamTruncating
     | events.StreamSealing
@@ -235,8 +263,10 @@ def _accepted(
     *,
     scale: ScalePlan | None = None,
     truncation: TruncationPlan | None = None,
+    config: StreamConfig | None = None,
 ) -> Stream:
-    intent = Intent(kind, event.revision, event.at_ms, (event.command_id,), scale, truncation)
+    commands = (event.command_id,)
+    intent = Intent(kind, event.revision, event.at_ms, commands, scale, truncation, config=config)
     return replace(
         stream,
         intents=intents.accepted(stream.intents, intent),

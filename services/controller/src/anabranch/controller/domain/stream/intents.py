@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from anabranch.common.model.names import SegmentId
-from anabranch.common.model.stream import SegmentRange
+from anabranch.common.model.stream import SegmentRange, StreamConfig
 from anabranch.controller.domain.stream.rows import SegmentOffsets, SegmentRanges
 
 
 class IntentKind(StrEnum):
     CREATE = "create"
+    UPDATE = "update"
     SCALE = "scale"
     TRUNCATE = "truncate"
     COMMIT = "commit"
@@ -70,8 +71,8 @@ class CommitPlan:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """`revision`: at which it was decided, for the stamp of requests to the stores. `is_drained`:
-    of a seal, that no transaction is left."""
+    """`revision`: at which it was decided, for the stamp of requests to the stores. `config`: of an
+    update, what is to be in force. `is_drained`: of a seal, that no transaction is left."""
 
     kind: IntentKind
     revision: int
@@ -81,6 +82,7 @@ class Intent:
     truncation: TruncationPlan | None = None
     commit: CommitPlan | None = None
     is_drained: bool = False
+    config: StreamConfig | None = None
 
 
 Intents = tuple[Intent, ...]
@@ -122,6 +124,16 @@ def accepted(intents: Intents, intent: Intent) -> Intents:
     if seal is None:
         return (*intents, intent)
     return (*without(intents, IntentKind.SEAL), intent, seal)
+
+
+def become_scale(intents: Intents, plan: ScalePlan) -> Intents:
+    """The update's turn came and it asks for a scale: that takes its place, for its commands."""
+    return tuple(
+        replace(intent, kind=IntentKind.SCALE, scale=plan, config=None)
+        if intent.kind is IntentKind.UPDATE
+        else intent
+        for intent in intents
+    )
 
 
 def changed(intents: Intents, intent: Intent) -> Intents:

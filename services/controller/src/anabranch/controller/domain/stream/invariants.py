@@ -39,6 +39,7 @@ _MOVES: frozenset[tuple[StreamState | None, StreamState | None]] = frozenset(
 _PENDING_IN = {
     StreamState.CREATING: {IntentKind.CREATE},
     StreamState.ACTIVE: {
+        IntentKind.UPDATE,
         IntentKind.SCALE,
         IntentKind.TRUNCATE,
         IntentKind.COMMIT,

@@ -10,6 +10,8 @@
     │ CREATING │ StreamCreated                 │ ACTIVE   │ –                          │
     │ CREATING │ StreamDeleting                │ DELETING │ delete_segments            │
     │ ACTIVE   │ StreamUpdated                 │ ACTIVE   │ –                          │
+    │ ACTIVE   │ StreamUpdating                │ ACTIVE   │ apply_update               │
+    │ ACTIVE   │ StreamUpdateApplied           │ ACTIVE   │ –, or make_successors      │
     │ ACTIVE   │ StreamScaling                 │ ACTIVE   │ make_successors            │
     │ ACTIVE   │ StreamSuccessorsMade          │ ACTIVE   │ seal_predecessors          │
     │ ACTIVE   │ StreamScaled                  │ ACTIVE   │ –                          │
@@ -75,6 +77,7 @@ class StreamStep(StrEnum):
 
     JOIN_SCOPE = "join_scope"
     CREATE_SEGMENTS = "create_segments"
+    APPLY_UPDATE = "apply_update"
     MAKE_SUCCESSORS = "make_successors"
     SEAL_PREDECESSORS = "seal_predecessors"
     CHECK_CUT = "check_cut"
@@ -197,6 +200,8 @@ def _step_of(stream: Stream, intent: Intent) -> StreamStep:
             return StreamStep.JOIN_SCOPE
         case IntentKind.CREATE:
             return StreamStep.CREATE_SEGMENTS
+        case IntentKind.UPDATE:
+            return StreamStep.APPLY_UPDATE
         case IntentKind.SCALE:
             assert intent.scale is not None
             is_made = intent.scale.is_made
