@@ -1,7 +1,10 @@
 """Explicit acknowledgements of a group's reader: of all, and up to somewhere."""
 
+import pytest
+
 from anabranch.client import GroupReaderSettings, GroupStream, Position, ReaderGroupConfig
 from anabranch.client.groups.ledger import Ledger
+from anabranch.common.errors import InvalidPosition
 from kit.client_bench import STREAM, bench, writer_settings
 
 SEGMENT = "a/b/0.#epoch.0"
@@ -14,6 +17,7 @@ def given() -> Ledger:
     ledger.gained(SEGMENT, 1, Position(0))
     for behind in (100, 200):
         ledger.asked()
+        ledger.opened(SEGMENT, Position(behind - 100), 9, Position(behind))
         ledger.give(SEGMENT, Position(behind), Position(behind - 100))
     return ledger
 
@@ -34,6 +38,35 @@ def test_acknowledgements_that_go_back_or_beyond_or_are_about_others_change_noth
     ledger.acknowledge_up_to({SEGMENT: Position(200, 1)})
     ledger.acknowledge_up_to({"a/b/1.#epoch.0": Position(100)})
     assert ledger.saved(SEGMENT).position == (100, 0)
+
+
+def test_an_acknowledgement_behind_a_blocks_last_event_is_one_of_the_next_block() -> None:
+    for index in (9, 10, 500):
+        ledger = given()
+        ledger.acknowledge_up_to({SEGMENT: Position(0, index)})
+        assert ledger.saved(SEGMENT).position == (100, 0)
+
+
+def test_so_is_one_that_comes_after_all_that_was_given_of_the_block_was_acknowledged() -> None:
+    for explicit in (True, False):
+        ledger = Ledger(explicit=explicit)
+        ledger.gained(SEGMENT, 1, Position(0))
+        ledger.opened(SEGMENT, Position(0), 2, Position(100))
+        ledger.give(SEGMENT, Position(0, 1), None)
+        ledger.acknowledge()
+        ledger.give(SEGMENT, Position(100), Position(0, 1))
+        ledger.acknowledge_up_to({SEGMENT: Position(0, 2)})
+        assert ledger.saved(SEGMENT).position == (100, 0)
+
+
+def test_an_acknowledgement_where_no_block_begins_is_refused_and_changes_nothing() -> None:
+    ledger = given()
+    ledger.gained("a/b/1.#epoch.0", 2, Position(0))
+    ledger.opened("a/b/1.#epoch.0", Position(0), 1, Position(50))
+    ledger.give("a/b/1.#epoch.0", Position(50), Position(0))
+    with pytest.raises(InvalidPosition):
+        ledger.acknowledge_up_to({"a/b/1.#epoch.0": Position(50), SEGMENT: Position(101)})
+    assert all(at.position == (0, 0) for at in ledger.all_saved())
 
 
 async def test_a_reader_that_leaves_has_processed_what_it_acknowledged_and_no_more() -> None:

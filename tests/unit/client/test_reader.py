@@ -12,6 +12,7 @@ from anabranch.common.errors import (
     AnabranchError,
     Closed,
     CorruptBlock,
+    InvalidPosition,
     InvalidRequest,
     SegmentNotFound,
     StreamNotFound,
@@ -157,8 +158,8 @@ async def test_keys_that_are_not_text_are_corrupt() -> None:
 async def test_a_position_behind_its_block_is_refused() -> None:
     async with bench() as b:
         await fill(b, numbered(3))
-        start = {next(iter(b.store.segments)): Position(0, 3)}
-        with pytest.raises(InvalidRequest):
+        start = {next(iter(b.store.segments)): Position(0, 4)}
+        with pytest.raises(InvalidPosition, match="beyond its block's events"):
             await anext(b.client.reader(STREAM, start))
 
 

@@ -14,16 +14,30 @@ from anabranch.common.errors import (
     CutRefused,
     GenerationMismatch,
     InvalidName,
+    InvalidPosition,
     InvalidRequest,
     StreamNotFound,
     SubscriberNotFound,
 )
 from anabranch.common.model.names import segment_id
 from anabranch.common.model.reader_group import group_ref
-from kit.client_bench import STREAM, bench
+from anabranch.common.wire.block import encode_block
+from kit.client_bench import STREAM, Bench, bench
 
 FIRST, SECOND = segment_id(0, 0), segment_id(0, 1)
 GROUP = "plant/readers"
+THREE = encode_block(
+    [b"1", b"2", b"3"], writer_id=bytes(16), first_event_number=1, base_timestamp_ms=0
+)
+
+
+def write_block(b: Bench, segment: int = 0) -> int:
+    """Three events more in the segment → the offset of their block."""
+    model = b.store.segments[f"{STREAM}/{segment}.#epoch.0"]
+    offset = len(model.data)
+    model.data += THREE
+    model.boundaries.append(offset + len(THREE))
+    return offset
 
 
 def config(*streams: str, retention: str = "none") -> ReaderGroupConfig:
@@ -59,8 +73,9 @@ async def test_a_group_that_begins_at_the_tail_reads_nothing_that_was_written_be
 
 async def test_starts_that_a_configuration_gives_are_kept_at_the_tail_too() -> None:
     async with bench(1) as b:
-        b.store.segments[f"{STREAM}/0.#epoch.0"].data += bytes(30)
-        given = GroupStream(STREAM, start=(SegmentPosition(FIRST, 10, 2),))
+        write_block(b)
+        offset = write_block(b)
+        given = GroupStream(STREAM, start=(SegmentPosition(FIRST, offset, 2),))
 
         await b.client.reader_groups.create(GROUP, ReaderGroupConfig((given,)), start="tail")
 
@@ -71,11 +86,12 @@ async def test_a_group_is_reset_to_the_positions_of_a_checkpoint() -> None:
     async with bench(2) as b:
         await b.client.reader_groups.create(GROUP, streams=[STREAM])
         first, second = (f"{STREAM}/{number}.#epoch.0" for number in range(2))
+        write_block(b, 1)
 
-        await b.client.reader_groups.reset(GROUP, start={second: (0, 3), first: (0, 0)})
+        await b.client.reader_groups.reset(GROUP, start={second: (0, 2), first: (0, 0)})
 
         found = await b.client.reader_groups.describe(GROUP)
-        start = (SegmentPosition(FIRST, 0), SegmentPosition(SECOND, 0, 3))
+        start = (SegmentPosition(FIRST, 0), SegmentPosition(SECOND, 0, 2))
         assert (found.generation, found.config.streams[0].start) == (1, start)
         with pytest.raises(InvalidRequest, match="does not read"):
             await b.client.reader_groups.reset(GROUP, start={"plant/other/0.#epoch.0": (0, 0)})
@@ -115,15 +131,22 @@ async def test_who_subscribes_releases_and_only_forwards() -> None:
         await groups.create(GROUP, config(STREAM, retention="manual"))
         await groups.reset(GROUP)
 
-        await groups.release(GROUP, STREAM, {0: 10, 1: 20})
+        first, second = write_block(b), write_block(b)
+        third = write_block(b)
+        write_block(b, 1)
+        await groups.release(GROUP, STREAM, {0: second, 1: 0})
 
         (found,) = await groups.subscribers(STREAM)
         assert (found.subscriber, found.generation) == (GROUP, 1)
-        assert found.cut == (SegmentPosition(FIRST, 10), SegmentPosition(SECOND, 20))
-        cut = (SegmentPosition(FIRST, 10, 3), SegmentPosition(SECOND, 20))
+        assert found.cut == (SegmentPosition(FIRST, second), SegmentPosition(SECOND, 0))
+        cut = (SegmentPosition(FIRST, second, 3), SegmentPosition(SECOND, 0, 1))
         await groups.release(GROUP, STREAM, cut)
+        (found,) = await groups.subscribers(STREAM)
+        assert found.cut == (SegmentPosition(FIRST, third), SegmentPosition(SECOND, 0, 1))
         with pytest.raises(CutRefused):
-            await groups.release(GROUP, STREAM, {0: 9, 1: 20})
+            await groups.release(GROUP, STREAM, {0: first, 1: 0})
+        with pytest.raises(InvalidPosition, match="no block begins"):
+            await groups.release(GROUP, STREAM, {0: second + 1, 1: 0})
 
 
 async def test_who_does_not_subscribe_releases_nothing() -> None:
@@ -133,7 +156,7 @@ async def test_who_does_not_subscribe_releases_nothing() -> None:
 
         assert await groups.subscribers(STREAM) == ()
         with pytest.raises(SubscriberNotFound):
-            await groups.release(GROUP, STREAM, {0: 1})
+            await groups.release(GROUP, STREAM, {0: 0})
 
 
 async def test_a_deleted_group_is_gone_with_its_state_stream() -> None:

@@ -5,6 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from anabranch.client import GroupStream, ReaderGroupConfig, SegmentPosition
+from anabranch.client.operations import send
+from anabranch.common.contracts.reader_groups import CreateReaderGroup
+from anabranch.common.model.names import segment_id
 from anabranch.gateway.settings import Settings
 from kit.client_bench import STREAM, until
 from kit.gateway_bench import BINARY, EVENTS, NDJSON, GatewayBench, gateway, problem
@@ -189,3 +193,30 @@ async def test_requests_that_make_no_sense_are_refused_before_anything_joins() -
     assert problem(unnamed, 400) == "invalid-name"
     assert problem(missing, 404) == "reader-group-not-found"
     assert status["onlineReaderIds"] == []
+
+
+async def test_a_segment_that_has_no_event_where_it_stands_is_told_once_and_others_go_on() -> None:
+    async with gateway(segment_count=2) as g:
+        first = SegmentPosition(segment_id(0, 0), 1, 5)
+        start = (first, SegmentPosition(segment_id(0, 1), 0))
+        await send(
+            g.bench.control,
+            lambda command_id: CreateReaderGroup(
+                command_id=command_id, scope="plant", group="w",
+                config=ReaderGroupConfig((GroupStream(STREAM, start=start),)),
+            ),
+        )  # fmt: skip
+        for key in "abcdefgh":
+            await g.http.post(EVENTS, content=b"1", headers={**BINARY, "Routing-Key": key})
+        other = g.bench.store.segments[f"{STREAM}/1.#epoch.0"].event_count
+        assert 0 < other < 8
+        async with streamed(g.app, STREAMED, "reader=one", SSE) as answer:
+            await answer.event()
+            found = [await answer.event() for _ in range(other + 1)]
+        async with streamed(g.app, STREAMED, "reader=one", SSE) as answer:
+            hello = await answer.event()
+
+    assert hello is not None
+    assert hello["data"]["resumed"] is True
+    told = [each["event"] for each in found if each is not None and "event" in each]
+    assert told == ["unreadable"]

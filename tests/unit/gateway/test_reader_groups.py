@@ -222,3 +222,34 @@ async def test_a_group_releases_what_it_is_told_to() -> None:
     assert released.status_code == 200
     cut = {"0": {"offset": 0, "eventIndex": 0}}
     assert told == {"subscribers": [{"subscriber": "plant/w", "generation": 0, "cut": cut}]}
+
+
+async def test_positions_where_no_event_can_lie_are_refused_and_behind_a_block_is_the_next() -> (
+    None
+):
+    async with gateway() as g:
+        lines = {"content-type": "application/x-ndjson"}
+        assert (await g.http.post(EVENTS, content=b"1\n2\n3", headers=lines)).status_code == 200
+        end = len(g.bench.segments[0].data)
+
+        async def create(name: str, offset: int, index: int) -> Any:
+            start = {"0": {"offset": offset, "eventIndex": index}}
+            body = {"readerGroupName": name, "streams": [{"stream": STREAM, "start": start}]}
+            return await g.http.post(GROUPS, json=body)
+
+        made = await create("w", 0, 3)
+        assert made.json()["config"]["streams"][0]["start"] == {
+            "0": {"offset": end, "eventIndex": 0}
+        }
+        for offset, index in ((0, 4), (1, 0), (end, 1), (end + 1, 0), (-1, 1)):
+            assert problem(await create("bad", offset, index), 400) == "invalid-position"
+        config = {"streams": [{"stream": STREAM, "start": {"0": {"offset": 0, "eventIndex": 9}}}]}
+        reset = await g.http.post(f"{GROUP}/reset", json={"config": config})
+        assert problem(reset, 400) == "invalid-position"
+
+        async with g.bench.client.reader_group("plant/w").reader("slow", FAST):
+            place = {f"{STREAM}/0.#epoch.0": {"offset": end, "eventIndex": 1}}
+            refused = await g.http.request(
+                "DELETE", f"{GROUP}/readers/slow", json={"positions": place}
+            )
+        assert problem(refused, 400) == "invalid-position"

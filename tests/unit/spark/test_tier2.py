@@ -118,6 +118,14 @@ def test_reading_starts_at_its_first_position_and_ends_before_its_last() -> None
     assert read(storage, last, partitions=3) == [b"4.2", *whole(5)]
 
 
+def test_a_position_behind_the_last_event_of_a_block_is_the_next_block() -> None:
+    storage = tier_two({0: [BLOCKS[:2], BLOCKS[2:]]})
+    assert read(storage, {name_of(0): (SIZE, 3)}, {name_of(0): (3 * SIZE, 3)}) == whole(2, 3)
+    assert read(storage, {name_of(0): (4 * SIZE, 3)}) == whole(5)
+    assert read(storage, {name_of(0): (5 * SIZE, 3)}) == []
+    assert read(storage, {name_of(0): (SIZE, 3)}, {name_of(0): (2 * SIZE, 0)}) == []
+
+
 def test_head_and_tail_may_be_said_for_either_end() -> None:
     storage = tier_two({0: [BLOCKS]})
     assert read(storage, "tail", "tail") == []
@@ -131,7 +139,8 @@ def test_head_and_tail_may_be_said_for_either_end() -> None:
         ({name_of(7): (0, 0)}, "tail", "names a segment that cannot be read"),
         ({name_of(0): (6 * SIZE + 1, 0)}, "tail", "beyond what can be read"),
         ({name_of(0): (6 * SIZE, 1)}, "tail", "beyond what can be read"),
-        ({name_of(0): (SIZE, 3)}, "tail", "beyond its block's events"),
+        ({name_of(0): (SIZE, 4)}, "tail", "beyond its block's events"),
+        ("head", {name_of(0): (SIZE, 4)}, "beyond its block's events"),
         ({name_of(0): (SIZE + 1, 0)}, "tail", "no block starts"),
         ({name_of(0): (SIZE, 1)}, {name_of(0): (SIZE, 0)}, "starts after its end"),
     ],

@@ -8,18 +8,19 @@ every event between them once; concatenated steps of `next_stream_cut` skip and 
 Cuts are given as in `cuts`, and come as positions, which are a reader's start as well.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
 from anabranch.client.backoff import Backoff
-from anabranch.client.bounds import StreamBounds
+from anabranch.client.bounds import Start, StreamBounds
 from anabranch.client.control import ControlPlane, SegmentDirectory
 from anabranch.client.cuts import Cut, named, stream_cut
 from anabranch.client.events import EventBatch
 from anabranch.client.followers import Followers
 from anabranch.client.frontier import Frontier, Position
 from anabranch.client.intake import Intake, SegmentEnd, SegmentFailed
+from anabranch.client.places import checked
 from anabranch.client.ranges import SegmentRanges
 from anabranch.client.runtime import Runtime
 from anabranch.client.settings import BackoffSettings, ReaderSettings
@@ -35,8 +36,10 @@ from anabranch.common.errors import (
 from anabranch.common.model.names import (
     StreamRef,
     parse_segment_name,
+    segment_name,
     stream_ref,
 )
+from anabranch.common.model.stream import StreamCut
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -75,13 +78,14 @@ class BatchClient:
         left out.
 
         `start` None: from the head; `end` None: to the tail, so that whatever was acknowledged
-        before lies below. Raises InvalidCut, StreamNotFound, and Unavailable when a scale does not
-        end in time.
+        before lies below. A position within a block stands for the beginning of that block, one
+        behind its last event for the next block. Raises InvalidCut, InvalidPosition,
+        StreamNotFound, and Unavailable when a scale does not end in time.
         """
         ref = _ref(stream)
         runs = await self._bounds(ref).runs(
-            () if start is None else stream_cut(ref, start),
-            () if end is None else stream_cut(ref, end),
+            () if start is None else await self._block_cut(ref, start),
+            () if end is None else await self._block_cut(ref, end),
         )
         ranges = [SegmentRange(run.name, run.start_offset, run.end_offset or 0) for run in runs]
         return [each for each in ranges if each.size > 0]
@@ -112,9 +116,8 @@ class BatchClient:
         if approximate_bytes < 1:
             raise InvalidRequest("a cut moves on by at least one byte", bytes=approximate_bytes)
         ref = _ref(stream)
-        frontier = Frontier(
-            await self._bounds(ref).start("head" if cut is None else named(ref, cut))
-        )
+        start: Start = "head" if cut is None else await self._checked(named(ref, cut))
+        frontier = Frontier(await self._bounds(ref).start(start))
         await self._directory.prepare(frontier.begun)
         share = max(1, approximate_bytes // max(1, len(frontier.begun)))
         followers = Followers(self._control, ref, self._runtime.clock, self._new_backoff)
@@ -125,6 +128,20 @@ class BatchClient:
                 successors = await followers.after(segment)
                 pending += frontier.finish(segment, successors)
         return dict(frontier.positions)
+
+    async def _block_cut(self, ref: StreamRef, cut: Cut) -> StreamCut:
+        """The cut at the beginnings of the blocks that it names."""
+        found = stream_cut(ref, cut)
+        places = await self._checked(named(ref, cut))
+        return tuple(
+            replace(at, offset=places[segment_name(ref, at.segment_id)].offset) for at in found
+        )
+
+    async def _checked(self, places: dict[str, tuple[int, int]]) -> dict[str, Position]:
+        """Those within a block, or behind its last event, are checked; offsets need not be."""
+        within = [name for name, (_, index) in places.items() if index]
+        found = {name: Position(*place) for name, place in places.items()}
+        return found | await checked(self._calls, places, within)
 
     async def _move(
         self, frontier: Frontier, segment: str, share: int, followers: Followers

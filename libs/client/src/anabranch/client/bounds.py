@@ -27,6 +27,7 @@ from anabranch.common.contracts.stream_queries import (
 )
 from anabranch.common.errors import (
     InvalidName,
+    InvalidPosition,
     InvalidRequest,
     SegmentNotFound,
     Unavailable,
@@ -68,7 +69,8 @@ class StreamBounds:
         """Where reading begins, for every key.
 
         Positions may be of any mixture of epochs. What they do not name is read from the head.
-        Raises InvalidRequest for what is no cut, or not of this stream, and StreamNotFound.
+        Raises InvalidRequest for what is no cut, or not of this stream, InvalidPosition for a
+        negative place, and StreamNotFound.
         """
         match start:
             case "head":
@@ -80,7 +82,14 @@ class StreamBounds:
                     f"a reader cannot start at {start!r}",
                     remedy="start at head, at tail, or at positions",
                 )
-        return await self._completed({name: Position(*place) for name, place in start.items()})
+        given = {name: Position(*place) for name, place in start.items()}
+        for name, place in given.items():
+            if place != FUTURE and min(place) < 0:
+                raise InvalidPosition(
+                    "a position is negative",
+                    segment=name, offset=place.offset, index=place.event_index,
+                )  # fmt: skip
+        return await self._completed(given)
 
     async def tail(self) -> dict[str, int]:
         """The current segments' full names → their lengths; nothing that was acknowledged before

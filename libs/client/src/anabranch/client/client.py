@@ -184,7 +184,7 @@ class Client:
     @property
     def reader_groups(self) -> ReaderGroups:
         """Reader groups: creating, resetting, deleting and describing them."""
-        return ReaderGroups(self._control, self.ranges().tail)
+        return ReaderGroups(self._control, self.ranges())
 
     @property
     def operations(self) -> Operations:

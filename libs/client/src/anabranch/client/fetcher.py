@@ -8,6 +8,9 @@ reply was verified and handed over, so a break at any moment loses and repeats n
 block's checksum is verified here; a damaged one ends the fetcher with CorruptBlock, after
 everything before it was delivered. Parts of large events are passed over, and fetched when the
 reference to them comes.
+
+The place where reading starts comes from outside. An index that is the block's number of events
+means the next block. Where no event can lie, the fetcher ends with InvalidPosition.
 """
 
 import asyncio
@@ -24,12 +27,19 @@ from anabranch.common.errors import (
     BadPacket,
     CorruptBlock,
     EventsTruncated,
+    InvalidPosition,
     InvalidRequest,
     SegmentTruncated,
 )
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.block import HEADER_SIZE_BYTES, Block, LargeReference
-from anabranch.common.wire.messages import ReadSegment, Request, SegmentRead
+from anabranch.common.wire.messages import (
+    LocateOffset,
+    OffsetLocated,
+    ReadSegment,
+    Request,
+    SegmentRead,
+)
 
 _Answer = tuple[SegmentRead, bytes] | AnabranchError
 
@@ -82,6 +92,8 @@ class SegmentFetcher:
         self._under_way: asyncio.Task[_Answer] | None = None
         self._held_bytes = 0
         self._large_waits = False
+        self._has_begun = False
+        """A block was found where reading starts."""
         self._room = asyncio.Event()
         self._room.set()
 
@@ -128,12 +140,16 @@ class SegmentFetcher:
         answer = await asked
         self._under_way = None
         if isinstance(answer, AnabranchError):
+            if isinstance(answer, InvalidRequest) and not self._has_begun:
+                raise self._misplaced(answer.message) from answer
             raise answer
         reply, data = answer
         if reply.offset != self.offset:
             raise BadPacket("a read was answered from another offset", segment=self.segment)
         if not data and not reply.at_tail and not reply.end_of_segment:
             raise BadPacket("a read was answered with nothing", segment=self.segment)
+        if not data and self.index:
+            raise self._misplaced("the position lies beyond the segment's last event")
         await self._read_on(reply, self.offset + len(data), len(data))
         await self._deliver(data)
         return reply.end_of_segment and self._wants(self.offset)
@@ -173,16 +189,13 @@ class SegmentFetcher:
             offset = self.offset
             if self.end_offset is not None and offset >= self.end_offset:
                 return  # written after the end was set
-            block = self._verified(view, at)
+            block = await self._verified(view, at)
             at += block.header.size
-            if block.header.is_part and not self.index:
-                self.offset += block.header.size
+            if self.index == len(block):  # behind its last event, or a part, which has none
+                self.offset, self.index = offset + block.header.size, 0
                 continue
-            if self.index >= len(block):
-                raise InvalidRequest(
-                    "the position lies beyond its block's events",
-                    segment=self.segment, offset=offset, index=self.index,
-                )  # fmt: skip
+            if self.index > len(block):
+                raise self._misplaced("the position lies beyond its block's events")
             if block.header.is_large:
                 await self._fetch_large(block)
             fetched = FetchedBlock(self.segment, offset, block, self.index)
@@ -226,11 +239,28 @@ class SegmentFetcher:
 
         return (await self._calls.ask(request, SegmentRead))[1]
 
-    def _verified(self, view: memoryview, at: int) -> Block:
+    async def _verified(self, view: memoryview, at: int) -> Block:
         try:
-            return Block(view, at)
+            block = Block(view, at)
         except CorruptBlock as error:
+            if not self._has_begun and await self._boundary() != self.offset:
+                raise self._misplaced("no block begins at the position") from error
             raise self._corrupt(error) from error
+        self._has_begun = True
+        return block
+
+    async def _boundary(self) -> int:
+        """The first append boundary at or behind the offset."""
+
+        def request(container_epoch: int) -> Request:
+            return LocateOffset(
+                segment=self.segment, container_epoch=container_epoch, offset=self.offset
+            )
+
+        return (await self._calls.ask(request, OffsetLocated))[0].offset
+
+    def _misplaced(self, message: str) -> InvalidPosition:
+        return InvalidPosition(message, segment=self.segment, offset=self.offset, index=self.index)
 
     def _corrupt(self, error: CorruptBlock) -> CorruptBlock:
         return CorruptBlock(

@@ -72,6 +72,19 @@ class SegmentRanges:
 
         return (await self.calls(segment).ask(request, OffsetLocated))[0].offset
 
+    async def block_at(self, segment: str, offset: int) -> bytes:
+        """The stored bytes of the block at `offset`, and perhaps of more; none at the tail.
+
+        Raises SegmentNotFound, SegmentTruncated, InvalidRequest (beyond the end, within a block).
+        """
+
+        def request(container_epoch: int) -> Request:
+            return ReadSegment(
+                segment=segment, container_epoch=container_epoch, offset=offset, size_max=1
+            )
+
+        return (await self.calls(segment).ask(request, SegmentRead))[1]
+
     async def read(self, segment: str, offset: int, end: int) -> bytes:
         """Whole appends from `offset`, at least one and about 4 MiB, none beyond `end`.
 

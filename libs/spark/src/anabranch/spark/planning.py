@@ -1,6 +1,6 @@
 """From options to partitions: what of each segment is wanted, and how it is divided."""
 
-from anabranch.common.errors import InvalidRequest, SegmentTruncated
+from anabranch.common.errors import InvalidPosition, InvalidRequest, SegmentTruncated
 from anabranch.spark.options import Bound, ReadOptions
 from anabranch.spark.partitioning import (
     Partition,
@@ -53,10 +53,8 @@ async def _wanted(
     source: SegmentSource, segment: SegmentBounds, options: ReadOptions
 ) -> Piece | None:
     """The segment's events from `start` on and before `end`; None when there are none."""
-    start = _place(segment, options.start, "head")
-    end = _place(segment, options.end, "tail")
-    for place in (start, end):
-        _check_inside(segment, place)
+    start = await _normalised(source, segment, _place(segment, options.start, "head"))
+    end = await _normalised(source, segment, _place(segment, options.end, "tail"))
     if start >= end:
         if not isinstance(options.start, str) and start > end:
             raise InvalidRequest(
@@ -64,8 +62,8 @@ async def _wanted(
                 start=str(list(start)), end=str(list(end)),
             )  # fmt: skip
         return None
-    await _check_block(source, segment, start)
-    size = await _check_block(source, segment, end)
+    await _block_size(source, segment, start)
+    size = await _block_size(source, segment, end)
     end_offset, keep = end
     return Piece(
         segment.name,
@@ -99,17 +97,27 @@ def _check_inside(segment: SegmentBounds, place: tuple[int, int]) -> None:
         )  # fmt: skip
 
 
-async def _check_block(
+async def _normalised(
     source: SegmentSource, segment: SegmentBounds, place: tuple[int, int]
-) -> int:
+) -> tuple[int, int]:
+    """The same place; behind a block's last event it is the next block. Raises InvalidRequest,
+    InvalidPosition, SegmentTruncated."""
+    _check_inside(segment, place)
+    offset, index = place
+    if index == 0:
+        return place
+    header = await source.block_at(segment.name, offset)
+    if index > header.event_count:
+        raise InvalidPosition(
+            "a position lies beyond its block's events",
+            segment=segment.name, offset=offset, index=index, events=header.event_count,
+        )  # fmt: skip
+    return (offset + header.size, 0) if index == header.event_count else place
+
+
+async def _block_size(source: SegmentSource, segment: SegmentBounds, place: tuple[int, int]) -> int:
     """The size of the block at a position; 0 at the segment's bounds. Raises InvalidRequest."""
     offset, index = place
     if index == 0 and offset in (segment.start, segment.length):
         return 0
-    header = await source.block_at(segment.name, offset)
-    if index and index >= header.event_count:
-        raise InvalidRequest(
-            "a position lies beyond its block's events",
-            segment=segment.name, offset=offset, index=index, events=header.event_count,
-        )  # fmt: skip
-    return header.size
+    return (await source.block_at(segment.name, offset)).size

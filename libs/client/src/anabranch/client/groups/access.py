@@ -11,7 +11,7 @@ from typing import Protocol
 
 from anabranch.client.bounds import StreamBounds
 from anabranch.client.control import QUERY_TIMEOUT_S, ControlPlane
-from anabranch.client.frontier import Frontier, Position, Standing
+from anabranch.client.frontier import FUTURE, Frontier, Position, Standing
 from anabranch.client.groups.state import GroupEnd, GroupSegment, ReaderGroupState
 from anabranch.client.groups.succession import end_offset
 from anabranch.client.groups.updates import AnyUpdate
@@ -111,7 +111,10 @@ class GroupAccess:
 
 def _positions(stream: GroupStream, cut: PositionCut) -> dict[str, Position]:
     return {
-        segment_name(stream.ref, at.segment_id): Position(at.offset, at.event_index) for at in cut
+        segment_name(stream.ref, at.segment_id): (
+            FUTURE if at.offset == FUTURE.offset else Position(at.offset, at.event_index)
+        )
+        for at in cut
     }
 
 

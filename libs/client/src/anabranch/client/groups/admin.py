@@ -4,13 +4,15 @@ A group is named ``scope/group``. Each change is a command, sent as those of `st
 with the same errors. What the readers of a group do is known to them alone.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, Unpack
 
 from anabranch.client.control import QUERY_TIMEOUT_S, ControlPlane
 from anabranch.client.cuts import Cut, stream_cut
 from anabranch.client.operations import Operation, Sending, send
+from anabranch.client.places import checked_config, checked_cut
+from anabranch.client.ranges import SegmentRanges
 from anabranch.common.contracts.queries import PAGE_SIZE_MAX
 from anabranch.common.contracts.reader_groups import (
     CreateReaderGroup,
@@ -35,17 +37,15 @@ from anabranch.common.model.reader_group import (
     group_ref,
 )
 
-Tail = Callable[[StreamRef], Awaitable[Mapping[str, int]]]
-"""Where a stream ends: full names of its current segments → their lengths."""
 GroupStart = Literal["head", "tail"]
 
 
 class ReaderGroups:
     """The reader groups of a cluster; `client.reader_groups`."""
 
-    def __init__(self, control: ControlPlane, tail: Tail) -> None:
+    def __init__(self, control: ControlPlane, ranges: SegmentRanges) -> None:
         self._control = control
-        self._tail = tail
+        self._ranges = ranges
 
     # --- changing -------------------------------------------------------------------------
 
@@ -61,7 +61,8 @@ class ReaderGroups:
         """Create a group that is configured so, or that reads these streams.
 
         Streams that the configuration gives no start are read from their head or tail of now.
-        Raises ScopeNotFound, StreamNotFound, ReaderGroupExists, InvalidCut, InvalidRequest.
+        Raises ScopeNotFound, StreamNotFound, ReaderGroupExists, InvalidCut, InvalidPosition,
+        InvalidRequest.
         """
         ref = group_ref(group)
         if (config is None) == (not streams):
@@ -69,6 +70,7 @@ class ReaderGroups:
                 "a reader group is given either a configuration or streams", group=group
             )
         asked = config or ReaderGroupConfig(tuple(GroupStream(name) for name in streams))
+        asked = await checked_config(self._ranges, asked)
         if start == "tail":
             asked = await self._from_tail(asked)
         elif start != "head":
@@ -99,7 +101,7 @@ class ReaderGroups:
         `start`: full segment names → positions, a cut of each stream that it names, which is read
         from there: those of a checkpoint, for example.
         `expected_generation`: refuse unless the group is at it. Raises ReaderGroupNotFound,
-        GenerationMismatch, StreamNotFound, InvalidCut.
+        GenerationMismatch, StreamNotFound, InvalidCut, InvalidPosition.
         """
         ref = group_ref(group)
         incarnation = None
@@ -107,6 +109,7 @@ class ReaderGroups:
             present = await self.describe(group)
             config, incarnation = present.config, present.incarnation
         asked = config if start is None else _starting_at(config, start)
+        asked = await checked_config(self._ranges, asked)
         return await send(
             self._control,
             lambda command_id: ResetReaderGroup(
@@ -138,10 +141,11 @@ class ReaderGroups:
 
         For groups whose retention is MANUAL; others release by themselves or hold nothing back.
         Raises ReaderGroupNotFound, StreamNotFound, SubscriberNotFound, GenerationMismatch (it was
-        reset meanwhile), InvalidCut, CutRefused (it lies behind what was released).
+        reset meanwhile), InvalidCut, InvalidPosition, CutRefused (it lies behind what was
+        released).
         """
         ref = stream_ref(stream)
-        positions = _positions(ref, cut)
+        positions = await checked_cut(self._ranges, ref, _positions(ref, cut))
         generation = (await self.describe(group)).generation
         return await send(
             self._control,
@@ -203,7 +207,7 @@ class ReaderGroups:
         streams = []
         for each in config.streams:
             if not each.start:
-                ends = await self._tail(each.ref)
+                ends = await self._ranges.tail(each.ref)
                 start = sorted((parse_segment_name(name)[1], end) for name, end in ends.items())
                 each = replace(each, start=tuple(SegmentPosition(*at) for at in start))  # noqa: PLW2901
             streams.append(each)

@@ -1,6 +1,6 @@
 """A reader group, as applications use it: its readers, checkpoints, cuts, and how it stands."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -67,6 +67,10 @@ class GroupParts(Protocol):
     ) -> GroupReader[T]: ...
 
     async def status(self, group: str, state: ReaderGroupState) -> ReaderGroupStatus: ...
+
+    async def checked(
+        self, positions: Mapping[str, Position], segments: Iterable[str]
+    ) -> dict[str, Position]: ...
 
 
 class ReaderGroup:
@@ -226,10 +230,11 @@ class ReaderGroup:
         """Take the reader's segments away at once, for others to read.
 
         From `positions`, up to where it is known to have processed, or else from what it saved.
-        Raises ReaderNotFound.
+        Raises ReaderNotFound, InvalidPosition.
         """
         log = await self._fetched()
-        update = u.PutOffline(reader_id=reader_id, positions=dict(positions or {}))
+        places = await self._parts.checked(positions or {}, log.present.segments)
+        update = u.PutOffline(reader_id=reader_id, positions=places)
 
         def decide(state: ReaderGroupState) -> Sequence[u.AnyUpdate]:
             if reader_id not in state.readers:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from anabranch.client.frontier import Position
 from anabranch.client.groups.updates import GroupSuccessor, Saved
+from anabranch.common.errors import InvalidPosition
 
 
 @dataclass(slots=True)
@@ -24,9 +25,14 @@ class Holding:
     saved: Position
     unread_bytes: int | None = None
     blocks: dict[int, tuple[int, Position]] = field(default_factory=dict)
-    """Of what is acknowledged one by one: offset → the index behind the block's last event, and
-    where the next block is."""
+    """Blocks that were given and are not acknowledged: offset → the index behind the block's last
+    event, and where the next block is."""
     successors: tuple[GroupSuccessor, ...] | None = None
+
+    def forget_processed(self) -> None:
+        """Keep only blocks of which something is not processed."""
+        for offset in [at for at, (_, behind) in self.blocks.items() if behind <= self.processed]:
+            del self.blocks[offset]
 
 
 class Ledger:
@@ -49,9 +55,10 @@ class Ledger:
 
     def opened(self, segment: str, start: Position, count: int, behind: Position) -> None:
         """A block with so many events from `start` on comes next; the next block is `behind`."""
-        if self.explicit:
-            blocks = self.holdings[segment].blocks
-            blocks[start.offset] = (start.event_index + count, behind)
+        blocks = self.holdings[segment].blocks
+        if not self.explicit:  # asking for it has acknowledged all that was given before
+            blocks.clear()
+        blocks[start.offset] = (start.event_index + count, behind)
 
     def skipped(self, segment: str, to: Position) -> None:
         """What lies before `to` is gone, and will not be given."""
@@ -80,22 +87,39 @@ class Ledger:
         """The application says that it has processed all that it was given."""
         for holding in self.holdings.values():
             holding.processed = holding.given
-            holding.blocks.clear()
+            holding.forget_processed()
         self._in_hand = None
 
     def acknowledge_up_to(self, behind: Mapping[str, Position]) -> None:
         """Segment → behind what is processed of it. What was never given, or was before, says
-        nothing, nor do segments that the reader does not have."""
-        for segment, told in behind.items():
-            holding = self.holdings.get(segment)
-            if holding is None:
-                continue
-            end_index, next_block = holding.blocks.get(told.offset, (told.event_index + 1, told))
-            position = next_block if told.event_index >= end_index else told
+        nothing, nor do segments that the reader does not have. Raises InvalidPosition, and then
+        nothing is acknowledged."""
+        for segment, position in [
+            (segment, self._normalised(segment, Position(*told)))
+            for segment, told in behind.items()
+            if segment in self.holdings
+        ]:
+            holding = self.holdings[segment]
             if holding.processed < position <= holding.given:
                 holding.processed = position
-                for offset in [at for at in holding.blocks if at < position.offset]:
-                    del holding.blocks[offset]
+                holding.forget_processed()
+
+    def _normalised(self, segment: str, told: Position) -> Position:
+        """The same place; behind a block's last event it is the next block.
+
+        Raises InvalidPosition for a place within what was given where no block begins.
+        """
+        holding = self.holdings[segment]
+        if told.offset in holding.blocks:
+            end_index, next_block = holding.blocks[told.offset]
+            return next_block if told.event_index >= end_index else told
+        is_between = holding.processed < told < holding.given
+        if is_between and told not in (behind for _, behind in holding.blocks.values()):
+            raise InvalidPosition(
+                "an acknowledgement names a place at which no block begins",
+                segment=segment, offset=told.offset, index=told.event_index,
+            )  # fmt: skip
+        return told
 
     def is_processed(self, segment: str) -> bool:
         """Whether nothing that was given of the segment is unprocessed."""

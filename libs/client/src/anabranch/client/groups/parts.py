@@ -1,13 +1,14 @@
 """Builds readers of groups out of a client's connections; the only place that knows all of them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from typing_extensions import TypeVar
 
 from anabranch.client.backoff import Backoff
 from anabranch.client.bounds import StreamBounds
 from anabranch.client.control import ControlPlane, SegmentDirectory
+from anabranch.client.frontier import Position
 from anabranch.client.groups.access import GroupAccess, GroupSynchronizer
 from anabranch.client.groups.codec import ReaderGroupCodec
 from anabranch.client.groups.ports import Surroundings
@@ -17,6 +18,7 @@ from anabranch.client.groups.state import Checkpoint, ReaderGroupState, stream_o
 from anabranch.client.groups.status import ReaderGroupStatus, status_of
 from anabranch.client.intake import Intake
 from anabranch.client.operations import send
+from anabranch.client.places import checked
 from anabranch.client.ranges import SegmentRanges
 from anabranch.client.revisioned_stream import RevisionedStream
 from anabranch.client.runtime import Runtime
@@ -100,10 +102,18 @@ class ClientGroupParts:
         )
 
     async def status(self, group: str, state: ReaderGroupState) -> ReaderGroupStatus:
-        ranges = SegmentRanges(
+        ranges = self._ranges()
+        return await status_of(group, state, parts=self, ranges=ranges, clock=self._runtime.clock)
+
+    async def checked(
+        self, positions: Mapping[str, Position], segments: Iterable[str]
+    ) -> dict[str, Position]:
+        return await checked(self._ranges(), positions, segments)
+
+    def _ranges(self) -> SegmentRanges:
+        return SegmentRanges(
             self._control, self._directory, clock=self._runtime.clock, rng=self._runtime.rng
         )
-        return await status_of(group, state, parts=self, ranges=ranges, clock=self._runtime.clock)
 
     # --- what readers ask for -------------------------------------------------------------
 

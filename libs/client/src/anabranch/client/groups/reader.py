@@ -179,7 +179,9 @@ class GroupReader(Generic[T]):
         """The next event. Ends when all that the group reads is processed, for ever.
 
         Raises EventsTruncated once for events that are gone, SerializationFailed once for an event
-        that is no value, and goes on behind them; for good ReaderRemoved,
+        that is no value, and goes on behind them. Raises InvalidPosition once for a segment that has
+        no event where the group stands in it: other segments go on, and a reset mends it. Raises for
+        good ReaderRemoved,
         ReaderGroupReset, ReaderGroupNotFound, Closed, and what makes a segment unreadable.
         """
         reading = self._reading
@@ -207,7 +209,8 @@ class GroupReader(Generic[T]):
 
         `up_to`: only what lies before these positions, segment → behind what is processed: the
         `next` of a batch, or ``Position(offset, index + 1)`` of an event within it. What lies
-        beyond that is given, or before what is processed already, changes nothing.
+        beyond that is given, or before what is processed already, changes nothing. Raises
+        InvalidPosition for a place within what was given where no block begins.
         """
         self._opened().acknowledge(up_to)
 

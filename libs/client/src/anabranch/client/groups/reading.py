@@ -6,7 +6,8 @@
 
 Asking for more says that all before is processed, unless acknowledgements are explicit. Nothing is
 handed out when the lease has run out, or before a checkpoint that is due is reached; what was read
-ahead of a segment that goes to another reader is dropped. A failure is raised by every later call.
+ahead of a segment that goes to another reader is dropped. A failure is raised by every later call,
+unless it is told once (`_failed`).
 """
 
 import asyncio
@@ -25,7 +26,12 @@ from anabranch.client.groups.state import Checkpoint, GroupSegment
 from anabranch.client.groups.updates import GroupSuccessor, Saved
 from anabranch.client.intake import IntakeItem, SegmentEnd, SegmentFailed
 from anabranch.client.serializers import Serializer
-from anabranch.common.errors import AnabranchError, InvalidRequest, SerializationFailed
+from anabranch.common.errors import (
+    AnabranchError,
+    InvalidPosition,
+    InvalidRequest,
+    SerializationFailed,
+)
 from anabranch.common.runtime.clock import Clock
 
 T = TypeVar("T", default=bytes)
@@ -266,10 +272,11 @@ class GroupReading(Generic[T]):
         self._complete()
 
     def _failed(self, failed: SegmentFailed) -> AnabranchError:
-        """Truncation is told once, and reading goes on by itself; all else is final."""
+        """Truncation is told once, and reading goes on by itself. A segment that has no event where
+        the group has it is told once, and stays unread; all else is final."""
         if failed.next is not None:
             self.ledger.skipped(failed.segment, failed.next)
-        else:
+        elif not isinstance(failed.error, InvalidPosition):
             self._failure = failed.error
         return failed.error.copy()
 

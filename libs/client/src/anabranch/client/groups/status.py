@@ -14,7 +14,12 @@ from anabranch.client.groups.access import Parts
 from anabranch.client.groups.state import GroupSegment, ReaderGroupState, stream_of
 from anabranch.client.ranges import SegmentRanges
 from anabranch.common.contracts.stream_queries import SegmentRun
-from anabranch.common.errors import SegmentNotFound, SegmentTruncated
+from anabranch.common.errors import (
+    CorruptBlock,
+    InvalidRequest,
+    SegmentNotFound,
+    SegmentTruncated,
+)
 from anabranch.common.model.names import SegmentId, stream_ref
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.common.runtime.clock import Clock
@@ -149,9 +154,11 @@ async def _lag(
         if start >= run.end_offset:
             return Lag()
         data = await ranges.read(run.name, start, min(run.end_offset, start + COUNTED_BYTES_MAX))
+        oldest, events = parse_header(data).base_timestamp_ms, _count(data)
     except (SegmentNotFound, SegmentTruncated):
         return Lag()  # truncated meanwhile: nothing of it can be read
-    oldest, events = parse_header(data).base_timestamp_ms, _count(data)
+    except (InvalidRequest, CorruptBlock):
+        return Lag(1, size, 0.0, events_are_exact=False)  # its reader cannot read it either
     is_exact = start + len(data) >= run.end_offset
     if not is_exact:
         events = round(events * (run.end_offset - start) / len(data))

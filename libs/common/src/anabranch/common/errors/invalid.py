@@ -25,6 +25,13 @@ class InvalidCut(Invalid):
     default_remedy = "use a cut that a reader or the controller has given out"
 
 
+class InvalidPosition(InvalidRequest):
+    """No event lies at a position, and none will: fields {segment, offset, index}."""
+
+    code = "invalid-position"
+    default_remedy = "use a position that a reader has given out"
+
+
 class NotAtBoundary(Invalid):
     """An offset lies within an append: fields {lower}, the nearest boundary known below it."""
 

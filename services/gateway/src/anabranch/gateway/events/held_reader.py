@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, Self
 
 from anabranch.client import Position
-from anabranch.common.errors import AnabranchError, EventsTruncated
+from anabranch.common.errors import AnabranchError, EventsTruncated, InvalidPosition
 from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.events.delivery import Batch, Delivered, Delivery
 
@@ -101,7 +101,8 @@ class HeldReader:
     async def ask(self, patience_s: float) -> bool:
         """Take what comes within the time, if something does → whether there may be more, ever.
 
-        Raises what the reader does; but for EventsTruncated it is of no more use then.
+        Raises what the reader does; but for EventsTruncated and InvalidPosition it is of no more
+        use then.
         """
         self.is_asking = True
         try:
@@ -111,7 +112,7 @@ class HeldReader:
                     if batch is not None:
                         self.delivery.take(batch)
                     return batch is not None
-        except EventsTruncated:
+        except (EventsTruncated, InvalidPosition):
             raise
         except AnabranchError as error:
             self.failure = error
@@ -144,8 +145,8 @@ class Feed:
     async def next(self) -> list[Delivered] | FeedEnd:
         """What is to be sent next, nothing where only a sign of life is due; or the end.
 
-        Raises what the reader does: EventsTruncated, after which it goes on; ReaderRemoved,
-        ReaderGroupReset and others, after which it does not.
+        Raises what the reader does: EventsTruncated and InvalidPosition, after which it goes on;
+        ReaderRemoved, ReaderGroupReset and others, after which it does not.
         """
         began_s = self._clock.monotonic()
         while True:

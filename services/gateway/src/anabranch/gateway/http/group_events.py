@@ -3,8 +3,8 @@
 The gateway joins the group for its caller. An event is processed when the caller acknowledges it:
 by coming back with its id (`Last-Event-ID`, as browsers do by themselves, or `?ack=`), or while it
 goes on by POST to the reader's `acks`. Messages with a name tell the rest: `reader` comes first,
-`truncated` says that events are gone, `problem` is the error that ends the answer, `end` why no
-more comes.
+`truncated` says that events are gone, `unreadable` names a segment that has no event where the
+group stands in it, `problem` is the error that ends the answer, `end` why no more comes.
 """
 
 from collections.abc import AsyncGenerator
@@ -12,7 +12,12 @@ from collections.abc import AsyncGenerator
 from starlette.requests import Request
 from starlette.routing import Route
 
-from anabranch.common.errors import AnabranchError, EventsTruncated, InvalidRequest
+from anabranch.common.errors import (
+    AnabranchError,
+    EventsTruncated,
+    InvalidPosition,
+    InvalidRequest,
+)
 from anabranch.gateway.events.delivery import Delivered, parse_token
 from anabranch.gateway.events.held_reader import Feed, FeedEnd
 from anabranch.gateway.http.answers import group_at
@@ -64,8 +69,9 @@ async def _pieces(
         while True:
             try:
                 found = await feed.next()
-            except EventsTruncated as error:
-                yield form.of([Message(document_of(error, path), name="truncated")])
+            except (EventsTruncated, InvalidPosition) as error:
+                name = "truncated" if isinstance(error, EventsTruncated) else "unreadable"
+                yield form.of([Message(document_of(error, path), name=name)])
                 continue
             if isinstance(found, FeedEnd):
                 if found.reason == "end":
