@@ -99,10 +99,19 @@ class ContainerServer:
         self.container.wait(timeout=STOP_SECONDS_MAX)
 
     def pause(self) -> None:
-        self.container.pause()
+        # On a busy machine the engine gives up freezing before every thread has stopped.
+        if not wait_until(self._froze, self._is_alive):
+            raise RuntimeError(f"container {self.container.name} cannot be paused")
 
     def resume(self) -> None:
         self.container.unpause()
+
+    def _froze(self) -> bool:
+        try:
+            self.container.pause()
+        except APIError:
+            return False
+        return True
 
     def _is_alive(self) -> bool:
         self.container.reload()
