@@ -14,9 +14,15 @@ from urllib.request import urlopen
 PROGRAM = """
 import asyncio
 import sys
+import threading
 from anabranch.common.errors import DiskFailed
+from anabranch.common.runtime import service
 from anabranch.common.runtime.service import Lifetime, run_service
 from anabranch.common.runtime.settings import TelemetryTarget
+from anabranch.common.runtime.threads import ThreadPool
+
+async def hang(pool: ThreadPool) -> None:
+    await pool.run(threading.Event().wait)
 
 async def main(life: Lifetime) -> None:
     life.telemetry.metrics.gauge("demo_up", "Up", lambda: 1)
@@ -25,6 +31,13 @@ async def main(life: Lifetime) -> None:
             life.telemetry.tracer.start_span("work").end()
     if "fail" in sys.argv:
         raise DiskFailed("sync failed", path="journal-1")
+    if "hung-directory" in sys.argv:
+        hung = asyncio.create_task(hang(ThreadPool("tier2", 1)))
+        await asyncio.sleep(0)
+        hung.add_done_callback(lambda _: None)
+    if "hung-thread" in sys.argv:
+        service.HARD_END_SECONDS = 0.3
+        asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
     life.set_ready("demo", True)
     print("up", flush=True)
     await life.wait_for_stop()
@@ -57,6 +70,27 @@ def start(
             yield process
         finally:
             process.kill()  # nothing happens if it has ended
+
+
+def test_a_directory_that_hangs_keeps_no_process_from_ending_in_order() -> None:
+    with start("hung-directory") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGTERM)
+        output, log = process.communicate(timeout=SECONDS_MAX)
+    assert (process.returncode, output) == (0, "stopping\ndrained\n")
+    assert json.loads(log.splitlines()[-1])["event"] == "service stopped"
+
+
+def test_a_process_that_hangs_at_its_end_is_ended_hard_and_shows_where_it_was() -> None:
+    with start("hung-thread") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGTERM)
+        output, log = process.communicate(timeout=SECONDS_MAX)
+    assert (process.returncode, output) == (1, "stopping\ndrained\n")
+    assert "Timeout" in log
+    assert "shutdown_default_executor" in log or "join" in log
 
 
 def test_a_service_serves_its_readiness_and_stops_on_sigterm(tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """Reading frames of the journal beside its commits: what a file that goes meanwhile may do."""
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Coroutine
 
 import pytest
 
-from anabranch.common.errors import CorruptJournal, Deposed, ObjectNotFound
+from anabranch.common.adapters.chunk_local import LocalChunkStorage
+from anabranch.common.errors import CorruptJournal, Deposed, ObjectNotFound, Unavailable
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.storage.deadline import DeadlineChunkStorage
 from anabranch.common.storage.ports import DiskFile
 from anabranch.segstore.adapters.journal.journal import open_journal
 from anabranch.segstore.domain.log.formats import FRAME_HEADER_SIZE_BYTES
@@ -33,11 +36,15 @@ class InterruptedDisk(SimDisk):
 class Opened:
     """A journal with frames in several files."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_threads: bool = False) -> None:
         self.disk = InterruptedDisk()
         self.callbacks = Callbacks()
         self.journal = open_journal(
-            self.disk, ids=SeededIds(1), schedule=self.callbacks, file_size=4096
+            self.disk,
+            ids=SeededIds(1),
+            schedule=self.callbacks,
+            file_size=4096,
+            in_threads=in_threads,
         )
         self.journal.create_log(0, "log")
         self.source = ScriptedSource()
@@ -59,6 +66,38 @@ class Opened:
     def damage(self, sequence: int) -> Callable[[DiskFile], None]:
         position = self.address(sequence).position + FRAME_HEADER_SIZE_BYTES
         return lambda file: file.write_synced([b"?"], position)
+
+
+class HungDisk(SimDisk):
+    """A directory whose server is gone: whoever opens a file waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.back = threading.Event()
+
+    def open(self, path: str) -> SimFile:
+        self.back.wait()
+        return super().open(path)
+
+
+async def test_a_tier_two_that_hangs_keeps_no_reader_of_the_journal_waiting() -> None:
+    opened, hung = Opened(in_threads=True), HungDisk()
+    tier_two = DeadlineChunkStorage(
+        LocalChunkStorage(hung, SeededIds(2), "node-1", in_threads=True), limit_s=0.02
+    )
+    try:
+        async with asyncio.TaskGroup() as group:
+            reads = [group.create_task(refused(tier_two.get("c0/gone"))) for _ in range(100)]
+        assert all(read.done() for read in reads)
+        async with asyncio.timeout(5):
+            assert await opened.view.read_aside(opened.address(2)) == bytes(3000)
+    finally:
+        hung.back.set()
+
+
+async def refused(call: Coroutine[None, None, bytes]) -> None:
+    with pytest.raises(Unavailable):
+        await call
 
 
 def test_a_damaged_frame_is_told_by_name() -> None:

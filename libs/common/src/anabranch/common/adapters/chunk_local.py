@@ -13,7 +13,6 @@ nothing: SyncFailed ends the store. State owned: the directories known to be dur
 of temporaries.
 """
 
-import asyncio
 import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +31,7 @@ from anabranch.common.errors import (
     SyncFailed,
 )
 from anabranch.common.runtime.ids import IdSource
+from anabranch.common.runtime.threads import ThreadPool
 from anabranch.common.storage.ports import Buffer, Disk
 
 FORMAT = 1
@@ -41,6 +41,8 @@ _SUFFIX = ".obj"
 _TEMPORARY = "tmp"
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789/-.")
 
+THREADS_MAX = 8
+"""Calls at a time: a directory that hangs holds so many threads, and as many objects in memory."""
 SYNC_STEP_SIZE_BYTES = 1024 * 1024
 """An object is synced in steps, so that synced writes to the same disk wait for little of it."""
 DIRECTORIES_KEPT_MAX = 10_000
@@ -50,11 +52,11 @@ T = TypeVar("T")
 
 
 class LocalChunkStorage:
-    """Implements `ports.ChunkStorage`. Blocking calls run in threads if `in_threads`."""
+    """Implements `ports.ChunkStorage`. Blocking calls run in threads of its own if `in_threads`."""
 
     def __init__(self, disk: Disk, ids: IdSource, owner: str, *, in_threads: bool) -> None:
         self._disk = disk
-        self._in_threads = in_threads
+        self._threads = ThreadPool("tier2", THREADS_MAX) if in_threads else None
         self._temporary = f"{_TEMPORARY}/{owner}"
         self._temporary_prefix = f"{self._temporary}/{ids.new_id()}"
         self._temporary_count = 0
@@ -122,7 +124,7 @@ class LocalChunkStorage:
         await self._call(functools.partial(self._remove, _path(name)))
 
     async def _call(self, work: Callable[[], T]) -> T:
-        return await asyncio.to_thread(work) if self._in_threads else work()
+        return work() if self._threads is None else await self._threads.run(work)
 
     # --- blocking work ------------------------------------------------------------------------
 

@@ -9,16 +9,17 @@ removed by the next session that begins a day later; a session must therefore en
 must not rely on create-only. An object store has no temporaries, and its sessions leave nothing.
 """
 
-import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from anabranch.common.adapters.chunk_url import open_bucket, open_directory
 from anabranch.common.errors import InvalidSetting
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
+from anabranch.common.runtime.threads import run_in_daemon
 from anabranch.common.storage.deadline import DeadlineChunkStorage
 from anabranch.common.storage.location import (
     BucketLocation,
@@ -65,11 +66,11 @@ async def transient_chunk_storage(
     owner = f"{_OWNER}-{now_ms}-{ids.new_id()}"
     root = location.path
     try:
-        local = await asyncio.to_thread(open_directory, root, ids, owner)
-        await asyncio.to_thread(_remove_left_over, root / _TEMPORARY, now_ms)
+        local = await run_in_daemon("tier2", partial(open_directory, root, ids, owner))
+        await run_in_daemon("tier2", partial(_remove_left_over, root / _TEMPORARY, now_ms))
         yield DeadlineChunkStorage(local, limit_s)
     finally:
-        await asyncio.to_thread(_remove, root / _TEMPORARY / owner)
+        await run_in_daemon("tier2", partial(_remove, root / _TEMPORARY / owner))
 
 
 def began_ms(owner: str) -> int | None:

@@ -1,6 +1,7 @@
 """From a tier-2 URL to a chunk storage that is checked and ready, to write or to read alone."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import assert_never
 
@@ -18,6 +19,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import IdSource, SystemIds
+from anabranch.common.runtime.threads import run_in_daemon
 from anabranch.common.storage.deadline import DeadlineChunkStorage
 from anabranch.common.storage.location import (
     BucketLocation,
@@ -48,7 +50,7 @@ async def open_chunk_storage(
         case MemoryLocation():
             storage = DeadlineChunkStorage(MemoryChunkStorage(), limit_s)
         case DirectoryLocation(root):
-            local = await asyncio.to_thread(open_directory, root, ids, owner)
+            local = await run_in_daemon("tier2", partial(open_directory, root, ids, owner))
             storage = DeadlineChunkStorage(local, limit_s)
         case BucketLocation() as bucket:
             storage, _ = await open_bucket(bucket, limit_s=limit_s, options=options)
@@ -78,7 +80,7 @@ async def open_chunk_storage_read_only(
                 url=url,
             )
         case DirectoryLocation(root):
-            local = await asyncio.to_thread(_open_directory_read_only, root)
+            local = await run_in_daemon("tier2", partial(_open_directory_read_only, root))
             return DeadlineChunkStorage(local, limit_s)
         case BucketLocation() as bucket:
             storage, used = await open_bucket(bucket, limit_s=limit_s, options=options)

@@ -5,6 +5,9 @@
                                ├── main raises ─────────────────────────────────────▶ exit 1
                                └── main raises DiskFailed ──────────────────────────▶ exit 75
 
+A process that hangs although it is to end, in a thread that waits for a disk or in code that ignores
+its cancellation, is ended hard some seconds later and shows the stacks of its threads on stderr.
+
 `run_service` owns the event loop, the signal handlers, the logs, the telemetry and the health
 port; the service's `main` owns everything else and gets a `Lifetime`. An error that the project
 raises on purpose ends the process with one log line that says what to do; anything else is a
@@ -14,6 +17,7 @@ so too, may lie on that disk.
 """
 
 import asyncio
+import faulthandler
 import importlib.util
 import resource
 import signal
@@ -35,6 +39,8 @@ from anabranch.common.runtime.telemetry import Telemetry, open_telemetry, silent
 Settings = TypeVar("Settings")
 
 GRACE_SECONDS = 20.0
+HARD_END_SECONDS = 8.0
+"""How long a process may take to end when its `main` has ended, or should have."""
 EXIT_STOPPED = 0
 EXIT_FAILED = 1
 EXIT_DISK_FAILED = 75
@@ -174,8 +180,13 @@ async def _serve(
     main: Callable[[Lifetime], Awaitable[None]], health_bind: str, telemetry: Telemetry
 ) -> int:
     lifetime = Lifetime(telemetry)
-    async with HealthServer(health_bind, lambda: lifetime.parts, telemetry.metrics.exposition):
-        return await stop_within(main, lifetime, lambda deadline: _obey_signals(lifetime, deadline))
+    try:
+        async with HealthServer(health_bind, lambda: lifetime.parts, telemetry.metrics.exposition):
+            return await stop_within(
+                main, lifetime, lambda deadline: _obey_signals(lifetime, deadline)
+            )
+    finally:
+        _end_hard_after(HARD_END_SECONDS)
 
 
 def _obey_signals(lifetime: Lifetime, deadline: asyncio.Timeout) -> None:
@@ -189,9 +200,15 @@ def _obey_signals(lifetime: Lifetime, deadline: asyncio.Timeout) -> None:
         lifetime.request_stop()
         if not deadline.expired():
             deadline.reschedule(loop.time() + grace)
+        _end_hard_after(grace + HARD_END_SECONDS)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number)
+
+
+def _end_hard_after(seconds: float) -> None:
+    """End the process then, whatever its threads are in; the last call counts."""
+    faulthandler.dump_traceback_later(seconds, exit=True)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

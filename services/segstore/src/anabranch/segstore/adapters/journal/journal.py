@@ -9,7 +9,6 @@ fences, headers, names; `group_commit.py` says how frames reach the disk.
 State owned: the list of logs, the live files and the frames in them.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
@@ -32,7 +31,11 @@ from anabranch.segstore.adapters.journal.files import FileWriter
 from anabranch.segstore.adapters.journal.group_commit import GroupCommit
 from anabranch.segstore.adapters.journal.live import LiveFiles
 from anabranch.segstore.adapters.journal.ownership import Ownership
-from anabranch.segstore.adapters.journal.reading import frame_payload, frame_payload_in
+from anabranch.segstore.adapters.journal.reading import (
+    frame_payload,
+    frame_payload_in,
+    reading_threads,
+)
 from anabranch.segstore.adapters.journal.recovery import OpenReport, Recovered, recover
 from anabranch.segstore.adapters.journal.view import JournalView
 from anabranch.segstore.domain.log.pinning import LiveLogFile
@@ -56,7 +59,7 @@ class Journal:
         commits: CommitWriter,
         in_threads: bool,
     ) -> None:
-        self._in_threads = in_threads
+        self._threads = reading_threads() if in_threads else None
         self._disk = disk
         self._journal_id = recovered.journal_id
         self._epoch = recovered.journal_epoch
@@ -188,7 +191,7 @@ class Journal:
         if self._live.get(address.file_id) is None:
             raise _released(address)
         work = partial(frame_payload_in, self._disk, container, address)
-        payload = await asyncio.to_thread(work) if self._in_threads else work()
+        payload = work() if self._threads is None else await self._threads.run(work)
         self._ownership.check_alive()
         if self._live.get(address.file_id) is None:
             raise _released(address)

@@ -4,6 +4,7 @@ Header and payload are read apart and the payload is handed out as it was read: 
 16 MiB would hold the interpreter's lock, which reading and checksums do not.
 """
 
+from anabranch.common.runtime.threads import ThreadPool
 from anabranch.common.storage.ports import Disk, DiskFile
 from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.domain.log.formats import (
@@ -12,6 +13,13 @@ from anabranch.segstore.domain.log.formats import (
     parse_frame_parts,
 )
 from anabranch.segstore.ports import LogAddress
+
+THREADS_MAX = 8
+
+
+def reading_threads() -> ThreadPool:
+    """Threads that read one journal and nothing else, so that tier 2 never holds them up."""
+    return ThreadPool("journal", THREADS_MAX)
 
 
 def frame_payload(file: DiskFile, container: int, address: LogAddress) -> bytes | None:
