@@ -18,6 +18,7 @@ from anabranch.common.errors import (
     CorruptJournal,
     CorruptManifest,
     FormatTooNew,
+    MalformedBlock,
 )
 from anabranch.common.model.key_range import even_ranges
 from anabranch.common.model.names import segment_id, stream_ref
@@ -35,7 +36,18 @@ from anabranch.common.tier2.streams import (
     stream_object_name,
 )
 from anabranch.common.wire import packet
-from anabranch.common.wire.block import HEADER_SIZE_BYTES, Block, count_events
+from anabranch.common.wire.block import (
+    FLAG_LARGE,
+    HEADER_SIZE_BYTES,
+    Block,
+    LargeReference,
+    count_events,
+    encode_block,
+    encode_part,
+    verify_block,
+)
+from anabranch.common.wire.codec import CODEC_NONE
+from anabranch.common.wire.contents import check_contents
 from anabranch.common.wire.messages import Failed, decode_message, encode_message, error_of
 from anabranch.common.wire.packet import PacketParser
 from anabranch.segstore.adapters.journal.layout import read_small_bytes
@@ -115,6 +127,46 @@ def _block(data: bytes) -> list[str]:
     count_events(data)
     found = Block(data)
     return [repr((found.header, found.events(), found.keys(), found.timestamps_ms()))]
+
+
+def _stored_block(data: bytes) -> list[str]:
+    """What a store accepts a reader can read; of a compressed block only as far as a store can
+    tell without decompressing it."""
+    header = verify_block(data)
+    if header.size != len(data):
+        raise CorruptBlock("an append is one whole block")
+    check_contents(header, data)
+    try:
+        found = Block(data)
+        if found.header.is_part:
+            return [repr((found.header, bytes(found.part())))]
+        if found.header.is_large:
+            LargeReference.parse(found[0])
+        keys = [None if key is None else key.decode() for key in found.keys()]  # noqa: SIM118
+        return [repr((found.header, found.events(), keys, found.timestamps_ms()))]
+    except CorruptBlock as error:
+        if header.codec == CODEC_NONE:
+            raise AssertionError("a store accepts what readers refuse") from error
+        raise
+
+
+def _odd_blocks() -> list[bytes]:
+    """A part, a reference to parts, and events of many sizes some of which have a key."""
+    writer = bytes(16)
+    reference = LargeReference(0, 100, 90, 7).encode()
+    sizes = range(0, 700, 7)
+    return [
+        encode_part(b"piece", writer_id=writer, number=1, base_timestamp_ms=1),
+        encode_block(
+            [reference], writer_id=writer, first_event_number=1, base_timestamp_ms=1,
+            flags=FLAG_LARGE,
+        ),
+        encode_block(
+            [bytes(size) for size in sizes], writer_id=writer, first_event_number=1,
+            base_timestamp_ms=1, keys=["é".encode() * (size % 3) if size % 2 else None
+                                       for size in sizes],
+        ),
+    ]  # fmt: skip
 
 
 def _seal_block(data: bytes) -> bytes:
@@ -302,6 +354,13 @@ TARGETS: tuple[Target, ...] = (
         _golden("block_plain", "block_keys_timestamps", "block_zstd"),
         _block,
         (CorruptBlock, FormatTooNew),
+        _seal_block,
+    ),
+    Target(
+        "blocks at the door",
+        [*_golden("block_plain", "block_keys_timestamps", "block_zstd"), *_odd_blocks()],
+        _stored_block,
+        (CorruptBlock, FormatTooNew, MalformedBlock),
         _seal_block,
     ),
     Target("journal headers", _golden("journal_file_header"), _journal_header, JOURNAL,

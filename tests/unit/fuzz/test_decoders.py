@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit import fuzz_targets
 from kit.fuzz_decoders import Undecided, fuzz
 from kit.fuzz_targets import TARGETS, Target
 
@@ -56,3 +57,13 @@ def test_a_decoder_that_believes_wrong_bytes_is_found() -> None:
     credulous = replace(blocks, decode=lambda data: [data.hex()], seal=None)
     with pytest.raises(Undecided):
         fuzz(credulous, 1000, seed=1)
+
+
+def test_a_store_that_accepts_what_readers_refuse_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (door,) = (target for target in TARGETS if target.name == "blocks at the door")
+    monkeypatch.setattr(fuzz_targets, "check_contents", lambda _header, _block: None)
+    with pytest.raises(Undecided) as found:
+        fuzz(door, 5000, seed=1)
+    assert "readers refuse" in str(found.value.__cause__)

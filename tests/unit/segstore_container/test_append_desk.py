@@ -1,12 +1,17 @@
 """The append sessions of a connection that lives long."""
 
 import asyncio
+import struct
 
 import pytest
+from crc32c import crc32c
 
+from anabranch.common.errors import MalformedBlock
+from anabranch.common.wire.block import HEADER_SIZE_BYTES, encode_block
 from anabranch.common.wire.messages import (
     Append,
     Appended,
+    AppendOnce,
     AppendSetup,
     CreateSegment,
     Failed,
@@ -16,7 +21,7 @@ from anabranch.common.wire.messages import (
 from anabranch.segstore.handlers import append as desks
 from anabranch.segstore.handlers.append import AppendDesk
 from anabranch.segstore.shell.container import Container
-from kit.container_driver import CREATE_STAMP, SEGMENT
+from kit.container_driver import CREATE_STAMP, SEGMENT, WRITER, ContainerDriver
 from kit.live_store import LiveStore, World, live_store
 
 
@@ -65,3 +70,22 @@ async def test_a_connection_never_runs_out_of_sessions(monkeypatch: pytest.Monke
         ended = writer.replies[-1]
         assert isinstance(ended, Failed)
         assert ended.code == "session-ended"
+
+
+def test_a_block_that_readers_would_refuse_for_ever_is_refused_at_the_door() -> None:
+    # given a block whose checksum is right and whose lengths do not add up
+    driver = ContainerDriver()
+    driver.create()
+    good = encode_block([b"ab", b"c"], writer_id=WRITER, first_event_number=1, base_timestamp_ms=0)
+    body = b"\x01" + good[HEADER_SIZE_BYTES + 1 :]
+    head = good[: HEADER_SIZE_BYTES - 4]
+    block = head + struct.pack("<I", crc32c(body, crc32c(head))) + body
+    # then it is refused by name, with a session and without one
+    session = driver.setup()
+    driver.append_raw(session, 1, 2, block, is_block=True)
+    once = AppendOnce(segment=SEGMENT, writer_id=WRITER, first_event_number=1, count=2)
+    driver.container.append_once(once, block, driver._deliver())
+    driver.commit()
+    refused = [reply for reply in driver.take_replies() if isinstance(reply, Failed)]
+    assert [reply.code for reply in refused] == [MalformedBlock.code] * 2
+    assert driver.content() == b""

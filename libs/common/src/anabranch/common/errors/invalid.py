@@ -55,6 +55,13 @@ class EventTooLarge(Invalid):
     default_remedy = "split the event; the limit is 8 MiB"
 
 
+class MalformedBlock(Invalid):
+    """A block contradicts itself although its checksum is right; nothing of it is stored."""
+
+    code = "malformed-block"
+    default_remedy = "correct the client: wire.md says what a block holds"
+
+
 class BadPacket(Invalid):
     """Bytes on a connection are not a packet of this protocol; the connection is closed."""
 

@@ -5,8 +5,8 @@
                                ├── main raises ─────────────────────────────────────▶ exit 1
                                └── main raises DiskFailed ──────────────────────────▶ exit 75
 
-A process that hangs although it is to end, in a thread that waits for a disk or in code that ignores
-its cancellation, is ended hard some seconds later and shows the stacks of its threads on stderr.
+A process that hangs in its end, in a thread that waits for a disk or in code that ignores its
+cancellation, is ended hard some seconds later and shows the stacks of its threads on stderr.
 
 `run_service` owns the event loop, the signal handlers, the logs, the telemetry and the health
 port; the service's `main` owns everything else and gets a `Lifetime`. An error that the project

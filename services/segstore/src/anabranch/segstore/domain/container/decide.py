@@ -56,6 +56,7 @@ from anabranch.common.wire.block import (
     BlockHeader,
     verify_block,
 )
+from anabranch.common.wire.contents import check_contents
 from anabranch.common.wire.messages import (
     NO_DECISION,
     Append,
@@ -282,7 +283,7 @@ def _check_no_gap(segment: str, first: int, last: int) -> None:
 def check_append(writer_id: bytes, request: Append | AppendOnce, payload: bytes) -> None:
     """The request agrees with itself and with its block.
 
-    Raises InvalidRequest, EventTooLarge, CorruptBlock, FormatTooNew.
+    Raises InvalidRequest, EventTooLarge, MalformedBlock, CorruptBlock, FormatTooNew.
     """
     if not payload or request.count < 1 or request.first_event_number < 1:
         raise InvalidRequest(
@@ -310,6 +311,7 @@ def _check_block(writer_id: bytes, request: Append | AppendOnce, payload: bytes)
         raise CorruptBlock("an append is not one whole block", size=len(payload), block=header.size)
     if header.payloads_size > EVENT_SIZE_BYTES_MAX:
         _check_event_sizes(header, payload)
+    check_contents(header, payload)
     count = 1 if header.is_part else header.event_count
     agrees = (
         count == request.count
