@@ -1,11 +1,11 @@
 """The life of a container's tier 2 on a simulated disk, crashed anywhere, and what must hold.
 
 One life = start the store on the directory, open under epoch 1, flush, append, flush again,
-restart, open under epoch 2, flush. A longer life also writes snapshots, two of them in its
-first epoch, and collects without grace. The model stands for the journal: it survives. After a
-crash the directory is opened twice more, by new epochs, and must show a state that was cut,
-not older than the last flush that returned, exactly and with every byte, also when the second
-has collected what it does not need.
+restart, open under epoch 2, flush; a receipt follows each open and flush. A longer life also writes
+snapshots, two of them in its first epoch, and collects without grace. The model stands for the
+journal: it survives. After a crash the directory is opened twice more, by new epochs, and must show
+a state that was cut, not older than the last flush that returned, exactly and with every byte, also
+when the second has collected what it does not need.
 """
 
 from collections.abc import Callable, Coroutine
@@ -77,6 +77,7 @@ async def live(disk: SimDisk, witness: Witness) -> None:
     for epoch in (1, 2):
         tier_two = await open_on(disk, epoch, new_log=not witness.opened)
         witness.opened = True
+        await tier_two.confirm()
         for flush in range(3 - epoch):
             model.append(SEGMENT, b"epoch %d flush %d" % (epoch, flush))
             if flush:
@@ -84,6 +85,7 @@ async def live(disk: SimDisk, witness: Witness) -> None:
             witness.cuts.append(deepcopy(model))
             await tier_two.flush(model.cut(await catalog_of(tier_two)), model.fetch)
             witness.flushed = len(witness.cuts) - 1
+            await tier_two.confirm()
 
 
 async def live_long(disk: SimDisk, witness: Witness) -> None:
@@ -98,6 +100,7 @@ async def live_long(disk: SimDisk, witness: Witness) -> None:
             witness.cuts.append(deepcopy(model))
             await patiently(partial(tier_two.flush, cut, model.fetch))
             witness.flushed = len(witness.cuts) - 1
+            await patiently(tier_two.confirm)
             await patiently(partial(collect_all, tier_two))
 
 
@@ -168,6 +171,7 @@ def check_after_crash(disk: SimDisk, witness: Witness, between: Callable[[], Non
         assert matching[-1] >= witness.flushed, "a flush that returned is lost"
         assert await read_back(tier_two) == expected_contents(witness.cuts[matching[-1]])
         found.append(matching[-1])
+        await tier_two.confirm()
         if epoch == 12:
             await collect_all(tier_two)
             assert await read_back(tier_two) == expected_contents(witness.cuts[matching[-1]])

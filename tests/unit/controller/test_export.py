@@ -11,19 +11,22 @@ import structlog
 from structlog.testing import capture_logs
 
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
-from anabranch.common.errors import DiskFailed, OutcomeUnknown
+from anabranch.common.errors import DiskFailed, OutcomeUnknown, TierTwoRewound
 from anabranch.common.model.key_range import KeyRange, even_ranges
 from anabranch.common.model.names import StreamRef, segment_id, stream_ref
 from anabranch.common.model.stream import SegmentRange, StreamState
 from anabranch.common.storage.ports import Buffer, ChunkStorage
-from anabranch.common.storage.streams import read_stream
+from anabranch.common.storage.streams import list_streams, read_stream
 from anabranch.common.tier2.streams import (
     EarlierSegment,
     ExportedEpoch,
     ExportedStream,
     decode_stream,
     encode_stream,
+    receipted_revision,
+    revision_in,
     stream_object_name,
+    stream_receipt_name,
 )
 from anabranch.controller.domain.stream.export import (
     ShapedStream,
@@ -198,20 +201,29 @@ def test_the_last_two_objects_stay() -> None:
 
 
 def revisions(storage: MemoryChunkStorage) -> list[int]:
-    return [decode_stream(data, name).revision for name, data in sorted(storage.objects.items())]
+    told = [name for name in sorted(storage.objects) if revision_in(name) is not None]
+    return [decode_stream(storage.objects[name], name).revision for name in told]
+
+
+def receipts(storage: MemoryChunkStorage) -> list[int]:
+    found = [receipted_revision(name) for name in sorted(storage.objects)]
+    return [revision for revision in found if revision is not None]
 
 
 def objects_of(revision: int) -> dict[str, bytes]:
     """What is told of the stream at that revision, by name."""
     exported = export(shaped(REF, revision))
-    return {stream_object_name(REF, revision): encode_stream(exported)}
+    return {
+        stream_object_name(REF, revision): encode_stream(exported),
+        stream_receipt_name(REF, revision): b"created",
+    }
 
 
 async def test_telling_the_same_twice_changes_nothing() -> None:
     storage = MemoryChunkStorage()
     for revision in (3, 5, 7, 7):
         await tell(storage, export(shaped(REF, revision)))
-    assert revisions(storage) == [5, 7]
+    assert (revisions(storage), receipts(storage)) == ([5, 7], [7])
     assert (await read_stream(storage, REF)).revision == 7
 
 
@@ -219,10 +231,10 @@ async def test_what_comes_late_changes_nothing() -> None:
     storage = MemoryChunkStorage()
     for revision in (5, 7, 3):
         await tell(storage, export(shaped(REF, revision)))
-    assert revisions(storage) == [5, 7]
+    assert (revisions(storage), receipts(storage)) == ([5, 7], [7])
 
 
-@pytest.mark.parametrize("calls", range(1, 8))
+@pytest.mark.parametrize("calls", range(1, 13))
 def test_a_controller_that_dies_at_any_step_is_made_good_by_the_next(calls: int) -> None:
     async def scenario() -> None:
         storage = FaultyStorage()
@@ -236,11 +248,13 @@ def test_a_controller_that_dies_at_any_step_is_made_good_by_the_next(calls: int)
         assert revisions(storage), "what was told stays"
 
         storage.left = -1
+        assert (await first.told(REF)).revision >= 3, "and is never taken for deleted"
         second = World(storage, first.streams)
         await second.serve_for(0.01)
 
         assert (await second.told(REF)).revision == (await second.told(OTHER)).revision == 4
         assert sorted(revisions(storage)) == [3, 4, 4]
+        assert receipts(storage) == [4, 4]
 
     run_virtual(scenario())
 
@@ -253,8 +267,55 @@ async def test_left_over_objects_are_deleted_though_nothing_is_to_be_told() -> N
     world = World(storage)
     world.streams.put(shaped(REF, 3))
     await world.serve_for(0.01)
-    assert revisions(storage) == [2, 3]
+    assert (revisions(storage), receipts(storage)) == ([2, 3], [3])
     assert storage.puts == []
+
+
+@on_virtual_time
+async def test_what_lacks_its_object_or_its_receipt_is_told_again() -> None:
+    storage = FaultyStorage()
+    for revision in (2, 3):
+        storage.objects |= objects_of(revision)
+    for lost in (stream_object_name(REF, 3), stream_receipt_name(REF, 3)):
+        kept = dict(storage.objects)
+        del storage.objects[lost]
+        world = World(storage)
+        world.streams.put(shaped(REF, 3))
+        await world.serve_for(0.01)
+        assert storage.objects.keys() == kept.keys() - {stream_receipt_name(REF, 2)}
+        assert (await world.told()).revision == 3
+
+
+@pytest.mark.parametrize("left", [(), (1,), (1, 2)])
+async def test_a_stream_whose_newest_object_was_deleted_is_refused_by_name(
+    left: Sequence[int],
+) -> None:
+    storage = MemoryChunkStorage()
+    for revision in (1, 2, 3):
+        storage.objects |= objects_of(revision)
+    for revision in {1, 2, 3} - set(left):
+        del storage.objects[stream_object_name(REF, revision)]
+    with pytest.raises(TierTwoRewound) as caught:
+        await read_stream(storage, REF)
+    assert caught.value.fields["receipt"] == 3
+    assert caught.value.fields["newest"] == max(left, default=0)
+    with pytest.raises(TierTwoRewound):
+        _ = [stream async for stream in list_streams(storage)]
+
+
+async def test_a_list_that_passes_an_object_before_it_is_created_refuses_nothing() -> None:
+    class RacingStorage(MemoryChunkStorage):
+        """Its first list misses an object whose receipt it finds."""
+
+        async def list(self, prefix: str) -> Sequence[str]:
+            first = stream_object_name(REF, 3) not in self.objects
+            names = await super().list(prefix)
+            self.objects |= objects_of(3)
+            return [*names, stream_receipt_name(REF, 3)] if first else await super().list(prefix)
+
+    storage = RacingStorage()
+    storage.objects |= objects_of(2)
+    assert (await read_stream(storage, REF)).revision == 3
 
 
 def test_controllers_that_tell_at_once_never_lose_what_is_newest() -> None:
@@ -317,7 +378,7 @@ async def test_what_is_told_is_not_told_again_in_later_sweeps_or_after_a_restart
     world.streams.put(shaped(REF, 3))
     world.streams.put(shaped(OTHER, 3))
     await world.serve_for(3 * SWEEP_S)
-    assert storage.puts == [stream_object_name(OTHER, 3)]
+    assert storage.puts == [stream_object_name(OTHER, 3), stream_receipt_name(OTHER, 3)]
 
 
 @on_virtual_time

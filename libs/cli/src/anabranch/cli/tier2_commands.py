@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from anabranch.cli.output import Output, counted
 from anabranch.cli.session import DATA_DIR_DEFAULT, run_async
 from anabranch.common.adapters.chunk_url import open_chunk_storage_read_only
-from anabranch.common.errors import AnabranchError
+from anabranch.common.errors import AnabranchError, Corrupt
 from anabranch.common.model.cluster import Abandonment
 from anabranch.common.storage.audit import (
     ContainerCatalog,
@@ -25,7 +25,7 @@ from anabranch.common.storage.audit import (
 )
 from anabranch.common.storage.chunk_reader import ChunkReader
 from anabranch.common.storage.ports import ChunkStorage
-from anabranch.common.storage.streams import list_streams
+from anabranch.common.storage.streams import audit_streams, list_streams
 from anabranch.common.tier2.state import SegmentState
 
 CALL_S_MAX = 60.0
@@ -148,7 +148,7 @@ def chunk(name: str, *, place: Place = _HERE) -> int:
 def verify(*, container: int | None = None, place: Place = _HERE) -> int:
     """Read all of tier 2, or one container's part, and check every checksum.
 
-    Ends with 1 if anything is damaged or missing, and says what.
+    Ends with 1 if anything is damaged or missing, the newest objects among it, and says what.
     """
 
     async def perform(storage: ChunkStorage, output: Output) -> int:
@@ -161,6 +161,10 @@ def verify(*, container: int | None = None, place: Place = _HERE) -> int:
                 continue
             async for audit in audit_container(storage, number, found):
                 tally.add(output, audit)
+        if container is None:
+            async for prefix, told in audit_streams(storage):
+                if isinstance(told, Corrupt):
+                    tally.fault(output, f"streams {prefix}", f"{told.code}: {told}")
         output.done(tally.text(), tally.record())
         return 1 if tally.faults else 0
 

@@ -17,7 +17,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.model.cluster import Abandonment, VoidLogs
@@ -263,6 +263,17 @@ class TierTwo(StoredCatalog, Protocol):
         To be called when all that was accepted is flushed; again after a failure. Raises Deposed,
         Busy (a flush runs), and what `flush` raises.
         """
+        ...
+
+    async def leave_receipts(self) -> NoReturn:
+        """Leave a receipt of each newest manifest soon after it was created, until cancelled.
+
+        What fails is tried again: a receipt is how others see that a manifest was deleted.
+        """
+        ...
+
+    async def confirm(self) -> None:
+        """Leave the receipt that is due, if one is. Raises what tier 2 raises; may be repeated."""
         ...
 
     @property

@@ -70,6 +70,7 @@ from anabranch.common.errors.corrupt import (
     JournalFileMissing,
     NodeIdMissing,
     StreamRewound,
+    TierTwoRewound,
 )
 from anabranch.common.errors.families import (
     AnabranchError,
@@ -256,6 +257,7 @@ __all__ = [
     "SubscriberNotFound",
     "SyncFailed",
     "TierTwoNotHere",
+    "TierTwoRewound",
     "TimedOut",
     "TooManyAttributes",
     "TooManyCheckpoints",

@@ -42,6 +42,17 @@ class CorruptManifest(Corrupt):
     code = "corrupt-manifest"
 
 
+class TierTwoRewound(Corrupt):
+    """Tier 2 holds a receipt of an object, and neither the object nor a newer one: somebody deleted
+    it. Fields {newest, receipt}, the numbers of what is there and of what was there."""
+
+    code = "tier-two-rewound"
+    default_remedy = (
+        "bring the objects of tier 2 that were deleted back from a copy; if there is none, "
+        "docs/operations.md says how to go on without them"
+    )
+
+
 class CorruptEvent(Corrupt):
     """A domain event's checksum, revision or content is wrong; its aggregate stops."""
 

@@ -4,14 +4,23 @@ A catalog is read from a manifest on: its snapshot's pages, then each manifest a
 The owner deletes what newer manifests no longer need once `gc_grace` has passed, and that grace
 is all that protects a reader which is not the owner: within it, take the highest manifest and
 read what it refers to; after it, take the highest manifest again.
+
+The owner leaves a *receipt* of each manifest, an object that says nothing but that the manifest
+was created. A receipt above all manifests is how a reader, which knows nothing but tier 2, sees
+that somebody else deleted the newest manifest, and that all that is left is an older state.
 """
 
-from anabranch.common.errors import CorruptChunk, CorruptManifest, ObjectNotFound
+from anabranch.common.errors import CorruptChunk, CorruptManifest, ObjectNotFound, TierTwoRewound
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.tier2.catalog import apply_manifests, check_catalog
 from anabranch.common.tier2.chunk import crc_of
 from anabranch.common.tier2.manifest import Manifest, decode_manifest
-from anabranch.common.tier2.names import manifest_name, manifest_number, manifest_prefix
+from anabranch.common.tier2.names import (
+    manifest_name,
+    manifest_number,
+    manifest_prefix,
+    receipt_number,
+)
 from anabranch.common.tier2.page import Page, catalog_of_pages, decode_page
 from anabranch.common.tier2.page_index import HeldPage, PageIndex, check_page, decode_index
 from anabranch.common.tier2.state import Catalog, ChunkRef
@@ -38,11 +47,11 @@ async def highest_manifest(storage: ChunkStorage, container: int) -> int:
 async def read_highest(storage: ChunkStorage, container: int) -> Manifest | None:
     """The manifest with the highest number; None if there is none.
 
-    Raises CorruptManifest (also if it is listed and cannot be found), FormatTooNew.
+    Raises TierTwoRewound, CorruptManifest (also if it is listed and cannot be found), FormatTooNew.
     """
     number = 0
     for _ in range(HIGHEST_ATTEMPTS_MAX):
-        number = await highest_manifest(storage, container)
+        number = await _highest_with_receipt(storage, container)
         if number == 0:
             return None
         try:
@@ -52,6 +61,28 @@ async def read_highest(storage: ChunkStorage, container: int) -> Manifest | None
         return decode_manifest(data, container, number)
     raise CorruptManifest(
         "the highest manifest is listed and not there", name=manifest_name(container, number)
+    )
+
+
+async def _highest_with_receipt(storage: ChunkStorage, container: int) -> int:
+    """As `highest_manifest`. Raises TierTwoRewound if a receipt says that a higher one was there.
+
+    A receipt is created after its manifest, and both are found by one list, which may pass the
+    place of the manifest before the two are created. So what looks wrong is listed once more.
+    """
+    highest = receipt = 0
+    for _ in range(2):
+        names = await storage.list(manifest_prefix(container))
+        highest = max((manifest_number(container, name) or 0 for name in names), default=0)
+        receipt = max((receipt_number(container, name) or 0 for name in names), default=0)
+        if highest >= receipt:
+            return highest
+    raise TierTwoRewound(
+        "the newest manifest of the container was deleted",
+        container=container,
+        newest=highest,
+        receipt=receipt,
+        name=manifest_name(container, receipt),
     )
 
 

@@ -3,11 +3,13 @@
     c3/0000000007-0000000012     chunk 12 (or page, or page index) written under container
                                  epoch 7 of container 3
     c3/m/0000000042              manifest 42 of container 3
+    c3/m/r0000000042             the receipt of manifest 42: it was created
 
 Numbers have ten digits, so that names sort as numbers do. A counter restarts with each
 container epoch, and an epoch is taken once only, so (epoch, counter) names one object for ever.
 """
 
+RECEIPT = "r"
 _DIGITS = 10
 NUMBER_MAX = 10**_DIGITS - 1
 
@@ -43,6 +45,17 @@ def manifest_number(container: int, name: str) -> int | None:
     """The number in a manifest's name; None if it is not the name of one."""
     digits = name.removeprefix(manifest_prefix(container))
     return int(digits) if _is_number(digits) else None
+
+
+def receipt_name(container: int, number: int) -> str:
+    """The name of a manifest's receipt, which is listed with the manifests."""
+    return f"{manifest_prefix(container)}{RECEIPT}{_digits(number)}"
+
+
+def receipt_number(container: int, name: str) -> int | None:
+    """The number of the manifest in a receipt's name; None if it is not the name of one."""
+    digits = name.removeprefix(manifest_prefix(container) + RECEIPT)
+    return int(digits) if _is_number(digits) and digits != name else None
 
 
 def _is_number(digits: str) -> bool:

@@ -1,6 +1,7 @@
 """What a stream is, told to readers of tier 2 that ask no controller.
 
     s/07/3f…a9/0000000042    the stream whose name has this hash, of shard 7, at revision 42
+    s/07/3f…a9/r0000000042   the receipt of that object: it was created
 
 One object per change of a stream's state or segments, create-only; the highest revision is the
 present one. Names hold a hash because object names never hold a user's words; the object itself
@@ -24,7 +25,7 @@ from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import ScopeName, SegmentId, StreamName, StreamRef
 from anabranch.common.model.stream import SegmentRange, StreamState
 from anabranch.common.tier2.envelope import open_envelope, seal_envelope
-from anabranch.common.tier2.names import NUMBER_MAX
+from anabranch.common.tier2.names import NUMBER_MAX, RECEIPT
 
 MAGIC = b"ANSM"
 FORMAT = 2
@@ -126,6 +127,16 @@ def revision_in(name: str) -> int | None:
     if not name.startswith(STREAMS_PREFIX) or len(digits) != _DIGITS:
         return None
     return int(digits) if digits.isascii() and digits.isdigit() else None
+
+
+def stream_receipt_name(ref: StreamRef, revision: int) -> str:
+    return f"{stream_prefix(ref)}{RECEIPT}{revision:0{_DIGITS}d}"
+
+
+def receipted_revision(name: str) -> int | None:
+    """The revision in the name of a receipt; None if it is not the name of one."""
+    folder, _, last = name.rpartition("/")
+    return revision_in(f"{folder}/{last[1:]}") if last.startswith(RECEIPT) else None
 
 
 def encode_stream(stream: ExportedStream) -> bytes:

@@ -105,7 +105,7 @@ def _check_reference(header: BlockHeader, block: bytes) -> None:
     try:
         LargeReference.parse(block[at : at + LARGE_REFERENCE_SIZE_BYTES])
     except CorruptBlock as error:
-        raise MalformedBlock(error.message, **error.fields) from error
+        raise MalformedBlock(error.message, size=header.payloads_size) from error
 
 
 def _check_frame(header: BlockHeader, block: bytes) -> None:

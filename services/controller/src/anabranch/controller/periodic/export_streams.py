@@ -2,7 +2,8 @@
 
 Wakes on every change of a stream's state or segments and every five seconds. Compares levels,
 never edges: whatever the mirror knows beyond what tier 2 tells is written, create-only; then the
-objects about that stream are deleted but for the last two.
+objects about that stream are deleted but for the last two. A receipt follows each object, so that
+readers see if somebody else deletes the newest one.
 
 All controllers do this at once, and any of them may die at any step, because
 
@@ -31,13 +32,16 @@ from anabranch.common.model.names import StreamRef
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import Rng
 from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.storage.receipts import leave_receipt
 from anabranch.common.tier2.streams import (
     STREAMS_PREFIX,
     ExportedStream,
     encode_stream,
+    receipted_revision,
     revision_in,
     stream_object_name,
     stream_prefix,
+    stream_receipt_name,
 )
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.containment import Containment
@@ -131,20 +135,25 @@ class StreamExporter:
         return None if self._clock.monotonic() >= sweep_at else woken
 
     async def _learn(self, storage: ChunkStorage) -> dict[StreamRef, int]:
-        """What tier 2 tells of the streams that are known; left-over objects are deleted."""
+        """What tier 2 tells of the streams that are known; left-over objects are deleted.
+
+        What lacks its object or its receipt counts as not told, and is told again.
+        """
         listed = await storage.list(STREAMS_PREFIX)
-        names = (name for name in listed if revision_in(name) is not None)
-        found = {prefix: list(group) for prefix, group in groupby(names, _prefix_of)}
+        found = {prefix: list(group) for prefix, group in groupby(listed, _prefix_of)}
         told: dict[StreamRef, int] = {}
         left_over: list[str] = []
         for number, (stream, _) in enumerate(list(self._streams(None))):
             if number % _STREAMS_PER_TURN == 0:
                 await self._clock.sleep(0)
             assert stream.ref is not None
-            objects = found.get(stream_prefix(stream.ref))
-            if objects:
-                told[stream.ref] = revision_in(objects[-1]) or 0
-                left_over += superseded(objects)
+            names = found.get(stream_prefix(stream.ref), ())
+            objects = [name for name in names if revision_in(name) is not None]
+            receipts = [name for name in names if receipted_revision(name) is not None]
+            if objects and receipts:
+                newest = revision_in(objects[-1]) or 0, receipted_revision(receipts[-1]) or 0
+                told[stream.ref] = min(newest)
+            left_over += [*superseded(objects), *receipts[:-1]]
         await for_each(left_over, CONCURRENT_MAX, partial(_delete, storage))
         return told
 
@@ -204,6 +213,8 @@ async def tell(storage: ChunkStorage, exported: ExportedStream) -> None:
         await storage.put_new(name, [encode_stream(exported)])
     try:
         listed = await storage.list(stream_prefix(exported.ref))
+        known = [name for name in listed if receipted_revision(name) is not None]
+        await leave_receipt(storage, stream_receipt_name(exported.ref, exported.revision), known)
     except OSError as error:
         raise _unusable(error, name) from error
     for old in superseded([name for name in listed if revision_in(name) is not None]):

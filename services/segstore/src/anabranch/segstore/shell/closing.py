@@ -16,9 +16,10 @@ opened again by its keeper, serves, and is closed later.
 """
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 
-from anabranch.common.errors import Retry, SyncFailed, Unavailable, Unknown
+from anabranch.common.errors import DiskFailed, Retry, SyncFailed, Unavailable, Unknown
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.messages import Failed, Message
 from anabranch.segstore.shell.pauses import BackOff
@@ -76,9 +77,11 @@ async def _write_last_manifest(opened: OpenContainer, clock: Clock, back_off_s: 
     while True:
         try:
             await opened.tier_two.close()
-            return
+            break
         except SyncFailed:
             raise
         except (Retry, Unknown):
             failures += 1
             await clock.sleep(back_off_s(failures))
+    with suppress(DiskFailed, Unavailable, Unknown, OSError):  # the next owner leaves one as well
+        await opened.tier_two.confirm()

@@ -202,6 +202,7 @@ async def _flush_and_collect(
             group.create_task(
                 end_leftovers(opened.container, opened.tier_two, around.clock, around.back_off_s)
             ),
+            group.create_task(opened.tier_two.leave_receipts()),
             closing,
         ]
         try:

@@ -11,7 +11,7 @@ this order and for these reasons:
 3. the list of manifests: a higher one means that a successor fenced us, perhaps long ago and
    with our number collected since; then nothing further may be done;
 4. only then the catalog moves, and the caller may release its log; what the manifest dropped
-   is garbage, to be deleted after `gc_grace`.
+   is garbage, to be deleted after `gc_grace`. A receipt of the manifest follows, aside.
 
 If 2 or 3 fails or is cancelled, the manifest may exist or not. It is kept as it is, and the next
 flush, which must be of the same cut, begins by creating it again with the same bytes: it finds
@@ -25,6 +25,7 @@ object store deletes dozens.
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import structlog
 
@@ -58,6 +59,7 @@ from anabranch.segstore.shell.tier2_gather import gather
 from anabranch.segstore.shell.tier2_manifest import create_manifest
 from anabranch.segstore.shell.tier2_pages import Pages
 from anabranch.segstore.shell.tier2_put import NewObjects
+from anabranch.segstore.shell.tier2_receipts import Receipts
 from anabranch.segstore.shell.tier2_references import ReferenceCount
 from anabranch.segstore.shell.tier2_snapshot import Snapshot, Snapshots
 
@@ -130,6 +132,8 @@ class ContainerTierTwo:
         directory, overlay = loaded.catalog.directory, loaded.catalog.overlay
         self._pages = Pages(storage, limits.cached_pages_max, self._check_page_taker)
         self._catalog = PagedCatalog(loaded.catalog, self._pages, clock, limits.tombstone_s)
+        self._receipts = Receipts(storage, fence.container)
+        self._receipts.committed(fence.number)
         self._garbage = Garbage(fence.container, fence.container_epoch, opened_s=self._opened_s)
         self._count: ReferenceCount | None = ReferenceCount(directory, overlay.copy(), self._pages)
         snapshot = Snapshot(fence.snapshot, directory) if fence.snapshot is not None else None
@@ -209,6 +213,14 @@ class ContainerTierTwo:
             await self._commit(self._prepared)
         finally:
             self._flushing = False
+
+    async def leave_receipts(self) -> NoReturn:
+        """See `ports.TierTwo.leave_receipts`."""
+        await self._receipts.serve(self._clock)
+
+    async def confirm(self) -> None:
+        """Leave the receipt of the newest manifest now. Raises what the storage raises."""
+        await self._receipts.leave()
 
     @property
     def abandoned(self) -> Abandonment | None:
@@ -333,6 +345,7 @@ class ContainerTierTwo:
         directory = snapshot.directory if snapshot is not None else None
         self._catalog.committed(prepared.manifest, directory)
         self._last, self._prepared = prepared.manifest, None
+        self._receipts.committed(self._last.number)
 
     async def _check_page_taker(self) -> None:
         """A page is not there or not as it was: a successor may have collected it."""
