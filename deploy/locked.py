@@ -1,4 +1,4 @@
-"""The part of requirements.lock that one distribution needs: `python locked.py anabranch-gateway`.
+"""The part of requirements.lock that distributions need: `python locked.py anabranch-gateway`.
 
 Prints requirements with their hashes, to be installed with ``--require-hashes --no-deps``. With
 `--folders` it prints the folders of the project's own parts instead, in the same closure.
@@ -71,10 +71,10 @@ def read_parts(root: Path) -> dict[str, Part]:
     return parts
 
 
-def own_closure(wanted: str, parts: Mapping[str, Part]) -> list[str]:
-    """The parts that `wanted` consists of, itself included, sorted; empty for a third party."""
+def own_closure(wanted: Collection[str], parts: Mapping[str, Part]) -> list[str]:
+    """The parts that `wanted` consist of, themselves included, sorted; third parties left out."""
     found: set[str] = set()
-    waiting = [wanted] if wanted in parts else []
+    waiting = [name for name in wanted if name in parts]
     while waiting:
         name = waiting.pop()
         if name not in found:
@@ -102,22 +102,20 @@ def needed(pins: Iterable[Pin], roots: Collection[str]) -> list[Pin]:
 
 def main(arguments: list[str], root: Path) -> str:
     """What the command prints."""
-    wanted = canonical(arguments[-1])
+    wanted = [canonical(name) for name in arguments if name != "--folders"]
     parts = read_parts(root)
     own = own_closure(wanted, parts)
-    if wanted.startswith("anabranch-") and not own:
-        raise SystemExit(f"no such part: {wanted}")
-    unknown = {need for name in own for need in parts[name].needs if need.startswith("anabranch-")}
-    if unknown - parts.keys():
-        raise SystemExit(f"no such part: {', '.join(sorted(unknown - parts.keys()))}")
+    needs = {*wanted, *(need for name in own for need in parts[name].needs)}
+    unknown = {need for need in needs if need.startswith("anabranch-")} - parts.keys()
+    if unknown:
+        raise SystemExit(f"no such part: {', '.join(sorted(unknown))}")
     if arguments[0] == "--folders":
         return " ".join(f"./{parts[name].folder}" for name in own)
-    roots = {need for name in own for need in parts[name].needs if need not in parts}
     pins = read_lock((root / "requirements.lock").read_text())
-    return "\n".join(pin.text for pin in needed(pins, roots or {wanted}))
+    return "\n".join(pin.text for pin in needed(pins, needs - parts.keys()))
 
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:
-        raise SystemExit("usage: locked.py [--folders] DISTRIBUTION")
+        raise SystemExit("usage: locked.py [--folders] DISTRIBUTION…")
     sys.stdout.write(main(sys.argv[1:], Path.cwd()) + "\n")

@@ -8,11 +8,13 @@ import importlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from anabranch.cli.session import Connection
+from anabranch.cli.tier2_commands import Place
 from anabranch.common.runtime.service import GRACE_SECONDS
 from anabranch.common.runtime.settings import ServiceSettings, unknown_variables
 
@@ -20,7 +22,12 @@ UID_MIN = 10_000
 _VARIABLE = re.compile(r"^ANABRANCH_([A-Z0-9]+)_")
 _DURATION = re.compile(r"^(?:(\d+)m)?(?:(\d+)s)?$")
 _PATH = re.compile(r"(?<![\w/.-])(?:\./)?((?:libs|services|deploy|tests|docs)/[\w./${}*-]+)")
-_REACHED_BY_OTHERS = ("nats_url", "nats_monitor_url", "bind")
+_SIZE = re.compile(r"^(\d+)(m|g|MiB|GiB)$")
+_LIMITS = ("mem_limit", "cpus", "pids_limit")
+GARBAGE_SHARE_MIN, GARBAGE_SHARE_MAX = 0.5, 0.95
+VOLUMES_OF_IMAGES = {"redis:": "/data"}
+"""Images of others → what they declare as a volume."""
+_REACHED_BY_OTHERS = ("nats_url", "nats_monitor_url", "bind", "health_bind")
 """Settings that work on the loopback address everywhere but in a container."""
 
 Compose = Mapping[str, Any]
@@ -42,8 +49,24 @@ def settings_of(part: str) -> type[ServiceSettings]:
 
 def parts_of(compose: Compose) -> dict[str, str]:
     """Compose services that are built here → the part that each is built of."""
-    built = {name: one["build"] for name, one in compose["services"].items() if "build" in one}
+    built = {name: one["build"] for name, one in lasting(compose).items() if "build" in one}
     return {name: build["args"]["PART"] for name, build in built.items()}
+
+
+def lasting(compose: Compose) -> dict[str, Any]:
+    """The compose services that ``up`` starts: those without a profile."""
+    return {name: one for name, one in compose["services"].items() if "profiles" not in one}
+
+
+def command_variables() -> set[str]:
+    """The environment variables that the command reads, of its options for a place."""
+    return {
+        variable
+        for options in (Connection, Place)
+        for hint in get_type_hints(options, include_extras=True).values()
+        for parameter in getattr(hint, "__metadata__", ())
+        for variable in parameter.env_var or ()
+    }
 
 
 def wrong_variables(compose: Compose, settings: Mapping[str, type[ServiceSettings]]) -> list[str]:
@@ -58,9 +81,10 @@ def wrong_variables(compose: Compose, settings: Mapping[str, type[ServiceSetting
         part = parts.get(name)
         if part is not None:
             wrong += [f"{name}: {text}" for text in _misfits(settings[part], environment)]
+        own = command_variables() if service.get("profiles") else set[str]()
         wrong += [
             f"{name}: {variable} belongs to another service"
-            for variable in environment
+            for variable in environment.keys() - own
             if (found := _VARIABLE.match(variable)) and found[1].lower() != part
         ]
     return wrong
@@ -95,7 +119,7 @@ def wrong_lifetimes(compose: Compose) -> list[str]:
     """Services without a health check, or with too little time to stop; waits for no health."""
     parts = parts_of(compose)
     wrong = []
-    for name, service in compose["services"].items():
+    for name, service in lasting(compose).items():
         if not service.get("healthcheck", {}).get("test"):
             wrong.append(f"{name}: no health check")
         grace = _seconds(str(service.get("stop_grace_period", "")))
@@ -110,6 +134,61 @@ def wrong_lifetimes(compose: Compose) -> list[str]:
         if not healthy:
             wrong.append(f"{name}: depends_on must wait for service_healthy")
     return wrong
+
+
+def wrong_limits(compose: Compose) -> list[str]:
+    """Services without a limit of memory, processors or processes, and a NATS server whose garbage
+    may grow to its limit of memory before the server collects it."""
+    wrong = []
+    for name, service in compose["services"].items():
+        wrong += [f"{name}: no {key}" for key in _LIMITS if key not in service]
+        aim = str(service.get("environment", {}).get("GOMEMLIMIT", ""))
+        if str(service.get("image", "")).startswith("nats:"):
+            share = _mebibytes(aim) / max(_mebibytes(str(service.get("mem_limit", ""))), 1)
+            if not GARBAGE_SHARE_MIN <= share <= GARBAGE_SHARE_MAX:
+                wrong.append(f"{name}: GOMEMLIMIT must be somewhat below mem_limit")
+    return wrong
+
+
+def wrong_leftovers(compose: Compose) -> list[str]:
+    """Services that leave an anonymous volume behind with each container."""
+    return [
+        f"{name}: nothing is mounted on {path}, a volume of its image"
+        for name, service in compose["services"].items()
+        for image, path in VOLUMES_OF_IMAGES.items()
+        if str(service.get("image", "")).startswith(image) and path not in _mounted(service)
+    ]
+
+
+def _mounted(service: Mapping[str, Any]) -> set[str]:
+    temporary = {str(one).split(":")[0] for one in service.get("tmpfs", [])}
+    return temporary | mounts_of(service).keys()
+
+
+def wrong_override(base: Compose, override: Compose) -> list[str]:
+    """What an override file publishes to others than this machine, or of a port that nobody
+    listens on; what it changes of services that the base does not have."""
+    wrong = [f"{name}: not in the base" for name in override["services"].keys() - base["services"]]
+    for name, service in override["services"].items():
+        known = base["services"].get(name, {})
+        told = {**known.get("environment", {}), **service.get("environment", {})}
+        binds = {_filled(value) for key, value in told.items() if key.endswith("_BIND")}
+        listens = {bind.rpartition(":")[2] for bind in binds}
+        listens |= {"4222"} if str(known.get("image", "")).startswith("nats:") else set()
+        for port in map(_filled, service.get("ports", [])):
+            if not port.startswith("127.0.0.1:"):
+                wrong.append(f"{name}: port {port} is open to other machines")
+            if port.rpartition(":")[2] not in listens:
+                wrong.append(f"{name}: nobody listens on the port of {port}")
+        networks = {*known.get("networks", []), *service.get("networks", [])}
+        if not any(not (base["networks"][one] or {}).get("internal") for one in networks):
+            wrong.append(f"{name}: all its networks are internal, so no port is published")
+    return wrong
+
+
+def _filled(text: object) -> str:
+    """`text` with the defaults of its variables."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", str(text))
 
 
 def wrong_rights(compose: Compose) -> list[str]:
@@ -208,6 +287,12 @@ def wrong_image(dockerfile: str) -> list[str]:
         wrong.append("ENTRYPOINT is not in exec form, so the service would get no signals")
     if "python -m anabranch" in dockerfile:
         wrong.append("a service started without -P imports what lies in its data directory")
+    if "PYTHONSAFEPATH=1" not in final.get("ENV", ""):
+        wrong.append("without PYTHONSAFEPATH children import what lies in their working directory")
+    if any(word in ("COPY", "ADD") and "--from=" not in rest for word, rest in stages[last:]):
+        wrong.append("the last stage copies from the checkout, with the modes of somebody's umask")
+    if "chmod -R a+rX /opt/anabranch" not in dockerfile:
+        wrong.append("the environment has the modes of the checkout")
     return wrong
 
 
@@ -225,6 +310,11 @@ def missing_paths(dockerfile: str, parts: list[str], root: Path) -> list[str]:
         for part in parts
     }
     return sorted(path for path in expanded if not list(root.glob(path)))
+
+
+def _mebibytes(size: str) -> float:
+    found = _SIZE.match(size)
+    return 0.0 if found is None else int(found[1]) * (1024 if found[2].lower()[0] == "g" else 1)
 
 
 def _seconds(duration: str) -> int | None:

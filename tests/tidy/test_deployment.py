@@ -11,6 +11,7 @@ from tidy import deployment
 from tidy.source import ROOT
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+LOOPBACK: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "loopback.yml").read_text())
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 PARTS = sorted(set(deployment.parts_of(COMPOSE).values()))
 SETTINGS = {part: deployment.settings_of(part) for part in PARTS}
@@ -27,6 +28,8 @@ def test_the_compose_file_fits_the_services() -> None:
     assert deployment.wrong_variables(COMPOSE, SETTINGS) == []
     assert deployment.wrong_lifetimes(COMPOSE) == []
     assert deployment.wrong_rights(COMPOSE) == []
+    assert deployment.wrong_limits(COMPOSE) == []
+    assert deployment.wrong_leftovers(COMPOSE) == []
     assert deployment.wrong_sharing(COMPOSE) == []
     assert deployment.wrong_redis(COMPOSE) == []
     assert deployment.unowned_mounts(COMPOSE, DOCKERFILE) == []
@@ -37,6 +40,79 @@ def test_the_dockerfile_fits_the_project() -> None:
     assert deployment.missing_paths(DOCKERFILE, PARTS, ROOT) == []
 
 
+def test_the_command_is_in_the_compose_file_and_started_only_when_it_is_asked_for() -> None:
+    command = COMPOSE["services"]["anabranch"]
+    installed = command["build"]["args"]["DISTRIBUTIONS"].split()
+    stores = COMPOSE["services"]["segstore"]
+
+    assert set(COMPOSE["services"]) - set(deployment.lasting(COMPOSE)) == {"anabranch"}
+    assert command["restart"] == "no"
+    assert installed == ["anabranch-cli", "anabranch-controller", "anabranch-segstore"]
+    assert deployment.mounts_of(command) == deployment.mounts_of(stores)
+    assert command["networks"] == stores["networks"]
+
+
+def test_the_override_file_publishes_nats_and_the_store_to_this_machine() -> None:
+    assert deployment.wrong_override(COMPOSE, LOOPBACK) == []
+    assert {name for name, one in LOOPBACK["services"].items() if one["ports"]} == {
+        "nats",
+        "segstore",
+    }
+
+
+@pytest.mark.parametrize(
+    ("service", "key", "value", "complaint"),
+    [
+        ("nats", "ports", ["4222:4222"], "open to other machines"),
+        ("nats", "ports", ["127.0.0.1:4222:4223"], "nobody listens"),
+        ("segstore", "ports", ["127.0.0.1:9400:9401"], "nobody listens"),
+        ("segstore", "networks", [], "internal"),
+        ("store", "ports", [], "not in the base"),
+    ],
+)
+def test_an_override_that_publishes_too_much_or_nothing_is_found(
+    service: str, key: str, value: object, complaint: str
+) -> None:
+    override = deepcopy(LOOPBACK)
+    override["services"].setdefault(service, {"networks": ["edge"]})[key] = value
+
+    found = deployment.wrong_override(COMPOSE, override)
+
+    assert len(found) == 1
+    assert complaint in found[0]
+
+
+@pytest.mark.parametrize(
+    ("service", "key", "value", "complaint"),
+    [
+        ("gateway", "mem_limit", None, "gateway: no mem_limit"),
+        ("redis", "cpus", None, "redis: no cpus"),
+        ("segstore", "pids_limit", None, "segstore: no pids_limit"),
+        ("nats", "environment", {}, "nats: GOMEMLIMIT"),
+        ("nats", "environment", {"GOMEMLIMIT": "1GiB"}, "nats: GOMEMLIMIT"),
+        ("nats", "mem_limit", "512m", "nats: GOMEMLIMIT"),
+    ],
+)
+def test_a_service_without_limits_is_found(
+    compose: dict[str, Any], service: str, key: str, value: object, complaint: str
+) -> None:
+    compose["services"][service][key] = value
+    if value is None:
+        del compose["services"][service][key]
+
+    (found,) = deployment.wrong_limits(compose)
+
+    assert found.startswith(complaint)
+
+
+def test_a_volume_of_an_image_that_nothing_is_mounted_on_is_found(compose: dict[str, Any]) -> None:
+    del compose["services"]["redis"]["tmpfs"]
+
+    assert deployment.wrong_leftovers(compose) == [
+        "redis: nothing is mounted on /data, a volume of its image"
+    ]
+
+
 @pytest.mark.parametrize(
     ("service", "variable", "value", "complaint"),
     [
@@ -45,6 +121,8 @@ def test_the_dockerfile_fits_the_project() -> None:
         ("controller", "ANABRANCH_CONTROLLER_NATS_URL", None, "reaches nobody outside"),
         ("controller", "ANABRANCH_CONTROLLER_NATS_MONITOR_URL", None, "reaches nobody outside"),
         ("gateway", "ANABRANCH_GATEWAY_BIND", None, "reaches nobody outside"),
+        ("segstore", "ANABRANCH_SEGSTORE_HEALTH_BIND", None, "reaches nobody outside"),
+        ("anabranch", "ANABRANCH_NATS_ADDRESS", "nats://nats:4222", "belongs to another service"),
         ("gateway", "ANABRANCH_SEGSTORE_BIND", "0.0.0.0:1", "belongs to another service"),
         ("nats", "ANABRANCH_SEGSTORE_BIND", "0.0.0.0:1", "belongs to another service"),
         ("segstore", "ANABRANCH_SEGSTORE_FLUSH_BYTES", "many", "FLUSH_BYTES is wrong"),
@@ -161,6 +239,9 @@ def test_a_volume_that_the_user_of_the_image_cannot_write_to_is_found() -> None:
         ('ENTRYPOINT ["/opt/anabranch/bin/part"]', "ENTRYPOINT part", "not in exec form"),
         ("HEALTHCHECK", "# HEALTHCHECK", "no HEALTHCHECK"),
         ("python -P -m anabranch", "python -m anabranch", "without -P"),
+        ("PYTHONSAFEPATH=1", "", "without PYTHONSAFEPATH"),
+        ("COPY --from=builder /opt", "COPY deploy/probe.py /opt", "modes of somebody's umask"),
+        ("chmod -R a+rX /opt/anabranch", "true", "modes of the checkout"),
     ],
 )
 def test_an_image_that_lacks_something_is_found(good: str, bad: str, complaint: str) -> None:

