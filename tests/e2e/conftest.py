@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -15,17 +17,20 @@ _MISSING = pytest.StashKey[str]()
 
 @pytest.fixture(scope="session")
 def compose(request: pytest.FixtureRequest) -> Iterator[Compose]:
-    """A running cluster, healthy in every service; gone, volumes included, at the end."""
+    """A running cluster; gone, volumes and images included, at the end."""
     missing = why_not_here()
     if missing is not None:
         request.config.stash[_MISSING] = missing
         pytest.skip(missing)
-    cluster = Compose(compose_command())
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.remove()
+    # Not pytest's own directory: that is gone before this ends when a run is interrupted.
+    with TemporaryDirectory(prefix="anabranch-e2e-") as checkout:
+        cluster = Compose(compose_command(), Path(checkout))
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.remove()
+        assert cluster.leftovers() == []
 
 
 def pytest_terminal_summary(
