@@ -44,13 +44,19 @@ READ_S_MAX = 10.0
 AGAIN_S_MAX = 60.0
 STOPPED_S_MAX = 150.0
 LOOK_S = 0.05
-UNTIERED_BYTES_MAX = 96 << 20
 DISKS = {
     "journal": ("segstore/journal", 512 << 20),
     "tier2": ("segstore/tier2", 768 << 20),
     "nats": ("nats", 96 << 20),
 }
 """Where each lies in the data directory, and its size."""
+_FLUSHING = {"FLUSH_AGE_S": "1", "UNTIERED_BYTES_MAX": str(96 << 20)}
+STORE_SETTINGS = {
+    # What is flushed frees files of the journal, so that it would never need a new one's room.
+    "journal": {"FLUSH_AGE_S": "600", "FLUSH_BYTES": str(512 << 20)},
+    "tier2": _FLUSHING,
+    "nats": _FLUSHING,
+}
 
 
 @dataclass(slots=True)
@@ -72,9 +78,9 @@ class Result:
         restarted = ", ".join(f"{part} {count}" for part, count in self.restarts.items() if count)
         return (
             f"{self.disk}: {self.events:,} events acknowledged, {self.acknowledged_while_full:,} "
-            f"while it was full, none for {self.held_up_s:.1f} s; {len(self.gaps)} reads then, at most "
-            f"{max(self.gaps, default=0):.1f} s apart; all work went on {self.again_s:.1f} s after "
-            f"it was freed; started again: {restarted or 'nothing'}"
+            f"while it was full, none for {self.held_up_s:.1f} s; {len(self.gaps)} reads then, at "
+            f"most {max(self.gaps, default=0):.1f} s apart; all work went on {self.again_s:.1f} s "
+            f"after it was freed; started again: {restarted or 'nothing'}"
         )
 
 
@@ -94,7 +100,7 @@ class _Run:
     async def perform(self, disk: SmallDisk) -> None:
         """All of it; what goes wrong is in `result`."""
         up = UpSettings(data_dir=self._directory / "cluster")
-        async with embedded_cluster(up, watch=self._watch, parts=_flushing_often) as cluster:
+        async with embedded_cluster(up, watch=self._watch, parts=self._parts) as cluster:
             await cluster.wait_ready()
             self._nats = str(cluster.endpoints["nats"])
             await self._begin()
@@ -112,6 +118,17 @@ class _Run:
             self.result.events = self._acknowledged()
             self.result.held_up_s = self._longest_pause_s()
             await self._judge()
+
+    def _parts(self, plan: ClusterPlan) -> Sequence[PartSpec]:
+        """The usual parts; the store soon feels that its disk is full."""
+        prefix = "ANABRANCH_SEGSTORE_"
+        told = {prefix + name: value for name, value in STORE_SETTINGS[self.result.disk].items()}
+        return [
+            replace(part, environment={**part.environment, **told})
+            if part.name == "segstore"
+            else part
+            for part in cluster_parts(plan)
+        ]
 
     def _watch(self, states: States) -> None:
         self._states = dict(states)
@@ -228,20 +245,6 @@ class _Run:
                 verdict.take(batch.payloads, batch.keys)
         verdict.close()
         self.result.failures += verdict.examples
-
-
-def _flushing_often(plan: ClusterPlan) -> Sequence[PartSpec]:
-    """The usual parts; the store flushes often, and feels soon what it cannot flush."""
-    often = {
-        "ANABRANCH_SEGSTORE_FLUSH_AGE_S": "1",
-        "ANABRANCH_SEGSTORE_UNTIERED_BYTES_MAX": str(UNTIERED_BYTES_MAX),
-    }
-    return [
-        replace(part, environment={**part.environment, **often})
-        if part.name == "segstore"
-        else part
-        for part in cluster_parts(plan)
-    ]
 
 
 async def fill_one(disk: str, directory: Path, hold_s: float) -> Result:

@@ -84,7 +84,7 @@ def starts_from_anywhere(files: Iterable[SourceFile]) -> list[str]:
         for node in ast.walk(file.tree()):
             words = [ast.unparse(word) for word in _words_of(node)]
             wrong += [
-                f"{file.path}:{node.lineno}"
+                f"{file.path}: {' '.join(words)}"
                 for before, word in pairwise(words)
                 if before == "sys.executable" and word == "'-m'"
             ]

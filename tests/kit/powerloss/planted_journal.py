@@ -37,7 +37,8 @@ def main() -> int:
         return store.main()
     kept = cluster.embedded_cluster.__wrapped__.__kwdefaults__  # type: ignore[attr-defined]
     kept["parts"] = with_planted_store
-    return program.main()
+    program.main()
+    return 0
 
 
 if __name__ == "__main__":

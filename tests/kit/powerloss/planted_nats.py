@@ -5,7 +5,7 @@ nothing by that; a loss of power does, and `kit.powerloss` must find it.
 """
 
 import os
-import sys
+from pathlib import Path
 
 from anabranch.cli import __main__ as program
 from anabranch.cli.up import parts
@@ -15,8 +15,9 @@ def plant() -> None:
     """Have the server write as it does by default, and nobody check it."""
     written = parts.nats_config
 
-    def without_syncs(*arguments: object) -> str:
-        return written(*arguments).replace("sync_interval: always", "sync_interval: 2m")  # type: ignore[arg-type]
+    def without_syncs(port: int, monitor_port: int, store: Path) -> str:
+        text = written(port, monitor_port, store)
+        return text.replace("sync_interval: always", "sync_interval: 2m")
 
     parts.nats_config = without_syncs
     os.environ["ANABRANCH_CONTROLLER_NATS_SYNC"] = "unchecked"
@@ -24,4 +25,4 @@ def plant() -> None:
 
 if __name__ == "__main__":
     plant()
-    sys.exit(program.main())
+    program.main()
