@@ -37,6 +37,7 @@ SCOPE, STREAM, KNOWN = "full", "full/numbers", "full/known"
 WRITERS = (0, 1)
 KNOWN_EVENTS = [b"%d" % number for number in range(200)]
 BEFORE_S = 6.0
+STANDING_S = 5.0
 REFILL_S = 0.02
 """Short: what a part frees, such as a file of the journal, it must not get back."""
 READ_PAUSE_S = 0.25
@@ -168,23 +169,36 @@ class _Run:
                 await process.communicate()
 
     async def _hold(self, disk: SmallDisk) -> None:
-        """Keep the disk full, and read all the time."""
+        """Keep the disk full, and read all the time. A store that has room left in the files of its
+        journal gets up to twice the time more, until its writers stand still."""
         full_until_s = self._clock.monotonic() + self._hold_s
+        waits = self.result.disk == "journal"
+
+        def done() -> bool:
+            now_s = self._clock.monotonic()
+            if waits and not self._stand_still(now_s) and now_s < full_until_s + 2 * self._hold_s:
+                return False
+            return now_s >= full_until_s
 
         async def refill() -> None:
-            while self._clock.monotonic() < full_until_s:
+            while True:
                 disk.fill()
                 await self._clock.sleep(REFILL_S)
 
         async with asyncio.TaskGroup() as group:
-            group.create_task(refill())
+            refilling = group.create_task(refill())
             last_s = self._clock.monotonic()
-            while self._clock.monotonic() < full_until_s:
+            while not done():
                 await self._read_known()
                 now_s = self._clock.monotonic()
                 self.result.gaps.append(now_s - last_s)
                 last_s = now_s
                 await self._clock.sleep(READ_PAUSE_S)
+            refilling.cancel()
+
+    def _stand_still(self, now_s: float) -> bool:
+        acked_s = [each.read_on().acks[-1].acked_s for each in self._followers.values()]
+        return now_s - max(acked_s) > STANDING_S
 
     async def _read_known(self) -> None:
         """As a client that comes anew. What goes wrong is a failure of the run."""
