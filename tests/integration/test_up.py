@@ -140,6 +140,16 @@ async def test_a_killed_redis_is_started_again_where_no_other_user_can_reach_it(
             assert told == {"port": "0", "unixsocketperm": "700"}
 
 
+async def test_a_data_directory_may_be_named_from_where_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with embedded_cluster(UpSettings(Path("near")), parts=stand_ins) as cluster:
+        await cluster.wait_ready()
+        async with Redis.from_url(cluster.redis_url) as client:
+            assert await client.ping()
+
+
 async def test_a_cluster_runs_without_redis(tmp_path: Path) -> None:
     settings = UpSettings(tmp_path, redis=False)
     async with embedded_cluster(settings, parts=stand_ins) as cluster:

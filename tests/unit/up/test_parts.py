@@ -27,7 +27,7 @@ from anabranch.cli.up.directory import claim
 from anabranch.cli.up.parts import ClusterPlan, NatsProbe, PartSpec, RedisProbe, cluster_parts
 from anabranch.cli.up.plan import PartState, Phase
 from anabranch.cli.up.ports import LOOPBACK, PORT_MIN, choose_port
-from anabranch.cli.up.probe import read_health_reply, read_nats_health
+from anabranch.cli.up.probe import has_room, read_health_reply, read_nats_health
 from anabranch.cli.up.progress import Progress
 from anabranch.common.errors import (
     BinaryNotFound,
@@ -278,6 +278,11 @@ def test_a_nats_server_that_keeps_a_write_error_is_stuck_once_its_disk_has_room(
     told = read_nats_health(reply, room)
 
     assert (told.ready, told.serving, told.stuck) == (ready, serving, stuck)
+
+
+def test_a_disk_that_is_gone_takes_no_writes(tmp_path: Path) -> None:
+    assert has_room(tmp_path)
+    assert not has_room(tmp_path / "gone")
 
 
 def test_an_exit_is_described_by_code_or_signal() -> None:

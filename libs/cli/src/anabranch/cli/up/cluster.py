@@ -151,7 +151,7 @@ async def embedded_cluster(
     with (
         _root(settings) as root,
         claim(root) as directory,
-        place_for_sockets(root / "run") as sockets,
+        place_for_sockets(directory.folder("run")) as sockets,
     ):
         drawn = await _plan(settings, directory, sockets, system_rng())
         endpoints = Endpoints(drawn.nats_url, drawn.segstore_endpoints, drawn.gateway_url)

@@ -36,8 +36,11 @@ async def ask(probe: NatsProbe | RedisProbe | HealthProbe) -> Answer:
 
 
 def has_room(folder: Path) -> bool:
-    """Whether the disk of a directory takes writes: it has room, and is not read-only."""
-    disk = os.statvfs(folder)
+    """Whether the disk of a directory takes writes: it is there, has room, and is not read-only."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return False
     read_only = bool(disk.f_flag & os.ST_RDONLY)
     return not read_only and disk.f_bavail * disk.f_frsize >= ROOM_SIZE_MIN
 
