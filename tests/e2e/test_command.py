@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from kit.compose import IMAGES, LOOPBACK, PROJECT, Compose
+from kit.compose import IMAGES, PROJECT, Compose
 
 STREAM = "tools/lines"
 LINES = "one\ntwo\nthree\n"
@@ -62,7 +62,7 @@ async def test_a_client_on_this_machine_reaches_what_the_override_file_publishes
     compose: Compose,
 ) -> None:
     await compose.healthy()
-    compose.run("up", "--detach", "--no-build", overrides=[LOOPBACK])
+    compose.publish()
     await compose.healthy()
     for service in ("nats", "segstore", "gateway"):
         ports = compose.inspect(service)["HostConfig"]["PortBindings"].values()

@@ -46,7 +46,7 @@ class Compose:
     ) -> None:
         self._command = [*command, "--project-name", PROJECT]
         self._checkout = checkout
-        self.nats_port, self.store_port = free_port(), free_port()
+        self.nats_port = self.store_port = 0
         self._execute = execute or self._run_program
         self._clock = clock or SystemClock()
         self._ill = ""
@@ -59,9 +59,14 @@ class Compose:
         self.run("build", "anabranch")
         self.run("up", "--detach", "--no-build")
 
+    def publish(self) -> None:
+        """Publish NATS and the store to this machine: at `nats_port` and `store_port` then."""
+        self.nats_port, self.store_port = free_port(), free_port()
+        self.run("up", "--detach", "--no-build", overrides=[LOOPBACK])
+
     def remove(self) -> None:
         """End the containers; delete volumes, networks and the images built here. Idempotent."""
-        self.run("down", "--volumes", "--remove-orphans", overrides=[LOOPBACK])
+        self.run("down", "--volumes", "--remove-orphans")
         present = [one for one in self.docker("image", "ls", _NAMES) if one in IMAGES]
         if present:
             self.docker("image", "rm", *present)
