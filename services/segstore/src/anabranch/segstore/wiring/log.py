@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from anabranch.common.adapters.local_disk import prepare_directory
+from anabranch.common.errors import NodeIdMissing
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
 from anabranch.segstore.adapters.journal import layout
@@ -83,9 +84,18 @@ def _log_opening(report: OpenReport) -> None:
         _log.warning("a file of a former owner is set aside and can be deleted", file=orphan)
 
 
-def kept_node_id(data_dir: Path, ids: IdSource) -> str:
-    """The node's id: drawn at the first start, kept in the data directory."""
+def kept_node_id(data_dir: Path, ids: IdSource, log: DurableDataLog) -> str:
+    """The node's id: drawn at the first start, kept in the data directory.
+
+    Raises NodeIdMissing where the journal has logs: they are placed on the id that is lost, and a
+    store under another one would wait for ever to be given something.
+    """
     disk = prepare_directory(data_dir)
     if not disk.exists(NODE_ID_FILE):
+        if log.logs():
+            raise NodeIdMissing(
+                "the file with the node's id is missing, and the journal holds logs",
+                path=f"{disk.root}/{NODE_ID_FILE}", journal=log.journal_id,
+            )  # fmt: skip
         create_small(disk, NODE_ID_FILE, [ids.new_id()], ids.new_id())
     return read_small(disk, NODE_ID_FILE)[0]

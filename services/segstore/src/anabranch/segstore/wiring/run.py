@@ -36,7 +36,7 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
     _log.info("settings", **settings.describe())
     with opened_log(settings, clock, ids, commits) as log:
         keeps = settings.journal == "disk"
-        node_id = kept_node_id(settings.data_dir, ids) if keeps else ids.new_id()
+        node_id = kept_node_id(settings.data_dir, ids, log) if keeps else ids.new_id()
         storage = await open_chunk_storage(
             settings.tier2,
             ids,
