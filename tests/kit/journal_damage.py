@@ -1,8 +1,10 @@
-"""Journals whose bytes were damaged: flipped, zeroed, repeated, exchanged, misdirected, old.
+"""Journals that were damaged: bytes flipped, zeroed, repeated, exchanged, misdirected, old; files
+removed.
 
 Whatever was done, a journal that opens shows what was written. Missing may only be last writes that
 were all hit themselves: such damage looks like a write that a crash cut short, and an old copy of
-the newest file like a journal from before the rest was written. A journal that does not open says
+the newest file like a journal from before the rest was written. A file that is gone is always
+missed; the record of files that is gone costs nothing. A journal that does not open says
 why by name, and opens after its repair with a start of what was written.
 """
 
@@ -23,7 +25,7 @@ from kit.rng import Random, seeded
 from kit.simdisk import SimDisk
 
 CONTAINERS = (0, 1)
-DAMAGES_PER_SEED = 12
+DAMAGES_PER_SEED = 14
 BLOCK_SIZE = 512
 
 Written = Mapping[int, Mapping[int, bytes]]
@@ -99,6 +101,11 @@ class _Files:
             case "block swapped with another":
                 self._put(name, at, other_data[other_at : other_at + BLOCK_SIZE])
                 self._put(other, other_at, block)
+            case "removed file":
+                self._disk.unlink(name)
+            case "removed record of files":
+                for record in self._disk.list("known"):
+                    self._disk.unlink(f"known/{record}")
             case "file from before":
                 old = self._rng.choice(sorted(self._earlier))
                 self._put(old, 0, self._earlier[old])
@@ -120,7 +127,7 @@ class _Files:
 
 KINDS = (
     "flipped bit", "zeroed block", "misdirected block", "block swapped with another",
-    "file from before",
+    "file from before", "removed file", "removed record of files",
 )  # fmt: skip
 
 

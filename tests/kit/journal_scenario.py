@@ -167,7 +167,30 @@ def deferred_life(disk: SimDisk, ledgers: dict[int, Ledger]) -> None:
     whole_life(disk, ledgers, DeferredCommits)
 
 
-LIVES: dict[str, Script] = {"inline": whole_life, "deferred": deferred_life}
+def releasing_life(disk: SimDisk, ledgers: dict[int, Ledger]) -> None:
+    """Release several files at once: of this owner, who uses them again, and of the one before."""
+    for life in (1, 2):
+        process = Process(disk, ledgers, life)
+        process.open_containers()
+        for number in range(5):
+            process.append(0, payload(life, 0, number, 2500))
+            process.append(1, payload(life, 1, number, 900))
+            process.commit()
+        if life == 2:
+            for container in CONTAINERS:
+                process.release(container, process.sources[container].next_sequence - 1)
+            assert len(process.journal.live_files()) == 1, "all but the present file went"
+            process.append(0, payload(life, 0, 9, 2500))
+            process.append(1, payload(life, 1, 9, 2500))
+            process.commit()
+        disk.end_process()
+
+
+LIVES: dict[str, Script] = {
+    "inline": whole_life,
+    "deferred": deferred_life,
+    "releasing": releasing_life,
+}
 
 
 def run_until_crash(

@@ -8,13 +8,18 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from unittest.mock import patch
 
 from anabranch.common.storage.ports import Buffer, DiskFile
+from anabranch.segstore.adapters.group import Taken
 from anabranch.segstore.adapters.journal import files, layout, reading, recovery
 from anabranch.segstore.adapters.journal.commits import InlineCommits
-from anabranch.segstore.adapters.journal.files import PlannedWrite
+from anabranch.segstore.adapters.journal.files import FileWriter, PlannedWrite
 from anabranch.segstore.adapters.journal.group_commit import GroupCommit
+from anabranch.segstore.adapters.journal.live import LiveFile
+from anabranch.segstore.adapters.journal.view import JournalView
 from anabranch.segstore.domain.log import formats
 from anabranch.segstore.domain.log import scan as scan_module
-from anabranch.segstore.domain.log.formats import FileEnd, FileHeader
+from anabranch.segstore.domain.log.chain import KnownFiles
+from anabranch.segstore.domain.log.formats import FILE_HEADER_SIZE_BYTES, FileEnd, FileHeader
+from anabranch.segstore.ports import LogAddress
 from kit.simdisk import SimDisk, SimFile
 
 
@@ -56,6 +61,73 @@ def one_seed_for_all_files() -> Iterator[None]:
     with ExitStack() as patches:
         for module in (files, reading, scan_module):
             patches.enter_context(patch.object(module, "frame_seed", lambda _file_id: 7))
+        yield
+
+
+@contextmanager
+def retired_without_directory_sync() -> Iterator[None]:
+    """Files that go at once have no sync between them."""
+    real = FileWriter.retire
+
+    def retire(self: FileWriter, live: LiveFile) -> None:
+        with patch.object(SimDisk, "sync_directory", lambda _self, _path="": None):
+            real(self, live)
+
+    with patch.object(FileWriter, "retire", retire):
+        yield
+
+
+def nothing_recorded() -> AbstractContextManager[object]:
+    """The journal keeps no record of its files."""
+    return patch.object(layout, "note_known", lambda _disk, _known: None)
+
+
+def oldest_not_recorded() -> AbstractContextManager[object]:
+    """Files go that the record still begins with."""
+    return patch.object(FileWriter, "note_oldest", lambda _self, _oldest: None)
+
+
+def newest_recorded_before_its_name() -> AbstractContextManager[object]:
+    """The record names a file that may not be there after a crash."""
+    real = FileWriter.roll
+
+    def roll(self: FileWriter, oldest: int | None) -> LiveFile:
+        file_id = self._next_file_id()
+        layout.note_known(self._disk, KnownFiles(oldest or file_id, file_id))
+        return real(self, oldest)
+
+    return patch.object(FileWriter, "roll", roll)
+
+
+@contextmanager
+def acknowledged_without_room() -> Iterator[None]:
+    """Frames for which there is no file are taken for written."""
+    real = GroupCommit._begin_commit
+
+    def begin(self: GroupCommit, taken: list[Taken[JournalView]]) -> None:
+        real(self, taken)
+        if self.no_room and self._held:
+            self._held = []
+            for item in taken:
+                address = LogAddress(1, FILE_HEADER_SIZE_BYTES, item.contents.size)
+                item.view.source.frame_durable(item.contents, address)
+
+    with patch.object(GroupCommit, "_begin_commit", begin):
+        yield
+
+
+@contextmanager
+def a_frame_skipped_when_there_is_room_again() -> Iterator[None]:
+    """What was held is forgotten, and what came after it is written."""
+    real = GroupCommit.try_again
+
+    def try_again(self: GroupCommit) -> None:
+        waited = self.no_room
+        real(self)
+        if waited and not self.no_room:
+            self._held = []
+
+    with patch.object(GroupCommit, "try_again", try_again):
         yield
 
 
@@ -135,4 +207,10 @@ JOURNAL_BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "ack before the child's answer": ack_before_the_childs_answer,
     "two writes outstanding": two_writes_outstanding,
     "scan not synced": scan_not_synced,
+    "retired without directory sync": retired_without_directory_sync,
+    "nothing recorded": nothing_recorded,
+    "newest recorded before its name": newest_recorded_before_its_name,
+    "oldest not recorded": oldest_not_recorded,
+    "acknowledged without room": acknowledged_without_room,
+    "a frame skipped when there is room again": a_frame_skipped_when_there_is_room_again,
 }

@@ -16,14 +16,14 @@ Every call is counted and traced; a crash or an error can be planned at any call
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from anabranch.common.errors import DiskFailed, NoRoom, ObjectExists, ObjectNotFound
 from anabranch.common.runtime.ids import Rng
 from anabranch.common.storage.ports import Buffer
+from kit.siminode import Inode, NameChange, Names, parent_of, reachable
 
-SECTOR_SIZE_BYTES = 512
 When = Literal["before", "during", "after"]
 
 
@@ -91,86 +91,10 @@ class DiskCall:
     path: str
 
 
-@dataclass(slots=True)
-class _Inode:
-    visible: bytearray = field(default_factory=bytearray)
-    durable: bytearray = field(default_factory=bytearray)
-    dirty: list[tuple[int, bytes]] = field(default_factory=list)
-
-    def write(self, offset: int, data: bytes) -> None:
-        if not data:
-            return
-        _put(self.visible, offset, data)
-        self.dirty.append((offset, data))
-
-    def sync(self) -> None:
-        for offset, data in self.dirty:
-            _put(self.durable, offset, data)
-        self.dirty.clear()
-
-    def stored(self) -> bytearray:
-        """What a direct read shows: the platters, after dirty pages were written to them. Whether
-        these survive is still open; pages that a failed sync left clean are not written."""
-        image = bytearray(self.durable)
-        for offset, data in self.dirty:
-            _put(image, offset, data)
-        return image
-
-    def lose_power(self, survival: Survival) -> None:
-        for offset, data in self.dirty:
-            for start, piece in _surviving(offset, data, survival):
-                _put(self.durable, start, piece)
-        self.dirty.clear()
-        self.visible = bytearray(self.durable)
-
-
-def _put(image: bytearray, offset: int, data: bytes) -> None:
-    if len(image) < offset:
-        image.extend(bytes(offset - len(image)))
-    image[offset : offset + len(data)] = data
-
-
-def _surviving(offset: int, data: bytes, survival: Survival) -> list[tuple[int, bytes]]:
-    first = offset // SECTOR_SIZE_BYTES
-    last = (offset + len(data) - 1) // SECTOR_SIZE_BYTES
-    kept = survival.keeps_sectors(last - first + 1) if data else []
-    if all(kept):
-        return [(offset, data)]
-    pieces = []
-    for index, keep in enumerate(kept):
-        start = max(offset, (first + index) * SECTOR_SIZE_BYTES)
-        end = min(offset + len(data), (first + index + 1) * SECTOR_SIZE_BYTES)
-        if keep:
-            pieces.append((start, data[start - offset : end - offset]))
-    return pieces
-
-
-_Names = dict[str, _Inode | None]
-"""Path → inode, or None for a directory."""
-
-
-@dataclass(frozen=True, slots=True)
-class _NameChange:
-    """One atomic change of a directory's names."""
-
-    directories: frozenset[str]
-    added: Mapping[str, _Inode | None]
-    removed: tuple[str, ...] = ()
-
-    def apply(self, names: _Names) -> None:
-        for path in self.removed:
-            names.pop(path, None)
-        names.update(self.added)
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0]
-
-
 class SimFile:
     """A file opened on a `SimDisk`; dead after the next `kill` or `power_loss`."""
 
-    def __init__(self, disk: "SimDisk", path: str, inode: _Inode) -> None:
+    def __init__(self, disk: "SimDisk", path: str, inode: Inode) -> None:
         self._disk = disk
         self._path = path
         self._inode = inode
@@ -179,6 +103,7 @@ class SimFile:
     def write(self, buffers: Sequence[Buffer], offset: int) -> None:
         data = b"".join(buffers)
         with self._call("write") as call:
+            self._need_room(call, offset + len(data))
             if call.error:
                 self._inode.write(offset, data[: len(data) // 2])
                 raise call.failure()
@@ -187,6 +112,7 @@ class SimFile:
     def write_synced(self, buffers: Sequence[Buffer], offset: int) -> None:
         data = b"".join(buffers)
         with self._call("write_synced") as call:
+            self._need_room(call, offset + len(data))
             if call.error == errno.ENOSPC:
                 self._inode.write(offset, data[: len(data) // 2])
                 raise call.failure()
@@ -218,6 +144,10 @@ class SimFile:
 
     def close(self) -> None:
         """Nothing is held."""
+
+    def _need_room(self, call: "_Call", end: int) -> None:
+        if not self._disk.has_room(end - len(self._inode.visible)):
+            call.error = errno.ENOSPC
 
     def _alive(self) -> None:
         if self._boot != self._disk.boot:
@@ -270,11 +200,15 @@ class SimDisk:
         self.boot = 0
         self.full_for: Callable[[str, str], bool] = lambda _verb, _path: False
         """(verb, path) → whether there is no space for this call (create, write, link)."""
+        self.capacity: int | None = None
+        """How many bytes all files may have together; None: any number."""
+        self.descriptors_gone = False
+        """Whether no file can be opened or created."""
         self.trace: list[DiskCall] = []
         self._plans: dict[int, tuple[When, Callable[[], None]]] = {}
-        self._visible: _Names = {"": None}
-        self._durable: _Names = {"": None}
-        self._changes: list[_NameChange] = []
+        self._visible: Names = {"": None}
+        self._durable: Names = {"": None}
+        self._changes: list[NameChange] = []
         self._errors: dict[int, int] = {}
         self._fails_from: tuple[int, int] | None = None
         self._machine: list[SimDisk] = [self]
@@ -332,32 +266,33 @@ class SimDisk:
         self._changes.clear()
         for inode in self._inodes():
             inode.lose_power(survival)
-        self._durable = _reachable(self._durable)
+        self._durable = reachable(self._durable)
         self._visible = dict(self._durable)
 
     def fork(self) -> "SimDisk":
         """An independent copy of the disk, without plans or open files."""
-        copies: dict[int, _Inode] = {}
+        copies: dict[int, Inode] = {}
         for inode in self._inodes():
-            copies[id(inode)] = _Inode(
+            copies[id(inode)] = Inode(
                 bytearray(inode.visible), bytearray(inode.durable), list(inode.dirty)
             )
 
-        def copied(names: Mapping[str, _Inode | None]) -> _Names:
+        def copied(names: Mapping[str, Inode | None]) -> Names:
             return {path: node and copies[id(node)] for path, node in names.items()}
 
         twin = SimDisk()
+        twin.capacity = self.capacity
         twin.trace = list(self.trace)
         twin._visible = copied(self._visible)
         twin._durable = copied(self._durable)
         twin._changes = [
-            _NameChange(change.directories, copied(change.added), change.removed)
+            NameChange(change.directories, copied(change.added), change.removed)
             for change in self._changes
         ]
         return twin
 
-    def _inodes(self) -> list[_Inode]:
-        found: dict[int, _Inode] = {}
+    def _inodes(self) -> list[Inode]:
+        found: dict[int, Inode] = {}
         for names in (self._durable, self._visible, *(change.added for change in self._changes)):
             found |= {id(node): node for node in names.values() if node is not None}
         return list(found.values())
@@ -394,6 +329,16 @@ class SimDisk:
         if self._dead:
             raise Crashed("the process is dead already")
 
+    @property
+    def used(self) -> int:
+        """Bytes of all files that have a name."""
+        inodes = {id(node): node for node in self._visible.values() if node is not None}
+        return sum(len(node.visible) for node in inodes.values())
+
+    def has_room(self, size: int) -> bool:
+        """Whether the files may grow by so many bytes."""
+        return size <= 0 or self.capacity is None or self.used + size <= self.capacity
+
     # --- ports.Disk ---------------------------------------------------------------------------
 
     def create(self, path: str, size: int = 0) -> SimFile:
@@ -401,9 +346,11 @@ class SimDisk:
             if path in self._visible:
                 raise ObjectExists("the file exists", path=path)
             self._parent_of(path)
+            if self.descriptors_gone or not self.has_room(size):
+                call.error = errno.ENOSPC
             if call.error:
                 raise call.failure()
-            inode = _Inode()
+            inode = Inode()
             if size:
                 inode.write(0, bytes(size))
             self._change(path, added={path: inode})
@@ -411,6 +358,8 @@ class SimDisk:
 
     def open(self, path: str) -> SimFile:
         self._alive()
+        if self.descriptors_gone:
+            raise NoRoom("open failed: Too many open files", path=path)
         return SimFile(self, path, self._file(path))
 
     def exists(self, path: str) -> bool:
@@ -423,7 +372,7 @@ class SimDisk:
         return sorted(
             name[len(start) :]
             for name in self._visible
-            if name and _parent(name) == path and name.startswith(start)
+            if name and parent_of(name) == path and name.startswith(start)
         )
 
     def make_directory(self, path: str) -> None:
@@ -467,29 +416,19 @@ class SimDisk:
             self._changes = [c for c in self._changes if path not in c.directories]
 
     def _change(
-        self, *paths: str, added: Mapping[str, _Inode | None], removed: tuple[str, ...] = ()
+        self, *paths: str, added: Mapping[str, Inode | None], removed: tuple[str, ...] = ()
     ) -> None:
-        change = _NameChange(frozenset(map(_parent, paths)), added, removed)
+        change = NameChange(frozenset(map(parent_of, paths)), added, removed)
         change.apply(self._visible)
         self._changes.append(change)
 
-    def _file(self, path: str) -> _Inode:
+    def _file(self, path: str) -> Inode:
         inode = self._visible.get(path)
         if inode is None:
             raise ObjectNotFound("the file does not exist", path=path)
         return inode
 
     def _parent_of(self, path: str) -> None:
-        parent = _parent(path)
+        parent = parent_of(path)
         if parent not in self._visible or self._visible[parent] is not None:
             raise ObjectNotFound("the directory does not exist", path=parent)
-
-
-def _reachable(names: _Names) -> _Names:
-    """Without the names whose directory was lost."""
-    kept: _Names = {"": None}
-    for path in sorted(names, key=lambda name: name.count("/")):
-        parent = _parent(path)
-        if parent in kept and kept[parent] is None:
-            kept[path] = names[path]
-    return kept

@@ -24,6 +24,7 @@ from kit.defect_scenario import random_defect
 from kit.fault_counts import counted_faults
 from kit.group_scenario import random_groups
 from kit.journal_damage import random_damage
+from kit.journal_full import random_full_disk
 from kit.journal_scenario import random_journal
 from kit.store_scenario import random_store
 from kit.store_takeover import random_takeover
@@ -37,6 +38,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "store": random_store,
     "takeover": random_takeover,
     "damage": random_damage,
+    "full disk": random_full_disk,
     "control": random_control,
     "defects": random_defect,
     "groups": random_groups,

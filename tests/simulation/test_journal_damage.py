@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from kit.journal_damage import random_damage
-from kit.planted import skipped_crc
+from kit.planted import nothing_recorded, skipped_crc
 
 
 def damage_many() -> Counter[str]:
@@ -23,4 +23,9 @@ def test_damaged_journals_are_refused_by_name_or_show_what_was_written() -> None
 
 def test_frames_without_checksums_are_found_out() -> None:
     with skipped_crc(), pytest.raises(AssertionError):
+        damage_many()
+
+
+def test_a_journal_that_records_no_files_is_found_out() -> None:
+    with nothing_recorded(), pytest.raises(AssertionError, match="silently lost"):
         damage_many()
