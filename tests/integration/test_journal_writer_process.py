@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.common.adapters.local_disk import lock_directory
-from anabranch.common.errors import DirectoryInUse
+from anabranch.common.adapters.local_disk import LocalDisk, lock_directory
+from anabranch.common.errors import DirectoryInUse, NoRoom
 from anabranch.common.runtime.ids import SystemIds
 from anabranch.segstore.adapters.journal.local import LocalJournal, open_local_journal
 from anabranch.segstore.adapters.journal.process_commits import ProcessCommits
@@ -227,3 +227,16 @@ def test_a_child_does_not_outlive_a_killed_parent(tmp_path: Path, acknowledged: 
         sequence = int(line.split()[1])
         assert found[sequence] == journal_child.payload(sequence)
     opened.close()
+
+
+def test_a_write_without_room_is_told_apart_from_one_that_failed() -> None:
+    callbacks = ChildCallbacks()
+    child = callbacks.start()
+    heard: list[object] = []
+    child.start(heard.append)
+    file = LocalDisk(Path("/dev")).open("full")
+    child.write(file, [bytes(4096)], 0)
+    callbacks.run()
+    assert [type(error) for error in heard] == [NoRoom]
+    file.close()
+    child.close()

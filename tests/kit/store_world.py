@@ -207,7 +207,9 @@ class Life:
             self.failure = error
             return False
         self.journal = journal
-        self.throttle = Throttle(self.world.limits(), lambda: journal.live_size)
+        self.throttle = Throttle(
+            self.world.limits(), lambda: journal.live_size, lambda: journal.no_room is not None
+        )
         tiers = Tiers(
             journal,
             OpenContainerTierTwo(storage, self.ids, self.clock, TIER_TWO_LIMITS),

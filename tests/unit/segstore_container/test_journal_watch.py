@@ -5,9 +5,15 @@ from dataclasses import dataclass, field
 import structlog
 from structlog.testing import capture_logs
 
+from anabranch.common.errors import NoRoom
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.domain.log.pinning import LiveLogFile
-from anabranch.segstore.shell.journal_watch import STUCK_COMMIT_S, JournalWatch
+from anabranch.segstore.shell.journal_watch import (
+    LOOK_S,
+    STUCK_COMMIT_S,
+    TRY_AGAIN_S_MAX,
+    JournalWatch,
+)
 from anabranch.segstore.shell.metrics import uncounted
 from anabranch.segstore.shell.store import OpenContainer, Store
 from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
@@ -25,6 +31,16 @@ class HeldUpLog(MemoryLog):
     def __init__(self) -> None:
         super().__init__(MemoryFrames("a-journal"), lambda _: None)
         self.files: list[LiveLogFile] = []
+
+        self.missing: NoRoom | None = None
+        self.tries = 0
+
+    @property
+    def no_room(self) -> NoRoom | None:
+        return self.missing
+
+    def try_again(self) -> None:
+        self.tries += 1
 
     def live_files(self) -> list[LiveLogFile]:
         return self.files
@@ -95,6 +111,28 @@ def test_a_container_that_is_not_open_is_named_once() -> None:
         bench.watch.look()
         bench.watch.look()
     assert [entry["containers"] for entry in logs] == [[3]]
+    driver.finish()
+
+
+def test_a_full_disk_is_looked_at_with_growing_pauses_logged_once_and_said_on_readyz() -> None:
+    driver = TieredDriver()
+    bench = Bench(driver)
+    bench.log.missing = NoRoom("create failed: No space left on device")
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("info"))
+    tries = []
+    with capture_logs() as logs:
+        for _ in range(40):
+            bench.watch.look()
+            tries.append(bench.log.tries)
+            bench.time.advance(LOOK_S)
+        assert "no room" in bench.said[-1][0]
+        bench.log.missing = None
+        bench.time.advance(TRY_AGAIN_S_MAX)
+        bench.watch.look()
+    assert bench.said[-1] == ("", True)
+    assert tries[:5] == [1, 2, 2, 3, 3]
+    assert 40 / TRY_AGAIN_S_MAX <= tries[-1] < 12
+    assert [entry["log_level"] for entry in logs] == ["error", "info"]
     driver.finish()
 
 

@@ -15,6 +15,7 @@ from anabranch.common.wire.messages import (
 )
 from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.container import Container
+from anabranch.segstore.shell.throttle import ThrottleLimits
 from kit.container_driver import SEGMENT, ContainerDriver
 from kit.planted_container import HastyContainer
 
@@ -77,6 +78,18 @@ def test_an_answer_that_depends_on_nothing_pending_comes_at_once() -> None:
     (reply,) = driver.take_replies()
     assert isinstance(reply, Failed)
     assert reply.code == "segment-not-found"
+
+
+def test_a_refusal_by_the_throttle_does_not_wait_for_what_is_pending() -> None:
+    driver = ContainerDriver()
+    driver.create()
+    driver.throttle.pending = ThrottleLimits().pending_hard
+    driver.seal()
+    (reply,) = driver.take_replies()
+    assert isinstance(reply, Failed)
+    assert reply.code == "overloaded"
+    driver.commit()
+    assert driver.take_replies() == [Done()]
 
 
 def test_acknowledgements_are_cumulative_per_session_and_commit() -> None:

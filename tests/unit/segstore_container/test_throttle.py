@@ -13,14 +13,17 @@ class Full:
 
     def __init__(self, pending: int = 0, untiered: int = 0, journal: int = 0) -> None:
         self.journal = journal
-        self.throttle = Throttle(LIMITS, lambda: self.journal)
+        self.no_room = False
+        self.throttle = Throttle(LIMITS, lambda: self.journal, lambda: self.no_room)
         self.throttle.pending = pending
         self.throttle.untiered = untiered
 
 
 def test_each_source_has_a_ratio_of_its_own_limit() -> None:
     ratios = Full(pending=50, untiered=750, journal=3000).throttle.ratios()
-    assert ratios == {Source.PENDING: 0.5, Source.UNTIERED: 0.75, Source.JOURNAL: 1.5}
+    assert ratios == {
+        Source.PENDING: 0.5, Source.UNTIERED: 0.75, Source.JOURNAL: 1.5, Source.DISK: 0,
+    }  # fmt: skip
     assert fullest(ratios) is Source.JOURNAL
 
 
@@ -31,6 +34,18 @@ def test_each_source_has_a_ratio_of_its_own_limit() -> None:
 def test_any_source_above_its_limit_pauses(full: Full) -> None:
     assert full.throttle.paused
     assert max(full.throttle.ratios().values()) > 1
+
+
+def test_a_full_disk_refuses_at_once_and_pauses_no_connection() -> None:
+    full = Full(pending=150, untiered=1100)
+    full.no_room = True
+    assert not full.throttle.paused
+    with pytest.raises(Overloaded) as refusal:
+        full.throttle.admit(1)
+    assert refusal.value.fields["source"] == "disk"
+    full.no_room = False
+    assert full.throttle.paused
+    full.throttle.admit(1)
 
 
 def test_sources_below_their_limits_do_not_add_up() -> None:

@@ -13,6 +13,7 @@ from anabranch.common.errors import (
     FormatTooNew,
     InvalidName,
     InvalidSetting,
+    NoRoom,
     ObjectExists,
 )
 from anabranch.common.runtime.ids import SeededIds
@@ -84,6 +85,25 @@ async def test_a_put_leaves_no_temporary_even_if_the_disk_is_full() -> None:
     assert disk.list("tmp/node-1") == []
     await storage.put_new(NAME, [b"y"])
     assert await storage.get(NAME) == b"y"
+
+
+async def test_a_full_directory_is_opened_and_read_and_refuses_puts_by_name() -> None:
+    disk = SimDisk()
+    await _opened(disk).put_new(NAME, [b"x"])
+    disk.capacity = disk.used
+    storage = _opened(disk)
+    assert await storage.get(NAME) == b"x"
+    with pytest.raises(NoRoom):
+        await storage.put_new(f"{NAME}-2", [b"y"])
+    disk.capacity = None
+    await storage.put_new(f"{NAME}-2", [b"y"])
+
+
+def test_a_full_directory_that_is_no_tier_two_yet_is_refused() -> None:
+    disk = SimDisk()
+    disk.capacity = 0
+    with pytest.raises(DirectoryUnusable):
+        _opened(disk)
 
 
 @pytest.mark.parametrize("verb", ["sync", "sync_directory"])

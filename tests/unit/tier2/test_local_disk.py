@@ -1,6 +1,9 @@
 """Directories of this machine: which may hold a journal, who holds them, how fast they sync."""
 
+import errno
 import os
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from anabranch.common.errors import (
     DirectoryUnusable,
     DiskFailed,
     FormatTooNew,
+    NoRoom,
 )
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
@@ -125,6 +129,84 @@ def test_a_file_system_without_synced_writes_gets_an_fdatasync(
     assert file.read(0, 6) == b"onetwo"
     assert len(synced) == 2
     file.close()
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
+def test_a_file_without_room_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def full(_fd: int, _offset: int, _size: int) -> None:
+        raise OSError(error, os.strerror(error))
+
+    disk = LocalDisk(tmp_path)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    for _ in range(2):
+        with pytest.raises(NoRoom):
+            disk.create("a", 1000)
+    assert not disk.exists("a")
+
+
+@pytest.fixture
+def no_descriptors() -> Iterator[None]:
+    """The process has as many files open as it may."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    probe = os.open("/dev/null", os.O_RDONLY)
+    os.close(probe)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (probe, limits[1]))
+    filling = []
+    try:
+        while True:
+            filling.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        pass
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    for fd in filling:
+        os.close(fd)
+
+
+def test_directories_that_are_held_are_synced_without_a_descriptor(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    disk, plain = LocalDisk(tmp_path, hold_directories=True), LocalDisk(tmp_path)
+    disk.make_directory("sub")
+    disk.sync_directory()
+    disk.sync_directory("sub")
+    request.getfixturevalue("no_descriptors")
+    disk.sync_directory()
+    disk.sync_directory("sub")
+    for refused in (plain.sync_directory, plain.list, lambda: plain.create("a")):
+        with pytest.raises(NoRoom):
+            refused()
+    disk.close()
+
+
+def test_a_failed_sync_is_never_taken_for_want_of_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_fd: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    disk = LocalDisk(tmp_path)
+    file = disk.create("a")
+    monkeypatch.setattr(os, "fdatasync", full)
+    monkeypatch.setattr(os, "fsync", full)
+    for sync in (file.sync, disk.sync_directory):
+        with pytest.raises(DiskFailed) as failed:
+            sync()
+        assert not isinstance(failed.value, NoRoom)
+    file.close()
+
+
+def test_a_lock_is_held_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_fd: int, _data: bytes, _offset: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    lock = lock_directory(tmp_path)
+    with pytest.raises(DirectoryInUse):
+        lock_directory(tmp_path)
+    lock.release()
 
 
 def test_a_full_disk_is_a_disk_failure_by_name(tmp_path: Path) -> None:

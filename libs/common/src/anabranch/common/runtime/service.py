@@ -22,7 +22,7 @@ import importlib.util
 import resource
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -130,7 +130,8 @@ def exit_code(errors: Sequence[AnabranchError]) -> int:
 def raise_file_limit() -> None:
     """Let the process open as many files and connections as the system allows it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with suppress(ValueError, OSError):  # some systems allow less than they say
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def settings_or_exit(name: str, load: Callable[[], Settings]) -> Settings:

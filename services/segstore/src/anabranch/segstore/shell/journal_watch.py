@@ -2,9 +2,11 @@
 
 Wakes by the clock. Each look
 
+    lets the journal look for room, if its disk was full, with growing pauses,
     asks containers that hold up the journal's oldest file for a flush (`domain/log/pinning.py`),
     lets connections go on that waited for the journal to shrink, and
-    says on `/readyz`, as part *journal*, whether a commit has been outstanding for too long.
+    says on `/readyz`, as part *journal*, whether a commit has been outstanding for too long, or the
+    disk is full.
 
 All of it may be repeated: a flush that was asked for is asked for again until the file is gone. A
 commit can be seen to be stuck only while a writer process performs it. An inline one stands still
@@ -23,6 +25,8 @@ from anabranch.segstore.shell.throttle import Throttle
 
 LOOK_S = 1.0
 STUCK_COMMIT_S = 5.0
+TRY_AGAIN_S_MAX = 8.0
+"""How long the journal may not notice that its disk has room again."""
 PART = "journal"
 
 SetReady = Callable[[str, bool, str], None]
@@ -52,6 +56,9 @@ class JournalWatch:
         self._outstanding_s = outstanding_s
         self._set_ready = set_ready
         self._closed_pinning: frozenset[int] = frozenset()
+        self._tries = 0
+        """How often there was no room, in a row."""
+        self._next_try_s = 0.0
 
     async def run(self) -> None:
         """Look until the store stops."""
@@ -61,11 +68,37 @@ class JournalWatch:
 
     def look(self) -> None:
         """See the module."""
-        stuck = self._outstanding_s() > STUCK_COMMIT_S
-        reason = f"a commit has been outstanding for more than {STUCK_COMMIT_S:g} s"
-        self._set_ready(PART, not stuck, reason if stuck else "")
+        self._look_for_room()
+        reason = ""
+        if self._log.no_room is not None:
+            reason = (
+                f"no room for the journal's next file, appends are refused: {self._log.no_room}"
+            )
+        elif self._outstanding_s() > STUCK_COMMIT_S:
+            reason = f"a commit has been outstanding for more than {STUCK_COMMIT_S:g} s"
+        self._set_ready(PART, not reason, reason)
         self._hurry(containers_to_flush(self._log.live_files(), self._bytes_max))
         self._throttle.wake()
+
+    def _look_for_room(self) -> None:
+        now = self._clock.monotonic()
+        if now < self._next_try_s:
+            return
+        self._log.try_again()
+        missing = self._log.no_room
+        if missing is None:
+            if self._tries:
+                _log.info("the journal has room again", tries=self._tries)
+            self._tries = 0
+            return
+        if not self._tries:
+            _log.error(
+                "the journal has no room for its next file: appends are refused, reads go on",
+                error=str(missing),
+                remedy=missing.remedy,
+            )
+        self._tries += 1
+        self._next_try_s = now + min(LOOK_S * 2.0 ** (self._tries - 1), TRY_AGAIN_S_MAX)
 
     def _hurry(self, containers: frozenset[int]) -> None:
         flushers = {

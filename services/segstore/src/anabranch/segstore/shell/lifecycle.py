@@ -33,6 +33,7 @@ from anabranch.common.errors import (
     Deposed,
     DiskFailed,
     LogNotHere,
+    NoRoom,
     OutcomeUnknown,
     SyncFailed,
     TierTwoNotHere,
@@ -79,12 +80,13 @@ class Stay:
 def after_failure(error: AnabranchError, restarts: int, served_s: float) -> Restart | Stay:
     """What follows the end of a container that had failed `restarts` times in a row before.
 
-    What does not answer, such as tier 2, is tried for ever: opening later may cure it.
+    What does not answer, such as tier 2, and a full disk are tried for ever: opening later may cure
+    them.
     """
     if isinstance(error, Corrupt | LogNotHere | TierTwoNotHere):
         return Stay(restarts, PlacementState.OFFLINE)
     failures = 1 if served_s >= SERVED_WELL_S else restarts + 1
-    if failures > RESTARTS_MAX and not isinstance(error, Unavailable | OutcomeUnknown):
+    if failures > RESTARTS_MAX and not isinstance(error, Unavailable | OutcomeUnknown | NoRoom):
         return Stay(restarts, PlacementState.DISABLED)
     return Restart(failures)
 

@@ -4,14 +4,16 @@ Every answer is decided against the *pending* state, so it is true only once all
 were pending then are synced. Its barrier is the last sequence number assigned at that moment;
 barriers never fall, so one queue in order of decision is enough. Acknowledgements of appends
 are cumulative: per release one `Appended` per session, and before any other answer, so that the
-order of decisions is the order of answers.
+order of decisions is the order of answers. Only a request that the throttle refused, outside of an
+append session, is answered at once: nothing was decided, and the caller shall hear of a full disk
+while all that is pending waits for it.
 """
 
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from anabranch.common.errors import AnabranchError
+from anabranch.common.errors import AnabranchError, Overloaded
 from anabranch.common.wire.messages import Appended, AppendSetup, Failed, Message, failed
 from anabranch.segstore.shell.sessions import AppendSession
 from anabranch.segstore.shell.throttle import Throttle
@@ -54,6 +56,9 @@ class ReplyGate:
 
     def hold(self, held: HeldAck | HeldReply) -> None:
         """Deliver when the barrier is durable, which may be at once."""
+        if isinstance(held, HeldReply) and _depends_on_nothing(held.message):
+            held.deliver(held.message)
+            return
         assert not self._held or held.barrier >= self._held[-1].barrier
         self._held.append(held)
         self._throttle.pending += HELD_SIZE_BYTES
@@ -93,6 +98,10 @@ class ReplyGate:
             else:
                 entry.deliver(failed(error, _session_of(entry.message)))
         self._throttle.forget_pending(len(held) * HELD_SIZE_BYTES)
+
+
+def _depends_on_nothing(message: Message) -> bool:
+    return isinstance(message, Failed) and message.code == Overloaded.code and not message.session
 
 
 def _session_of(message: Message) -> int:

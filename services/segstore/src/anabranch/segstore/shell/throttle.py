@@ -6,10 +6,13 @@
     untiered   bytes that only the journal holds        untiered           5/4 of it, or the limit
     journal    files of the journal, all of which an    journal            itself while tier 2 fails
                open reads
+    disk       the disk of the journal: there is no     none               at once
+               room for its next file
 
 Each has a ratio of its own limit. Above 1 connections stop being read, until waiting bytes have
 drained to half; from the last column on appends are refused by name. While tier 2 fails, nobody is
-left waiting for it: what it would have to relieve refuses at once instead.
+left waiting for it: what it would have to relieve refuses at once instead. The same holds while the
+disk is full, so that a connection whose appends are refused can still read.
 
 Nothing is ever dropped that was accepted. Owned by the event loop's thread.
 """
@@ -30,6 +33,7 @@ class Source(StrEnum):
     PENDING = "pending"
     UNTIERED = "untiered"
     JOURNAL = "journal"
+    DISK = "disk"
 
 
 _REFUSALS: Mapping[Source, tuple[str, str]] = {
@@ -42,6 +46,10 @@ _REFUSALS: Mapping[Source, tuple[str, str]] = {
         "the journal holds too much to be read again at a start",
         "check that tier 2 is writable and that no container of this store is offline, because "
         "each holds up the journal's oldest file until it is flushed; then try again",
+    ),
+    Source.DISK: (
+        "the journal has no room for its next file",
+        "free space on the journal's disk, or raise the limit of open files; then try again",
     ),
 }
 
@@ -67,11 +75,20 @@ def fullest(ratios: Mapping[Source, float]) -> Source:
 
 
 class Throttle:
-    """Counts, and wakes who was told to wait. `journal_size`: bytes of the journal's files now."""
+    """Counts, and wakes who was told to wait.
 
-    def __init__(self, limits: ThrottleLimits, journal_size: Callable[[], int] = lambda: 0) -> None:
+    `journal_size`: bytes of the journal's files now; `no_room`: whether it waits for its disk.
+    """
+
+    def __init__(
+        self,
+        limits: ThrottleLimits,
+        journal_size: Callable[[], int] = lambda: 0,
+        no_room: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._limits = limits
         self._journal_size = journal_size
+        self._no_room = no_room
         self.pending = 0
         self.untiered = 0
         self.refused: Counter[tuple[str, ...]] = Counter()
@@ -88,12 +105,15 @@ class Throttle:
             Source.PENDING: self.pending / limits.pending_soft,
             Source.UNTIERED: self.untiered / limits.untiered,
             Source.JOURNAL: self._journal_size() / limits.journal,
+            Source.DISK: float(self._no_room()),
         }
 
     @property
     def paused(self) -> bool:
         """Whether connections shall stop being read."""
         limits = self._limits
+        if self._no_room():
+            return False
         if self.pending > limits.pending_soft:
             return True
         return not self._failing and (
@@ -111,6 +131,8 @@ class Throttle:
     def admit(self, size: int) -> None:
         """Count `size` more pending bytes. Raises Overloaded; then nothing is counted."""
         limits, failing = self._limits, self._failing
+        if self._no_room():
+            raise self._refusal(Source.DISK, 0, 0, size)
         if self.pending + size > limits.pending_hard:
             raise self._refusal(Source.PENDING, self.pending, limits.pending_hard, size)
         limit = limits.untiered if failing else above_by_quarter(limits.untiered)

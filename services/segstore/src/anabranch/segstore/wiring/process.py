@@ -79,7 +79,10 @@ class Process:
 
     async def _serve(self, store: Store, cache: Cache, group: asyncio.TaskGroup) -> None:
         parts, settings = self._parts, self._parts.settings
-        throttle = Throttle(throttle_limits(settings), lambda: parts.log.live_size)
+        log = parts.log
+        throttle = Throttle(
+            throttle_limits(settings), lambda: log.live_size, lambda: log.no_room is not None
+        )
         spawned: set[asyncio.Task[None]] = set()
 
         def spawn(work: Coroutine[None, None, None]) -> None:

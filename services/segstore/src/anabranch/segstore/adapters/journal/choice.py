@@ -6,6 +6,7 @@ from typing import Literal
 import structlog
 
 from anabranch.common.adapters.local_disk import DirectoryLock
+from anabranch.common.errors import NoRoom
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.storage.ports import Disk
 from anabranch.segstore.adapters.journal.commits import CommitWriter, InlineCommits
@@ -32,7 +33,11 @@ def choose_commits(wanted: Wanted, clock: Clock, loop: asyncio.AbstractEventLoop
     """Measures the disk when asked, and says what it found. What it returns raises DiskFailed."""
 
     def choose(disk: Disk, lock: DirectoryLock) -> CommitWriter:
-        probe = probe_sync(disk, clock)
+        try:
+            probe = probe_sync(disk, clock)
+        except NoRoom as error:  # the store shall serve what is there all the same
+            _log.warning("the disk is full and was not measured", error=str(error))
+            probe = SyncProbe(0.0, 0.0)
         shown = {"p50_ms": round(probe.p50_ms, 3), "p99_ms": round(probe.p99_ms, 3)}
         if probe.p50_ms > SLOW_SYNC_MS:
             _log.warning(

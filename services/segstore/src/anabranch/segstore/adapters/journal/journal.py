@@ -191,7 +191,10 @@ class Journal:
         if self._live.get(address.file_id) is None:
             raise _released(address)
         work = partial(frame_payload_in, self._disk, container, address)
-        payload = work() if self._threads is None else await self._threads.run(work)
+        try:
+            payload = work() if self._threads is None else await self._threads.run(work)
+        except NoRoom:  # no descriptor for it: the open file does as well, and the loop waits
+            return self.read(container, address)
         self._ownership.check_alive()
         if self._live.get(address.file_id) is None:
             raise _released(address)

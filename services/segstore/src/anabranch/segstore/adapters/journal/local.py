@@ -4,7 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.common.adapters.local_disk import DirectoryLock, lock_directory, prepare_directory
+from anabranch.common.adapters.local_disk import (
+    DirectoryLock,
+    LocalDisk,
+    lock_directory,
+    prepare_directory,
+)
 from anabranch.common.errors import DirectoryUnusable
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
@@ -32,12 +37,13 @@ class LocalJournal:
     """A journal with the lock on its directory."""
 
     journal: Journal
-    disk: Disk
+    disk: LocalDisk
     lock: DirectoryLock
 
     def close(self) -> None:
         """Close the journal, then let others in."""
         self.journal.close()
+        self.disk.close()
         self.lock.release()
 
 
@@ -57,7 +63,7 @@ def open_local_journal(
     DirectoryUnusable, DirectoryInUse, and what `choose_commits` and `open_journal` raise. A
     directory of a newer format is refused before anything in it is touched.
     """
-    disk = prepare_directory(directory)
+    disk = prepare_directory(directory, hold_directories=True)
     try:
         layout.check_format(disk)
         lock = lock_directory(disk.root, take_over=take_over)
@@ -72,6 +78,7 @@ def open_local_journal(
                 in_threads=True,
             )
         except BaseException:
+            disk.close()
             lock.release()
             raise
     except PermissionError as error:

@@ -20,12 +20,18 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from anabranch.common.adapters.local_disk import LocalFile
-from anabranch.common.errors import DiskFailed
+from anabranch.common.errors import DiskFailed, NoRoom
 from anabranch.common.storage.ports import Buffer, DiskFile
 from anabranch.segstore.adapters.group import WRITE_SIZE_BYTES_AIM
 from anabranch.segstore.adapters.journal import writer_process
 from anabranch.segstore.adapters.journal.commits import Ended
-from anabranch.segstore.adapters.journal.writer_process import ANSWER, REASON_SIZE_MAX, REQUEST
+from anabranch.segstore.adapters.journal.writer_process import (
+    ANSWER,
+    DURABLE,
+    NO_ROOM,
+    REASON_SIZE_MAX,
+    REQUEST,
+)
 from anabranch.segstore.domain.log.formats import PAYLOAD_SIZE_BYTES_MAX
 
 COMMIT_S_MAX = 60.0
@@ -106,13 +112,14 @@ class ProcessCommits:
         if not self.outstanding or len(answer) < ANSWER.size:
             self._lose("the journal's writer process said what nobody asked")
             return
-        number, durable = ANSWER.unpack_from(answer)
+        number, outcome = ANSWER.unpack_from(answer)
         if number != self._number:
             self._lose("the journal's writer process answered another request")
-        elif durable:
+        elif outcome == DURABLE:
             self._end(None)
         else:
-            self._end(DiskFailed(answer[ANSWER.size :].decode(errors="replace")))
+            kind = NoRoom if outcome == NO_ROOM else DiskFailed
+            self._end(kind(answer[ANSWER.size :].decode(errors="replace")))
 
     def _end(self, error: DiskFailed | None) -> None:
         self.outstanding = False

@@ -32,12 +32,13 @@ import struct
 import sys
 
 from anabranch.common.adapters.local_disk import LocalFile
-from anabranch.common.errors import AnabranchError
+from anabranch.common.errors import AnabranchError, NoRoom
 
 REQUEST = struct.Struct("<QQQ")
 """Number of the request, offset in the file, size in bytes; the descriptor goes along."""
-ANSWER = struct.Struct("<Q?")
-"""Number of the request, whether it is durable; the reason follows as text if not."""
+ANSWER = struct.Struct("<QB")
+"""Number of the request, what became of it; the reason follows as text if it is not durable."""
+FAILED, DURABLE, NO_ROOM = range(3)
 REASON_SIZE_MAX = 512
 _PR_SET_PDEATHSIG = 1
 
@@ -50,22 +51,22 @@ def serve(channel: socket.socket, shared: mmap.mmap) -> None:
         if not request:
             return
         number, offset, size = REQUEST.unpack(request)
-        reason = _perform(descriptors, view[:size], offset)
-        channel.send(ANSWER.pack(number, not reason) + reason)
+        outcome, reason = _perform(descriptors, view[:size], offset)
+        channel.send(ANSWER.pack(number, outcome) + reason.encode()[:REASON_SIZE_MAX])
 
 
-def _perform(descriptors: list[int], data: memoryview, offset: int) -> bytes:
-    """Write and sync; empty, or why it is not certain to be durable."""
+def _perform(descriptors: list[int], data: memoryview, offset: int) -> tuple[int, str]:
+    """Write and sync; what became of it, and why it is not certain to be durable."""
     if len(descriptors) != 1:
-        return b"the file's descriptor did not arrive"
+        return FAILED, "the file's descriptor did not arrive"
     file = LocalFile(descriptors[0], "the journal's present file")
     try:
         file.write_synced([data], offset)
     except (AnabranchError, OSError) as error:
-        return str(error).encode()[:REASON_SIZE_MAX] or b"the write failed"
+        return NO_ROOM if isinstance(error, NoRoom) else FAILED, str(error)
     finally:
         file.close()
-    return b""
+    return DURABLE, ""
 
 
 def _end_with(parent: int) -> None:
