@@ -1,10 +1,17 @@
 """What callers are told: every error of the tree as a status and a problem document."""
 
 import pytest
+from starlette.requests import Request
 
 from anabranch.common import errors as e
 from anabranch.common.errors import ERRORS_BY_CODE, AnabranchError
-from anabranch.gateway.http.problem import STATUS_BY_CODE, problem_of, status_of
+from anabranch.gateway.http.problem import (
+    STATUS_BY_CODE,
+    UNEXPECTED,
+    _on_error,
+    problem_of,
+    status_of,
+)
 from kit.gateway_bench import gateway, problem
 
 TABLE: list[tuple[type[AnabranchError], int, bool]] = [
@@ -20,6 +27,7 @@ TABLE: list[tuple[type[AnabranchError], int, bool]] = [
     (e.StreamSealed, 409, False),
     (e.SegmentTruncated, 410, False),
     (e.ReaderGroupExists, 409, False),
+    (e.Parked, 409, False),
     (e.ReaderInUse, 409, False),
     (e.CheckpointExists, 409, False),
     (e.ReaderGroupNotFound, 404, False),
@@ -90,3 +98,13 @@ async def test_a_defect_is_told_without_its_text() -> None:
     assert problem(answer, 500) == "error"
     assert "secret" not in answer.text
     assert "Traceback" not in answer.text
+
+
+async def test_a_defect_is_answered_without_its_text() -> None:
+    request = Request({"type": "http", "path": "/v1/x", "headers": [], "method": "GET"})
+
+    answer = await _on_error(request, e.Defect("a step raised", cause="KeyError('secret')"))
+
+    assert answer.status_code == 500
+    assert b"secret" not in answer.body
+    assert UNEXPECTED.encode() in answer.body

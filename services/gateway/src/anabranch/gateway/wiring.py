@@ -16,10 +16,11 @@ from anabranch.client.settings import ReaderSettings
 from anabranch.common.errors import AnabranchError, PortInUse
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.health import PartHealth
-from anabranch.common.runtime.ids import IdSource, SystemIds
+from anabranch.common.runtime.ids import IdSource, SystemIds, system_rng
 from anabranch.common.runtime.service import Lifetime
 from anabranch.common.runtime.settings import parse_bind
 from anabranch.common.runtime.telemetry import Telemetry
+from anabranch.common.workflow.containment import Contained, Containment
 from anabranch.gateway.events.appends import AppendLimits, Appends
 from anabranch.gateway.events.destinations import open_writer
 from anabranch.gateway.events.held_reader import FeedTimes
@@ -74,16 +75,23 @@ async def run_gateway(settings: Settings, lifetime: Lifetime) -> None:
             health=lambda: lifetime.parts,
             stopping=lambda: lifetime.stopping,
         )
+        containment = Containment(clock, system_rng(), partial(_on_defect, lifetime))
+        keep = containment.keep
         background = [
-            group.create_task(parts.writers.serve()),
-            group.create_task(parts.group_readers.serve()),
-            group.create_task(_probe(client, clock, lifetime)),
+            group.create_task(keep("open writers", parts.writers.serve)),
+            group.create_task(keep("readers of groups", parts.group_readers.serve)),
+            group.create_task(keep("probe", partial(_probe, client, clock, lifetime))),
         ]
         await _serve(build_app(parts, clock), listener, lifetime)
         await parts.group_readers.end(LEAVE_S)
         await parts.appends.end(STORE_S)
         for task in background:
             task.cancel()
+
+
+def _on_defect(lifetime: Lifetime, found: Contained, _error: BaseException) -> None:
+    told = f"{found.part} of {found.subject}: {found.error}"
+    lifetime.set_ready("defects", True, told)
 
 
 def build(

@@ -85,6 +85,12 @@ def as_defect(what: str, error: BaseException) -> Defect:
     )
 
 
+def tell_defect(error: AnabranchError) -> None:
+    """Log a defect with its traceback, where it becomes an answer to whoever asked."""
+    if isinstance(error, Defect):
+        _log.error("a defect ended what was asked for", error=str(error), exc_info=error.__cause__)
+
+
 class Containment:
     """The defects of one process. `on_defect` hears of each."""
 
@@ -165,6 +171,11 @@ class Containment:
             return
         with self.contained(part, subject):
             await action()
+
+    async def alone(self, what: str, work: Awaitable[None]) -> None:
+        """Do one thing that nobody waits for: a defect ends it, and nothing beside it."""
+        with self.contained(JOB, what, park_at=0):
+            await work
 
     async def keep(
         self, job: str, serve: Callable[[], Awaitable[None]], *ends: type[AnabranchError]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from anabranch.client.transactions.part import PartReport, TransactionPart
 from anabranch.common.errors import AnabranchError, IdempotencyMismatch, OutcomeUnknown, Overloaded
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.workflow.containment import naming_defects, tell_defect
 from anabranch.gateway.events.bodies import EventsBody
 from anabranch.gateway.events.destinations import Writer
 from anabranch.gateway.events.writers import OpenWriters
@@ -138,13 +139,15 @@ class Appends:
     async def _store(self, destination: str, body: EventsBody) -> _Outcome:
         begun = False
         try:
-            async with self._writers.lease(destination) as writer:
-                _write(writer, body)
-                begun = True
-                await writer.flush()
-                if isinstance(writer, TransactionPart):
-                    return _Outcome(None, begun, await writer.report())
+            with naming_defects("storing events"):
+                async with self._writers.lease(destination) as writer:
+                    _write(writer, body)
+                    begun = True
+                    await writer.flush()
+                    if isinstance(writer, TransactionPart):
+                        return _Outcome(None, begun, await writer.report())
         except AnabranchError as error:
+            tell_defect(error)
             return _Outcome(error, begun)
         return _Outcome(None, begun)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from anabranch.client.lane_writer import LaneWriter
 from anabranch.common.errors import AnabranchError, Overloaded
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.workflow.containment import naming_defects, tell_defect
 from anabranch.gateway.events.destinations import Writer, is_within
 
 SWEEP_S = 5.0
@@ -118,6 +119,8 @@ class OpenWriters:
 
     async def _opened(self, destination: str) -> Writer | AnabranchError:
         try:
-            return await self._open_writer(destination)
+            with naming_defects("opening a writer"):
+                return await self._open_writer(destination)
         except AnabranchError as error:
+            tell_defect(error)
             return error

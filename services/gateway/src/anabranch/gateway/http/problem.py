@@ -22,6 +22,7 @@ from anabranch.common.errors import (
     Busy,
     Conflict,
     Corrupt,
+    Defect,
     Fenced,
     Invalid,
     InvalidRequest,
@@ -34,6 +35,7 @@ from anabranch.common.runtime.tracing import current_trace_id
 
 PROBLEM = "application/problem+json"
 RETRY_AFTER_S = 1
+UNEXPECTED = "the gateway met an error that it did not expect"
 
 STATUS_BY_CODE: Mapping[str, int] = {
     "scope-not-empty": 412,
@@ -107,7 +109,7 @@ def problem_of(error: AnabranchError, instance: str) -> Response:
 def unexpected(error: Exception, instance: str) -> Response:
     """The answer to a defect: logged with its traceback, told without."""
     _log.error("a request met an unexpected error", path=instance, exc_info=error)
-    told = AnabranchError("the gateway met an error that it did not expect")
+    told = AnabranchError(UNEXPECTED)
     return problem_of(told, instance)
 
 
@@ -121,6 +123,8 @@ def add_handlers(app: FastAPI) -> None:
 
 async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, AnabranchError)
+    if isinstance(error, Defect):  # logged where it was contained
+        error = AnabranchError(UNEXPECTED)
     return problem_of(error, request.url.path)
 
 

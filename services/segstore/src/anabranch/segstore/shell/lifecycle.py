@@ -30,6 +30,7 @@ from anabranch.common.errors import (
     AnabranchError,
     Corrupt,
     CorruptJournal,
+    Defect,
     Deposed,
     DiskFailed,
     LogNotHere,
@@ -42,9 +43,11 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.common.runtime.ids import IdSource
+from anabranch.common.workflow.containment import naming_defects
 from anabranch.segstore.domain.storage.log_choice import LogsHere, choose_log, is_plain
 from anabranch.segstore.ports import DurableDataLog, OpenTierTwo
 from anabranch.segstore.shell.closing import close_container
+from anabranch.segstore.shell.contained_source import ContainedSource
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.eviction import evict
 from anabranch.segstore.shell.flusher import Flusher, FlushLimits
@@ -137,7 +140,7 @@ async def open_container(
         void=placement.void,
     )
     opened = Container(container, placement.container_epoch, tier_two, around)
-    log = tiers.log.open_log(container, log_id, placement.container_epoch, opened)
+    log = tiers.log.open_log(container, log_id, placement.container_epoch, ContainedSource(opened))
     try:
         replay = Replay(opened, tier_two)
         for frame in log.replay(tier_two.applied_sequence):
@@ -280,9 +283,10 @@ class ContainerKeeper:
             began = clock.monotonic()
             self._taken = None
             try:
-                if await self._open_and_serve() and not await self._release():
-                    self._store.unassign(self._container)
-                    return
+                with naming_defects("a loop of a container", OSError):
+                    if await self._open_and_serve() and not await self._release():
+                        self._store.unassign(self._container)
+                        return
             except WrongHost:
                 self._store.unassign(self._container)
                 return
@@ -379,6 +383,12 @@ class ContainerKeeper:
         next_move = after_failure(error, self._restarts, served_s)
         self._restarts = next_move.restarts
         self._log_failure("the container failed", error)
+        if isinstance(error, Defect):
+            _log.error(
+                "a container ended because of a defect",
+                container=self._container,
+                exc_info=error.__cause__,
+            )
         if isinstance(next_move, Restart):
             await self._report_failed(taken, error, PlacementState.FAILED)
             return self._around.back_off_s(next_move.restarts)

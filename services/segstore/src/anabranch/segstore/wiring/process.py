@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 
 import structlog
 
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import AnabranchError
 from anabranch.common.model.cluster import NodeRecord
+from anabranch.common.runtime.ids import system_rng
 from anabranch.common.runtime.settings import parse_bind
+from anabranch.common.workflow.containment import Contained, Containment
 from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.server.nats_door import NatsDoor
 from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
@@ -44,6 +47,10 @@ class Process:
         self._end = asyncio.Event()
         self._failure: AnabranchError | None = None
         self._changed = asyncio.Event()
+        self._containment = Containment(parts.clock, system_rng(), self._on_defect)
+
+    def _on_defect(self, _found: Contained, _error: BaseException) -> None:
+        self._parts.lifetime.set_ready("defects", True, self._containment.summary())
 
     async def run(self) -> None:
         """Serve until asked to stop or until the journal ends; raises what ended it."""
@@ -86,7 +93,7 @@ class Process:
         spawned: set[asyncio.Task[None]] = set()
 
         def spawn(work: Coroutine[None, None, None]) -> None:
-            task = group.create_task(work)
+            task = group.create_task(self._containment.alone("a request", work))
             spawned.add(task)
             task.add_done_callback(spawned.discard)
 
@@ -107,12 +114,15 @@ class Process:
         announcement = Announcement(nodes, node, parts.clock, self._fail)
         watch_metrics(parts, throttle, cache, store, server)
         door = NatsDoor(parts.client, ControlDesk(store, spawn), throttle)
+        keep = self._containment.keep
         tasks = [
             group.create_task(announcement.run()),
             group.create_task(self._assignments(store, throttle, cache).run()),
-            group.create_task(self._follow(store, door)),
-            group.create_task(load_reporter(parts, store).run()),
-            group.create_task(journal_watch(parts, throttle, store).run()),
+            group.create_task(keep("readiness", partial(self._follow, store, door))),
+            group.create_task(keep("load reports", load_reporter(parts, store).run)),
+            group.create_task(
+                keep("watch of the journal", journal_watch(parts, throttle, store).run)
+            ),
         ]
         _log.info("the store listens", node=parts.node_id, endpoint=str(endpoint))
         await self._end.wait()

@@ -1,0 +1,58 @@
+"""A defect in what one caller asked of the gateway ends that alone."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from anabranch.common.errors import Defect
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.gateway.events.appends import AppendLimits, Appends
+from anabranch.gateway.events.bodies import EventsBody
+from anabranch.gateway.events.writers import OpenWriters
+
+
+class Sink:
+    """A writer that takes everything, or has a bug."""
+
+    failed = None
+
+    def __init__(self, *, broken: bool) -> None:
+        self.broken = broken
+        self.taken: list[bytes] = []
+
+    def write_batch(self, payloads: list[bytes], _keys: object = None) -> None:
+        if self.broken:
+            raise KeyError("nobody expected this")
+        self.taken += payloads
+
+    async def flush(self) -> None:
+        return
+
+
+BODY = EventsBody([b"x"])
+
+
+@pytest.mark.parametrize("where", ["opening", "writing"])
+async def test_one_broken_destination_leaves_the_others_writable(where: str) -> None:
+    sinks = {"s/bad": Sink(broken=True), "s/good": Sink(broken=False)}
+
+    async def open_writer(destination: str) -> Any:
+        if where == "opening" and destination == "s/bad":
+            raise KeyError("nobody expected this")
+        return sinks[destination]
+
+    async with asyncio.TaskGroup() as group:
+        writers = OpenWriters(
+            open_writer, clock=SystemClock(), tasks=group, writers_max=9, idle_s=9
+        )
+        limits = AppendLimits(
+            timeout_s=5, pending_size_bytes_max=1 << 20, answers_max=9, answer_age_s_max=9
+        )
+        appends = Appends(writers, SystemClock(), group, limits)
+        with pytest.raises(Defect) as broken:
+            await appends.append("s/bad", BODY)
+        await appends.append("s/good", BODY)
+
+    assert "KeyError" in str(broken.value.fields["cause"])
+    assert sinks["s/good"].taken == [b"x"]
