@@ -35,6 +35,7 @@ from anabranch.controller.domain.scope.state import SCOPE, Scope
 from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.transaction.events import TransactionEvent
 from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
@@ -117,8 +118,7 @@ class SimController:
             on_fold=self.listener,
             containment=self.containment,
         )
-        chunks = HistoryChunks(self.store, ids)
-        histories = Histories(chunks)
+        histories = Histories(chunks := HistoryChunks(self.store, ids))
         context = WorkContext(
             NatsSegmentStores(client, CONTAINER_COUNT),
             scopes,
@@ -143,11 +143,19 @@ class SimController:
             require_not_parked=self.containment.require_not_parked,
         )
         self.query_desk = self._query_desk(context, applications, ids)
+        self._build_jobs(known, transactions)
+        self._build_runners(context, streams, groups)
+
+    def _build_jobs(
+        self,
+        known: TransactionMirror,
+        transactions: Repository[Transaction, TransactionEvent],
+    ) -> None:
         self.expirer = TransactionExpirer(
             Transactions(known, self.mirror, lambda: self.owned),
             transactions,
-            world.timers,
-            clock=clock,
+            self.world.timers,
+            clock=self.clock,
             on_expired=lambda _late_s: None,
             containment=self.containment,
         )
@@ -156,10 +164,9 @@ class SimController:
             self.mirror.reached,
             self.store.purge,
             lambda b: b in self.owned,
-            clock,
+            self.clock,
             containment=self.containment,
         )
-        self._build_runners(context, streams, groups)
 
     def _build_runners(
         self,

@@ -91,6 +91,17 @@ def starts_from_anywhere(files: Iterable[SourceFile]) -> list[str]:
     return wrong
 
 
+def catches_everything(files: Iterable[SourceFile]) -> list[str]:
+    """Handlers that catch every error in order to carry on: they do not end in a bare `raise`."""
+    return [
+        f"{file.path}::{name}"
+        for file in files
+        for name, node in functions(file)
+        for handler in _own_handlers(node)
+        if _is_broad(handler.type) and not _ends_in_raise(handler)
+    ]
+
+
 def modules_without_docstring(files: Iterable[SourceFile]) -> list[str]:
     """Modules that hold code and do not say what for."""
     return [file.path for file in files if file.text.strip() and not ast.get_docstring(file.tree())]
@@ -104,6 +115,31 @@ def _words_of(node: ast.AST) -> Sequence[ast.expr]:
         case ast.List() | ast.Tuple():
             return node.elts
     return ()
+
+
+def _own_handlers(node: Function) -> Iterator[ast.ExceptHandler]:
+    """Those of the function itself, not of functions inside it."""
+    pending: list[ast.AST] = list(node.body)
+    while pending:
+        found = pending.pop()
+        if isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if isinstance(found, ast.ExceptHandler):
+            yield found
+        pending.extend(ast.iter_child_nodes(found))
+
+
+def _is_broad(kind: ast.expr | None) -> bool:
+    if isinstance(kind, ast.Tuple):
+        return any(_is_broad(one) for one in kind.elts)
+    return kind is None or (
+        isinstance(kind, ast.Name) and kind.id in ("Exception", "BaseException")
+    )
+
+
+def _ends_in_raise(handler: ast.ExceptHandler) -> bool:
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and last.exc is None
 
 
 def _positional_count(node: Function) -> int:

@@ -35,6 +35,13 @@ def test_no_module_is_started_with_the_working_directory_on_its_path() -> None:
     assert shape.starts_from_anywhere(files) == []
 
 
+def test_only_named_edges_catch_every_error_in_order_to_carry_on() -> None:
+    files = [file for file in python_files() if file.path.startswith(("libs/", "services/"))]
+    found = shape.catches_everything(files)
+
+    assert shape.unlisted_or_unneeded(found, EXCEPTIONS["edges"]) == []
+
+
 def test_every_module_says_what_it_is_for() -> None:
     assert shape.modules_without_docstring(python_files()) == []
 

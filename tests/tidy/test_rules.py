@@ -79,6 +79,17 @@ def test_a_start_that_imports_from_the_working_directory_is_found(start: str) ->
     assert not shape.starts_from_anywhere([code(start.format(safe))])
 
 
+@pytest.mark.parametrize(
+    "kind", ["", " Exception", " BaseException as e", " (KeyError, Exception)"]
+)
+def test_a_handler_that_catches_everything_in_order_to_carry_on_is_found(kind: str) -> None:
+    handler = "def f():\n    try:\n        g()\n    except{}:\n        {}\n"
+
+    assert shape.catches_everything([code(handler.format(kind, "pass"))]) == ["libs/x/part.py::f"]
+    assert not shape.catches_everything([code(handler.format(kind, "raise"))])
+    assert not shape.catches_everything([code(handler.format(" KeyError", "pass"))])
+
+
 def test_a_module_without_a_docstring_is_found() -> None:
     assert shape.modules_without_docstring([code("x = 1\n"), code("")]) == ["libs/x/part.py"]
 

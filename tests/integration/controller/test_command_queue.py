@@ -87,8 +87,8 @@ def queue(nats_server: NatsServer, parked: JetStreamParkedCommands) -> StartQueu
             handle,
             park or parked.park,
             SystemClock(),
-            seeded(0),
-            loud(),
+            rng=seeded(0),
+            containment=loud(),
             pause_ratio=QUICK,
         )
         await made.start()

@@ -96,9 +96,9 @@ class CommandQueue:
         handle: Handle,
         park: Park,
         clock: Clock,
+        *,
         rng: Rng,
         containment: Containment,
-        *,
         pause_ratio: float = 1.0,
     ) -> None:
         """`pause_ratio` shortens the pauses after defects, for tests."""

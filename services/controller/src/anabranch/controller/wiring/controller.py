@@ -116,7 +116,7 @@ class Controller:
 
 def build(around: Surroundings) -> Controller:
     """Build all of it."""
-    settings, client, clock = around.settings, around.client, around.clock
+    client, clock = around.client, around.clock
     store = JetStreamEventStore(client, clock)
     kinds = _repositories(around, store, lambda: mirror)
     cluster = build_cluster(around)
@@ -165,14 +165,7 @@ def build(around: Surroundings) -> Controller:
             cluster.members.me.controller_id,
             SLOW,
         ),
-        commands=CommandQueue(
-            settings.nats_url,
-            partial(handle_command, command_desk),
-            parked.park,
-            clock,
-            around.rng,
-            around.containment,
-        ),
+        commands=_commands(around, command_desk, parked),
         writer_times=context.writer_times,
         endings=endings,
     )
@@ -213,6 +206,19 @@ def _context(
         around.clock,
         _writer_times(around),
         int(around.settings.outcomes_kept_s * 1000),
+    )
+
+
+def _commands(
+    around: Surroundings, desk: CommandDesk, parked: JetStreamParkedCommands
+) -> CommandQueue:
+    return CommandQueue(
+        around.settings.nats_url,
+        partial(handle_command, desk),
+        parked.park,
+        around.clock,
+        rng=around.rng,
+        containment=around.containment,
     )
 
 
