@@ -11,7 +11,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
-from anabranch.common.errors import DiskFailed, OutcomeUnknown, TierTwoRewound
+from anabranch.common.errors import CorruptEvent, DiskFailed, OutcomeUnknown, TierTwoRewound
 from anabranch.common.model.key_range import KeyRange, even_ranges
 from anabranch.common.model.names import StreamRef, segment_id, stream_ref
 from anabranch.common.model.stream import SegmentRange, StreamState
@@ -28,6 +28,7 @@ from anabranch.common.tier2.streams import (
     stream_object_name,
     stream_receipt_name,
 )
+from anabranch.common.workflow.containment import Containment
 from anabranch.controller.domain.stream.export import (
     ShapedStream,
     decide_exports,
@@ -426,3 +427,28 @@ async def test_a_session_ends_after_some_hours_so_that_its_files_never_look_left
     world = World(FaultyStorage())
     await world.serve_for(7 * 3600)
     assert world.session_count == 2
+
+
+# --- one bad among good -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [KeyError("a defect"), CorruptEvent("its history is damaged")])
+def test_one_stream_that_cannot_be_told_keeps_no_other_one(error: Exception) -> None:
+    async def history(stream: Stream) -> History:
+        if stream.ref == REF:
+            raise error
+        return await _history(stream)
+
+    async def live() -> None:
+        world = World(FaultyStorage())
+        world.exporter._histories = history
+        world.exporter._containment = Containment(world.clock, seeded(0))
+        for number in range(9):
+            world.streams.put(shaped(stream_ref(f"s/y{number}"), 3))
+        world.streams.put(shaped(REF, 3))
+        await world.serve_for(SWEEP_S)
+        for number in range(9):
+            assert await world.told(stream_ref(f"s/y{number}"))
+        assert world.session_count == 1
+
+    run_virtual(live())

@@ -8,7 +8,13 @@ from unittest.mock import patch
 
 import pytest
 
-from anabranch.common.contracts.commands import ANSWERS, CreateStream, Rejected, SealStream
+from anabranch.common.contracts.commands import (
+    ANSWERS,
+    CreateStream,
+    DeleteScope,
+    Rejected,
+    SealStream,
+)
 from anabranch.common.contracts.parked import ListParked, ParkedList, RedriveParked
 from anabranch.common.contracts.queries import DescribeStream, QueryFailed
 from anabranch.common.contracts.subjects import scope_events, stream_events
@@ -189,6 +195,17 @@ async def test_a_command_that_was_accepted_before_is_accepted_again_while_it_is_
     other = create.model_copy(update={"command_id": "other", "config": fixed(2)})
     assert (await world.command(other)).kind == "rejected"
     assert await world.describe("bad") == "ok"
+
+
+async def test_a_parked_aggregate_refuses_what_it_would_accept(world: World) -> None:
+    await world.create()
+    world.containment.note("step", scope_events(ScopeName("s")), Defect("x"), park_at=1)
+
+    refused = await world.command(DeleteScope(command_id="c2", scope="s"))
+
+    assert isinstance(refused, Rejected)
+    assert refused.error.code == "parked"
+    assert (await world.scopes.load(scope_events(ScopeName("s")))).revision == 1
 
 
 async def test_a_load_names_the_aggregate_that_does_not_fit(world: World) -> None:

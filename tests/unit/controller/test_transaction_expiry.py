@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
@@ -20,6 +21,7 @@ from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.stream import StreamState
 from anabranch.common.model.transaction import TransactionState, transaction_id
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.workflow.containment import Containment
 from anabranch.controller.domain.application import APPLICATION
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.transaction import decide, expiry
@@ -38,6 +40,7 @@ from anabranch.controller.periodic.expire_transactions import (
 from anabranch.controller.projections.transactions import TransactionMirror
 from kit.fake_timers import InMemoryTimers
 from kit.loud import loud
+from kit.rng import seeded
 from kit.virtual_time import VirtualClock, run_virtual
 
 REF = StreamRef(ScopeName("s"), StreamName("x"))
@@ -109,6 +112,7 @@ class World:
         self.owned = frozenset({BUCKET})
         self.timers = timers
         self.late_s: list[float] = []
+        self.containment = loud(self.clock)
         self.drawn = 0
         self.expirer = TransactionExpirer(
             Known(self.mirror, self.streams, lambda: self.owned),
@@ -116,8 +120,12 @@ class World:
             timers,
             clock=self.clock,
             on_expired=self.late_s.append,
-            containment=loud(self.clock),
+            containment=self.containment,
         )
+
+    def contain(self) -> None:
+        """Let defects be, as a controller does."""
+        self.containment = self.expirer._containment = Containment(self.clock, seeded(0))
 
     async def begin(self, lease_ms: int = 2_000, *, armed: bool = True) -> str:
         """The new transaction's subject."""
@@ -466,3 +474,44 @@ async def test_a_transaction_that_cannot_be_read_has_no_deadline() -> None:
     deadlines: Mapping[str, int] = world.mirror.tally.deadlines(BUCKET)
 
     assert deadlines == {}
+
+
+# --- one bad among good -------------------------------------------------------------------------
+
+
+@virtual
+async def test_one_transaction_with_a_defect_keeps_no_other_one_open() -> None:
+    world = World(CountingTimers())
+    world.contain()
+    subjects = [await world.begin() for _ in range(5)]
+    await world.fold()
+    bad = (await world.state(subjects[0])).transaction_id
+    expire = decide.expire
+
+    def broken(txn: Transaction, now_ms: int) -> Sequence[TransactionEvent]:
+        if txn.transaction_id == bad:
+            raise KeyError("nobody expected this")
+        return expire(txn, now_ms)
+
+    with patch.object(decide, "expire", broken):
+        await world.run(120)
+
+    assert [(await world.state(one)).is_open for one in subjects] == [True, *[False] * 4]
+    assert max(world.late_s) <= TICK_S + 0.01
+    assert world.containment.is_parked("expiry", subjects[0])
+
+
+@virtual
+async def test_one_bucket_whose_timers_have_a_defect_keeps_no_other_one() -> None:
+    class Broken(CountingTimers):
+        async def due(self, bucket: int, now_ms: int, limit: int) -> Sequence[str]:
+            raise KeyError("nobody expected this")
+
+    world = World(Broken())
+    world.contain()
+    subject = await world.begin()
+    await world.fold()
+
+    await world.run(10)
+
+    assert not (await world.state(subject)).is_open  # a sweep found it

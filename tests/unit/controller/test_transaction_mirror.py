@@ -2,7 +2,11 @@
 
 import pytest
 
-from anabranch.common.contracts.subjects import shard_of_subject, transaction_outcomes
+from anabranch.common.contracts.subjects import (
+    shard_of_subject,
+    transaction_gate,
+    transaction_outcomes,
+)
 from anabranch.common.errors import Corrupt, ObjectNotFound
 from anabranch.common.workflow.runner import run_to_rest
 from anabranch.controller.domain.stream.commits import OUTCOMES_KEPT, OUTCOMES_PER_CHUNK
@@ -10,7 +14,7 @@ from anabranch.controller.domain.stream.state import TransactionsSeen
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.outcomes import OutcomeHistory
 from kit.fed_mirror import fed_mirror
-from kit.workflow_world import CREATE, REF, SCALE, SUBJECT, World, many_outcomes
+from kit.workflow_world import CREATE, DELETE, REF, SCALE, SEAL, SUBJECT, World, many_outcomes
 
 DAYS_MS = 24 * 3600 * 1000
 
@@ -159,3 +163,18 @@ async def test_chunks_are_given_up_when_they_are_old_enough(world: World) -> Non
     with pytest.raises(ObjectNotFound):
         await world.chunks.read(transaction_outcomes(REF, 1, 0))
     await world.chunks.read(transaction_outcomes(REF, 1, 1))
+
+
+async def test_the_gate_of_a_deleted_stream_is_forgotten(world: World) -> None:
+    await world.begin("1")
+    await world.abort("1")
+    await world.command(SEAL)
+    await world.rest()
+    await world.mirror.reach_heads()
+    assert list(world.mirror.transactions._gates) == [transaction_gate(REF, 1)]
+
+    await world.command(DELETE)
+    await world.rest()
+    await world.mirror.reach_heads()
+
+    assert world.mirror.transactions._gates == {}

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from anabranch.common.contracts.subjects import (
     TRANSACTION_SLOT_MS,
     shard_of_subject,
@@ -23,6 +25,7 @@ from anabranch.common.model.stream import StreamState
 from anabranch.common.model.transaction import transaction_id
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.workflow.containment import Containment
 from anabranch.controller.domain.application import APPLICATION, Application, ApplicationOpened
 from anabranch.controller.domain.stream.commits import Outcome
 from anabranch.controller.domain.stream.state import Stream
@@ -38,6 +41,7 @@ from anabranch.controller.periodic.purge_transactions import (
 from anabranch.controller.projections.outcomes import OutcomeHistory
 from anabranch.controller.projections.transactions import TransactionMirror
 from kit.loud import loud
+from kit.rng import seeded
 
 REF = StreamRef(ScopeName("s"), StreamName("x.y"))
 BUCKET = shard_of_subject(stream_events(REF))
@@ -76,10 +80,13 @@ class World:
             containment=loud(self.clock),
         )
         self.drawn = 0
+        self.broken: dict[str, Exception] = {}
 
     async def _purge(self, pattern: str, below: int) -> None:
         if self.is_away:
             raise Unavailable("the store is away")
+        if pattern in self.broken:
+            raise self.broken[pattern]
         self.purges.append((pattern, below))
         await self.store.purge(pattern, below)
 
@@ -293,3 +300,21 @@ async def test_the_applications_of_a_deleted_stream_leave_the_mirror() -> None:
     world.mirror.drop_applications(Stream(ref=REF, incarnation=1, status=StreamState.DELETED))
 
     assert list(world.mirror.applications.loaded) == [transaction_key(REF, 2, "app")]
+
+
+@pytest.mark.parametrize("error", [KeyError("a defect"), Unavailable("it cannot be purged")])
+async def test_one_slot_that_cannot_be_purged_keeps_no_other_one(error: Exception) -> None:
+    world = World()
+    world.purger._containment = Containment(world.clock, seeded(0))
+    names = []
+    for _ in range(3):
+        names.append(await world.begin())
+        world.settle()
+    world.end(*names)
+    slots = [transaction_slot(transaction_events(REF, 1, name)) for name in names]
+    world.broken = {slots[0]: error}
+
+    for _ in range(3):
+        await world.purger.round()
+
+    assert sorted({pattern for pattern, _ in world.purges}) == sorted(slots[1:])
