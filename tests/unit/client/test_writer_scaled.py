@@ -5,10 +5,18 @@ import asyncio
 import pytest
 
 from anabranch.client import EventWriter
-from anabranch.common.errors import OutcomeUnknown, SegmentNotFound, StreamSealed, Unavailable
+from anabranch.common.errors import (
+    OutcomeUnknown,
+    SegmentNotFound,
+    StreamNotFound,
+    StreamSealed,
+    Unavailable,
+)
+from anabranch.common.model.key_range import KeyRange
 from anabranch.common.wire.messages import Append, Appended
 from kit.client_bench import STREAM, Bench, bench, until, writer_settings
 from kit.fake_segstore import Fault, no_faults
+from kit.fake_streams import FakeLife
 from kit.history import KeyedHistory
 
 FIRST = f"{STREAM}/0.#epoch.0"
@@ -177,6 +185,18 @@ async def test_a_segment_deleted_before_it_acknowledged_leaves_the_outcome_unkno
         assert caught.value.fields["unacknowledged"] == 1
         assert caught.value.fields["segment"] == FIRST
         assert sum(segment.event_count for segment in b.segments) == 0
+
+
+async def test_a_stream_that_was_deleted_and_created_again_is_not_found() -> None:
+    async with bench() as b:
+        writer = await opened(b)
+        for number in (0, 1):  # the new stream's segments have other numbers
+            b.stream.lives.pop(number, None)
+        b.stream.lives[7] = FakeLife(7, KeyRange(0.0, 1.0))
+        b.store.segments.clear()
+        with pytest.raises(StreamNotFound, match="another one was created") as caught:
+            await writer.append(b"late", LOW)
+        assert caught.value.fields["stream"] == str(STREAM)
 
 
 async def test_a_segment_that_is_missing_although_it_should_be_open_is_named() -> None:

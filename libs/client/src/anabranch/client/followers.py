@@ -66,12 +66,21 @@ class Followers:
         """The successors of a segment that takes no more, sorted by key range; none: it was the
         last one, for ever.
 
-        Raises as `ask`, Unavailable when no answer came in time, and `if_open` where the
-        controller takes the segment for open and waiting would not help.
+        The caller has met the segment in a store, so if the stream never had it, the stream is
+        another one by now. Raises StreamNotFound, Unavailable when no answer came in time, and
+        `if_open` where the controller takes the segment for open and waiting would not help.
         """
 
         async def attempt() -> tuple[Successor, ...]:
-            found = await self.ask(segment)
+            try:
+                found = await self.ask(segment)
+            except SegmentNotFound as error:
+                raise StreamNotFound(
+                    "the stream was deleted, and another one was created under its name",
+                    remedy="open a new writer or reader, if the new stream is the one you mean",
+                    stream=str(self._stream),
+                    segment=segment,
+                ) from error
             if found.status != "open":
                 return found.successors
             raise if_open or Unavailable(
