@@ -4,12 +4,14 @@ Services' log lines are dropped unless a test looks at them. Hypothesis draws th
 every usual run and new ones in a thorough one (`kit.thorough`), in either however slow the machine.
 """
 
+import logging
 from collections.abc import Iterator
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from anabranch.common.runtime.logger import ROOT
 from kit.infra import Infra
 from kit.infra.hurting import HurtingInfra, chosen_hurts
 from kit.infra.selection import chosen_provider, start_infra, tell_what_was_skipped
@@ -47,7 +49,9 @@ def infra() -> Infra:
 def quiet_logs() -> Iterator[None]:
     """Drop log lines; a simulation writes thousands of them."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))
+    logging.getLogger(ROOT).setLevel(logging.CRITICAL)
     yield
+    logging.getLogger(ROOT).setLevel(logging.NOTSET)
     structlog.reset_defaults()
 
 

@@ -165,6 +165,8 @@ def test_a_ping_that_nobody_answers_is_repeated_and_keeps_nobody_else_waiting() 
 def test_that_one_lives_as_long_as_it_may_is_logged_once_and_ends_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("WARNING", "anabranch")
+
     async def scenario() -> None:
         async with world() as w:
             txn = await w.transactions().begin(LEASE)

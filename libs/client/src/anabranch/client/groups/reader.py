@@ -179,10 +179,10 @@ class GroupReader(Generic[T]):
         """The next event. Ends when all that the group reads is processed, for ever.
 
         Raises EventsTruncated once for events that are gone, SerializationFailed once for an event
-        that is no value, and goes on behind them. Raises InvalidPosition once for a segment that has
-        no event where the group stands in it: other segments go on, and a reset mends it. Raises for
-        good ReaderRemoved,
-        ReaderGroupReset, ReaderGroupNotFound, Closed, and what makes a segment unreadable.
+        that is no value, and goes on behind them. Raises InvalidPosition once for a segment that
+        has no event where the group stands in it: other segments go on, and a reset mends it.
+        Raises for good ReaderRemoved, ReaderGroupReset, ReaderGroupNotFound, Closed, and what makes
+        a segment unreadable.
         """
         reading = self._reading
         if reading is None or self._closed:

@@ -5,7 +5,6 @@ answered. An outcome is irrevocable, so it is learnt once: pinging stops, and wh
 with TransactionEnded. A transaction and its parts in this process share one.
 """
 
-import logging
 from collections.abc import Callable
 
 from anabranch.client.backoff import Backoff
@@ -23,8 +22,9 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.transaction import LEASE_MS_MIN, TransactionState
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.logger import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 Listener = Callable[[AnabranchError], None]
 
@@ -103,10 +103,10 @@ class Fate:
             self.learn_state(result.state)
         elif result.refusal == "execution_exceeded" and not self._was_exceeded:
             self._was_exceeded = True
-            _log.warning(  # the standard logger: a program's stdout is its own
-                "a transaction lives as long as it may and will be aborted: id=%s stream=%s",
-                self.transaction_id,
-                self.calls.stream,
+            _log.warning(
+                "a transaction lives as long as it may and will be aborted",
+                id=self.transaction_id,
+                stream=str(self.calls.stream),
             )
 
     async def reason_of(

@@ -5,8 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import assert_never
 
-import structlog
-
 from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.adapters.local_disk import LocalDisk
@@ -19,6 +17,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import IdSource, SystemIds
+from anabranch.common.runtime.logger import get_logger
 from anabranch.common.runtime.threads import run_in_daemon
 from anabranch.common.storage.deadline import DeadlineChunkStorage
 from anabranch.common.storage.location import (
@@ -33,7 +32,7 @@ from anabranch.common.storage.probe import probe_create_only
 
 _DEFAULTS = ObjectOptions()
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 async def open_chunk_storage(

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import nats.errors
-import structlog
 from nats.aio.client import Client, Srv
 
 from anabranch.common.errors import FieldValue, Unavailable
+from anabranch.common.runtime.logger import get_logger
 
 CONNECT_DEADLINE_S = 10.0
 RECONNECT_WAIT_S = 0.25
@@ -23,7 +23,7 @@ ID_DEADLINE_S = 5.0
 _WHO_AM_I = "$SYS.REQ.USER.INFO"
 _REMEDY = "check that the NATS server runs with JetStream and is reachable, then try again"
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class _OneTransportClient(Client):

@@ -10,8 +10,6 @@ own was, ends. No key has a time to live.
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
 from anabranch.common.errors import (
     Corrupt,
     ObjectExists,
@@ -22,6 +20,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.eventsourcing.ports import ObjectStore
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.logger import get_logger
 
 BEAT_S = 1.2
 BEAT_DEADLINE_S = 1.0
@@ -29,7 +28,7 @@ RETRY_S = 0.2
 LAST_WORD_S_MAX = 1.0
 _TRY_AGAIN = (Unavailable, OutcomeUnknown, ObjectExists, RevisionConflict)
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Beats:

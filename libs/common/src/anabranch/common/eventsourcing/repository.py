@@ -18,8 +18,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-import structlog
-
 from anabranch.common.errors import (
     AnabranchError,
     Busy,
@@ -33,6 +31,7 @@ from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.eventsourcing.message import KIND_DAMAGED, KIND_EVENTS, KIND_SNAPSHOT
 from anabranch.common.eventsourcing.ports import Append, EventMessage, EventStore, Gate, NewMessage
 from anabranch.common.runtime.ids import IdSource
+from anabranch.common.runtime.logger import get_logger
 from anabranch.common.workflow.containment import aggregate_name, naming_defects
 
 DECISION_ATTEMPTS_MAX = 8
@@ -42,7 +41,7 @@ SNAPSHOT_SIZE_BYTES_MAX = 256 * 1024
 APPENDED_MAX = 1024
 """Aggregates that are remembered as they were appended, until somebody has heard of it."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 S = TypeVar("S")
 E = TypeVar("E")

@@ -15,11 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import structlog
-
 from anabranch.common.errors import AnabranchError, InvalidSetting, NoRoom, PortInUse
+from anabranch.common.runtime.logger import get_logger
 from anabranch.common.runtime.metrics import CONTENT_TYPE as METRICS_TYPE
 from anabranch.common.runtime.settings import parse_bind
+
+_log = get_logger(__name__)
 
 REQUEST_SIZE_MAX = 4096
 REQUEST_SECONDS_MAX = 5.0
@@ -140,7 +141,7 @@ class HealthServer:
                 port=self._port,
                 cause=error.strerror or str(error),
             ) from error
-        structlog.get_logger().info("health is served", host=self._host, port=self.port)
+        _log.info("health is served", host=self._host, port=self.port)
         port_file = os.environ.get(PORT_FILE_VARIABLE)
         if port_file:
             try:

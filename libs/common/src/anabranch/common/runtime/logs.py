@@ -2,7 +2,7 @@
 
 A line is a constant text (`event`) plus fields; inside a span, `trace_id` and `span_id` say which.
 Everything that libraries say through the standard `logging` module goes the same way, so a log
-file holds one format.
+file holds one format; what our own libraries say (`logger`) keeps its fields.
 """
 
 import logging
@@ -15,6 +15,7 @@ from opentelemetry import trace
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from anabranch.common.errors import AnabranchError, InvalidSetting
+from anabranch.common.runtime.logger import ROOT, Line
 
 LEVELS: Mapping[str, int] = {
     "debug": logging.DEBUG,
@@ -50,7 +51,7 @@ def configure_logs(service: str, level: str, stream: TextIO | None = None) -> No
     handler = logging.StreamHandler(target)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
+            foreign_pre_chain=[_open_line, *shared],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 *_renderers(target),
@@ -60,11 +61,20 @@ def configure_logs(service: str, level: str, stream: TextIO | None = None) -> No
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(number)
+    logging.getLogger(ROOT).setLevel(number)
 
 
 def error_fields(error: AnabranchError) -> dict[str, object]:
     """An error as log fields: {code, message, remedy, fields}."""
     return error.to_body()
+
+
+def _open_line(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """A processor: a line of our own libraries has its text and fields apart."""
+    line = event["_record"].msg
+    if isinstance(line, Line):
+        event = {**line.fields, **event, "event": line.text}
+    return event
 
 
 def _name_service(service: str) -> Processor:

@@ -7,7 +7,6 @@ once that it is back. What its queue cannot hold is dropped.
 import logging
 from collections.abc import Sequence
 
-import structlog
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics.export import (
@@ -22,6 +21,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Tracer
 
+from anabranch.common.runtime.logger import get_logger
+
 ATTEMPT_S_MAX = 3.0
 """What one export may take, repetitions included."""
 SPANS_WAITING_MAX = 4096
@@ -35,7 +36,7 @@ _NOISY = (
     "opentelemetry.sdk.metrics._internal.export",
 )
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Outage:

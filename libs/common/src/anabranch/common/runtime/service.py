@@ -26,15 +26,16 @@ from contextlib import closing, suppress
 from types import MappingProxyType
 from typing import TypeVar
 
-import structlog
-
 from anabranch.common.errors import AnabranchError, DiskFailed
 from anabranch.common.runtime.garbage import set_apart_what_stays
 from anabranch.common.runtime.health import HealthServer, PartHealth, is_ready
 from anabranch.common.runtime.ids import SystemIds
+from anabranch.common.runtime.logger import get_logger
 from anabranch.common.runtime.logs import configure_logs, error_fields
 from anabranch.common.runtime.settings import NO_TARGET, TelemetryTarget
 from anabranch.common.runtime.telemetry import Telemetry, open_telemetry, silent_telemetry
+
+_log = get_logger(__name__)
 
 Settings = TypeVar("Settings")
 
@@ -81,7 +82,7 @@ class Lifetime:
         """Report a part. The service is ready when every part reported so far is."""
         now = PartHealth(ready, reason)
         if self._parts.get(part) != now:
-            structlog.get_logger().info("part changed", part=part, ready=ready, reason=reason)
+            _log.info("part changed", part=part, ready=ready, reason=reason)
         self._parts[part] = now
 
     def request_stop(self) -> None:
@@ -171,9 +172,9 @@ async def stop_within(
     except TimeoutError:
         if not deadline.expired():
             raise
-        structlog.get_logger().error("service did not stop in time", grace_seconds=GRACE_SECONDS)
+        _log.error("service did not stop in time", grace_seconds=GRACE_SECONDS)
         return EXIT_FAILED
-    structlog.get_logger().info("service stopped", asked=lifetime.stopping)
+    _log.info("service stopped", asked=lifetime.stopping)
     return EXIT_STOPPED
 
 
@@ -195,9 +196,7 @@ def _obey_signals(lifetime: Lifetime, deadline: asyncio.Timeout) -> None:
 
     def stop(number: int) -> None:
         grace = 0.0 if lifetime.stopping else GRACE_SECONDS
-        structlog.get_logger().info(
-            "asked to stop", signal=signal.Signals(number).name, grace_seconds=grace
-        )
+        _log.info("asked to stop", signal=signal.Signals(number).name, grace_seconds=grace)
         lifetime.request_stop()
         if not deadline.expired():
             deadline.reschedule(loop.time() + grace)
@@ -221,4 +220,4 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def _log_failure(error: AnabranchError) -> None:
-    structlog.get_logger().error("service failed", **error_fields(error))
+    _log.error("service failed", **error_fields(error))

@@ -20,13 +20,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import structlog
-
 from anabranch.common.contracts.subjects import EVENT_SUBJECT_PREFIX
 from anabranch.common.errors import AnabranchError, Defect, Parked
 from anabranch.common.runtime.backoff import Backoff
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import Rng
+from anabranch.common.runtime.logger import get_logger
 
 PARK_AT_COUNT = 10
 PAUSES = Backoff(first_s=0.1, longest_s=30.0)
@@ -46,7 +45,7 @@ _TOLD = {
     JOB: "a job met a defect, and is begun again",
 }
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

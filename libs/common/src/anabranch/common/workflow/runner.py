@@ -28,13 +28,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import structlog
-
 from anabranch.common.errors import AnabranchError, Defect, WrongExpectedSequence
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.runtime.backoff import Backoff
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import Rng
+from anabranch.common.runtime.logger import get_logger
 from anabranch.common.workflow.containment import STEP, Containment, naming_defects
 from anabranch.common.workflow.progress import ProgressBoard, StepProgress
 from anabranch.common.workflow.waiting import StillWaiting
@@ -50,7 +49,7 @@ S = TypeVar("S")
 E = TypeVar("E")
 K = TypeVar("K", bound=str)
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

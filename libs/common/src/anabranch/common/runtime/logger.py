@@ -1,0 +1,66 @@
+"""Loggers of the libraries: constant text plus fields, through the standard `logging` module.
+
+    get_logger(__name__).warning("the connection is lost", server="n1")
+        │
+        ├─ in a program that configures nothing ──► silence
+        ├─ under `logging.basicConfig`          ──► the connection is lost server='n1'
+        └─ in a service (`runtime.logs`)        ──► a line of JSON with the text and the fields
+
+A library leaves the choice of what is shown to the program. The logger `anabranch` therefore has a
+handler that drops everything, and all loggers here are below it.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+ROOT = "anabranch"
+
+logging.getLogger(ROOT).addHandler(logging.NullHandler())
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A log record's message; `str` of it is for people."""
+
+    text: str
+    fields: Mapping[str, object]
+
+    def __str__(self) -> str:
+        return " ".join([self.text, *(f"{name}={value!r}" for name, value in self.fields.items())])
+
+
+class Logger:
+    """See the module. `error` and `fields` of a call are part of its record."""
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+
+    def debug(self, text: str, **fields: object) -> None:
+        self._log(logging.DEBUG, text, fields)
+
+    def info(self, text: str, **fields: object) -> None:
+        self._log(logging.INFO, text, fields)
+
+    def warning(self, text: str, **fields: object) -> None:
+        self._log(logging.WARNING, text, fields)
+
+    def error(self, text: str, *, exc_info: BaseException | None = None, **fields: object) -> None:
+        """`exc_info`: the error whose traceback is shown."""
+        self._log(logging.ERROR, text, fields, exc_info)
+
+    def _log(
+        self,
+        level: int,
+        text: str,
+        fields: Mapping[str, object],
+        exc_info: BaseException | None = None,
+    ) -> None:
+        if self._logger.isEnabledFor(level):
+            self._logger.log(level, Line(text, fields), exc_info=exc_info, stacklevel=3)
+
+
+def get_logger(name: str) -> Logger:
+    """The logger of a module, which is below `anabranch`."""
+    assert name.startswith(f"{ROOT}."), "loggers are named by their modules"
+    return Logger(name)
