@@ -24,6 +24,16 @@ class Settings(ServiceSettings):
     trace_ratio: float = Field(default=1.0, ge=0.0, le=1.0)
     """The share of requests to trace, of those that bring no trace of their own."""
 
+    connections_max: int = Field(default=800, ge=1)
+    """HTTP connections at once; one more is refused with 503."""
+    connections_per_peer_max: int = Field(default=256, ge=1)
+    """Of one IPv4 address or IPv6 /64 network; one more is refused with 429. Behind a proxy, all
+    connections are the proxy's."""
+    header_timeout_s: float = Field(default=10.0, gt=0)
+    """How long a caller may take to send a request's headers."""
+    keep_alive_s: float = Field(default=30.0, gt=0)
+    """A connection that is idle for so long after an answer is closed."""
+
     body_size_bytes_max: int = Field(default=16 * MIB, ge=KIB)
     """A larger request body is refused with 413."""
     body_events_max: int = Field(default=100_000, ge=1)

@@ -5,6 +5,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
+from typing import cast
 
 import structlog
 import uvicorn
@@ -28,6 +29,7 @@ from anabranch.gateway.events.held_readers import HeldReaderLimits, HeldReaders
 from anabranch.gateway.events.reads import Reads
 from anabranch.gateway.events.writers import OpenWriters
 from anabranch.gateway.http.app import build_app
+from anabranch.gateway.http.connections import ConnectionLimits, Connections, protocol_of
 from anabranch.gateway.http.metrics import GatewayMetrics
 from anabranch.gateway.http.parts import Parts
 from anabranch.gateway.http.used_keys import UsedKeys
@@ -40,7 +42,6 @@ LEAVE_S = 2.0
 """Readers of groups then get this to leave."""
 STORE_S = 4.0
 """What is still being stored then gets this; all together are less than the grace."""
-KEEP_ALIVE_S = 30
 BACKLOG = 2048
 READ_AHEAD_BYTES = 4 * MIB
 """Of each reader of a group."""
@@ -82,7 +83,7 @@ async def run_gateway(settings: Settings, lifetime: Lifetime) -> None:
             group.create_task(keep("readers of groups", parts.group_readers.serve)),
             group.create_task(keep("probe", partial(_probe, client, clock, lifetime))),
         ]
-        await _serve(build_app(parts, clock), listener, lifetime)
+        await serve(build_app(parts, clock), listener, lifetime, settings, parts.metrics)
         await parts.group_readers.end(LEAVE_S)
         await parts.appends.end(STORE_S)
         for task in background:
@@ -181,18 +182,27 @@ async def _listening(bind: str) -> AsyncIterator[socket.socket]:
         yield listener
 
 
-async def _serve(app: ASGIApp, listener: socket.socket, lifetime: Lifetime) -> None:
+async def serve(
+    app: ASGIApp,
+    listener: socket.socket,
+    lifetime: Lifetime,
+    settings: Settings,
+    metrics: GatewayMetrics,
+) -> None:
     """Serve until asked to stop; then requests under way get `DRAIN_S` to end."""
+    limits = ConnectionLimits(
+        settings.connections_max, settings.connections_per_peer_max, settings.header_timeout_s
+    )
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=protocol_of(Connections(limits, metrics)),
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_keep_alive=cast(int, settings.keep_alive_s),  # it only waits for so long
         timeout_graceful_shutdown=DRAIN_S,
         backlog=BACKLOG,
     )

@@ -100,6 +100,8 @@ from anabranch.common.errors.invalid import (
     CodecMissing,
     DirectoryUnusable,
     EventTooLarge,
+    HeadersTooLarge,
+    HeadersTooSlow,
     IdempotencyMismatch,
     InvalidCut,
     InvalidName,
@@ -147,6 +149,7 @@ from anabranch.common.errors.retry import (
     Overloaded,
     PlanOutdated,
     SyncFailed,
+    TooManyConnections,
     Unavailable,
 )
 from anabranch.common.errors.unknown import (
@@ -195,6 +198,8 @@ __all__ = [
     "FormatTooNew",
     "GateClosed",
     "GenerationMismatch",
+    "HeadersTooLarge",
+    "HeadersTooSlow",
     "IdempotencyMismatch",
     "Invalid",
     "InvalidCut",
@@ -261,6 +266,7 @@ __all__ = [
     "TimedOut",
     "TooManyAttributes",
     "TooManyCheckpoints",
+    "TooManyConnections",
     "TooManyReaders",
     "TransactionEnded",
     "TransactionNotFound",

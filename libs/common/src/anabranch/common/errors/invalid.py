@@ -101,6 +101,20 @@ class BodyTooSlow(Invalid):
     default_remedy = "send a smaller body, or send it faster"
 
 
+class HeadersTooSlow(Invalid):
+    """The caller did not send a request's headers in time; the connection is closed."""
+
+    code = "headers-too-slow"
+    default_remedy = "send the request at once"
+
+
+class HeadersTooLarge(Invalid):
+    """A request's headers are over the limit; the connection is closed."""
+
+    code = "headers-too-large"
+    default_remedy = "send fewer or shorter headers"
+
+
 class UnsupportedMediaType(Invalid):
     code = "unsupported-media-type"
     default_remedy = "send application/json, application/x-ndjson or application/octet-stream"

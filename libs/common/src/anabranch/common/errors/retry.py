@@ -15,6 +15,13 @@ class Overloaded(Retry):
     code = "overloaded"
 
 
+class TooManyConnections(Retry):
+    """A peer has as many connections as one may have: fields {peer, limit}."""
+
+    code = "too-many-connections"
+    default_remedy = "use one connection for many requests, or raise the limit per peer"
+
+
 class BufferFull(Retry):
     """The writer's own buffer is full."""
 

@@ -16,11 +16,22 @@ class GatewayMetrics:
         group_readers: Callable[[], Mapping[tuple[str, ...], int]],
     ) -> None:
         self.exposition = metrics.exposition
+        self.connections = 0
         self.in_flight = 0
         self.body_bytes = 0
         self.events_in = 0
         self.events_out = 0
         self._answered: Counter[tuple[str, ...]] = Counter()
+        self._cut_off: Counter[tuple[str, ...]] = Counter()
+        metrics.gauge(
+            "anabranch_gateway_connections", "Open HTTP connections", lambda: self.connections
+        )
+        metrics.counter(
+            "anabranch_gateway_connections_cut_off_total",
+            "Connections refused, or ended because their headers were too slow or too large",
+            lambda: self._cut_off,
+            ("reason",),
+        )
         metrics.counter(
             "anabranch_gateway_requests_total",
             "Requests answered",
@@ -62,3 +73,7 @@ class GatewayMetrics:
         """A request has got its answer."""
         self._answered[method, route, str(status)] += 1
         self._seconds.record(seconds, {"route": route})
+
+    def cut_off(self, reason: str) -> None:
+        """A connection was refused or ended, for what an error's code says."""
+        self._cut_off[(reason,)] += 1
