@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from anabranch.cli.client_session import ClientSession
+from anabranch.cli.group_commands import _summary
 from anabranch.cli.group_options import GroupOptions, configured, cuts_in, started
 from anabranch.cli.group_port import Groups
 from anabranch.cli.http.groups import config_body, config_of
@@ -21,6 +22,7 @@ from anabranch.client import (
     ReaderGroupConfig,
     SegmentPosition,
 )
+from anabranch.client.groups import group as group_module
 from anabranch.common.errors import (
     AnabranchError,
     GenerationMismatch,
@@ -28,10 +30,13 @@ from anabranch.common.errors import (
     ReaderGroupExists,
     ReaderGroupNotFound,
     ReaderNotFound,
+    Unavailable,
 )
 from anabranch.common.model.names import SegmentId
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.wire.messages import Message, ReadSegment
 from kit.client_bench import STREAM
+from kit.fake_segstore import no_faults
 from kit.gateway_bench import EVENTS, NDJSON, GatewayBench, gateway
 from unit.cli.test_http_session import calls
 
@@ -261,3 +266,24 @@ def test_cuts_of_a_file_become_starts_of_the_streams_that_the_group_reads() -> N
 def test_options_that_make_no_sense_are_refused(wrong: Callable[[], object]) -> None:
     with pytest.raises(InvalidRequest):
         wrong()
+
+
+async def test_a_group_whose_log_is_away_is_shown_as_such_by_both_sessions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_module, "LOG_TIMEOUT_S", 0.05)
+
+    def away(_: object, message: Message) -> AnabranchError | None:
+        is_log = isinstance(message, ReadSegment) and "_RG" in message.segment
+        return Unavailable("the container moves") if is_log else None
+
+    async with sessions() as (g, client, http):
+        await client.groups.create(GROUP, ReaderGroupConfig((GroupStream(STREAM),)), wait_s=5.0)
+        assert (await client.groups.show(GROUP))["log_answers"] is True
+        g.bench.store.fault = away
+        shown = [dict(await session.groups.show(GROUP)) for session in (client, http)]
+        g.bench.store.fault = no_faults
+
+    assert shown[0] == shown[1]
+    assert (shown[0]["log_answers"], shown[0]["generation"]) == (False, 0)
+    assert ("readers", "hand out nothing: the group's log does not answer") in _summary(shown[0])

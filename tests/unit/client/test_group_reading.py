@@ -457,3 +457,32 @@ def test_a_late_answer_to_a_checkpoint_says_nothing_about_another_one_of_its_nam
             asking.cancel()
 
     run_virtual(story())
+
+
+def test_a_reader_that_is_held_back_says_so_once_and_that_it_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "anabranch")
+
+    async def story() -> None:
+        async with at_desk() as desk, asyncio.TaskGroup() as tasks:
+            desk.source.put(block(A, 0, "1", "2"))
+            await desk.next()
+            desk.log.is_away = True
+            await desk.settle(2 * LEASE_S)
+            asking = tasks.create_task(desk.next())
+            await desk.settle(LEASE_S)
+            for _ in range(3):
+                desk.reading.wake()
+                await desk.settle()
+            assert desk.reading.is_held_back
+            desk.log.is_away = False
+            assert await asking == b"2"
+            assert not desk.reading.is_held_back
+
+    run_virtual(story())
+    told = [(each.levelname, str(each.msg).partition(",")[0]) for each in caplog.records]
+    assert told == [
+        ("WARNING", "a reader hands out nothing"),
+        ("INFO", "a reader hands out events again reader='me'"),
+    ]

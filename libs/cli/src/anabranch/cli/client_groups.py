@@ -113,7 +113,10 @@ def _described(found: ReaderGroupDescription) -> Fields:
 
 
 def _status(found: ReaderGroupStatus) -> Fields:
+    if not found.log_answers:
+        return {"log_answers": False, "segments": []}
     return {
+        "log_answers": True,
         "complete": found.is_complete,
         "lag": _lag(found.lag),
         "readers": [

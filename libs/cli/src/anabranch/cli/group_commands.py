@@ -139,9 +139,10 @@ def show(group: str, /, *, connection: Connection = _HERE) -> None:
             output.done("", found)
             return
         output.table(f"reader group {group}", _summary(found))
-        segments = found["segments"]
-        output.rows(READER_COLUMNS, [_reader_row(one) for one in found["readers"]], ())
-        output.rows(SEGMENT_COLUMNS, [_segment_row(one) for one in segments], ())
+        if found.get("log_answers", True):
+            segments = found["segments"]
+            output.rows(READER_COLUMNS, [_reader_row(one) for one in found["readers"]], ())
+            output.rows(SEGMENT_COLUMNS, [_segment_row(one) for one in segments], ())
 
     run_with_session(connection, perform)
 
@@ -247,14 +248,23 @@ async def _from(
 
 
 def _summary(found: Fields) -> list[tuple[str, str]]:
+    described = [
+        ("generation", str(found["generation"])),
+        ("streams", ", ".join(found["streams"])),
+    ]
+    if not found.get("log_answers", True):
+        return [
+            ("state", found["state"]),
+            *described,
+            ("readers", "hand out nothing: the group's log does not answer"),
+        ]
     events, size_bytes, seconds = _lag(found["lag"])
     waiting = [
         f"{one['name']} waits for {', '.join(one['waiting'])}" for one in found["checkpoints"]
     ]
     return [
         ("state", "complete" if found["complete"] else found["state"]),
-        ("generation", str(found["generation"])),
-        ("streams", ", ".join(found["streams"])),
+        *described,
         ("unread", f"{events} events, {size_bytes} bytes, {seconds} s"),
         ("checkpoints", "; ".join(waiting) or "none under way"),
     ]

@@ -1,5 +1,6 @@
 """A reader group, as applications use it: its readers, checkpoints, cuts, and how it stands."""
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,7 +16,7 @@ from anabranch.client.groups.member import LISTEN_SHARE
 from anabranch.client.groups.reader import GroupReader, GroupReaderSettings
 from anabranch.client.groups.reading import OnCheckpoint
 from anabranch.client.groups.state import Checkpoint, ReaderGroupState, stream_of
-from anabranch.client.groups.status import ReaderGroupStatus
+from anabranch.client.groups.status import Lag, ReaderGroupStatus
 from anabranch.client.serializers import Serializer
 from anabranch.common.contracts.reader_groups import ReaderGroupDescription
 from anabranch.common.errors import (
@@ -35,6 +36,8 @@ T = TypeVar("T", default=bytes)
 
 CHECKPOINT_TIMEOUT_S = 30.0
 WAIT_S = 2.0
+LOG_TIMEOUT_S = 5.0
+"""So long a status waits for the group's log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +132,19 @@ class ReaderGroup:
     # --- how it stands --------------------------------------------------------------------
 
     async def status(self) -> ReaderGroupStatus:
-        """Who has what, and what is unread, in events, bytes and seconds."""
-        return await self._parts.status(str(self.ref), (await self._fetched()).present)
+        """Who has what, and what is unread, in events, bytes and seconds.
+
+        If the group's log does not answer within five seconds, the status says that alone.
+        """
+        described = await self.describe()
+        try:
+            async with asyncio.timeout(LOG_TIMEOUT_S):
+                log = await self._fetched()
+        except (TimeoutError, Unavailable):
+            return ReaderGroupStatus(
+                str(self.ref), described.generation, {}, (), Lag(), log_answers=False
+            )
+        return await self._parts.status(str(self.ref), log.present)
 
     async def readers(self) -> dict[str, tuple[str, ...]]:
         """The readers that are online, each with the segments it has; asks no store but the one

@@ -227,6 +227,12 @@ class GroupReader(Generic[T]):
         """Segment → where processing stands, of those that this reader has now."""
         return {at.segment: at.position for at in self._opened().all_saved()}
 
+    @property
+    def is_held_back(self) -> bool:
+        """Whether nothing is handed out because the group's log did not confirm the lease in time:
+        it does not answer, or the application kept the event loop to itself."""
+        return self._opened().is_held_back
+
     def _opened(self) -> GroupReading[T]:
         if self._reading is None or self._closed:
             raise Closed(

@@ -33,6 +33,9 @@ from anabranch.common.errors import (
     SerializationFailed,
 )
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.logger import get_logger
+
+_log = get_logger(__name__)
 
 T = TypeVar("T", default=bytes)
 OnCheckpoint = Callable[[str], Awaitable[None]]
@@ -95,6 +98,8 @@ class GroupReading(Generic[T]):
         self._in_hand: Event[T] | _Refused | None = None
         self._is_due = False
         """Something is to be done before the next event is handed out."""
+        self._is_held_back = False
+        """The lease had run out when the application asked last."""
         self._free_until_s = -inf
         """Until then the lease runs and no save is due: not later than either says."""
 
@@ -240,8 +245,25 @@ class GroupReading(Generic[T]):
                     return None
             await self._wait()
 
+    @property
+    def is_held_back(self) -> bool:
+        """Whether nothing is handed out, because the lease has run out."""
+        return self._clock.monotonic() >= self.member.valid_until_s
+
     def _is_lease_valid(self) -> bool:
-        return self._clock.monotonic() < self.member.valid_until_s
+        """Whether something may be handed out; a change is logged once."""
+        is_held_back = self.is_held_back
+        if is_held_back != self._is_held_back:
+            self._is_held_back = is_held_back
+            if is_held_back:
+                _log.warning(
+                    "a reader hands out nothing, because its group log did not confirm its lease",
+                    reader=self.member.reader_id,
+                    lease_ms=self.member.state.config.lease_ms,
+                )
+            else:
+                _log.info("a reader hands out events again", reader=self.member.reader_id)
+        return not is_held_back
 
     async def _wait(self) -> None:
         self._news.clear()

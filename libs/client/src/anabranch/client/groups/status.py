@@ -70,7 +70,11 @@ class CheckpointStatus:
 @dataclass(frozen=True, slots=True)
 class ReaderGroupStatus:
     """`readers`: who is online, with the segments each has. `segments`: those that can be read
-    now. `lag`: of everything up to the tails, what comes after those segments included."""
+    now. `lag`: of everything up to the tails, what comes after those segments included.
+
+    `log_answers`: False, the group's log did not answer, so its readers hand out nothing after ⅞ of
+    their leases; then only `group` and `generation` are known, and all else is empty.
+    """
 
     group: str
     generation: int
@@ -80,6 +84,7 @@ class ReaderGroupStatus:
     checkpoints: tuple[CheckpointStatus, ...] = ()
     is_complete: bool = False
     lag_of_readers: Mapping[str, Lag] = field(default_factory=dict)
+    log_answers: bool = True
 
 
 async def status_of(

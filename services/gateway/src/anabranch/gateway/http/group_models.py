@@ -159,7 +159,8 @@ class CheckpointUnderWay(Told):
 
 class ReaderGroupProperty(Told):
     """The first four fields are Pravega's. What follows `config` is asked of the readers' own log,
-    and left out with `?details=false` or while the group is being made or deleted."""
+    and left out with `?details=false` or while the group is being made or deleted. `logAnswers`
+    false: that log does not answer, so the readers hand out nothing, and the rest is not known."""
 
     scope_name: str
     reader_group_name: str
@@ -174,6 +175,7 @@ class ReaderGroupProperty(Told):
     segments: list[GroupSegmentProperty] | None = None
     lag: LagProperty | None = None
     checkpoints: list[CheckpointUnderWay] | None = None
+    log_answers: bool | None = None
 
 
 class GroupName(Told):
@@ -236,7 +238,10 @@ def group_property(
 
 
 def _status_fields(status: ReaderGroupStatus) -> dict[str, object]:
+    if not status.log_answers:
+        return {"log_answers": False}
     return {
+        "log_answers": True,
         "complete": status.is_complete,
         "lag": _lag(status.lag),
         "readers": [
