@@ -147,7 +147,9 @@ async def test_a_reader_is_put_offline_at_the_positions_that_are_ones_and_others
                     with pytest.raises(InvalidPosition):
                         await group.reader_offline("one", {FIRST: place.given})
                     continue
-                await group.reader_offline("one", {FIRST: place.given, "none/s/0.#epoch.0": (0, 9)})
+                await group.reader_offline(
+                    "one", {FIRST: place.given, "none/s/0.#epoch.0": Position(0, 9)}
+                )
                 assert (await group.positions())[FIRST] == place.simple
             async with group.reader("two", FAST) as reader:
                 assert await taken(reader, len(place.events)) == place.events

@@ -31,33 +31,29 @@ class Line:
 
 
 class Logger:
-    """See the module. `error` and `fields` of a call are part of its record."""
+    """See the module. `fields` are part of the record; `exc_info` is the error whose traceback is
+    shown."""
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
 
-    def debug(self, text: str, **fields: object) -> None:
+    def debug(self, text: str, /, **fields: object) -> None:
         self._log(logging.DEBUG, text, fields)
 
-    def info(self, text: str, **fields: object) -> None:
+    def info(self, text: str, /, **fields: object) -> None:
         self._log(logging.INFO, text, fields)
 
-    def warning(self, text: str, **fields: object) -> None:
+    def warning(self, text: str, /, **fields: object) -> None:
         self._log(logging.WARNING, text, fields)
 
-    def error(self, text: str, *, exc_info: BaseException | None = None, **fields: object) -> None:
-        """`exc_info`: the error whose traceback is shown."""
-        self._log(logging.ERROR, text, fields, exc_info)
+    def error(self, text: str, /, **fields: object) -> None:
+        self._log(logging.ERROR, text, fields)
 
-    def _log(
-        self,
-        level: int,
-        text: str,
-        fields: Mapping[str, object],
-        exc_info: BaseException | None = None,
-    ) -> None:
+    def _log(self, level: int, text: str, fields: dict[str, object]) -> None:
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, Line(text, fields), exc_info=exc_info, stacklevel=3)
+            error = fields.pop("exc_info", None)
+            shown = error if isinstance(error, BaseException) else None
+            self._logger.log(level, Line(text, fields), exc_info=shown, stacklevel=3)
 
 
 def get_logger(name: str) -> Logger:
