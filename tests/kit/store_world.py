@@ -140,6 +140,7 @@ class World:
             return loop.run_until_complete(life.run(script))
         finally:
             with suppress(Crashed):
+                loop.run_until_complete(asyncio.sleep(0))  # what was spawned last has begun
                 cancel_all(loop)
             loop.close()
 
@@ -216,7 +217,11 @@ class Life:
             Placements(self.world.objects, self.world.node),
             self.ids,
         )
-        work = [self._guard(script(self)), *map(self._guard, self._keepers(tiers))]
+        work = [
+            self._guard(script(self)),
+            self._guard(self._look_for_room()),
+            *map(self._guard, self._keepers(tiers)),
+        ]
         tasks = [self.loop.create_task(item) for item in work]
         crashed = self.loop.create_task(self._crash.wait())
         await asyncio.wait((tasks[0], crashed), return_when=asyncio.FIRST_COMPLETED)
@@ -225,6 +230,12 @@ class Life:
         if self._problem is not None:
             raise self._problem
         return not self._crash.is_set()
+
+    async def _look_for_room(self) -> None:
+        """As the journal watch does, of which a life that looks after nothing else has none."""
+        while True:
+            await self.clock.sleep(1.0)
+            self.journal.try_again()
 
     def _commit_writer(self) -> CommitWriter:
         world = self.world

@@ -13,6 +13,7 @@ from kit.journal_scenario import (
     check,
     new_ledgers,
     random_journal,
+    releasing_life,
     run_until_crash,
     whole_life,
 )
@@ -67,6 +68,23 @@ def test_the_script_covers_append_roll_open_and_release() -> None:
     assert verbs["rename"] >= 4, "at least two rolls and two openings"
     assert verbs["unlink"] >= 2
     assert any(call.verb == "unlink" and "journal-" in call.path for call in whole_trace())
+
+
+def test_the_releasing_script_lets_several_files_go_at_once() -> None:
+    gone = [
+        place
+        for place, call in enumerate(whole_trace(releasing_life))
+        if call.verb == "unlink" and call.path.startswith("journal-")
+    ]
+    kept = [
+        place
+        for place, call in enumerate(whole_trace(releasing_life))
+        if call.verb == "rename" and call.path.startswith("spare-")
+    ]
+    assert len(gone) >= 4, "files of the former owner"
+    assert len(kept) >= 3, "files that are used again"
+    between = max(gone + kept) - min(gone + kept)
+    assert between < 3 * len(gone + kept), "one release"
 
 
 @pytest.mark.parametrize("writer", list(LIVES))
