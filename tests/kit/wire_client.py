@@ -35,8 +35,12 @@ class WireClient:
         self._request_id = 0
 
     @classmethod
-    async def connect(cls, host: str, port: int, *, greet: bool = True) -> "WireClient":
-        reader, writer = await asyncio.open_connection(host, port)
+    async def connect(
+        cls, host: str, port: int, *, greet: bool = True, source: str = ""
+    ) -> "WireClient":
+        """`source`: the address to connect from."""
+        local = (source, 0) if source else None
+        reader, writer = await asyncio.open_connection(host, port, local_addr=local)
         client = cls(reader, writer)
         hello, _ = await client.receive()
         assert isinstance(hello, Hello)

@@ -67,6 +67,8 @@ def test_the_limits_are_those_of_the_code() -> None:
         f"| payload of an append | {block.BLOCK_SIZE_BYTES_MAX:,} bytes;",
         f"a routing key {block.KEY_SIZE_BYTES_MAX:,} bytes |",
         f"| connections to a store | {limits.connections_max:,};",
+        f"| of these from one address | {limits.per_peer_max:,};",
+        f"| time from a packet's first byte to its last one | {limits.packet_s:g} s;",
         f"| time until the client's `Hello` | {limits.hello_s:g} s |",
         f"| append sessions on a connection | {SESSIONS_MAX:,};",
         f"| reads under way on a connection | {OUTSTANDING_MAX:,};",

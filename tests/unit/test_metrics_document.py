@@ -37,6 +37,7 @@ def of_the_store(metrics: Metrics) -> None:
         states=dict,
         resident=none,
         connections=none,
+        unfinished=none,
         granules=dict,
     )
     store.watch_journal(live_size=none, outstanding_s=none, ratios=dict, refused=Counter())

@@ -62,7 +62,7 @@ async def _lazy(live: LiveStore) -> socket.socket:
 
 def unsent(live: LiveStore) -> int:
     """What the transports of all connections hold."""
-    return sum(connection._unsent_size() for connection in live.server._connections)
+    return sum(connection._unsent_size() for connection in live.server._admission.connections())
 
 
 async def _quiet(live: LiveStore) -> None:

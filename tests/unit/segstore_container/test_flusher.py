@@ -105,9 +105,10 @@ def test_a_flush_reads_frames_that_left_the_memory_aside_and_each_once(
     def on_the_loop(_address: LogAddress) -> bytes:
         raise AssertionError("a flush held the event loop up for the disk")
 
-    log.read, log.read_aside = on_the_loop, read_aside  # type: ignore[method-assign]
-    driver.flush()
-    log.read = read  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, "read", on_the_loop)
+        patch.setattr(log, "read_aside", read_aside)
+        driver.flush()
     driver.finish()
     assert len(aside) == len(set(aside)) == 2
 
@@ -117,16 +118,14 @@ def test_a_journal_that_cannot_be_opened_for_a_moment_is_read_by_the_next_try(
 ) -> None:
     driver = TieredDriver(storage=storage, cache_size=0)
     block = write(driver, 1)
-    log = driver.container.log
-    read_aside = log.read_aside
 
     async def out_of_handles(_address: LogAddress) -> bytes:
         raise OSError(errno.EMFILE, "too many open files")
 
-    log.read_aside = out_of_handles  # type: ignore[method-assign]
-    with pytest.raises(Unavailable):
-        driver.flush()
-    log.read_aside = read_aside  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver.container.log, "read_aside", out_of_handles)
+        with pytest.raises(Unavailable):
+            driver.flush()
     driver.flush()
     assert driver.read_all() == block
     driver.finish()

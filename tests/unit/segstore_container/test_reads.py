@@ -11,6 +11,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import LocateOffset, OffsetLocated, ReadSegment, Stamp
+from anabranch.segstore.shell.flush_fetch import FlushFetch
 from anabranch.segstore.shell.reader import Needed, locate_now, locate_tiered, read_now
 from anabranch.segstore.shell.segment_index import InTierTwo
 from kit.container_driver import SEGMENT
@@ -169,13 +170,14 @@ def test_a_flush_under_way_still_finds_the_bytes_of_a_segment_deleted_meanwhile(
     state = driver.known(SEGMENT)
     assert isinstance(state, SegmentState)
     cut = driver.container.applied.begin_flush()
+    fetch = FlushFetch(driver.container, driver.time)
     driver.delete()
     driver.commit()
-    fetched = driver.wait(driver.flusher._fetch(state.number, 0, state.length))
+    fetched = driver.wait(fetch(state.number, 0, state.length))
     assert fetched == b"".join(blocks)
     driver.container.applied.end_flush(cut, ())
     with pytest.raises(KeyError):
-        driver.wait(driver.flusher._fetch(state.number, 0, state.length))
+        driver.wait(fetch(state.number, 0, state.length))
     driver.finish()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from typing import NoReturn
 
 import pytest
 import structlog
@@ -146,6 +147,12 @@ class _TierTwo:
 
     async def close(self) -> None:
         raise AssertionError("nobody moves it")
+
+    async def leave_receipts(self) -> NoReturn:
+        raise AssertionError("it has no receipts")
+
+    async def confirm(self) -> None:
+        raise AssertionError("it has no receipts")
 
     async def collect(self) -> bool:
         self.times.append(self._clock.monotonic())

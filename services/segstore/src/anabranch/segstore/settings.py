@@ -33,6 +33,16 @@ class SegstoreSettings(ServiceSettings):
     bind: str = "127.0.0.1:0"
     advertise: str = ""
     """host:port that clients shall use; empty: where the store listens."""
+    connections_max: Annotated[int, Field(ge=1)] = 1000
+    """TCP connections at a time; further ones are refused."""
+    connections_per_peer_max: Annotated[int, Field(ge=1)] = 500
+    """Of these from one address, so that no client alone locks the others out."""
+    packet_s_max: Annotated[float, Field(gt=0)] = 60.0
+    """How long a packet may take from its first byte to its last one; then its connection is
+    closed. A packet has up to 16 MiB."""
+    unfinished_bytes_max: Annotated[int, Field(ge=64 * _MIB)] = 256 * _MIB
+    """Of packets that clients have begun to send, for all connections together, half of it for one
+    address; beyond it connections are not read until there is room."""
     take_over: bool = False
     """Do not wait for another process's lock on the data directory; its fence ends it."""
     flush_bytes: Annotated[int, Field(ge=_MIB)] = 64 * _MIB

@@ -108,6 +108,14 @@ class PacketParser:
         """Bytes of an unfinished packet."""
         return self._size
 
+    @property
+    def unfinished_size_bytes(self) -> int:
+        """How large the unfinished packet will be; a header's size while its header is on its way.
+
+        Known as soon as `feed` has had the whole header.
+        """
+        return self._needed
+
 
 def _packet_size(view: memoryview, at: int) -> int:
     (length,) = struct.unpack_from("<I", view, at)

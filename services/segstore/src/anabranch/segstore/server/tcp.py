@@ -2,6 +2,8 @@
 
     connected ──Hello──► serving ──► closed      (bad packet, idle, limit, client gone)
 
+How many connections there are, and how much of unfinished packets they hold, `admission.py` and
+`room.py` bound.
 Requests are handled as they are parsed, synchronously; answers are written when the containers
 deliver them. Reading from a client stops while the store is over its limits or the client does
 not take its answers. What cannot be trusted or served is told by a Failed packet before the
@@ -53,6 +55,8 @@ from anabranch.segstore.handlers.append import AppendDesk, append_once
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk, Spawn
 from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.handlers.transient import TransientDesk
+from anabranch.segstore.server.admission import Admission
+from anabranch.segstore.server.room import SMALL_SIZE_BYTES, HalfPacket
 from anabranch.segstore.shell.store import Store
 from anabranch.segstore.shell.tail import CallLater
 from anabranch.segstore.shell.throttle import Throttle
@@ -67,10 +71,14 @@ class TcpLimits:
     Above `write_buffer_max` of answers that a client has not taken, its requests are not read any
     more. Reads stop being answered before, at `held_up_bytes`, and go on at half of them.
     `stalled_s`: who takes nothing of his answers for so long while the store holds too many is
-    closed.
+    closed. `packet_s`: how long a packet may take from its first byte to its last one.
+    `unfinished_max`: of packets that have begun to come, for all connections together.
     """
 
     connections_max: int = 1000
+    per_peer_max: int = 500
+    unfinished_max: int = 256 * 1024 * 1024
+    packet_s: float = 60.0
     hello_s: float = 10.0
     idle_s: float = 90.0
     keep_alive_s: float = 30.0
@@ -97,9 +105,9 @@ class Served:
 class Connection(asyncio.Protocol):
     """One client. All calls come from the event loop's thread."""
 
-    def __init__(self, served: Served, connections: "set[Connection]") -> None:
+    def __init__(self, served: Served, admission: "Admission[Connection]") -> None:
         self._served = served
-        self._connections = connections
+        self._admission = admission
         self._transport: asyncio.Transport | None = None
         self._parser = PacketParser()
         self._greeted = False
@@ -108,6 +116,7 @@ class Connection(asyncio.Protocol):
         self._waits_for_store = False
         now = served.clock.monotonic()
         self._connected_at = self._received_at = self._sent_at = self._taken_at = now
+        self._half = HalfPacket(admission.room, "", self._has_room)
         self._unsent = 0
         self._cancel_tick: Callable[[], None] | None = None
         self._appends = AppendDesk(served.store, self.send)
@@ -125,18 +134,22 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(
             high=limits.held_up_bytes, low=limits.held_up_bytes // 2
         )
-        if len(self._connections) >= limits.connections_max:
-            error = Overloaded("the store has too many connections", limit=limits.connections_max)
+        self._cancel_tick = self._served.call_later(limits.tick_s, self._tick)
+        peer = _address(self._transport)
+        try:
+            self._admission.admit(self, peer)
+        except Overloaded as error:
             self.refuse(error)
             return
-        self._connections.add(self)
+        self._half = HalfPacket(self._admission.room, peer, self._has_room)
         self.send(Hello(node_id=self._served.node_id), 0)
-        self._cancel_tick = self._served.call_later(limits.tick_s, self._tick)
 
     def connection_lost(self, _: Exception | None) -> None:
         """See `asyncio.Protocol`."""
         self._transport = None
-        self._connections.discard(self)
+        self._admission.remove(self)
+        self._half.end()
+        self._parser = PacketParser()  # whoever still holds the connection holds no packet
         if self._cancel_tick is not None:
             self._cancel_tick()
         self._appends.close()
@@ -145,12 +158,17 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
-        self._received_at = self._served.clock.monotonic()
+        now = self._received_at = self._served.clock.monotonic()
+        completed = False
         try:
             for packet in self._parser.feed(data):
+                completed = True
                 if self._transport is None or self._transport.is_closing():
                     return
                 self._handle(packet)
+            if not self._greeted and self._parser.unfinished_size_bytes > SMALL_SIZE_BYTES:
+                raise BadPacket("the first packet is too large to be a hello")
+            self._half.received(self._parser, now, completed=completed)
         except Invalid as error:
             self.refuse(error)
         self._adjust_reading()
@@ -242,7 +260,11 @@ class Connection(asyncio.Protocol):
             self._waits_for_store = True
             throttle.when_open(self._store_is_open)
         unsent_max = self._served.limits.write_buffer_max
-        pause = self._waits_for_store or (self._writing_paused and self._unsent_size() > unsent_max)
+        pause = (
+            self._waits_for_store
+            or self._half.waits
+            or (self._writing_paused and self._unsent_size() > unsent_max)
+        )
         if pause and not self._reading_paused:
             transport.pause_reading()
         elif self._reading_paused and not pause:
@@ -264,7 +286,15 @@ class Connection(asyncio.Protocol):
 
     def _store_is_open(self) -> None:
         self._waits_for_store = False
-        self._received_at = self._served.clock.monotonic()
+        self._read_again()
+
+    def _has_room(self) -> None:
+        """The packet that was begun may be read to its end."""
+        self._read_again()
+
+    def _read_again(self) -> None:
+        now = self._received_at = self._served.clock.monotonic()
+        self._half.read_again(now)
         self._adjust_reading()
 
     def _tick(self) -> None:
@@ -279,11 +309,27 @@ class Connection(asyncio.Protocol):
         elif self._stalled(now):
             _log.warning("a client that does not take its answers is closed", unsent=self._unsent)
             self._transport.abort()
-        elif now - self._received_at > limits.idle_s and not self._waits_for_store:
+        elif self._waits_for_store or self._half.waits:
+            self._keep_alive(now)
+        elif self._half.overdue(now, self._received_at, limits.packet_s):
+            self.refuse(
+                ConnectionLost("a packet was not complete in time", limit_s=limits.packet_s)
+            )
+        elif now - self._received_at > limits.idle_s:
             _log.info("an idle connection is closed", seconds=limits.idle_s)
             self.refuse(ConnectionLost("nothing came for too long", seconds=limits.idle_s))
-        elif now - self._sent_at > limits.keep_alive_s:
+        else:
+            self._keep_alive(now)
+
+    def _keep_alive(self, now: float) -> None:
+        if now - self._sent_at > self._served.limits.keep_alive_s:
             self.send(KeepAlive(), 0)
+
+
+def _address(transport: asyncio.Transport) -> str:
+    """The peer's address without its port."""
+    name = transport.get_extra_info("peername")
+    return str(name[0]) if name else ""
 
 
 class TcpServer:
@@ -291,7 +337,12 @@ class TcpServer:
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._connections: set[Connection] = set()
+        limits = served.limits
+        self._admission: Admission[Connection] = Admission(
+            connections_max=limits.connections_max,
+            per_peer_max=limits.per_peer_max,
+            unfinished_max=limits.unfinished_max,
+        )
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> Endpoint:
@@ -299,7 +350,7 @@ class TcpServer:
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                lambda: Connection(self._served, self._connections), host, port
+                lambda: Connection(self._served, self._admission), host, port
             )
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
@@ -313,7 +364,12 @@ class TcpServer:
     @property
     def connection_count(self) -> int:
         """Connections that are open."""
-        return len(self._connections)
+        return len(self._admission)
+
+    @property
+    def unfinished_size(self) -> int:
+        """Bytes of room that packets on their way have."""
+        return self._admission.room.used
 
     def stop_accepting(self) -> None:
         """No new connections; those that are open go on."""
@@ -323,5 +379,5 @@ class TcpServer:
     def close(self) -> None:
         """Tell every client that the store stops, and close."""
         self.stop_accepting()
-        for connection in tuple(self._connections):
+        for connection in self._admission.connections():
             connection.refuse(Unavailable("the store stops"))

@@ -134,6 +134,7 @@ class StoreMetrics:
         states: Callable[[], Mapping[tuple[str, ...], int]],
         resident: Callable[[], int],
         connections: Callable[[], int],
+        unfinished: Callable[[], int],
         granules: Callable[[], Mapping[tuple[str, ...], int]],
     ) -> None:
         """Add what the store's parts know at any moment; once."""
@@ -157,6 +158,7 @@ class StoreMetrics:
         )
         gauge(f"{PREFIX}segments_resident", "Segments and tombstones in memory", resident)
         gauge(f"{PREFIX}connections", "TCP connections open", connections)
+        gauge(f"{PREFIX}unfinished_bytes", "Bytes kept for packets on their way", unfinished)
 
     def watch_journal(
         self,

@@ -14,7 +14,7 @@ from anabranch.common.runtime.settings import parse_bind
 from anabranch.common.workflow.containment import Contained, Containment
 from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.server.nats_door import NatsDoor
-from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
+from anabranch.segstore.server.tcp import Served, TcpServer
 from anabranch.segstore.shell.assignments import Assignments
 from anabranch.segstore.shell.cache import Cache
 from anabranch.segstore.shell.catch_up import new_catch_up
@@ -31,7 +31,7 @@ from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
 from anabranch.segstore.wiring.buckets import learn_count
 from anabranch.segstore.wiring.ending import close_door, drain, end_tasks
 from anabranch.segstore.wiring.parts import Parts, call_later
-from anabranch.segstore.wiring.settings_check import advertised, throttle_limits
+from anabranch.segstore.wiring.settings_check import advertised, tcp_limits, throttle_limits
 from anabranch.segstore.wiring.watching import journal_watch, load_reporter, watch_metrics
 
 _DOOR_RETRY_S = 1.0
@@ -105,7 +105,7 @@ class Process:
             spawn,
             parts.node_id,
             parts.ids,
-            TcpLimits(),
+            tcp_limits(settings),
         )
         server = TcpServer(served)
         endpoint = advertised(settings, await server.start(*parse_bind(settings.bind)))

@@ -5,6 +5,7 @@ from anabranch.common.model.cluster import Endpoint
 from anabranch.common.runtime.settings import parse_bind
 from anabranch.common.storage.location import MemoryLocation, parse_location
 from anabranch.segstore.adapters.journal.journal import FILE_SIZE_BYTES_DEFAULT
+from anabranch.segstore.server.tcp import TcpLimits
 from anabranch.segstore.settings import SegstoreSettings
 from anabranch.segstore.shell.throttle import ThrottleLimits
 from anabranch.segstore.wiring.log import JOURNAL_DIRECTORY
@@ -36,6 +37,16 @@ def throttle_limits(settings: SegstoreSettings) -> ThrottleLimits:
     untiered = settings.untiered_bytes_max
     return ThrottleLimits(
         untiered=untiered, journal=max(untiered, JOURNAL_FILES_MIN * FILE_SIZE_BYTES_DEFAULT)
+    )
+
+
+def tcp_limits(settings: SegstoreSettings) -> TcpLimits:
+    """What connections may cost."""
+    return TcpLimits(
+        connections_max=settings.connections_max,
+        per_peer_max=settings.connections_per_peer_max,
+        packet_s=settings.packet_s_max,
+        unfinished_max=settings.unfinished_bytes_max,
     )
 
 

@@ -37,6 +37,7 @@ def watch_metrics(
             opened.container.residency.count for opened in store.open_containers()
         ),
         connections=lambda: server.connection_count,
+        unfinished=lambda: server.unfinished_size,
         granules=lambda: store.catch_up.ahead.outcomes,
     )
     parts.metrics.watch_journal(

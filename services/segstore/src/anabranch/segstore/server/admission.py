@@ -1,0 +1,55 @@
+"""Which connections a store has, and which it lets in: so many in all, and so many of one peer.
+
+A peer is an address. Without a bound of its own, one peer that opens connections and leaves them
+idle would lock everybody else out.
+"""
+
+from collections import Counter
+from typing import Generic, TypeVar
+
+from anabranch.common.errors import Overloaded
+from anabranch.segstore.server.room import Room
+
+C = TypeVar("C")
+
+
+class Admission(Generic[C]):
+    """The connections of one server, and the room that they share."""
+
+    def __init__(self, *, connections_max: int, per_peer_max: int, unfinished_max: int) -> None:
+        self._connections_max = connections_max
+        self._per_peer_max = per_peer_max
+        self._open: dict[C, str] = {}
+        self._by_peer: Counter[str] = Counter()
+        self.room = Room(unfinished_max)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def connections(self) -> tuple[C, ...]:
+        """Those that are open now."""
+        return tuple(self._open)
+
+    def admit(self, connection: C, peer: str) -> None:
+        """Count a connection. Raises Overloaded; then it is not counted."""
+        if len(self._open) >= self._connections_max:
+            raise Overloaded("the store has too many connections", limit=self._connections_max)
+        if self._by_peer[peer] >= self._per_peer_max:
+            raise Overloaded(
+                "the store has too many connections from this address",
+                remedy="use one client for many writers and readers, or raise the store's "
+                "setting connections_per_peer_max",
+                limit=self._per_peer_max,
+                peer=peer,
+            )
+        self._open[connection] = peer
+        self._by_peer[peer] += 1
+
+    def remove(self, connection: C) -> None:
+        """The connection is gone; not admitted is success."""
+        peer = self._open.pop(connection, None)
+        if peer is None:
+            return
+        self._by_peer[peer] -= 1
+        if not self._by_peer[peer]:
+            del self._by_peer[peer]
