@@ -140,7 +140,8 @@ class World:
             return loop.run_until_complete(life.run(script))
         finally:
             with suppress(Crashed):
-                loop.run_until_complete(asyncio.sleep(0))  # what was spawned last has begun
+                # What was just spawned begins, or its coroutines would never be awaited.
+                loop.run_until_complete(asyncio.sleep(0))
                 cancel_all(loop)
             loop.close()
 

@@ -4,7 +4,7 @@
 
 A manifest that is deleted before its receipt exists is missed by nobody; a receipt follows within
 the time of one put. What fails is tried again, and says so once. State owned: the number of the
-newest manifest, and the receipts that are known to exist.
+newest manifest, the receipts that are known to exist, and whether one is on its way.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ class Receipts:
         self._container = container
         self._due = asyncio.Event()
         self._newest = 0
+        self._under_way: asyncio.Event | None = None
         self._known: set[str] | None = None
         """None: those of earlier owners have not been listed yet."""
 
@@ -54,9 +55,20 @@ class Receipts:
                 await clock.sleep(REST_AFTER_FAILURE_S)
 
     async def leave(self) -> None:
-        """Leave what is due; nothing due is success. Raises what the storage raises."""
-        if not self._due.is_set():
-            return
+        """Leave what is due, one at a time; nothing due is success. Raises what the storage
+        raises."""
+        while self._due.is_set():
+            if self._under_way is not None:
+                await self._under_way.wait()
+                continue
+            self._under_way = asyncio.Event()
+            try:
+                await self._leave_newest()
+            finally:
+                self._under_way.set()
+                self._under_way = None
+
+    async def _leave_newest(self) -> None:
         newest = self._newest
         name = receipt_name(self._container, newest)
         if self._known is None:
