@@ -66,7 +66,7 @@ from kit.deferred_commits import DeferredCommits
 from kit.history import History, HistoryViolation, make_event
 from kit.rng import Random, seeded
 from kit.simdisk import Crashed, SimDisk, Survival
-from kit.virtual_time import VirtualClock, VirtualTimeLoop, cancel_all
+from kit.virtual_time import VirtualClock, VirtualTimeLoop, cancel_all, close_unbegun
 
 NODE = "node-1"
 READ_SIZE_BYTES = 3000
@@ -140,8 +140,6 @@ class World:
             return loop.run_until_complete(life.run(script))
         finally:
             with suppress(Crashed):
-                # What was just spawned begins, or its coroutines would never be awaited.
-                loop.run_until_complete(asyncio.sleep(0))
                 cancel_all(loop)
             loop.close()
 
@@ -296,8 +294,8 @@ class Life:
         return self.loop.call_later(seconds, callback).cancel
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Run work of a handler, watched."""
-        self.loop.create_task(self._guard(work))
+        """Run work of a handler, watched. A life may end before it begins."""
+        self.loop.create_task(self._guard(work)).add_done_callback(lambda _: close_unbegun(work))
 
     async def opened(self) -> None:
         """Every container serves."""

@@ -5,6 +5,7 @@ left, the program waits for something that can never happen; the loop then raise
 """
 
 import asyncio
+import inspect
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -89,3 +90,11 @@ def cancel_all(loop: asyncio.AbstractEventLoop) -> None:
         task.cancel()
     if tasks:
         loop.run_until_complete(asyncio.wait(tasks, timeout=1))
+
+
+def close_unbegun(work: Coroutine[Any, Any, object]) -> None:
+    """Close work that never began, and the `work` that was given to it; else nothing happens."""
+    given = inspect.getcoroutinelocals(work).get("work")
+    work.close()
+    if inspect.iscoroutine(given):
+        close_unbegun(given)

@@ -12,6 +12,7 @@ from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.adapters.local_disk import LocalDisk
 from anabranch.common.errors import TierTwoNotHere
+from anabranch.common.model.names import stream_ref
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.audit import (
     SegmentAudit,
@@ -20,6 +21,8 @@ from anabranch.common.storage.audit import (
     read_catalog,
 )
 from anabranch.common.tier2 import chunk
+from anabranch.common.tier2.names import manifest_name, receipt_name
+from anabranch.common.tier2.streams import stream_receipt_name
 from anabranch.common.wire.block import encode_part
 from kit.container_driver import SEGMENT, WRITER
 from kit.tiered_driver import TieredDriver
@@ -170,6 +173,26 @@ def test_verify_names_what_is_damaged_and_ends_with_one(
     assert code == 1
     assert fault["damaged"] == SEGMENT
     assert record["faults"] == 1
+
+
+def test_verify_names_what_receipts_say_was_there_and_is_not(
+    directory: tuple[Path, dict[str, bytes]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    # given a receipt of a manifest, and one of an object about a stream, without the objects
+    root, _ = directory
+    (root / f"{receipt_name(0, 4)}.obj").write_bytes(b"created")
+    told = root / f"{stream_receipt_name(stream_ref('demo/x'), 7)}.obj"
+    told.parent.mkdir(parents=True)
+    told.write_bytes(b"created")
+    (root / f"{manifest_name(0, 4)}.obj").unlink()
+    # then both are named, and lists refuse too
+    code, [container, stream, record] = command(root, capsys, "verify")
+    assert (code, record["faults"]) == (1, 2)
+    assert container["damaged"] == "container 0"
+    assert str(stream["damaged"]).startswith("streams s/")
+    for fault in (container, stream):
+        assert str(fault["fault"]).startswith("tier-two-rewound")
+    assert command(root, capsys, "containers")[0] == command(root, capsys, "streams")[0] != 0
 
 
 def test_lists_tell_of_containers_segments_and_pieces(
