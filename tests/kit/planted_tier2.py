@@ -199,3 +199,18 @@ def blind_to_receipts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(objects, "receipt_number", lambda _container, _name: None)
         yield
+
+
+@contextmanager
+def receipt_before_its_manifest() -> Iterator[None]:
+    """A flush leaves the receipt of a manifest, and then creates the manifest."""
+    commit = ContainerTierTwo._commit
+
+    async def receipt_then_commit(tier_two: ContainerTierTwo, prepared: Any) -> Any:
+        tier_two._receipts.committed(prepared.manifest.number)
+        await tier_two.confirm()
+        return await commit(tier_two, prepared)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ContainerTierTwo, "_commit", receipt_then_commit)
+        yield

@@ -13,12 +13,14 @@ from anabranch.common.errors import (
     DiskFailed,
     SyncFailed,
     TierTwoNotHere,
+    TierTwoRewound,
     Unavailable,
 )
 from kit.planted_tier2 import (
     no_directory_sync,
     no_parent_directory_sync,
     pages_after_the_manifest,
+    receipt_before_its_manifest,
     references_not_counted,
 )
 from kit.rng import seeded
@@ -191,6 +193,11 @@ def test_a_manifest_that_exists_before_its_pages_is_found_out() -> None:
 def test_an_object_that_is_deleted_with_its_first_dropped_piece_is_found_out() -> None:
     with references_not_counted(), pytest.raises(FOUND_OUT):
         _check_crashes_of_a_long_life(0)
+
+
+def test_a_receipt_that_exists_before_its_manifest_is_found_out() -> None:
+    with receipt_before_its_manifest(), pytest.raises(TierTwoRewound):
+        _check_every_crash()
 
 
 def test_a_directory_that_is_never_synced_is_found_out() -> None:
