@@ -1,5 +1,7 @@
 """Scopes, streams, health and the interface's description over HTTP, without a cluster."""
 
+import pytest
+
 from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.health import PartHealth
 from kit.gateway_bench import EVENTS, gateway, problem
@@ -33,6 +35,35 @@ async def test_a_scope_and_a_stream_live_with_pravegas_codes() -> None:
         assert problem(await call.delete("/v1/scopes/s/streams/x"), 404)
         assert (await call.delete("/v1/scopes/s")).status_code == 204
         assert problem(await call.get("/v1/scopes/s"), 404) == "scope-not-found"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/scopes", r'{"scopeName": "\ud800"}'),
+        ("POST", "/v1/scopes", r'{"scopeName": "s", "\udfff": 1}'),
+        ("POST", "/v1/scopes", r'"\ud800"'),
+        (
+            "POST",
+            STREAMS,
+            r'{"streamName": "x", "streamTags": ["\ud800"],'
+            r' "scalingPolicy": {"type": "FIXED_NUM_SEGMENTS", "minSegments": 2}}',
+        ),
+        ("PUT", f"{STREAMS}/sensors/state", r'{"streamState": "\ud800"}'),
+        ("GET", "/v1/scopes?page_token=%ED%A0%80", ""),
+        ("GET", f"{STREAMS}?page_token=%ED%A0%80", ""),
+        ("GET", "/v1/scopes/%ED%A0%80", ""),
+        ("GET", f"{STREAMS}/%ED%A0%80", ""),
+    ],
+)
+async def test_half_of_a_surrogate_pair_is_refused_wherever_it_is(
+    method: str, path: str, body: str
+) -> None:
+    async with gateway() as g:
+        headers = {"content-type": "application/json"}
+        answer = await g.http.request(method, path, content=body, headers=headers)
+
+        assert problem(answer, 400) in ("invalid-request", "invalid-name")
 
 
 async def test_lists_come_in_pages_and_foreign_tokens_are_refused() -> None:

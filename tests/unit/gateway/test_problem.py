@@ -108,3 +108,10 @@ async def test_a_defect_is_answered_without_its_text() -> None:
     assert answer.status_code == 500
     assert b"secret" not in answer.body
     assert UNEXPECTED.encode() in answer.body
+
+
+def test_words_of_a_caller_that_no_encoding_has_are_told_with_question_marks() -> None:
+    answer = problem_of(e.InvalidName("not allowed", name="a\ud800b"), "/v1/\udfff")
+
+    assert answer.status_code == 400
+    assert b'"a?b"' in answer.body

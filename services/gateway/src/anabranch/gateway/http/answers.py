@@ -4,10 +4,11 @@ Names are in camel case over HTTP, as Pravega's are. Answers are made of the con
 by the names of their fields; bodies may say nothing that is not asked for.
 """
 
+import re
 from typing import Annotated, ClassVar
 
 from fastapi import Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from anabranch.common.model.names import StreamRef, scope_name, stream_name
@@ -17,6 +18,7 @@ from anabranch.common.model.stream import SEGMENT_COUNT_MAX
 PAGE_SIZE = 100
 PAGE_SIZE_MAX = 1000
 INT63 = (1 << 63) - 1
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 NextPageToken = Annotated[str, Field(alias="next_page_token")]
 """Empty on the last page."""
@@ -40,6 +42,27 @@ class HttpBody(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True, extra="forbid", alias_generator=to_camel
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_surrogates(cls, body: object) -> object:
+        """JSON can spell half of a surrogate pair, which is no character and has no UTF-8."""
+        if not _is_text(body):
+            raise ValueError("a text contains half of a surrogate pair")
+        return body
+
+
+def _is_text(value: object) -> bool:
+    """Whether all texts in a JSON value can be encoded."""
+    match value:
+        case str():
+            return not _SURROGATE.search(value)
+        case dict():
+            return all(_is_text(key) and _is_text(item) for key, item in value.items())
+        case list():
+            return all(map(_is_text, value))
+        case _:
+            return True
 
 
 class Told(BaseModel):

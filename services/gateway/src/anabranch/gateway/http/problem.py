@@ -7,6 +7,7 @@ purpose is logged here and answered without its text.
 """
 
 import http
+import json
 from collections.abc import Mapping
 
 import msgspec
@@ -106,7 +107,16 @@ def problem_of(error: AnabranchError, instance: str) -> Response:
     status = status_of(error)
     comes_later = status == 503 or isinstance(error, Busy)
     headers = {"retry-after": str(RETRY_AFTER_S)} if comes_later else None
-    return Response(msgspec.json.encode(document_of(error, instance)), status, headers, PROBLEM)
+    return Response(_encoded(document_of(error, instance)), status, headers, PROBLEM)
+
+
+def _encoded(document: dict[str, object]) -> bytes:
+    """As JSON; what cannot be encoded of the caller's own words becomes a question mark."""
+    try:
+        return msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        text = json.dumps(document, ensure_ascii=False)
+        return text.encode(errors="replace")
 
 
 def unexpected(error: Exception, instance: str) -> Response:
