@@ -8,6 +8,7 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.controller.domain.writer_times import (
     MarkPage,
     refuse_earlier,
+    refuse_lower,
     refuse_more_writers,
 )
 
@@ -33,6 +34,10 @@ class InMemoryWriterTimes:
         before = known.get(writer_id)
         if before is not None and before.timestamp_ms > timestamp_ms:
             refuse_earlier(writer_id, timestamp_ms, before.timestamp_ms)
+        noted = {} if before is None else {at.segment_id: at.offset for at in before.positions}
+        for at in positions:
+            if at.offset < noted.get(at.segment_id, at.offset):
+                refuse_lower(writer_id, at.segment_id, at.offset, noted[at.segment_id])
         if before is None and len(known) >= self._writers_max:
             refuse_more_writers(stream, self._writers_max)
         known[writer_id] = WriterMark(

@@ -105,6 +105,41 @@ async def test_a_writers_time_goes_forward_or_stays(times: WriterTimes) -> None:
     assert await known(times) == {FIRST: 7}
 
 
+LARGE = 2**62
+"""A double does not tell it from its neighbours."""
+
+
+@pytest.mark.parametrize(
+    ("noted", "lower"), [(10, 9), (10, 0), (LARGE, LARGE - 1), (100, 99), (0, -1)]
+)
+@pytest.mark.parametrize("timestamp_ms", [5, 6])
+async def test_a_writers_position_in_a_segment_goes_forward_or_stays(
+    times: WriterTimes, noted: int, lower: int, timestamp_ms: int
+) -> None:
+    one, other = segment_id(2**30, 7), segment_id(2**30, 8)
+    before = (SegmentOffset(one, noted), SegmentOffset(other, 5))
+    await times.note(STREAM, 1, FIRST, 5, before)
+
+    mixed = (SegmentOffset(one, lower), SegmentOffset(other, 6))
+    with pytest.raises(InvalidRequest) as refused:
+        await times.note(STREAM, 1, FIRST, timestamp_ms, mixed)
+
+    fields = refused.value.fields
+    assert (fields["segment"], fields["offset"], fields["noted_offset"]) == (one, lower, noted)
+    (mark,) = (await times.page(STREAM, 1, "", 10)).marks
+    assert (mark.timestamp_ms, mark.positions) == (5, before)
+    await times.note(STREAM, 1, FIRST, timestamp_ms, before)
+
+
+async def test_a_position_in_other_segments_is_compared_with_nothing(times: WriterTimes) -> None:
+    await times.note(STREAM, 1, FIRST, 5, (SegmentOffset(segment_id(0, 0), 10),))
+    await times.note(STREAM, 1, FIRST, 6, (SegmentOffset(segment_id(1, 1), 3),))
+    await times.note(STREAM, 1, FIRST, 7, (SegmentOffset(segment_id(1, 1), 1 << 40),))
+    await times.note(STREAM, 1, SECOND, 5, (SegmentOffset(segment_id(1, 1), 1),))
+
+    assert await known(times) == {FIRST: 7, SECOND: 5}
+
+
 async def test_streams_and_their_lives_are_apart(times: WriterTimes) -> None:
     await times.note(STREAM, 1, FIRST, 5, ())
     await times.note(STREAM, 2, FIRST, 3, ())

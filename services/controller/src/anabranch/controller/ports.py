@@ -200,7 +200,8 @@ class WriterTimes(Protocol):
     ) -> None:  # fmt: skip
         """The writer's mark from now on; the same again is success.
 
-        Raises InvalidRequest (the writer's time goes back), Overloaded (too many writers).
+        Raises InvalidRequest (its time, or its position in a segment, goes back), Overloaded (too
+        many writers).
         """
         ...
 

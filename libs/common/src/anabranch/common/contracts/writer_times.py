@@ -27,12 +27,14 @@ TIMESTAMP_MS_MAX = 2**53 - 1
 
 
 class NoteTime(StreamQuery):
-    """→ TimeNoted. The writer's time goes forward or stays: an earlier one is refused.
+    """→ TimeNoted. The writer's time goes forward or stays, and so does its position in every
+    segment that its mark has: what is earlier or lower is refused.
 
     `incarnation`: which life of the stream is meant (None: whichever). `positions`: per segment
     that the writer has written to, sorted by id, up to which byte its acknowledged events lie.
     Raises StreamNotFound, ScopeNotFound, InvalidRequest (fields {timestamp_ms, noted_ms}: the
-    time goes back), Overloaded (too many writers), Unavailable.
+    time goes back; {segment, offset, noted_offset}: the position does), Overloaded (too many
+    writers), Unavailable.
     """
 
     incarnation: int | None = None

@@ -18,6 +18,7 @@ from anabranch.common.model.stream import SegmentOffset, StreamCut
 from anabranch.controller.domain.writer_times import (
     MarkPage,
     refuse_earlier,
+    refuse_lower,
     refuse_more_writers,
 )
 
@@ -43,11 +44,31 @@ end
 _NOTE = (
     _NOW
     + """
+local function is_lower(one, other)  -- decimal numbers of up to 64 bits, which a double has not
+  if string.sub(one, 1, 1) == '-' or string.sub(other, 1, 1) == '-' then
+    return tonumber(one) < tonumber(other)
+  end
+  if #one ~= #other then
+    return #one < #other
+  end
+  return one < other
+end
 local writers_max, writer = tonumber(ARGV[2]), ARGV[3]
 local before = redis.call('HGET', KEYS[1], writer)
 local timestamp = timestamp_of(before)
 if timestamp and timestamp > tonumber(ARGV[4]) then
   return {'earlier', string.format('%.0f', timestamp)}
+end
+if timestamp then
+  local noted = {}
+  for segment, offset in string.gmatch(before, '%[(%d+),(%-?%d+)%]') do
+    noted[segment] = offset
+  end
+  for segment, offset in string.gmatch(ARGV[5], '%[(%d+),(%-?%d+)%]') do
+    if noted[segment] and is_lower(offset, noted[segment]) then
+      return {'lower', segment, offset, noted[segment]}
+    end
+  end
 end
 if not before and redis.call('HLEN', KEYS[1]) >= writers_max then
   local found = redis.call('HGETALL', KEYS[1])
@@ -132,6 +153,8 @@ class RedisWriterTimes:
                 return
             case [b"earlier", bytes(noted)]:
                 refuse_earlier(writer_id, timestamp_ms, int(noted))
+            case [b"lower", bytes(segment), bytes(offset), bytes(noted)]:
+                refuse_lower(writer_id, int(segment), int(offset), int(noted))
             case [b"full", _]:
                 refuse_more_writers(stream, self._writers_max)
             case _:

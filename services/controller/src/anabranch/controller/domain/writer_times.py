@@ -27,6 +27,18 @@ def refuse_earlier(writer_id: str, timestamp_ms: int, noted_ms: int) -> NoReturn
     )
 
 
+def refuse_lower(writer_id: str, segment: int, offset: int, noted: int) -> NoReturn:
+    """A writer's position in a segment goes forward or stays, whatever the time."""
+    raise InvalidRequest(
+        "a writer's position goes back",
+        remedy="note positions of acknowledged events that grow, or use a new writer",
+        writer=writer_id,
+        segment=segment,
+        offset=offset,
+        noted_offset=noted,
+    )
+
+
 def refuse_more_writers(stream: StreamRef, writers_max: int) -> NoReturn:
     """What is kept of a stream is bounded."""
     raise Overloaded(
