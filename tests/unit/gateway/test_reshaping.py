@@ -90,7 +90,7 @@ async def test_an_update_configures_the_stream_in_all_respects() -> None:
         {"scalingPolicy": None},
         {"retentionPolicy": {"type": "LIMITED_DAYS", "value": 0}},
         {"streamTags": [""]},
-        {"streamTags": ["x"] * 200},
+        {"streamTags": [f"tag {number}" for number in range(200)]},
         {"timestampAggregationTimeout": -1},
         {"rolloverSizeBytes": 2**70},
         {"surprise": 1},

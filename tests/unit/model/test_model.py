@@ -13,6 +13,7 @@ from anabranch.common.model.names import (
     epoch_of,
     number_of,
     parse_segment_name,
+    refuse_dots,
     scope_name,
     segment_id,
     segment_name,
@@ -20,6 +21,7 @@ from anabranch.common.model.names import (
     transient_name,
     transient_parent,
 )
+from anabranch.common.model.stream import StreamConfig
 
 ROUTING_VECTORS = {
     "": 0.24117842791623523,
@@ -94,6 +96,22 @@ def test_bad_names_are_refused_with_a_remedy(bad: str) -> None:
     with pytest.raises(InvalidName) as refusal:
         scope_name(bad)
     assert refusal.value.remedy.startswith("use ")
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_name_that_paths_take_away_is_read_but_not_given(name: str) -> None:
+    assert scope_name(name) == name
+    with pytest.raises(InvalidName):
+        refuse_dots(name)
+    refuse_dots(name + "a")
+    refuse_dots("...")
+
+
+def test_a_tag_counts_once_where_it_came_first() -> None:
+    config = StreamConfig(tags=("b", "a", "b", *["a"] * 200))
+
+    assert config.tags == ("b", "a")
+    assert config == StreamConfig(tags=("b", "a"))
 
 
 def test_every_error_has_a_code_of_its_own_and_survives_the_wire() -> None:

@@ -43,6 +43,20 @@ def scope_name(text: str) -> ScopeName:
     return ScopeName(text)
 
 
+def refuse_dots(name: str) -> None:
+    """What is created may not be called "." or "..": in a URL's path, clients take these away.
+
+    What was created under such a name before can still be read, sealed and deleted. Raises
+    InvalidName.
+    """
+    if name in (".", ".."):
+        raise InvalidName(
+            f"the name {name!r} has a meaning in paths",
+            remedy="use a name with at least one letter, digit or hyphen",
+            name=name,
+        )
+
+
 def stream_name(text: str) -> StreamName:
     """`text` as a stream's name. Raises InvalidName."""
     _check("stream", text, STREAM_NAME_LENGTH_MAX)

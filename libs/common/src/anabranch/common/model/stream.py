@@ -100,7 +100,7 @@ class RetentionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class StreamConfig:
-    """A stream's configuration.
+    """A stream's configuration. `tags` are a set: each is kept once, where it came first.
 
     `timestamp_aggregation_timeout_ms`: how long a silent writer holds the watermark back;
     `rollover_size_bytes`: 0, the store decides how large its objects are.
@@ -113,6 +113,7 @@ class StreamConfig:
     rollover_size_bytes: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "tags", tuple(dict.fromkeys(self.tags)))
         if len(self.tags) > TAG_COUNT_MAX:
             raise InvalidRequest(
                 "too many tags", remedy=f"use at most {TAG_COUNT_MAX}", count=len(self.tags)

@@ -18,7 +18,7 @@ from anabranch.common.errors import (
     ReaderGroupNotFound,
     ScopeNotFound,
 )
-from anabranch.common.model.names import scope_name, stream_name
+from anabranch.common.model.names import refuse_dots, scope_name, stream_name
 from anabranch.common.model.reader_group import GroupRetention, GroupState, ReaderGroupConfig
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.reader_group.events import (
@@ -73,6 +73,7 @@ def _create(
     group: ReaderGroup, command: CreateReaderGroup, at: Circumstances
 ) -> Sequence[GroupEvent]:
     scope, name = scope_name(command.scope), stream_name(command.group)
+    refuse_dots(name)
     if at.open_scope_incarnation is None:
         raise ScopeNotFound("no such scope", scope=scope)
     if group.status is GroupState.DELETING:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from anabranch.common.contracts.commands import CreateScope, DeleteScope
 from anabranch.common.errors import ScopeExists, ScopeNotFound
-from anabranch.common.model.names import scope_name
+from anabranch.common.model.names import refuse_dots, scope_name
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.scope.state import (
     Scope,
@@ -33,6 +33,7 @@ def decide(
 
 def _create(scope: Scope, command: CreateScope, now_ms: int) -> Sequence[ScopeEvent]:
     name = scope_name(command.scope)
+    refuse_dots(name)
     if scope.status is ScopeStatus.DELETING:
         raise ScopeExists(
             "the scope exists, and is being deleted",

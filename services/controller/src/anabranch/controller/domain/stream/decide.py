@@ -28,7 +28,13 @@ from anabranch.common.errors import (
     StreamSealed,
 )
 from anabranch.common.model.key_range import even_ranges
-from anabranch.common.model.names import any_stream_name, scope_name, segment_id, stream_name
+from anabranch.common.model.names import (
+    any_stream_name,
+    refuse_dots,
+    scope_name,
+    segment_id,
+    stream_name,
+)
 from anabranch.common.model.reader_group import STATE_STREAM_PREFIX
 from anabranch.common.model.stream import StreamState
 from anabranch.controller.domain import operations
@@ -136,6 +142,7 @@ def _create(stream: Stream, command: CreateStream, at: Circumstances) -> Sequenc
     is_state = command.stream.startswith(STATE_STREAM_PREFIX)
     scope, known = scope_name(command.scope), any_stream_name if is_state else stream_name
     name = known(command.stream)
+    refuse_dots(name)
     config = command.configured()
     if at.open_scope_incarnation is None:
         raise absent(command, None)
