@@ -95,6 +95,15 @@ _TRUNCATE = commands.TruncateStream(
         SegmentOffset(segment_id(1, 6), 5),
     ),
 )
+_BETWEEN = _TRUNCATE.model_copy(
+    update={
+        "command_id": "between",
+        "cut": (*_TRUNCATE.cut[:-1], SegmentOffset(segment_id(1, 6), 7)),
+    }
+)
+_TO_SUCCESSORS = _TRUNCATE.model_copy(
+    update={"cut": tuple(SegmentOffset(at.segment_id, 0) for at in _TRUNCATE.cut)}
+)
 
 
 def _small() -> Command:
@@ -126,6 +135,9 @@ PLOTS: Mapping[str, Plot] = {
     "scale": Plot((_scope(), _create()), (_SCALE,), _AGAIN),
     "update that scales": Plot((_scope(), _create()), (_UPDATE,), _AGAIN),
     "truncate": Plot((_scope(), _create(), _SCALE), (_TRUNCATE,), _AGAIN),
+    "truncate within an append": Plot((_scope(), _create(), _SCALE), (_BETWEEN, _TRUNCATE)),
+    "truncate what is being made": Plot((_scope(), _create()), (_SCALE, _TO_SUCCESSORS)),
+    "update behind a scale": Plot((_scope(), _create()), (_SCALE, _UPDATE)),
     "seal": Plot((_scope(), _create(), _SCALE), (_seal(),), (_delete(8), _create(8))),
     "delete": Plot((_scope(), _create(), _SCALE, _seal()), (_delete(),), (_create(8),)),
     "create again": Plot((_scope(), _create(), _seal(), _delete()), (_create(1),), _AGAIN),
@@ -230,7 +242,8 @@ class Told:
 
     def _write(self) -> None:
         for name in sorted(self.world.segments.known):
-            self.world.segments.write(name, 20)
+            for _ in range(4):
+                self.world.segments.write(name, 5)
 
     async def _rest(self) -> None:
         await self._until(self.world.is_at_rest)
