@@ -264,7 +264,9 @@ async def test_a_scope_goes_with_all_its_streams_when_that_is_asked_for() -> Non
         refused = await g.http.delete("/v1/scopes/plant")
         gone = await g.http.delete("/v1/scopes/plant", params={"recursive": True})
         again = await g.http.get("/v1/scopes/plant")
+        missing = await g.http.delete("/v1/scopes/plant", params={"recursive": True})
 
     assert problem(refused, 412) == "scope-not-empty"
     assert gone.status_code == 204
     assert problem(again, 404) == "scope-not-found"
+    assert problem(missing, 404) == "scope-not-found"

@@ -57,7 +57,8 @@ class Streams(StreamViews):
         """Configure the stream so, in all respects.
 
         A policy that asks for another number of segments (fixed: exactly, else at least so many)
-        scales it too. Raises StreamNotFound, StreamSealed.
+        scales it too; while another scale is under way it waits for its end. Raises StreamNotFound,
+        StreamSealed, Busy (another update waits already).
         """
         ref = stream_ref(stream)
         return await send(
@@ -137,7 +138,10 @@ class Streams(StreamViews):
     ) -> Operation:
         """Give up everything before the cut, for good; its offsets are append boundaries.
 
-        Raises StreamNotFound, StreamSealed, InvalidCut, CutRefused.
+        All or nothing: if a single segment cannot be truncated at its offset, nothing is given up.
+        Raises StreamNotFound, StreamSealed, InvalidCut, CutRefused, InvalidRequest (an offset is
+        beyond the end), NotAtBoundary (within an append; fields {segment, lower}), Busy (another
+        truncation is under way).
         """
         ref = stream if isinstance(stream, StreamRef) else stream_ref(stream)
         offsets = stream_cut(ref, cut)
