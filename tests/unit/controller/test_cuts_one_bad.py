@@ -69,17 +69,20 @@ async def test_a_group_is_not_created_reset_or_released_by_a_cut_of_which_one_pl
     await scaled(world)
     cut = (BAD[bad], GOOD[0]) if swapped else (GOOD[0], BAD[bad])
     wrong, right = (replace(CREATE.config, streams=from_cut(each)) for each in (cut, GOOD))
-    named = {"scope": "s", "group": "g"}
     untouched = await facts(world)
 
     with pytest.raises(InvalidCut):
-        await world.group_command(CreateReaderGroup(command_id="1", **named, config=wrong))
+        await world.group_command(
+            CreateReaderGroup(command_id="1", scope="s", group="g", config=wrong)
+        )
     assert await facts(world) == untouched
-    await world.do(CreateReaderGroup(command_id="2", **named, config=right))
+    await world.do(CreateReaderGroup(command_id="2", scope="s", group="g", config=right))
     untouched = await facts(world)
 
     with pytest.raises(InvalidCut):
-        await world.group_command(ResetReaderGroup(command_id="3", **named, config=wrong))
+        await world.group_command(
+            ResetReaderGroup(command_id="3", scope="s", group="g", config=wrong)
+        )
     with pytest.raises(InvalidCut):
         await world.command(
             UpdateSubscriberCut(
@@ -87,5 +90,5 @@ async def test_a_group_is_not_created_reset_or_released_by_a_cut_of_which_one_pl
             )
         )
     assert await facts(world) == untouched
-    reset = ResetReaderGroup(command_id="5", **named, config=config("s/y"))
+    reset = ResetReaderGroup(command_id="5", scope="s", group="g", config=config("s/y"))
     assert (await world.do(reset)).generation == 1
