@@ -31,8 +31,7 @@ def test_a_stream_of_dots_is_sealed_and_deleted_and_not_created_again(name: str)
         command_id="c", revision=1, scope="s", stream=name, incarnation=1, scope_incarnation=1,
         segments=(events.PlannedSegment(segment_id=0, key_start=0.0, key_end=1.0),), at_ms=1,
     )  # fmt: skip
-    made = [creating, events.StreamJoinedScope(), events.StreamCreated()]
-    stream = STREAM.apply(Stream(), made)
+    stream = STREAM.apply(Stream(), [creating, events.StreamJoinedScope(), events.StreamCreated()])
 
     stream = apply(stream, SealStream(command_id="s", scope="s", stream=name))
     stream = STREAM.apply(stream, [events.StreamDrained(revision=9)])
