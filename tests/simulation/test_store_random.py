@@ -8,6 +8,7 @@ from kit.planted_container import HastyContainer
 from kit.store_scenario import random_store
 
 
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize("seed", range(60))
 def test_a_random_store_keeps_its_promises(seed: int) -> None:
     random_store(seed)
