@@ -476,9 +476,6 @@ async def test_a_transaction_that_cannot_be_read_has_no_deadline() -> None:
     assert deadlines == {}
 
 
-# --- one bad among good -------------------------------------------------------------------------
-
-
 @virtual
 async def test_one_transaction_with_a_defect_keeps_no_other_one_open() -> None:
     world = World(CountingTimers())
@@ -499,19 +496,3 @@ async def test_one_transaction_with_a_defect_keeps_no_other_one_open() -> None:
     assert [(await world.state(one)).is_open for one in subjects] == [True, *[False] * 4]
     assert max(world.late_s) <= TICK_S + 0.01
     assert world.containment.is_parked("expiry", subjects[0])
-
-
-@virtual
-async def test_one_bucket_whose_timers_have_a_defect_keeps_no_other_one() -> None:
-    class Broken(CountingTimers):
-        async def due(self, bucket: int, now_ms: int, limit: int) -> Sequence[str]:
-            raise KeyError("nobody expected this")
-
-    world = World(Broken())
-    world.contain()
-    subject = await world.begin()
-    await world.fold()
-
-    await world.run(10)
-
-    assert not (await world.state(subject)).is_open  # a sweep found it
