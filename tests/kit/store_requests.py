@@ -1,4 +1,4 @@
-"""Clients of a simulated store that truncate, merge, count in attributes and append if."""
+"""What clients of a simulated store ask of it, but for appends and reads."""
 
 from contextlib import suppress
 
@@ -14,11 +14,17 @@ from anabranch.common.wire.messages import (
     AttributeUpdate,
     AttributeValues,
     ConditionalAppend,
+    CreateSegment,
+    DeleteSegment,
+    Done,
+    FlushContainer,
     GetAttributes,
     GetSegmentInfo,
     LocateOffset,
     MergeSegments,
     OffsetLocated,
+    Sealed,
+    SealSegment,
     SegmentInfo,
     SegmentsMerged,
     SetupAppend,
@@ -29,6 +35,34 @@ from anabranch.common.wire.messages import (
 )
 from kit.history import HistoryViolation, Place, make_event
 from kit.store_world import Client
+
+
+async def create(client: Client, segment: str, stamp: Stamp) -> None:
+    """Create a segment, remembering that it exists once the store said so."""
+    reply = await client.control(CreateSegment(segment=segment, stamp=stamp))
+    assert isinstance(reply, Done)
+    client.life.world.created.add(segment)
+
+
+async def seal(client: Client, segment: str, stamp: Stamp) -> None:
+    """Seal a segment; its length may never change from now on."""
+    reply = await client.control(SealSegment(segment=segment, stamp=stamp))
+    assert isinstance(reply, Sealed)
+    client.life.world.history.sealed_at[segment] = reply.length
+
+
+async def delete(client: Client, segment: str, stamp: Stamp) -> None:
+    """Delete a segment: it may never be seen again."""
+    client.life.world.history.deleting.add(segment)
+    reply = await client.control(DeleteSegment(segment=segment, stamp=stamp))
+    assert isinstance(reply, Done)
+    client.life.world.history.deleted.add(segment)
+
+
+async def flush(client: Client, container: int) -> None:
+    """Move everything acknowledged to tier 2."""
+    reply = await client.control(FlushContainer(container=container))
+    assert isinstance(reply, Done)
 
 
 async def info_of(client: Client, segment: str) -> SegmentInfo:

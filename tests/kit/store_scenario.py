@@ -23,19 +23,9 @@ from anabranch.common.wire.messages import Stamp
 from kit.rng import Random, seeded
 from kit.simdisk import KEEP_CONTENTS, KEEP_NAMES, LOSE_ALL, RandomSurvival, SimDisk
 from kit.store_check import check_everything
-from kit.store_requests import Counter, merge, truncate
+from kit.store_requests import Counter, create, delete, flush, merge, seal, truncate
 from kit.store_transactions import Transactions
-from kit.store_world import (
-    Client,
-    Life,
-    Script,
-    World,
-    WriterScript,
-    create,
-    delete,
-    flush,
-    seal,
-)
+from kit.store_world import Client, Life, Script, World, WriterScript
 
 DISK_CALLS_AHEAD = 120
 EIO, ENOSPC = 5, 28

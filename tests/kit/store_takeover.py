@@ -14,15 +14,8 @@ from anabranch.common.wire.messages import Stamp
 from kit.rng import seeded
 from kit.simdisk import SimDisk, When
 from kit.store_check import check_everything
-from kit.store_world import (
-    Client,
-    Life,
-    World,
-    WriterScript,
-    create,
-    flush,
-    seal,
-)
+from kit.store_requests import create, flush, seal
+from kit.store_world import Client, Life, World, WriterScript
 from kit.thorough import some_of
 
 ONE_IN = 3

@@ -11,8 +11,8 @@ from anabranch.common.wire.messages import (
     error_of,
 )
 from anabranch.segstore.handlers.transient import TransientDesk
-from kit.store_requests import merge
-from kit.store_world import Client, WriterScript, seal
+from kit.store_requests import merge, seal
+from kit.store_world import Client, WriterScript
 
 
 class Uploads:

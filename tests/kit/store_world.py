@@ -25,18 +25,11 @@ from anabranch.common.wire.messages import (
     Appended,
     AppendSetup,
     ConditionalAppend,
-    CreateSegment,
-    DeleteSegment,
-    Done,
     Failed,
-    FlushContainer,
     Message,
     ReadSegment,
-    Sealed,
-    SealSegment,
     SegmentRead,
     SetupAppend,
-    Stamp,
     error_of,
 )
 from anabranch.segstore.adapters.journal.commits import CommitWriter, InlineCommits
@@ -480,31 +473,3 @@ class WriterScript:
     def resend_from(self, number: int) -> None:
         """Act like a client that lost an acknowledgement: start again at `number`."""
         self.sent = number - 1
-
-
-async def create(client: Client, segment: str, stamp: Stamp) -> None:
-    """Create a segment, remembering that it exists once the store said so."""
-    reply = await client.control(CreateSegment(segment=segment, stamp=stamp))
-    assert isinstance(reply, Done)
-    client.life.world.created.add(segment)
-
-
-async def seal(client: Client, segment: str, stamp: Stamp) -> None:
-    """Seal a segment; its length may never change from now on."""
-    reply = await client.control(SealSegment(segment=segment, stamp=stamp))
-    assert isinstance(reply, Sealed)
-    client.life.world.history.sealed_at[segment] = reply.length
-
-
-async def delete(client: Client, segment: str, stamp: Stamp) -> None:
-    """Delete a segment: it may never be seen again."""
-    client.life.world.history.deleting.add(segment)
-    reply = await client.control(DeleteSegment(segment=segment, stamp=stamp))
-    assert isinstance(reply, Done)
-    client.life.world.history.deleted.add(segment)
-
-
-async def flush(client: Client, container: int) -> None:
-    """Move everything acknowledged to tier 2."""
-    reply = await client.control(FlushContainer(container=container))
-    assert isinstance(reply, Done)

@@ -18,17 +18,8 @@ from anabranch.controller.domain import placement_changes
 from kit.rng import seeded
 from kit.simdisk import SimDisk
 from kit.store_check import check_everything
-from kit.store_world import (
-    NODE,
-    Client,
-    Life,
-    Script,
-    World,
-    WriterScript,
-    create,
-    flush,
-    seal,
-)
+from kit.store_requests import create, flush, seal
+from kit.store_world import NODE, Client, Life, Script, World, WriterScript
 
 OTHER = "node-2"
 NODES = (NODE, OTHER)

@@ -9,7 +9,8 @@ from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.shell.journal_watch import TRY_AGAIN_S_MAX, JournalWatch
 from kit.rng import seeded
 from kit.store_check import check_everything
-from kit.store_world import Client, Life, World, WriterScript, create, seal
+from kit.store_requests import create, info_of, seal
+from kit.store_world import Client, Life, World, WriterScript
 
 SEGMENTS = ("s/a/0.#epoch.0", "s/b/1.#epoch.0", "s/b/2.#epoch.0")
 HELD_S = 60.0
@@ -98,6 +99,8 @@ def test_a_full_disk_refuses_appends_serves_reads_and_is_noticed_when_it_is_free
         for segment in SEGMENTS:
             content, _ = await client.read_all(segment)
             assert content
+            info = await info_of(client, segment)
+            assert info.length == len(content)
         assert life.clock.monotonic() - before < 1, "reads go on"
         await life.clock.sleep(HELD_S)
         assert life.failure is None

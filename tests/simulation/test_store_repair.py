@@ -8,7 +8,8 @@ from anabranch.common.errors import CorruptJournal
 from anabranch.common.wire.messages import GetSegmentInfo, SegmentInfo, Stamp
 from anabranch.segstore.adapters.journal.mending import perform_repair, planned_repair
 from kit.rng import seeded
-from kit.store_world import Client, Life, World, WriterScript, create, flush
+from kit.store_requests import create, flush
+from kit.store_world import Client, Life, World, WriterScript
 
 SEGMENT = "s/a/0.#epoch.0"
 BLOCKS = 6

@@ -10,7 +10,8 @@ from anabranch.common.wire.messages import Stamp
 from kit.rng import seeded
 from kit.simdisk import SimDisk
 from kit.store_check import check_everything
-from kit.store_world import Client, Life, World, WriterScript, create, flush
+from kit.store_requests import create, flush
+from kit.store_world import Client, Life, World, WriterScript
 
 SEGMENT = "s/a/0.#epoch.0"
 

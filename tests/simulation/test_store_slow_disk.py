@@ -8,7 +8,8 @@ from anabranch.segstore.shell.journal_watch import LOOK_S, STUCK_COMMIT_S, Journ
 from anabranch.segstore.shell.throttle import Source
 from kit.rng import seeded
 from kit.store_check import check_everything
-from kit.store_world import Client, Life, World, WriterScript, create, flush
+from kit.store_requests import create, flush
+from kit.store_world import Client, Life, World, WriterScript
 
 SEGMENTS = ("s/a/0.#epoch.0", "s/b/1.#epoch.0", "s/b/2.#epoch.0")
 STUCK_S = 1e6

@@ -15,9 +15,9 @@ from kit.rng import seeded
 from kit.simdisk import LOSE_ALL
 from kit.store_check import check_everything
 from kit.store_crash import crash_everywhere, crashed_world, disk_calls, restart_twice
-from kit.store_requests import info_of, merge
+from kit.store_requests import create, flush, info_of, merge, seal
 from kit.store_transient import Uploads
-from kit.store_world import Client, Life, WriterScript, create, flush, seal
+from kit.store_world import Client, Life, WriterScript
 from kit.thorough import one_in
 
 PARENT = "s/a/1.#epoch.0"

@@ -12,8 +12,6 @@ owner shows up, the container ends: everyone waiting is told, nothing more is ac
 
 from collections.abc import Callable, Iterable
 
-from opentelemetry.trace import Span
-
 from anabranch.common.errors import AnabranchError, SessionEnded, Unavailable
 from anabranch.common.runtime.tracing import end_failed, mark_failed
 from anabranch.common.tier2.state import SegmentState
@@ -78,7 +76,7 @@ from anabranch.segstore.shell.resident_segments import ResidentSegments
 from anabranch.segstore.shell.sessions import AppendSession, LiveSessions, Send
 from anabranch.segstore.shell.surroundings import Surroundings
 from anabranch.segstore.shell.tail import TailWaiters
-from anabranch.segstore.shell.tracing import HeldSpans, span_name
+from anabranch.segstore.shell.tracing import HeldSpans
 
 
 class Container:
@@ -105,7 +103,7 @@ class Container:
         self._throttle = around.throttle
         self._pending = self.applied.state
         self._queue = OperationQueue()
-        self._spans = HeldSpans(around.tracing)
+        self._spans = HeldSpans(around.tracing, container)
         self._gate = ReplyGate(around.throttle)
         self._sessions = LiveSessions()
         self.tails = TailWaiters(around.call_later)
@@ -275,9 +273,9 @@ class Container:
         self._decide(request, deliver, lambda: answer_delete(self._pending, request, now_ms))
 
     def info(self, request: GetSegmentInfo, deliver: Deliver) -> None:
-        """→ SegmentInfo, of the pending state, held until that is durable."""
-        self._decide(
-            request, deliver, lambda: answer_info(self._pending, request, self._whereabouts)
+        """→ SegmentInfo; see `_look_up`."""
+        self._look_up(
+            request, deliver, lambda state: answer_info(state, request, self._whereabouts)
         )
 
     def _whereabouts(self, number: int) -> Whereabouts:
@@ -311,8 +309,19 @@ class Container:
         self._decide(request, deliver, lambda: answer_update(self._pending, request, now_ms))
 
     def attributes(self, request: GetAttributes, deliver: Deliver) -> None:
-        """→ AttributeValues, of the pending state, held until that is durable."""
-        self._decide(request, deliver, lambda: answer_attributes(self._pending, request))
+        """→ AttributeValues; see `_look_up`."""
+        self._look_up(request, deliver, lambda state: answer_attributes(state, request))
+
+    def _look_up(
+        self, request: Request, deliver: Deliver, answer: Callable[[SegmentMap], Answer]
+    ) -> None:
+        """Answer from the pending state, once that is durable; changes nothing.
+
+        While the journal's disk is full, answer from the durable state at once: everything
+        acknowledged is in it, and readers go on.
+        """
+        state = self.applied.state if self._throttle.has_no_room else self._pending
+        self._control(request, deliver, lambda: answer(state).message, state)
 
     def _decide(self, request: Request, deliver: Deliver, decide: Callable[[], Answer]) -> None:
         def perform() -> Message:
@@ -321,12 +330,14 @@ class Container:
                 self._enqueue(answer.operation)
             return answer.message
 
-        self._control(request, deliver, perform)
+        self._control(request, deliver, perform, self._pending)
 
-    def _control(self, request: Request, deliver: Deliver, perform: Callable[[], Message]) -> None:
-        """Answer with what `perform` returns or raises, once that is durable."""
+    def _control(
+        self, request: Request, deliver: Deliver, perform: Callable[[], Message], state: SegmentMap
+    ) -> None:
+        """Answer with what `perform` returns or raises, once `state` is durable."""
         self.check_serving()
-        span = self._span_of(request, request.segment) if request.trace_parent else None
+        span = self._spans.begin(request, request.segment) if request.trace_parent else None
         try:
             message = perform()
         except AnabranchError as error:
@@ -334,18 +345,9 @@ class Container:
             message = failed(error)
             if span is not None:
                 mark_failed(span, error)
-        self._gate.hold(HeldReply(self._pending.sequence, deliver, message))
+        self._gate.hold(HeldReply(state.sequence, deliver, message))
         if span is not None:
-            self._spans.hold(self._pending.sequence, span)
-
-    def _span_of(self, request: Request | Append, segment: str, size: int = 0) -> Span | None:
-        attributes: dict[str, str | int] = {
-            "anabranch.container": self.container,
-            "anabranch.segment": segment,
-        }
-        if isinstance(request, Append):
-            attributes |= {"anabranch.events": request.count, "anabranch.bytes": size}
-        return self._spans.begin(span_name(request), request.trace_parent, attributes)
+            self._spans.hold(state.sequence, span)
 
     def setup(self, request: SetupAppend, request_id: int, send: Send) -> AppendSession | None:
         """Open an append session → AppendSetup, or None and a Failed reply.
@@ -380,7 +382,7 @@ class Container:
         self.check_serving()
         span = None
         if request.trace_parent:
-            span = self._span_of(request, session.segment, len(payload))
+            span = self._spans.begin(request, session.segment, len(payload))
         try:
             length = self._append(session, request, payload)
         except AnabranchError as error:

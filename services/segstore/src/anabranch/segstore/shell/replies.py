@@ -4,9 +4,9 @@ Every answer is decided against the *pending* state, so it is true only once all
 were pending then are synced. Its barrier is the last sequence number assigned at that moment;
 barriers never fall, so one queue in order of decision is enough. Acknowledgements of appends
 are cumulative: per release one `Appended` per session, and before any other answer, so that the
-order of decisions is the order of answers. Only a request that the throttle refused, outside of an
-append session, is answered at once: nothing was decided, and the caller shall hear of a full disk
-while all that is pending waits for it.
+order of decisions is the order of answers. Two kinds of answers pass those that wait, so that a
+full disk holds up no reader: a refusal by the throttle outside an append session, which decided nothing,
+and an answer from the durable state.
 """
 
 from collections import deque
@@ -56,7 +56,9 @@ class ReplyGate:
 
     def hold(self, held: HeldAck | HeldReply) -> None:
         """Deliver when the barrier is durable, which may be at once."""
-        if isinstance(held, HeldReply) and _depends_on_nothing(held.message):
+        if isinstance(held, HeldReply) and (
+            held.barrier <= self._durable or _depends_on_nothing(held.message)
+        ):
             held.deliver(held.message)
             return
         assert not self._held or held.barrier >= self._held[-1].barrier

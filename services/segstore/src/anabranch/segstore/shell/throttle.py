@@ -109,6 +109,11 @@ class Throttle:
         }
 
     @property
+    def has_no_room(self) -> bool:
+        """Whether the journal waits for room on its disk."""
+        return self._no_room()
+
+    @property
     def paused(self) -> bool:
         """Whether connections shall stop being read."""
         limits = self._limits

@@ -29,6 +29,7 @@ from anabranch.common.wire.messages import (
     GetSegmentInfo,
     MergeSegments,
     Message,
+    Request,
     SealSegment,
     TruncateSegment,
     UpdateAttributes,
@@ -152,17 +153,24 @@ class StoreTracing:
 class HeldSpans:
     """The spans of one container's requests whose answers wait for the log, in their order."""
 
-    def __init__(self, tracing: StoreTracing | None) -> None:
+    def __init__(self, tracing: StoreTracing | None, container: int) -> None:
         self._tracing = tracing
+        self._container = container
         self._held: deque[tuple[int, Span]] = deque()
         self._durable = 0
         self._answered_ns = 0
 
-    def begin(self, name: str, trace_parent: str, attributes: dict[str, str | int]) -> Span | None:
-        """See `StoreTracing`; `hold` or `end_failed` follows."""
+    def begin(self, request: Request | Append, segment: str, size: int = 0) -> Span | None:
+        """A request's span; `size`: bytes of an append. `hold` or `end_failed` follows."""
         if self._tracing is None or len(self._held) >= HELD_SPANS_MAX:
             return None
-        return self._tracing.begin(name, trace_parent, attributes)
+        attributes: dict[str, str | int] = {
+            "anabranch.container": self._container,
+            "anabranch.segment": segment,
+        }
+        if isinstance(request, Append):
+            attributes |= {"anabranch.events": request.count, "anabranch.bytes": size}
+        return self._tracing.begin(span_name(request), request.trace_parent, attributes)
 
     def start(self, durable: int) -> None:
         """Everything up to `durable` was recovered."""

@@ -89,6 +89,7 @@ class FileWriter:
         journal_epoch: int,
         file_size: int,
         previous: FileEnd,
+        *,
         uncopied: Iterable[TornCopy] = (),
     ) -> None:
         self._disk = disk

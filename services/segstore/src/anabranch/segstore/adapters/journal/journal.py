@@ -68,7 +68,12 @@ class Journal:
         self._live = LiveFiles(recovered.files, recovered.entries, recovered.highest_epochs)
         self._ownership = Ownership(disk, self._epoch, self._ended)
         self._writer = FileWriter(
-            disk, self._journal_id, self._epoch, file_size, recovered.end, recovered.uncopied
+            disk,
+            self._journal_id,
+            self._epoch,
+            file_size,
+            recovered.end,
+            uncopied=recovered.uncopied,
         )
         self._group = GroupCommit(
             self._ownership, self._writer, self._live,
