@@ -128,7 +128,8 @@ def broken_expiry(defect: Defect) -> Iterator[None]:
     real = transaction_decide.expire
 
     def expire(txn: Any, now_ms: int) -> Any:
-        defect.strike(stream_events(txn.ref))
+        if txn.ref is not None:  # else its messages were purged
+            defect.strike(stream_events(txn.ref))
         return real(txn, now_ms)
 
     with patch.object(transaction_decide, "expire", expire):
