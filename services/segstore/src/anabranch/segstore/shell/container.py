@@ -411,7 +411,7 @@ class Container:
 
     def append_once(self, request: AppendOnce, payload: bytes, deliver: Deliver) -> None:
         """→ Appended. Needs no session and ends none, whatever the answer is."""
-        self._control(request, deliver, lambda: self._append_once(request, payload))
+        self._control(request, deliver, lambda: self._append_once(request, payload), self._pending)
 
     def _append_once(self, request: AppendOnce, payload: bytes) -> Message:
         writer_id = request.writer_id

@@ -5,8 +5,8 @@ were pending then are synced. Its barrier is the last sequence number assigned a
 barriers never fall, so one queue in order of decision is enough. Acknowledgements of appends
 are cumulative: per release one `Appended` per session, and before any other answer, so that the
 order of decisions is the order of answers. Two kinds of answers pass those that wait, so that a
-full disk holds up no reader: a refusal by the throttle outside an append session, which decided nothing,
-and an answer from the durable state.
+full disk holds up no reader: a refusal by the throttle outside an append session, which decided
+nothing, and an answer from the durable state.
 """
 
 from collections import deque
