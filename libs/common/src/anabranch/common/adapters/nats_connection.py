@@ -36,7 +36,7 @@ class _OneTransportClient(Client):
 
     async def _connect_to_server(self, s: Srv) -> None:
         if self._transport is not None:
-            self._transport.close()
+            self._transport.close()  # type: ignore[no-untyped-call]
         await super()._connect_to_server(s)
 
 
