@@ -13,6 +13,11 @@ POSITIONAL_MAX = 5
 BANNED_MODULES = {"utils", "util", "helpers", "helper", "manager", "impl", "factory", "misc"}
 BANNED_CLASS = re.compile(r"(Manager|Impl|Factory|Helpers?|Utils?)$|^Base[A-Z]|Base$")
 
+FAN_OUT_ITSELF = {"libs/common/src/anabranch/common/workflow/bounded.py"}
+SERVING = {"serve", "serving"}
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp,
+          ast.GeneratorExp)  # fmt: skip
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -102,6 +107,21 @@ def catches_everything(files: Iterable[SourceFile]) -> list[str]:
     ]
 
 
+def bare_fan_outs(files: Iterable[SourceFile]) -> list[str]:
+    """Functions that start tasks of a TaskGroup in a loop, where `for_each` belongs: an error of
+    ours would leave them inside an ExceptionGroup, which nobody catches by its name.
+
+    `serve` may: its tasks run until it is cancelled, and what ends them ends the process.
+    """
+    return [
+        f"{file.path}::{name}"
+        for file in files
+        if file.path.startswith(("libs/", "services/")) and file.path not in FAN_OUT_ITSELF
+        for name, node in functions(file)
+        if node.name not in SERVING and any(map(_starts_tasks_in_a_loop, ast.walk(node)))
+    ]
+
+
 def modules_without_docstring(files: Iterable[SourceFile]) -> list[str]:
     """Modules that hold code and do not say what for."""
     return [file.path for file in files if file.text.strip() and not ast.get_docstring(file.tree())]
@@ -140,6 +160,27 @@ def _is_broad(kind: ast.expr | None) -> bool:
 def _ends_in_raise(handler: ast.ExceptHandler) -> bool:
     last = handler.body[-1]
     return isinstance(last, ast.Raise) and last.exc is None
+
+
+def _starts_tasks_in_a_loop(node: ast.AST) -> bool:
+    """Whether it is an ``async with asyncio.TaskGroup() as x`` with ``x.create_task`` in a loop."""
+    if not isinstance(node, ast.AsyncWith):
+        return False
+    groups = {
+        item.optional_vars.id
+        for item in node.items
+        if isinstance(item.optional_vars, ast.Name) and "TaskGroup" in ast.unparse(item)
+    }
+    return any(
+        isinstance(call, ast.Attribute)
+        and call.attr == "create_task"
+        and isinstance(call.value, ast.Name)
+        and call.value.id in groups
+        for statement in node.body
+        for loop in ast.walk(statement)
+        if isinstance(loop, _LOOPS)
+        for call in ast.walk(loop)
+    )
 
 
 def _positional_count(node: Function) -> int:

@@ -42,6 +42,10 @@ def test_only_named_edges_catch_every_error_in_order_to_carry_on() -> None:
     assert shape.unlisted_or_unneeded(found, EXCEPTIONS["edges"]) == []
 
 
+def test_what_is_done_to_many_things_at_once_raises_errors_by_their_names() -> None:
+    assert not shape.bare_fan_outs(python_files())
+
+
 def test_every_module_says_what_it_is_for() -> None:
     assert shape.modules_without_docstring(python_files()) == []
 

@@ -90,6 +90,22 @@ def test_a_handler_that_catches_everything_in_order_to_carry_on_is_found(kind: s
     assert not shape.catches_everything([code(handler.format(" KeyError", "pass"))])
 
 
+    "tasks",
+    [
+        "for one in many:\n            group.create_task(ask(one))",
+        "tasks = [group.create_task(ask(one)) for one in many]",
+        "tasks = {one: group.create_task(ask(one)) for one in many}",
+    ],
+)
+def test_tasks_that_are_started_in_a_loop_are_found(tasks: str) -> None:
+    text = (
+        f"async def ask_all(many):\n    async with asyncio.TaskGroup() as group:\n        {tasks}\n"
+    )
+    assert shape.bare_fan_outs([code(text)]) == ["libs/x/part.py::ask_all"]
+    assert not shape.bare_fan_outs([code(text.replace("ask_all", "serve"))])
+    assert not shape.bare_fan_outs([code(text.replace("create_task", "keep"))])
+
+
 def test_a_module_without_a_docstring_is_found() -> None:
     assert shape.modules_without_docstring([code("x = 1\n"), code("")]) == ["libs/x/part.py"]
 

@@ -4,6 +4,7 @@ import pytest
 
 from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.health import PartHealth
+from kit.fake_controller import FakeController
 from kit.gateway_bench import EVENTS, gateway, problem
 
 STREAMS = "/v1/scopes/plant/streams"
@@ -205,3 +206,16 @@ async def test_internal_streams_are_neither_shown_nor_made_sealed_or_deleted() -
 
     assert [problem(answer, 400) for answer in answers] == ["invalid-name"] * 4
     assert [stream["streamName"] for stream in listed["streams"]] == ["sensors"]
+
+
+async def test_a_controller_that_dies_while_streams_are_listed_is_no_defect() -> None:
+    async with gateway(kind=FakeController) as g:
+        for name in ("a", "b", "c"):
+            await g.http.post(STREAMS, json={"streamName": name, "scalingPolicy": FIXED})
+
+        def die(query: str) -> None:
+            if query == "describe_stream":
+                raise Unavailable("the controller did not answer in time")
+
+        g.bench.control.before_query = die
+        assert problem(await g.http.get(STREAMS), 503) == "unavailable"

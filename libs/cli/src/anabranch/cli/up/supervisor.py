@@ -16,6 +16,7 @@ from anabranch.cli.up.parts import PartSpec
 from anabranch.cli.up.probe import ask, has_room
 from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.workflow.bounded import for_each
 
 TURN_SECONDS = 0.05
 CALM_PROBE_SECONDS = 1.0
@@ -121,10 +122,14 @@ class Supervisor:
             for part, state in self._states.items()
             if state.phase is plan.Phase.RUNNING and now >= self._probe_due[part]
         ]
-        async with asyncio.TaskGroup() as group:
-            answers = {part: group.create_task(ask(self._specs[part].probe)) for part in due}
-        for part, answer in answers.items():
-            told = answer.result()
+        answers: dict[str, plan.Answer] = {}
+
+        async def ask_part(part: str) -> None:
+            answers[part] = await ask(self._specs[part].probe)
+
+        await for_each(due, len(self._specs), ask_part)
+        for part in due:
+            told = answers[part]
             self._states[part] = plan.probed(self._states[part], told)
             calm = told.ready or told.serving
             self._probe_due[part] = now + (CALM_PROBE_SECONDS if calm else TURN_SECONDS)

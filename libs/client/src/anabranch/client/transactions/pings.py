@@ -25,6 +25,7 @@ from anabranch.common.contracts.transactions import (
 )
 from anabranch.common.errors import AnabranchError, NotFound
 from anabranch.common.model.names import StreamRef
+from anabranch.common.workflow.bounded import for_each
 
 PINGS_PER_LEASE = 3
 JITTER = 0.2
@@ -120,11 +121,16 @@ class Pings:
         if not due:
             return
         patience_s = min(pinged.interval_s for pinged in self._lives.values())
-        async with asyncio.TaskGroup() as group:
-            for life in due:
-                pinged = self._lives[life]
-                pinged.due_s = self._next(pinged)
-                group.create_task(self._ping(life, tuple(pinged.entries.values()), patience_s))
+        entries: dict[Life, tuple[PingEntry, ...]] = {}
+        for life in due:
+            pinged = self._lives[life]
+            pinged.due_s = self._next(pinged)
+            entries[life] = tuple(pinged.entries.values())
+
+        async def ping(life: Life) -> None:
+            await self._ping(life, entries[life], patience_s)
+
+        await for_each(due, len(due), ping)
 
     async def _ping(self, life: Life, entries: tuple[PingEntry, ...], patience_s: float) -> None:
         for start in range(0, len(entries), PINGS_MAX):

@@ -4,11 +4,10 @@ The fence of every container rests on it. Eight racers create the same fresh nam
 its own content; exactly one may succeed, and its content must be what is read back.
 """
 
-import asyncio
-
-from anabranch.common.errors import AnabranchError, InvalidSetting, ObjectExists
+from anabranch.common.errors import InvalidSetting, ObjectExists
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.workflow.bounded import for_each
 
 RACERS = 8
 
@@ -16,13 +15,13 @@ RACERS = 8
 async def probe_create_only(storage: ChunkStorage, ids: IdSource) -> None:
     """Raises InvalidSetting if not exactly one of eight racers wins, and what the puts raise."""
     name = f"probe/{ids.new_id()}"
-    async with asyncio.TaskGroup() as group:
-        racers = [group.create_task(_race(storage, name, racer)) for racer in range(RACERS)]
-    outcomes = [racer.result() for racer in racers]
-    for outcome in outcomes:
-        if isinstance(outcome, AnabranchError):
-            raise outcome
-    winners = [racer for racer, won in enumerate(outcomes) if won]
+    winners: list[int] = []
+
+    async def race(racer: int) -> None:
+        if await _wins(storage, name, racer):
+            winners.append(racer)
+
+    await for_each(range(RACERS), RACERS, race)
     if len(winners) != 1:
         raise _refused("several writers created the same object", winners=len(winners))
     if await storage.get(name) != _content(winners[0]):
@@ -30,14 +29,12 @@ async def probe_create_only(storage: ChunkStorage, ids: IdSource) -> None:
     await storage.delete(name)
 
 
-async def _race(storage: ChunkStorage, name: str, racer: int) -> bool | AnabranchError:
-    """Whether this racer created the object; another error is a value, so that it has a name."""
+async def _wins(storage: ChunkStorage, name: str, racer: int) -> bool:
+    """Whether this racer created the object. Raises what putting raises, but ObjectExists."""
     try:
         await storage.put_new(name, [_content(racer)])
     except ObjectExists:
         return False
-    except AnabranchError as error:
-        return error
     return True
 
 

@@ -1,6 +1,5 @@
 """Asks the other controllers, each by a subject of its own: for what none of them knows alone."""
 
-import asyncio
 from collections.abc import Callable, Iterable
 
 import structlog
@@ -9,6 +8,7 @@ from nats.aio.client import Client
 from anabranch.common.adapters.nats_connection import as_unavailable
 from anabranch.common.contracts.subjects import direct_query
 from anabranch.common.errors import Unavailable
+from anabranch.common.workflow.bounded import for_each
 
 PEERS_AT_ONCE_MAX = 16
 
@@ -31,15 +31,13 @@ class Peers:
         Whoever does not is left out: it may have ended a moment ago.
         """
         answers: dict[str, bytes] = {}
-        at_once = asyncio.Semaphore(PEERS_AT_ONCE_MAX)
 
         async def ask(peer: str) -> None:
             try:
-                async with at_once:
-                    with as_unavailable("ask a controller", controller=peer):
-                        reply = await self._client.request(
-                            direct_query(peer, name), payload, timeout=timeout_s
-                        )
+                with as_unavailable("ask a controller", controller=peer):
+                    reply = await self._client.request(
+                        direct_query(peer, name), payload, timeout=timeout_s
+                    )
             except Unavailable as error:
                 _log.info(
                     "a controller did not answer", controller=peer, query=name, why=str(error)
@@ -47,7 +45,5 @@ class Peers:
                 return
             answers[peer] = reply.data
 
-        async with asyncio.TaskGroup() as group:
-            for peer in sorted(set(self._live()) - {self._me}):
-                group.create_task(ask(peer))
+        await for_each(sorted(set(self._live()) - {self._me}), PEERS_AT_ONCE_MAX, ask)
         return sorted(answers.items())

@@ -22,6 +22,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
+from anabranch.common.workflow.bounded import for_each
 from anabranch.gateway.events.delivery import Delivery, Token
 from anabranch.gateway.events.held_reader import Feed, FeedTimes, HeldReader, ReaderOfGroup
 
@@ -132,9 +133,8 @@ class HeldReaders:
         """All readers leave, as far as there is time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
-                async with asyncio.TaskGroup() as tasks:
-                    for held in list(self._held.values()):
-                        tasks.create_task(self.drop(held))
+                held = list(self._held.values())
+                await for_each(held, len(held), self.drop)
 
     def _of_session(
         self, group: str, reader_id: str | None, token: Token | None

@@ -3,7 +3,7 @@
 A body may say everything that Pravega's may, and what it says is kept and answered.
 """
 
-import asyncio
+from contextlib import suppress
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
@@ -14,6 +14,7 @@ from anabranch.common.contracts.queries import StreamDescription
 from anabranch.common.errors import InvalidRequest, NotFound, Unavailable
 from anabranch.common.model.names import scope_name
 from anabranch.common.model.stream import fixed
+from anabranch.common.workflow.bounded import for_each
 from anabranch.gateway.events.tokens import page_after
 from anabranch.gateway.events.tokens import page_token as next_token
 from anabranch.gateway.http.answers import (
@@ -182,20 +183,14 @@ async def _described(
 ) -> tuple[StreamDescription, ...]:
     """The streams in the order of the names; one that is gone by now is left out."""
 
-    async def one(name: str) -> StreamDescription | None:
-        try:
-            return await client.describe_stream(f"{scope_name(scope)}/{name}")
-        except NotFound:
-            return None
+    found: dict[str, StreamDescription] = {}
 
-    found: list[StreamDescription | None] = []
-    for start in range(0, len(names), DESCRIBED_AT_ONCE):
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(one(name)) for name in names[start : start + DESCRIBED_AT_ONCE]
-            ]
-        found += [task.result() for task in tasks]
-    return tuple(stream for stream in found if stream is not None)
+    async def describe(name: str) -> None:
+        with suppress(NotFound):
+            found[name] = await client.describe_stream(f"{scope_name(scope)}/{name}")
+
+    await for_each(names, DESCRIBED_AT_ONCE, describe)
+    return tuple(found[name] for name in names if name in found)
 
 
 def _property(described: StreamDescription) -> StreamProperty:
