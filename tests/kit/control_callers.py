@@ -42,6 +42,7 @@ from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.handlers.queries import answer_query
 from kit.control_world import World
+from kit.own_reads import OwnReads
 from kit.rng import Random
 from kit.simbus import SimClient
 from kit.simlink import Link
@@ -66,6 +67,7 @@ class Caller:
         self._sent: list[Command] = []
         self.link = Link(world.rng, world.counts)
         self._client = SimClient(world.server, self.link, world.rng)
+        self._own_reads = OwnReads(world, world.rng)
 
     async def live(self, count: int) -> None:
         """Ask for so many things, one after another."""
@@ -82,7 +84,13 @@ class Caller:
             elif draw < 0.6:
                 await self._volley()
             else:
-                await self.send(self._choose())
+                await self._send_and_read(self._choose())
+
+    async def _send_and_read(self, command: Command) -> None:
+        """Send it, and mostly read what it has done, once that is done."""
+        answer = await self.send(command)
+        if isinstance(answer, commands.Accepted) and self._rng.random() < 0.8:
+            await self._own_reads.of(command)
 
     async def _volley(self) -> None:
         """Several things at once, of which two may be the same wish."""
@@ -118,7 +126,9 @@ class Caller:
                 continue
             await self._world.wait_until(lambda: bool(answers), ANSWER_S)
             if answers:
-                return ANSWERS.validate_json(answers[0])
+                answer = ANSWERS.validate_json(answers[0])
+                self._own_reads.learn(answer)
+                return answer
         return None
 
     # --- what it asks for -----------------------------------------------------------------------
@@ -154,7 +164,9 @@ class Caller:
         return self._of_ones_own(self._rng.choice(lately))
 
     def _of_ones_own(self, wished: Command) -> Command:
-        return wished.model_copy(update={"command_id": self._new_id(), "deadline_ms": 0})
+        return wished.model_copy(
+            update={"command_id": self._new_id(), "deadline_ms": 0, "wait_ms": 0}
+        )
 
     def _create(self, ref: StreamRef) -> Command:
         config = fixed(self._rng.randrange(1, 4))
@@ -238,10 +250,10 @@ class Caller:
         return commands.DeleteStream(**self._meant(ref, stream))
 
     def _scoped(self, ref: StreamRef) -> dict[str, Any]:
-        deadline = 0
+        said: dict[str, Any] = {"command_id": self._new_id(), "scope": ref.scope}
         if self._rng.random() < 0.2:
-            deadline = self._world.clock.now_ms() + self._rng.randrange(20_000)
-        return {"command_id": self._new_id(), "scope": ref.scope, "deadline_ms": deadline}
+            said["wait_ms"] = self._rng.randrange(1, 20_000)
+        return said
 
     def _new_id(self) -> str:
         return f"{self._name}-{next(self._numbers)}"

@@ -7,6 +7,7 @@ that a test may strike in the middle of the work.
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -62,6 +63,10 @@ class ControllerProcess:
             with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1) as reply:
                 return bool(json.load(reply)["ready"])
         return False
+
+    def stand_still(self) -> None:
+        """SIGSTOP: it keeps its connections and answers nothing. `kill` ends it all the same."""
+        self._process.send_signal(signal.SIGSTOP)
 
     def kill(self) -> None:
         """SIGKILL. Idempotent."""

@@ -16,15 +16,16 @@ from anabranch.common.errors import StreamRewound
 from anabranch.common.eventsourcing import repository
 from anabranch.common.model.hashing import SHARD_COUNT
 from kit.control_callers import REFS, Caller
-from kit.control_world import PAUSED, World
-from kit.rng import seeded
+from kit.control_world import PAUSED, Clocks, World
+from kit.rng import Random, seeded
 from kit.sim_controller import CONTAINER_COUNT, SimController
 from kit.simbus import simulated_readers
 from kit.simlink import CLEAR, LATE_S, Blow, Link, Weather
-from kit.virtual_time import VirtualClock, run_virtual
+from kit.virtual_time import START_MS, VirtualClock, run_virtual
 
 REST_S = 240.0
 """All that was accepted ends so soon after the last fault: a few deliveries and pauses."""
+CLOCKS_APART_MS = 60_000
 MOVED = "times that buckets changed their owners"
 CONTAINERS_AWAY = "containers away"
 
@@ -38,7 +39,8 @@ def random_control(seed: int) -> Mapping[str, int]:
 
 async def _live_through(seed: int) -> Mapping[str, int]:
     rng = seeded(seed)
-    world = World(rng, VirtualClock(asyncio.get_running_loop()))
+    loop = asyncio.get_running_loop()
+    world = World(rng, VirtualClock(loop), _clocks(seeded(seed), loop))
     async with asyncio.TaskGroup() as group:
         trouble = Trouble(world, group)
         refs = rng.sample(REFS, rng.randrange(1, len(REFS) + 1))
@@ -54,6 +56,12 @@ async def _live_through(seed: int) -> Mapping[str, int]:
         await come_to_rest(world)
     world.judge()
     return world.counts
+
+
+def _clocks(rng: Random, loop: asyncio.AbstractEventLoop) -> Clocks:
+    """In every other life controllers' wall clocks are up to a minute from the server's."""
+    apart_ms = rng.choice((0, CLOCKS_APART_MS))
+    return lambda: VirtualClock(loop, START_MS + rng.randrange(-apart_ms, apart_ms + 1))
 
 
 async def come_to_rest(world: World) -> None:

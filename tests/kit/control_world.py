@@ -84,6 +84,8 @@ class World:
         self.server.respond = self.segments.respond
         self.server.on_stored.append(self._on_stored)
         self.server.queue.on_put.append(self._on_put)
+        self.ended: dict[str, dict[str, int]] = {}
+        """Operations that have ended → the revisions of all aggregates when they did."""
         self.begun: set[str] = set()
         """Ids of the commands that some controller has taken."""
         self.queued: set[str] = set()
@@ -154,6 +156,7 @@ class World:
                 self._compare_running(subject)
             elif kind in ("txn", "txnkey"):
                 self._on_transaction(message)
+            self._note_ends(subject)
         except (AssertionError, Corrupt) as error:
             self.wrong.append(f"{subject} has been broken by its message {sequence}: {error!r}")
 
@@ -168,6 +171,16 @@ class World:
             return
         for claimed in APPLICATION.events.validate_json(message.body) if is_change else ():
             referee.claimed(subject, message.sequence, claimed)
+
+    def _note_ends(self, subject: str) -> None:
+        known = self.truth.get(subject)
+        ended = {
+            operation.operation
+            for operation in (known.state.operations if known is not None else ())
+            if operation.state is not OperationState.RUNNING
+        }
+        for operation in ended - self.ended.keys():
+            self.ended[operation] = {name: loaded.revision for name, loaded in self.truth.items()}
 
     def _compare_running(self, subject: str) -> None:
         operations = self.truth[subject].state.operations

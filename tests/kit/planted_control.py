@@ -18,11 +18,13 @@ from anabranch.common.adapters.jetstream_conditions import (
     condition_headers,
 )
 from anabranch.common.adapters.jetstream_events import JetStreamEventStore
+from anabranch.common.contracts.base import ReadToken
 from anabranch.common.contracts.commands import Command
 from anabranch.common.errors import AnabranchError, Conflict, Corrupt
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.ports import Gate
 from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.runner import Runner
@@ -39,6 +41,8 @@ from anabranch.controller.domain.stream.events import (
 )
 from anabranch.controller.domain.stream.state import Stream, StreamStep
 from anabranch.controller.handlers import commands as command_handlers
+from anabranch.controller.handlers import operation_queries
+from anabranch.controller.handlers import queries as query_handlers
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.wiring import workflows
 from anabranch.controller.workflows import (
@@ -365,7 +369,39 @@ def intents_reversed(stream: Stream) -> intents.Intents:
     return tuple(reversed(stream.intents))
 
 
+def end_without_a_point() -> AbstractContextManager[object]:
+    """It is told that an operation ended, and not what to demand in order to see it."""
+
+    async def nothing(_desk: object, _loaded: object) -> tuple[ReadToken, ...]:
+        return ()
+
+    return patch.object(operation_queries, "_points_after", nothing)
+
+
+def demand_not_heeded() -> AbstractContextManager[object]:
+    """A controller answers from what it has, whatever is demanded."""
+
+    async def reach(_mirror: Mirror, _point: ReadToken) -> None:
+        return
+
+    return patch.object(query_handlers, "reach_demanded", reach)
+
+
+def clocks_taken_to_agree() -> AbstractContextManager[object]:
+    """The server's clock is taken for the controller's own."""
+    return patch.object(StoreClock, "here_ms", lambda _self, stored_ms: stored_ms)
+
+
+def nobody_refused_for_being_late() -> AbstractContextManager[object]:
+    """Commands are decided however long nobody has waited for them."""
+    return patch.object(StoreClock, "here_ms", lambda _self, stored_ms: stored_ms + 10**9)
+
+
 CONTROL_BUGS: dict[str, Planted] = {
+    "end without a point": end_without_a_point,
+    "demand not heeded": demand_not_heeded,
+    "clocks taken to agree": clocks_taken_to_agree,
+    "nobody refused for being late": nobody_refused_for_being_late,
     "sealed before told": sealed_before_told,
     "said before done": said_before_done,
     "stamp of the moment": stamp_of_the_moment,

@@ -14,12 +14,15 @@ from nats.aio.client import Client
 from anabranch.common.contracts.commands import (
     ANSWERS,
     COMMANDS,
+    Rejected,
 )
 from anabranch.common.contracts.subjects import shard_of_subject
-from anabranch.common.errors import StreamRewound, Unavailable
+from anabranch.common.errors import DeadlinePassed, StreamRewound, Unavailable
+from anabranch.common.eventsourcing.beats import BEAT_S
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.workflow.containment import Containment
@@ -60,10 +63,13 @@ from anabranch.controller.wiring.workflows import (
 from anabranch.controller.workflows.context import WorkContext
 from kit.simbus import SimClient, sim_event_store
 from kit.simlink import Link
-from kit.simqueue import Queued, SimQueue
+from kit.simqueue import Queued, SimQueue, server_ms
 
 CONTAINER_COUNT = 4
 PULLERS = 4
+BEAT_WAY_S = 0.02
+CLOCK_ERROR_MS = 100
+"""More than beats leave in doubt."""
 if TYPE_CHECKING:
     from kit.control_world import World
 
@@ -78,6 +84,10 @@ class Handled:
     command_id: str
     was_accepted_before: bool
     is_first: bool
+    until_ms: int = 0
+    """Until when somebody waits for it, by the server's clock; 0: for ever."""
+    is_late: bool = False
+    """The controller could know, when it began, that nobody waits any more."""
     answer: str = ""
     is_accepted: bool = False
 
@@ -99,6 +109,7 @@ class SimController:
         self._handling: dict[str, Handled] = {}
         client, observer = cast(Client, self.client), world.observer
         self.clock = clock = world.a_clock()
+        self.store_clock = StoreClock()
         self.store = sim_event_store(self.client, clock)
         self.containment = Containment(clock, world.rng, world.on_defect)
         ids = SeededIds(world.rng.getrandbits(64))
@@ -140,6 +151,7 @@ class SimController:
             self._reply,
             observer,
             histories=histories,
+            store_clock=self.store_clock,
             require_not_parked=self.containment.require_not_parked,
         )
         self.query_desk = self._query_desk(context, applications, ids)
@@ -246,6 +258,7 @@ class SimController:
                 await self._catch_up()
                 self.listener.go_live()
                 self.is_caught_up = True
+                group.create_task(self._compare_clocks())
                 group.create_task(self._sweep())
                 if self.world.timers is not None:
                     keep("expiry of transactions", self.expirer.serve)
@@ -264,6 +277,16 @@ class SimController:
                 return
             except Unavailable:
                 await self.world.clock.sleep(CATCH_UP_PAUSE_S)
+
+    async def _compare_clocks(self) -> None:
+        """As its beats do: each is stored some time after it was sent, and read back later."""
+        while True:
+            sent_ms = self.clock.now_ms()
+            await self.world.clock.sleep(BEAT_WAY_S)
+            stored_ms = server_ms()
+            await self.world.clock.sleep(BEAT_WAY_S)
+            self.store_clock.learn(sent_ms, stored_ms, self.clock.now_ms())
+            await self.world.clock.sleep(BEAT_S)
 
     async def _sweep(self) -> None:
         while True:
@@ -310,13 +333,17 @@ class SimController:
             await self._handle(queue, *await queue.take(lambda: not self.link.is_paused))
 
     async def _handle(self, queue: SimQueue, queued: Queued, delivery: int) -> None:
-        command_id = COMMANDS.validate_json(queued.body).command_id
-        accepted = self.world.referee.accepted
+        command = COMMANDS.validate_json(queued.body)
+        command_id, accepted = command.command_id, self.world.referee.accepted
         handled = Handled(command_id, command_id in accepted, command_id not in self.world.begun)
+        if command.wait_ms:
+            handled.until_ms = queued.stored_ms + command.wait_ms
+            knows = self.store_clock.here_ms(queued.stored_ms) is not None
+            handled.is_late = knows and server_ms() > handled.until_ms + CLOCK_ERROR_MS
         self.world.begun.add(command_id)
         self._handling[command_id] = handled
         try:
-            await handle_command(self.desk, queued.body)
+            await handle_command(self.desk, queued.body, stored_ms=queued.stored_ms)
         except TryAgain:
             self.link.post(partial(queue.nak, queued, delivery, TRY_AGAIN_S))
         except AssertionError as defect:
@@ -324,13 +351,19 @@ class SimController:
             self.link.post(partial(queue.nak, queued, delivery, TRY_AGAIN_S))
         else:
             handled.is_accepted = command_id in accepted
+            if handled.is_late and handled.is_accepted and not handled.was_accepted_before:
+                self.world.wrong.append(f"{command_id} is accepted, and nobody waits for it")
             self.world.handled.append(handled)
             self.link.post(partial(queue.ack, queued, delivery))
 
     async def _reply(self, inbox: str, answer: bytes) -> None:
         command_id = inbox.rsplit(".", 1)[1]
         if command_id in self._handling:
-            self._handling[command_id].answer = ANSWERS.validate_json(answer).kind
+            told, handled = ANSWERS.validate_json(answer), self._handling[command_id]
+            handled.answer = told.kind
+            is_refused = isinstance(told, Rejected) and told.error.code == DeadlinePassed.code
+            if is_refused and server_ms() < handled.until_ms - CLOCK_ERROR_MS:
+                self.world.wrong.append(f"{command_id} is refused, and somebody waits for it")
         await self.client.publish(inbox, answer)
 
 

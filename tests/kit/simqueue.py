@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kit.rng import Random
+from kit.virtual_time import VirtualClock
 
 ACK_WAIT_S = 5.0
 """As in `command_queue`, but no word that a command is worked at ever arrives."""
@@ -20,11 +21,18 @@ OUT_OF_ORDER = "commands delivered out of order"
 
 @dataclass(slots=True)
 class Queued:
-    """A command in the queue. `delivery` counts how often it was given out."""
+    """A command in the queue. `delivery` counts how often it was given out; `stored_ms`: when the
+    queue took it, by the server's clock."""
 
     bucket: int
     body: bytes
     delivery: int = 0
+    stored_ms: int = 0
+
+
+def server_ms() -> int:
+    """The wall clock of the simulated server."""
+    return VirtualClock(asyncio.get_running_loop()).now_ms()
 
 
 class SimQueue:
@@ -48,7 +56,9 @@ class SimQueue:
         """One more command, at the end of its bucket."""
         for told in self.on_put:
             told(body)
-        self._waiting.setdefault(bucket, deque()).append(Queued(bucket, body))
+        self._waiting.setdefault(bucket, deque()).append(
+            Queued(bucket, body, stored_ms=server_ms())
+        )
         self.announce()
 
     async def take(self, is_listening: Callable[[], bool]) -> tuple[Queued, int]:

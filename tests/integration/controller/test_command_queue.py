@@ -44,6 +44,9 @@ class StartQueue(Protocol):
     ) -> AbstractAsyncContextManager[CommandQueue]: ...
 
 
+AGE_MS_MAX = 60_000
+
+
 class Handled:
     """A handler that keeps what it was given, and fails as the test says."""
 
@@ -54,7 +57,8 @@ class Handled:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def __call__(self, body: bytes, trace_parent: str) -> None:
+    async def __call__(self, body: bytes, trace_parent: str, stored_ms: int) -> None:
+        assert abs(stored_ms - SystemClock().now_ms()) < AGE_MS_MAX, "the server is of this machine"
         command_id = CreateScope.model_validate_json(body).command_id
         self.ids.append(command_id)
         self.trace_parents.append(trace_parent)

@@ -21,6 +21,9 @@ class _DeadConnection:
     def jetstream(self) -> None:
         return None
 
+    def new_inbox(self) -> str:
+        return "inbox"
+
     async def close(self) -> None:
         return None
 

@@ -1,6 +1,8 @@
 """What becomes of a message of the command queue."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -18,6 +20,7 @@ from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage
 from anabranch.common.eventsourcing.repository import Repository
+from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.controller.domain.reader_group.invariants import GROUP
@@ -184,3 +187,64 @@ async def test_what_names_no_inbox_is_dropped_quietly(
     await handle_command(desk, garbage)
 
     assert sent.answers == []
+
+
+async def test_a_rejection_carries_a_point_at_which_its_reason_is_seen(
+    desk: CommandDesk, store: FlakyStore, sent: Sent
+) -> None:
+    await handle_command(desk, body(CREATE))
+    await handle_command(desk, body(CREATE.model_copy(update={"command_id": "c2"})))
+
+    accepted, rejected = (answer for _, answer in sent.answers)
+    assert isinstance(accepted, Accepted)
+    assert isinstance(rejected, Rejected)
+    assert rejected.read_token == accepted.read_token
+
+
+NOW_MS = 1_700_000_000_000
+MINUTE_MS = 60_000
+
+
+class FixedClock(SystemClock):
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+
+@pytest.mark.parametrize("apart_ms", [-MINUTE_MS, 0, MINUTE_MS])
+@pytest.mark.parametrize(("age_ms", "is_refused"), [(4_000, False), (6_000, True)])
+async def test_how_long_a_caller_waits_counts_whatever_the_clocks_say(
+    desk: CommandDesk, sent: Sent, apart_ms: int, age_ms: int, *, is_refused: bool
+) -> None:
+    here_ms = NOW_MS + apart_ms
+    desk = replace(desk, clock=FixedClock(here_ms), store_clock=StoreClock())
+    desk.store_clock.learn(here_ms - 10, NOW_MS - 5, here_ms)
+    command = CREATE.model_copy(update={"wait_ms": 5_000, "deadline_ms": 1})
+
+    await handle_command(desk, body(command), stored_ms=NOW_MS - age_ms)
+
+    ((_, answer),) = sent.answers
+    assert isinstance(answer, Rejected) is is_refused
+    if isinstance(answer, Rejected):
+        assert answer.error.code == "deadline-passed"
+
+
+async def test_nobody_is_refused_for_being_late_while_the_stores_clock_is_not_known(
+    desk: CommandDesk, sent: Sent
+) -> None:
+    command = CREATE.model_copy(update={"wait_ms": 1})
+    await handle_command(desk, body(command), stored_ms=NOW_MS)
+    assert isinstance(sent.answers[0][1], Accepted)
+
+
+@pytest.mark.parametrize(("left_ms", "is_refused"), [(1, False), (-1, True)])
+async def test_the_deadline_of_callers_of_the_last_release_still_counts(
+    desk: CommandDesk, sent: Sent, left_ms: int, *, is_refused: bool
+) -> None:
+    desk = replace(desk, clock=FixedClock(NOW_MS))
+    older = CREATE.model_copy(update={"deadline_ms": NOW_MS + left_ms})
+    raw = older.model_dump(exclude={"wait_ms"})
+    await handle_command(desk, json.dumps(raw).encode(), stored_ms=NOW_MS)
+    assert isinstance(sent.answers[0][1], Rejected) is is_refused

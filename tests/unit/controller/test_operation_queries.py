@@ -62,6 +62,37 @@ async def test_an_operation_is_found_by_its_id_alone(world: QueryWorld) -> None:
     assert await world.refusal("operation", operation="never") == "operation-not-found"
 
 
+async def test_the_end_of_a_streams_operation_carries_its_point(world: QueryWorld) -> None:
+    created = await world.create(command_id="created", steps=0)
+    assert (await operation(world, "created")).read_tokens == (), "it has not ended"
+    ended = await world.work(created)
+    (point,) = (await operation(world, "created", scope="s", stream="x")).read_tokens
+    assert point.shard == shard_of("s/x")
+    assert point.sequence >= ended.sequence
+
+
+async def test_the_end_of_what_spreads_carries_the_heads_of_all_shards(world: QueryWorld) -> None:
+    await world.create(command_id="created")
+    await world.scope("t")
+    await world.delete_scope("t", "gone")
+    points = (await operation(world, "gone", scope="t")).read_tokens
+    assert {point.shard for point in points} == {shard_of(name) for name in ("s", "s/x", "t")}
+
+
+async def test_a_point_that_the_cluster_never_had_is_refused_at_once(world: QueryWorld) -> None:
+    await world.create()
+    demanding = {"scope": "s", "stream": "x", "at_least": {"shard": 1, "sequence": 10**9}}
+    assert await world.refusal("describe_stream", **demanding) == "read-token-unknown"
+    also = {"scope": "s", "stream": "x", "also_at_least": [{"shard": 1, "sequence": 10**9}]}
+    assert await world.refusal("describe_stream", **also) == "read-token-unknown"
+
+
+async def test_a_list_of_operations_carries_up_to_where_it_is_told(world: QueryWorld) -> None:
+    await world.create(command_id="created")
+    found = await world.ask("list_operations", asked.OperationList)
+    assert {point.shard for point in found.read_tokens} == {shard_of("s"), shard_of("s/x")}
+
+
 async def test_an_operation_is_unknown_only_after_reading_the_heads(world: QueryWorld) -> None:
     await world.folded()
     world.is_behind = True

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from anabranch.common.contracts.queries import QueryFailed
+from anabranch.common.contracts.subjects import asked_controller
 from anabranch.controller.adapters import query_server
 from anabranch.controller.adapters.query_server import QueryServer
 
@@ -36,7 +37,8 @@ class Connection:
     async def unsubscribe(self) -> None:
         return
 
-    async def publish(self, _inbox: str, answer: bytes) -> None:
+    async def publish(self, _inbox: str, answer: bytes, reply: str) -> None:
+        assert asked_controller(reply) == "me", "an answer says whom to ask again"
         self.answers.append(answer)
 
     async def ask(self, name: str, body: bytes) -> None:

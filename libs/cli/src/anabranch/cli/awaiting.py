@@ -74,7 +74,7 @@ async def ended(
 def _progress(found: Fields, now_ms: int) -> str:
     what = f"{found.get('kind') or 'working'}: {found.get('step') or 'waiting for its turn'}"
     since_ms = found.get("since_ms")
-    text = f"{what}, for {(now_ms - since_ms) / 1000:.0f} s" if since_ms else what
+    text = f"{what}, for {max(0, now_ms - since_ms) / 1000:.0f} s" if since_ms else what
     failure = found.get("last_error")
     if failure:
         text += f"; tried {found['attempts']} times: {failure['message']}"

@@ -91,4 +91,5 @@ class ClientAdmin:
 
 
 def _fields(told: Contract, *left_out: str) -> Fields:
-    return told.model_dump(mode="json", exclude={"ok", *left_out}, exclude_none=True)
+    unsaid = {"ok", "read_tokens", *left_out}
+    return told.model_dump(mode="json", exclude=unsaid, exclude_none=True)

@@ -10,6 +10,7 @@ OutcomeUnknown, or Unavailable if the command cannot have reached anybody.
 import asyncio
 import contextlib
 import json
+import math
 from collections.abc import Callable
 
 import nats.errors
@@ -21,9 +22,12 @@ from nats.js.errors import APIError, NoStreamResponseError
 from opentelemetry.trace import Tracer
 
 from anabranch.client.control import A
+from anabranch.client.controllers import Roster
+from anabranch.client.nats_queries import START_HINT, NatsQueries
+from anabranch.client.read_tokens import Memory, points_in
 from anabranch.common.adapters.nats_connection import keeping_cancellation
 from anabranch.common.contracts import subjects
-from anabranch.common.contracts.base import ErrorBody, ReadToken
+from anabranch.common.contracts.base import ErrorBody
 from anabranch.common.contracts.command import CommandBase, about, kind_of, subject_of
 from anabranch.common.contracts.commands import (
     ANSWERS,
@@ -44,15 +48,14 @@ from anabranch.common.errors import (
     ConnectionLost,
     OperationNotFound,
     OutcomeUnknown,
+    ReadTokenUnknown,
     Retry,
     Unavailable,
 )
-from anabranch.common.model.hashing import shard_of
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.runtime.tracing import asking, trace_headers
 
-START_HINT = "check the address, or start a cluster with `anabranch up`"
 _ATTEMPT_S = 2.0
 _PAUSE_S = 0.1
 _POLL_S = 1.0
@@ -75,8 +78,9 @@ class NatsControlPlane:
         self._jetstream: JetStreamContext = connection.jetstream()
         self._clock = clock
         self._ids = ids
-        self._tokens: dict[int, ReadToken] = {}
-        self._newest_token: ReadToken | None = None
+        self._memory = Memory()
+        first = int.from_bytes(ids.new_bytes()[:4])
+        self._queries = NatsQueries(connection, clock, Roster(first))
         self._closed = False
 
     def new_command_id(self) -> str:
@@ -104,51 +108,32 @@ class NatsControlPlane:
         The query demands to see what this client's own commands have done.
         """
         self._refuse_if_closed()
-        if query.at_least is None:
-            query = query.model_copy(update={"at_least": self._token_for(query)})
         with asking(self._tracer, f"client query {name}"):
-            return await self._query(name, query.model_dump_json().encode(), answer, timeout_s)
+            return await self._query(name, query, answer, timeout_s)
 
-    async def _query(self, name: str, payload: bytes, answer: type[A], timeout_s: float) -> A:
+    async def _query(self, name: str, query: Query, answer: type[A], timeout_s: float) -> A:
         deadline_s = self._clock.monotonic() + timeout_s
         while True:
             try:
                 left_s = deadline_s - self._clock.monotonic()
-                data = await self._ask(subjects.query(name), payload, min(_ATTEMPT_S, left_s))
-                return _parse_answer(data, answer)
+                return await self._ask(name, query, answer, min(_ATTEMPT_S, left_s))
             except Retry:
                 if self._clock.monotonic() + _PAUSE_S >= deadline_s:
                     raise
                 await self._clock.sleep(_PAUSE_S)
 
-    async def _ask(self, subject: str, payload: bytes, timeout_s: float) -> bytes:
-        try:
-            with keeping_cancellation():
-                reply = await self._connection.request(
-                    subject, payload, timeout=max(timeout_s, 0.01), headers=trace_headers()
-                )
-        except nats.errors.NoRespondersError as error:
-            raise Unavailable("no controller answers", remedy=START_HINT) from error
-        except (nats.errors.TimeoutError, TimeoutError) as error:
-            raise Unavailable("the controller did not answer in time") from error
-        except nats.errors.Error as error:
-            raise ConnectionLost("the connection to nats is lost", reason=str(error)) from error
-        return reply.data
-
-    def _token_for(self, query: Query) -> ReadToken | None:
-        scope = getattr(query, "scope", None)
-        if not scope or not (hasattr(query, "stream") or hasattr(query, "group")):
-            return self._newest_token
-        part = getattr(query, "stream", None) or getattr(query, "group", None)
-        return self._tokens.get(shard_of(f"{scope}/{part}" if part else scope))
-
-    def _remember(self, token: ReadToken | None) -> None:
-        if token is None:
-            return
-        known = self._tokens.get(token.shard)
-        if known is None or known.sequence < token.sequence:
-            self._tokens[token.shard] = token
-        self._newest_token = token
+    async def _ask(self, name: str, query: Query, answer: type[A], timeout_s: float) -> A:
+        """One attempt. Raises what is answered, Unavailable, ConnectionLost."""
+        while True:
+            payload = self._memory.demanded_by(query).model_dump_json().encode()
+            try:
+                found = _parse_answer(await self._queries.ask(name, payload, timeout_s), answer)
+            except ReadTokenUnknown as error:
+                if not self._memory.forget(error):
+                    raise
+            else:
+                self._memory.learn(points_in(found))
+                return found
 
     # --- commands -------------------------------------------------------------------------
 
@@ -168,7 +153,7 @@ class NatsControlPlane:
         command = command.model_copy(
             update={
                 "reply_to": inbox,
-                "deadline_ms": self._clock.now_ms() + int(timeout_s * 1000),
+                "wait_ms": math.ceil(timeout_s * 1000),
             }
         )
 
@@ -188,7 +173,7 @@ class NatsControlPlane:
                 if wait_s is not None:
                     time_left.reschedule(asyncio.get_running_loop().time() + wait_s)
                 if answer is not None:
-                    await self._until_done(command, answer, notices)
+                    await self._until_done(command, notices)
         except TimeoutError:
             if accepted and wait_s is not None:
                 return OperationState.RUNNING
@@ -220,7 +205,7 @@ class NatsControlPlane:
                 patience_s *= 2
                 if message is not None:
                     return self._accepted(message.data)
-                if await self._is_done(command, None):
+                if await self._is_done(command):
                     return None
             else:
                 await self._clock.sleep(_PAUSE_S)
@@ -245,37 +230,33 @@ class NatsControlPlane:
 
     def _accepted(self, data: bytes) -> Accepted:
         answer = ANSWERS.validate_json(data)
+        self._memory.learn(points_in(answer))
         if isinstance(answer, Rejected):
             raise answer.error.to_error()
-        self._remember(answer.read_token)
         return answer
 
-    async def _until_done(
-        self, command: CommandBase, accepted: Accepted, notices: Subscription
-    ) -> None:
+    async def _until_done(self, command: CommandBase, notices: Subscription) -> None:
+        """Wait for the announcement, and look now and then.
+
+        A command whose work spreads over shards is looked for in any case, because its
+        announcement has the point of one shard alone.
+        """
         while True:
             message = await _next_within(notices, _POLL_S)
             if message is not None:
                 status = OperationStatus.model_validate_json(message.data)
-                if status.state is not OperationState.RUNNING:
-                    self._remember(status.read_token)
+                self._memory.learn(points_in(status))
+                if status.state is not OperationState.RUNNING and not command.spreads:
                     _raise_if_failed(status.state, status.error)
                     return
-            elif await self._is_done(command, accepted.read_token):
+            if (message is None or command.spreads) and await self._is_done(command):
                 return
 
-    async def _is_done(self, command: CommandBase, at_least: ReadToken | None) -> bool:
+    async def _is_done(self, command: CommandBase) -> bool:
         """Poll once. Raises the operation's failure; not knowing it counts as not done."""
-        query = GetOperation(
-            operation=command.command_id,
-            **about(command)._asdict(),
-            at_least=at_least,
-        )
+        query = GetOperation(operation=command.command_id, **about(command)._asdict())
         try:
-            data = await self._ask(
-                subjects.query("operation"), query.model_dump_json().encode(), _ATTEMPT_S
-            )
-            found = _parse_answer(data, OperationFound)
+            found = await self._ask("operation", query, OperationFound, _ATTEMPT_S)
         except (OperationNotFound, Retry):
             return False
         _raise_if_failed(found.state, found.error)

@@ -14,6 +14,7 @@ import httpx
 import msgspec
 
 from anabranch.client.backoff import Backoff
+from anabranch.client.read_tokens import ReadTokens
 from anabranch.client.settings import BackoffSettings
 from anabranch.common.errors import (
     AnabranchError,
@@ -38,6 +39,7 @@ RETRY_TIMEOUT_S = 60.0
 """How long a call is repeated without success; the last attempt may begin at its end."""
 BACKOFF = BackoffSettings(first_s=0.05, longest_s=1.0)
 PROBLEM = "application/problem+json"
+READ_TOKEN = "anabranch-read-token"
 NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
@@ -93,6 +95,7 @@ class GatewayCalls:
         self._clock = clock
         self._rng = rng
         self._retry_timeout_s = retry_timeout_s
+        self._tokens = ReadTokens()
         timeout = httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
         try:
             if httpx.URL(url).scheme not in ("http", "https"):
@@ -136,7 +139,7 @@ class GatewayCalls:
                 call.method,
                 call.path,
                 params=dict(call.query) or None,
-                headers={name.encode(): value.encode() for name, value in call.headers.items()},
+                headers=self._headers_of(call),
                 json=call.json,
                 content=call.content,
             )
@@ -147,9 +150,16 @@ class GatewayCalls:
             raise lost(
                 "the gateway did not answer to the end", url=self.url, cause=_text(error)
             ) from error
+        self._tokens.merge(ReadTokens.parse(response.headers.get(READ_TOKEN, "")).points())
         if not response.is_success:
             raise self._told(response)
         return Answer(dict(response.headers), response.content)
+
+    def _headers_of(self, call: Call) -> dict[bytes, bytes]:
+        """The call's headers, and what this session has changed: it may be told to any gateway."""
+        tokens = {READ_TOKEN: str(self._tokens)} if self._tokens.points() else {}
+        every = {**tokens, **call.headers}
+        return {name.encode(): value.encode() for name, value in every.items()}
 
     async def repeated(self, call: Call) -> Answer:
         """The answer to a call that does nothing more when it is repeated, by its nature or by

@@ -114,7 +114,8 @@ class JetStreamObjectStore:
             except nats.js.errors.NotFoundError:
                 return None
         assert raw.seq is not None
-        return StoredObject(key, _value(raw.headers or {}, raw.data or b""), raw.seq)
+        stored_ms = int(raw.time.timestamp() * 1000) if raw.time is not None else 0
+        return StoredObject(key, _value(raw.headers or {}, raw.data or b""), raw.seq, stored_ms)
 
     async def _write(
         self, key: str, value: bytes, revision: int, headers: Mapping[str, str] | None = None

@@ -4,7 +4,7 @@
 answer. `reply_to` is the caller's inbox.
 """
 
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -16,9 +16,15 @@ from anabranch.common.model.hashing import shard_of
 class CommandBase(Contract):
     schema_number: Literal[1] = 1
     command_id: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_\-]+$")
+    spreads: ClassVar[bool] = False
+    """Its work changes aggregates of other shards than the one that remembers its operation."""
     reply_to: str = ""
+    wait_ms: int = Field(default=0, ge=0)
+    """How long the caller waits, from when the queue stores the command; 0: not said. The
+    controller refuses to decide the command later than that."""
     deadline_ms: int = 0
-    """Unix time in ms after which nobody waits; 0 = none. A later decision is refused."""
+    """The same as a Unix time in ms, by the controller's clock, from callers of the release that
+    knew no `wait_ms`; 0: not said. It counts only without `wait_ms`."""
     scope: str
 
 

@@ -8,7 +8,7 @@ as an `OperationStatus`.
 """
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
 
@@ -37,6 +37,7 @@ class DeleteScope(CommandBase):
     While a deletion is pending every further one joins it, and a recursive one makes it recursive.
     """
 
+    spreads: ClassVar[bool] = True
     kind: Literal["delete_scope"] = "delete_scope"
     incarnation: int | None = None
     recursive: bool = False
@@ -142,8 +143,11 @@ class Accepted(Contract):
 
 
 class Rejected(Contract):
+    """`read_token`: a query that demands this point sees why; None if nothing was looked at."""
+
     kind: Literal["rejected"] = "rejected"
     error: ErrorBody
+    read_token: ReadToken | None = None
 
 
 Answer = Annotated[Accepted | Rejected, Field(discriminator="kind")]
@@ -157,7 +161,11 @@ class OperationState(StrEnum):
 
 
 class OperationStatus(Contract):
-    """Where an accepted command stands. `error` only when FAILED."""
+    """Where an accepted command stands. `error` only when FAILED.
+
+    `read_token`: a query that demands this point sees what the operation has done to what the
+    command is about. If the command `spreads`, ask `operation` for the points in other shards.
+    """
 
     operation: str
     state: OperationState

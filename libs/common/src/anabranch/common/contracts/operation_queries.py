@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from anabranch.common.contracts.base import Contract, ErrorBody
+from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
 from anabranch.common.contracts.queries import OperationFound, PagedQuery, Question
 
 
@@ -19,10 +19,14 @@ class ListOperations(PagedQuery):
 
 
 class OperationList(Contract):
+    """`read_tokens`: a query that demands these points sees what the listed operations have done
+    to the aggregates that remember them."""
+
     ok: Literal[True] = True
     operations: tuple[OperationFound, ...]
     next_page_token: str = ""
     """Empty on the last page; others may be short, and even without operations."""
+    read_tokens: tuple[ReadToken, ...] = ()
 
 
 class ListWork(PagedQuery):

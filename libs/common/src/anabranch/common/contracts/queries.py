@@ -1,8 +1,9 @@
 """Queries and their answers: request/reply on `subjects.query(<name>)`.
 
-A request may demand `at_least`: the answering controller first catches up to that point. An
-answer is either the model named in the request's docstring or a `QueryFailed`; both carry
-`ok`. Negative answers (not found, sealed) are given only after reading the subject's head.
+A request may demand `at_least` and, for other shards, `also_at_least`: the answering controller
+first catches up to these points. An answer is either the model named in the request's docstring or
+a `QueryFailed`; both carry `ok`. Negative answers (not found, sealed) are given only after reading
+the subject's head.
 
 The names of the queries are in `QUERIES`; others are in `stream_queries` and `operation_queries`.
 An answer has at most `ANSWER_SIZE_BYTES_MAX`; pages end early where they would be larger.
@@ -15,6 +16,7 @@ from pydantic import Field
 
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
 from anabranch.common.model.cluster import Abandonment
+from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.model.stream import StreamConfig, StreamState
 
 PAGE_SIZE_MAX = 1000
@@ -24,6 +26,13 @@ ANSWER_SIZE_BYTES_MAX = 1_000_000
 
 class Query(Contract):
     at_least: ReadToken | None = None
+    also_at_least: tuple[ReadToken, ...] = Field(default=(), max_length=SHARD_COUNT)
+    """Points in other shards, for a query that reads several."""
+
+    def points(self) -> tuple[ReadToken, ...]:
+        """All that is demanded."""
+        first = () if self.at_least is None else (self.at_least,)
+        return (*first, *self.also_at_least)
 
 
 class PagedQuery(Query):
@@ -310,7 +319,10 @@ class OperationFound(Contract):
     """`error`: what it failed with. `kind`: what is done for it (create, scale, truncate, update,
     seal, delete); `since_ms`: since when, in Unix milliseconds; both empty where not remembered.
     Of a running one, `step`: what is being done now, `attempts`: how often that did not succeed
-    (as the controller that works on it last told), and `last_error`: why; it is repeated."""
+    (as the controller that works on it last told), and `last_error`: why; it is repeated.
+
+    `read_tokens`: a query that demands these points sees what the operation has done. They are
+    several if it changed aggregates of several shards."""
 
     ok: Literal[True] = True
     operation: str
@@ -326,6 +338,7 @@ class OperationFound(Contract):
     step: str = ""
     attempts: int = 0
     last_error: ErrorBody | None = None
+    read_tokens: tuple[ReadToken, ...] = ()
 
 
 class Question(NamedTuple):

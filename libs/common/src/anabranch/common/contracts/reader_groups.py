@@ -5,7 +5,7 @@ subscriptions. Which reader has which segment is known to the readers alone, fro
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -25,6 +25,7 @@ class CreateReaderGroup(CommandBase):
     Raises ScopeNotFound, StreamNotFound, ReaderGroupExists.
     """
 
+    spreads: ClassVar[bool] = True
     kind: Literal["create_reader_group"] = "create_reader_group"
     group: str
     config: ReaderGroupConfig
@@ -37,6 +38,7 @@ class ResetReaderGroup(CommandBase):
     ReaderGroupNotFound, GenerationMismatch.
     """
 
+    spreads: ClassVar[bool] = True
     kind: Literal["reset_reader_group"] = "reset_reader_group"
     group: str
     incarnation: int | None = None
@@ -47,6 +49,7 @@ class ResetReaderGroup(CommandBase):
 class DeleteReaderGroup(CommandBase):
     """With its state stream and its subscriptions. Raises ReaderGroupNotFound."""
 
+    spreads: ClassVar[bool] = True
     kind: Literal["delete_reader_group"] = "delete_reader_group"
     group: str
     incarnation: int | None = None

@@ -198,11 +198,19 @@ def query(name: str) -> str:
 
 
 QUERY_GROUP = "controllers"
+_DIRECT_PREFIX = "ana.ctl."
 
 
 def direct_query(controller_id: str, name: str) -> str:
     """The subject of a query to one controller alone; `*` stands for every name."""
-    return f"ana.ctl.{controller_id}.{name}"
+    return f"{_DIRECT_PREFIX}{controller_id}.{name}"
+
+
+def asked_controller(subject: str) -> str:
+    """The controller that a `direct_query` subject asks; "" of any other subject."""
+    if not subject.startswith(_DIRECT_PREFIX):
+        return ""
+    return subject.removeprefix(_DIRECT_PREFIX).rpartition(".")[0]
 
 
 def operation_notice(operation: str) -> str:

@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.base import Contract, ReadToken
 from anabranch.common.contracts.queries import PagedQuery, Question, SegmentInStream
 from anabranch.common.contracts.stream_queries import StreamQuery
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX
@@ -123,8 +123,11 @@ class DescribeTransaction(TransactionQuery):
 
 
 class TransactionDescription(Contract):
+    """`read_token`: a query that demands this point sees what is said here."""
+
     ok: Literal[True] = True
     transaction: TransactionInfo
+    read_token: ReadToken | None = None
 
 
 class PingTransaction(Contract):

@@ -50,6 +50,13 @@ class MetadataNotSynced(Invalid):
     code = "metadata-not-synced"
 
 
+class ReadTokenUnknown(Invalid):
+    """A demanded point is beyond what the cluster has stored: fields {shard, sequence}."""
+
+    code = "read-token-unknown"
+    default_remedy = "drop the read token: it is of another cluster, or of a state before a restore"
+
+
 class EventTooLarge(Invalid):
     code = "event-too-large"
     default_remedy = "split the event; the limit is 8 MiB"

@@ -5,10 +5,14 @@ that is lost on the way must not cost the time after which a process counts as d
 says in which session the process is. Of two processes under one key the later one stays: it
 overwrites what it finds, and the other one, which finds a session that is not its own where its
 own was, ends. No key has a time to live.
+
+The store dates every beat by its own clock, so a process that reads its beats back learns how far
+its wall clock is from the store's.
 """
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from anabranch.common.errors import (
     Corrupt,
@@ -19,12 +23,15 @@ from anabranch.common.errors import (
     Unavailable,
 )
 from anabranch.common.eventsourcing.ports import ObjectStore
+from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.logger import get_logger
 
 BEAT_S = 1.2
 BEAT_DEADLINE_S = 1.0
 RETRY_S = 0.2
+COMPARE_DEADLINE_S = 0.25
+"""For reading a beat back; the next beat waits for it."""
 LAST_WORD_S_MAX = 1.0
 _TRY_AGAIN = (Unavailable, OutcomeUnknown, ObjectExists, RevisionConflict)
 
@@ -43,13 +50,16 @@ class Beats:
         encode: Callable[[int], bytes],
         session_in: Callable[[bytes], str],
         clock: Clock,
+        store_clock: StoreClock | None = None,
     ) -> None:
+        """`store_clock` learns from every beat."""
         self._objects = objects
         self._key = key
         self._session = session
         self._encode = encode
         self._session_in = session_in
         self._clock = clock
+        self._store_clock = store_clock
         self._beat = 0
         self._revision: int | None = None
         self._announced = False
@@ -60,9 +70,11 @@ class Beats:
         while True:
             pause_s = BEAT_S
             try:
+                sent_ms = self._clock.now_ms()
                 async with asyncio.timeout(BEAT_DEADLINE_S):
                     await self._rewrite()
                 quiet = True
+                await self._compare_clocks(sent_ms)
             except (TimeoutError, *_TRY_AGAIN) as why:
                 self._revision = None
                 pause_s = RETRY_S
@@ -98,6 +110,16 @@ class Beats:
             self._revision = await self._objects.update(self._key, value, self._revision)
         self._beat += 1
         self._announced = True
+
+    async def _compare_clocks(self, sent_ms: int) -> None:
+        """Read the beat back that was sent then. One that is not to be had teaches nothing."""
+        if self._store_clock is None:
+            return
+        with suppress(TimeoutError, Unavailable):
+            async with asyncio.timeout(COMPARE_DEADLINE_S):
+                found = await self._objects.get(self._key)
+            if found is not None and found.revision == self._revision:
+                self._store_clock.learn(sent_ms, found.stored_ms, self._clock.now_ms())
 
     async def _find(self) -> int | None:
         """The record's revision; None if there is none. Raises ProcessReplaced."""

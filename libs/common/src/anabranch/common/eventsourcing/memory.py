@@ -172,9 +172,10 @@ def _marked(sequence: int, one: _Stored) -> EventMessage:
 
 
 class InMemoryObjectStore:
-    """An `ObjectStore`: one KV bucket."""
+    """An `ObjectStore`: one KV bucket. `now_ms` dates what is stored."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
+        self._now_ms = now_ms
         self._objects: dict[str, StoredObject] = {}
         self._revision = 0
         self._growth = _Growth()
@@ -227,6 +228,6 @@ class InMemoryObjectStore:
 
     def _put(self, key: str, value: bytes) -> int:
         self._revision += 1
-        self._objects[key] = StoredObject(key, value, self._revision)
+        self._objects[key] = StoredObject(key, value, self._revision, self._now_ms())
         self._growth.announce()
         return self._revision

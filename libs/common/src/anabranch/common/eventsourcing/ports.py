@@ -5,7 +5,7 @@
 """
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 
@@ -128,11 +128,13 @@ class EventStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object's value at a revision; revisions of a key only grow."""
+    """An object's value at a revision; revisions of a key only grow. `stored_ms`: when the store
+    took it, by its own clock, where it was read by `get` (0: not known)."""
 
     key: str
     value: bytes
     revision: int
+    stored_ms: int = field(default=0, compare=False)
 
 
 class ObjectStore(Protocol):

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
+from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import (
     AnabranchError,
     Busy,
@@ -30,6 +31,7 @@ from anabranch.common.errors import (
 from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.eventsourcing.message import KIND_DAMAGED, KIND_EVENTS, KIND_SNAPSHOT
 from anabranch.common.eventsourcing.ports import Append, EventMessage, EventStore, Gate, NewMessage
+from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.runtime.logger import get_logger
 from anabranch.common.workflow.containment import aggregate_name, naming_defects
@@ -97,6 +99,12 @@ class Repository(Generic[S, E]):
         self._cached = cached
         self._appended: OrderedDict[str, Loaded[S]] = OrderedDict()
         self._oversized: set[str] = set()
+        self._seen = [0] * SHARD_COUNT
+
+    def seen(self, shard: int) -> int:
+        """The highest sequence of the shard that was appended or loaded here; 0 if none was. All
+        that was decided here follows from what is stored up to it."""
+        return self._seen[shard]
 
     def known(self, subject: str) -> Loaded[S] | None:
         """The aggregate as it was seen last, maybe before its head; None if nobody saw it."""
@@ -110,6 +118,7 @@ class Repository(Generic[S, E]):
 
     def remember(self, loaded: Loaded[S]) -> None:
         """It was appended like this; what is remembered never goes back."""
+        self._note_seen(loaded)
         before = self._appended.get(loaded.subject)
         if before is not None and before.sequence >= loaded.sequence:
             return
@@ -123,7 +132,12 @@ class Repository(Generic[S, E]):
         loaded = Loaded(subject, self.aggregate.initial)
         for message in await self._store.load(subject):
             loaded = self.fold(loaded, message)
+        self._note_seen(loaded)
         return loaded
+
+    def _note_seen(self, loaded: Loaded[S]) -> None:
+        shard = shard_of_subject(loaded.subject)
+        self._seen[shard] = max(self._seen[shard], loaded.sequence)
 
     def fold(self, loaded: Loaded[S], message: EventMessage) -> Loaded[S]:
         """`loaded` after one more message. Raises CorruptEvent, FormatTooNew."""

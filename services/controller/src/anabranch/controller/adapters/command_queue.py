@@ -72,8 +72,9 @@ AWAY = Backoff(first_s=2.0, longest_s=2.0)
 """While a bucket's consumer is away: all buckets lose theirs at once, and ask again apart."""
 GRACE_S = 10.0
 
-Handle = Callable[[bytes, str], Awaitable[None]]
-"""Handles a body with its trace parent; raises TryAgain."""
+Handle = Callable[[bytes, str, int], Awaitable[None]]
+"""Handles a body with its trace parent, and the Unix time in ms at which the queue stored it, by
+the server's clock; raises TryAgain."""
 Park = Callable[[ParkedCommand], Awaitable[None]]
 """Puts a command aside, durably. Raises Unavailable."""
 
@@ -235,7 +236,8 @@ class CommandQueue:
     async def _perform(self, bucket: int, message: NatsMessage) -> None:
         assert isinstance(message.body, bytes)
         try:
-            await self._handle(message.body, trace_parent_in(message.headers))
+            stored_ms = int(message.raw_message.metadata.timestamp.timestamp() * 1000)
+            await self._handle(message.body, trace_parent_in(message.headers), stored_ms)
         except TryAgain as refusal:
             _log.warning("a command will be tried again", cause=str(refusal.cause))
             await _settle(message.nack(delay=TRY_AGAIN_S))

@@ -3,7 +3,8 @@
 Queries that ask others before they answer (`slow`) wait in a queue of their own, so that a segment
 store that does not answer holds up nobody who asks what the controller knows by itself. A query
 that finds its queue full is answered `Overloaded` at once. Controllers share the subjects by a
-queue group; each has subjects of its own beside them, by which its peers ask it.
+queue group; each has subjects of its own beside them, by which peers and clients ask it. An answer
+carries such a subject as its own reply subject, so that its reader knows whom it may ask again.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ _log = structlog.get_logger(__name__)
 class QueryServer:
     """Answers the named queries by `answer(name, body, trace parent)`; `slow` are some of them.
 
-    `controller_id` is what peers ask it by.
+    `controller_id` is what peers and clients ask it by.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class QueryServer:
             except asyncio.QueueFull:
                 full = Overloaded("too many queries wait", waiting=WAITING_MAX)
                 refusal = QueryFailed(error=ErrorBody.of(full))
-                await self._respond(message, refusal.model_dump_json().encode())
+                await self._respond(name, message, refusal.model_dump_json().encode())
 
         return receive
 
@@ -93,13 +94,14 @@ class QueryServer:
         while True:
             name, message = await waiting.get()
             trace_parent = trace_parent_in(message.headers)
-            await self._respond(message, await self._answer(name, message.data, trace_parent))
+            answer = await self._answer(name, message.data, trace_parent)
+            await self._respond(name, message, answer)
 
-    async def _respond(self, message: Msg, answer: bytes) -> None:
+    async def _respond(self, name: str, message: Msg, answer: bytes) -> None:
         if not message.reply:
             return
         try:
-            await self._client.publish(message.reply, answer)
+            await self._client.publish(message.reply, answer, reply=self._direct(name))
         except nats.errors.Error as error:
             _log.warning("an answer could not be sent", error=repr(error))
 

@@ -19,6 +19,7 @@ from anabranch.common.contracts.cluster import (
 from anabranch.common.errors import Corrupt, Retry, Unavailable
 from anabranch.common.eventsourcing.beats import Beats
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
+from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.common.model.cluster import ControllerRecord, NodeRecord
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.containment import JOB, Containment
@@ -75,6 +76,8 @@ class Membership:
         self._nodes: dict[str, NodeRecord] = {}
         self._listed = dict.fromkeys(Kind, False)
         self._listeners: list[Callable[[], None]] = []
+        self.store_clock = StoreClock()
+        """What this controller's own beats tell of the event store's clock."""
         self._beats = Beats(
             records.controllers,
             me.controller_id,
@@ -82,6 +85,7 @@ class Membership:
             encode=lambda beat: controller_to_bytes(replace(me, beat=beat)),
             session_in=lambda value: controller_from_bytes(value).session,
             clock=clock,
+            store_clock=self.store_clock,
         )
 
     # --- what is known ------------------------------------------------------------------------

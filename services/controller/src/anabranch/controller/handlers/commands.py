@@ -18,7 +18,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from anabranch.common.contracts.base import ErrorBody, ReadToken
-from anabranch.common.contracts.command import CommandBase
+from anabranch.common.contracts.command import CommandBase, about
 from anabranch.common.contracts.commands import (
     COMMANDS,
     Accepted,
@@ -49,6 +49,8 @@ from anabranch.common.errors import (
     Unknown,
 )
 from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.eventsourcing.store_clock import StoreClock
+from anabranch.common.model.hashing import shard_of
 from anabranch.common.model.names import StreamRef, any_stream_name, scope_name, stream_name
 from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.runtime.clock import Clock
@@ -110,15 +112,21 @@ class CommandDesk:
     histories: Histories = field(kw_only=True)
     require_not_parked: Callable[[str], None] = field(kw_only=True, default=_never_parked)
     """Raises Parked for the subject of an aggregate that a defect stopped."""
+    store_clock: StoreClock = field(default_factory=StoreClock, kw_only=True)
     observer: Observer = field(default_factory=Observer)
 
 
-async def handle_command(desk: CommandDesk, body: bytes, trace_parent: str = "") -> None:
-    """Decide and answer one message of the work queue. Raises TryAgain."""
+async def handle_command(
+    desk: CommandDesk, body: bytes, trace_parent: str = "", stored_ms: int = 0
+) -> None:
+    """Decide and answer one message of the work queue. Raises TryAgain.
+
+    `stored_ms`: when the queue stored it, by the server's clock; 0: not known.
+    """
     metrics = desk.observer.metrics
     began_s = metrics.now_s()
     try:
-        command = parse_command(body)
+        command = with_deadline_here(parse_command(body), stored_ms, desk.store_clock)
     except AnabranchError as error:
         await _answer(desk, _reply_inbox(body), Rejected(error=ErrorBody.of(error)))
         metrics.commanded(MALFORMED, Outcome.REJECTED, began_s)
@@ -137,7 +145,7 @@ async def _handle(desk: CommandDesk, command: Command) -> Outcome:
     except (Unavailable, Unknown) as error:
         raise TryAgain(error) from error
     except AnabranchError as error:
-        answer = Rejected(error=ErrorBody.of(error))
+        answer = Rejected(error=ErrorBody.of(error), read_token=_looked_at(desk, command))
     await _answer(desk, command.reply_to, answer)
     return Outcome.ACCEPTED if isinstance(answer, Accepted) else Outcome.REJECTED
 
@@ -158,6 +166,20 @@ def parse_command(body: bytes) -> Command:
         raise InvalidRequest("the command is malformed", where=where, why=first["msg"]) from error
     except (ValueError, AttributeError, RecursionError) as error:
         raise InvalidRequest("the command is not a JSON object") from error
+
+
+def with_deadline_here(command: Command, stored_ms: int, store_clock: StoreClock) -> Command:
+    """The command with its deadline by this controller's clock.
+
+    `wait_ms` counts from when the queue stored the command, so it holds whatever the caller's
+    clock says. While it is not known how the clocks differ, no deadline counts: to decide late is
+    better than to refuse what somebody waits for.
+    """
+    if not command.wait_ms:
+        return command
+    here_ms = store_clock.here_ms(stored_ms)
+    deadline_ms = 0 if here_ms is None else here_ms + command.wait_ms
+    return command.model_copy(update={"deadline_ms": deadline_ms})
 
 
 async def _decide(desk: CommandDesk, command: Command) -> Accepted:
@@ -265,6 +287,13 @@ async def _seen_streams(desk: CommandDesk, command: GroupCommand) -> dict[str, S
 def _accepted(command: CommandBase, loaded: Known) -> Accepted:
     token = ReadToken(shard=shard_of_subject(loaded.subject), sequence=loaded.sequence)
     return Accepted(operation=command.command_id, read_token=token)
+
+
+def _looked_at(desk: CommandDesk, command: CommandBase) -> ReadToken | None:
+    """A point by which everything was stored that a rejection of the command follows from."""
+    shard = shard_of(str(about(command)))
+    sequence = max(kind.seen(shard) for kind in (desk.scopes, desk.streams, desk.groups))
+    return ReadToken(shard=shard, sequence=sequence) if sequence else None
 
 
 async def _answer(desk: CommandDesk, inbox: str, answer: Accepted | Rejected) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from anabranch.common.contracts import operation_queries as asked
 from anabranch.common.contracts import queries
-from anabranch.common.contracts.base import Contract, ErrorBody
+from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
 from anabranch.common.contracts.command import About
 from anabranch.common.contracts.commands import OperationState
 from anabranch.common.contracts.subjects import (
@@ -31,6 +31,7 @@ from anabranch.controller.domain.work import pending_work
 from anabranch.controller.handlers.desk import QueryDesk, Table
 from anabranch.controller.handlers.pages import page_of
 from anabranch.controller.projections.mirror import Known
+from anabranch.controller.projections.points import points_at, points_of_heads
 
 LOOKED_AT_MAX = 20_000
 """For one page, so that no query holds up the others: where few are wanted, pages are short."""
@@ -54,21 +55,41 @@ async def get_operation(desk: QueryDesk, query: queries.GetOperation) -> Contrac
         raise OperationNotFound(
             "no such operation, or it ended long ago", operation=query.operation
         )
-    return _told(*found, _progress(desk))
+    loaded, operation = found
+    told = _told(loaded.state, operation, _progress(desk))
+    if operation.state is OperationState.RUNNING:
+        return told
+    return told.model_copy(update={"read_tokens": await _points_after(desk, loaded)})
+
+
+async def _points_after(desk: QueryDesk, loaded: Known) -> tuple[ReadToken, ...]:
+    """Up to where everything is stored that an operation which ended in this state has done.
+
+    The work of a scope or a reader group changes streams of other shards, before its own last
+    event: these changes are stored when the heads of all shards are read now. Raises Unavailable.
+    """
+    if isinstance(loaded.state, Stream):
+        shard = shard_of_subject(loaded.subject)
+        return (ReadToken(shard=shard, sequence=loaded.sequence),)
+    return await points_of_heads(desk.mirror)
 
 
 async def list_operations(desk: QueryDesk, query: asked.ListOperations) -> Contract:
     """What aggregates remember, sorted by id. A page's token is the last id given or looked at."""
     if query.scope:
         scope_name(query.scope)
+    reached = points_at(desk.mirror.reached())
     progress = _progress(desk)
     looked = _Looked()
     page, more = page_of(
-        (_told(state, operation, progress) for state, operation in _listed(desk, query, looked)),
+        (
+            _told(loaded.state, operation, progress)
+            for loaded, operation in _listed(desk, query, looked)
+        ),
         query.page_size,
     )
     following = page[-1].operation if more else looked.stopped_at
-    return asked.OperationList(operations=page, next_page_token=following)
+    return asked.OperationList(operations=page, next_page_token=following, read_tokens=reached)
 
 
 @dataclass
@@ -90,23 +111,21 @@ def _subject(query: queries.GetOperation) -> str | None:
     return stream_events(StreamRef(scope, any_stream_name(query.stream)))
 
 
-def _find(
-    desk: QueryDesk, operation: str, subject: str | None
-) -> tuple[Aggregate, Operation] | None:
+def _find(desk: QueryDesk, operation: str, subject: str | None) -> tuple[Known, Operation] | None:
     """The operation, in that aggregate or (None) in the one that the index names."""
     subject = subject or desk.mirror.operations.subject_of(operation)
     loaded = None if subject is None else desk.mirror.aggregate(subject)
     return None if loaded is None else _remembered(loaded, operation)
 
 
-def _remembered(loaded: Known, operation: str) -> tuple[Aggregate, Operation] | None:
+def _remembered(loaded: Known, operation: str) -> tuple[Known, Operation] | None:
     found = operations.find(loaded.state.operations, operation)
-    return None if found is None else (loaded.state, found)
+    return None if found is None else (loaded, found)
 
 
 def _listed(
     desk: QueryDesk, query: asked.ListOperations, looked: _Looked
-) -> Iterator[tuple[Aggregate, Operation]]:
+) -> Iterator[tuple[Known, Operation]]:
     index = desk.mirror.operations
     scope = token(query.scope)
     for count, (operation, subject) in enumerate(index.following(query.page_token), 1):

@@ -31,6 +31,7 @@ from anabranch.controller.handlers import (
 from anabranch.controller.handlers.cluster_queries import CLUSTER_QUERIES
 from anabranch.controller.handlers.desk import Follows, QueryDesk, Table, answer_of
 from anabranch.controller.handlers.kept_answers import Kept
+from anabranch.controller.projections.points import reach_demanded
 
 ANSWERED = "answered"
 
@@ -145,8 +146,8 @@ async def _given_again(desk: QueryDesk, name: str, body: bytes) -> bytes | None:
 async def _made(desk: QueryDesk, name: str, body: bytes) -> bytes:
     contract, answer = QUERIES[name]
     query = _parsed(contract, body)
-    if query.at_least is not None:
-        await desk.mirror.at_least(query.at_least)
+    for point in query.points():
+        await reach_demanded(desk.mirror, point)
     found = await answer(desk, query)
     encoded = answer_of(found).model_dump_json().encode()
     if len(encoded) > queries.ANSWER_SIZE_BYTES_MAX:

@@ -7,6 +7,7 @@ others the stream knows the outcome, or its chunks do. That there is none is sai
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from anabranch.common.contracts.base import ReadToken
 from anabranch.common.contracts.subjects import transaction_events
 from anabranch.common.contracts.transactions import (
     TransactionDescription,
@@ -20,6 +21,7 @@ from anabranch.common.errors import (
     TransactionNotFound,
 )
 from anabranch.common.eventsourcing.repository import Loaded
+from anabranch.common.model.hashing import shard_of
 from anabranch.common.model.transaction import TransactionState
 from anabranch.controller.domain.stream.answers import ref_of
 from anabranch.controller.domain.stream.commits import Outcome
@@ -154,4 +156,9 @@ def ended(found: Found, what: str) -> TransactionEnded:
 
 def described(desk: QueryDesk, found: Found) -> TransactionDescription:
     """The answer that describes it."""
-    return TransactionDescription(transaction=found.info(work_of(desk).clock.now_ms()))
+    work, shard = work_of(desk), shard_of(str(ref_of(found.stream)))
+    sequence = max(desk.mirror.reached()[shard], work.transactions.seen(shard))
+    return TransactionDescription(
+        transaction=found.info(work.clock.now_ms()),
+        read_token=ReadToken(shard=shard, sequence=sequence),
+    )

@@ -77,7 +77,7 @@ class Mirror:
         self._containment = containment
         self._quarantine = Quarantine(containment, self._fold, self._family_of, transactions)
         self._store = store
-        self._heads = SharedHeads(store.last_sequence)
+        self.heads = SharedHeads(store.last_sequence)
         self._scope_repository = scopes
         self._stream_repository = streams
         self._group_repository = groups
@@ -254,7 +254,7 @@ class Mirror:
 
     async def reach_head(self, shard: int) -> None:
         """Fold everything that the shard's leader has stored by now. Raises Unavailable."""
-        head = await self._heads.last_sequence(shard)
+        head = await self.heads.last_sequence(shard)
         await self.at_least(ReadToken(shard=shard, sequence=head))
 
     async def moved(self, shard: int) -> None:

@@ -14,6 +14,7 @@ from anabranch.common.contracts import subjects
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.repository import Repository
+from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.controller.adapters.command_queue import CommandQueue
 from anabranch.controller.adapters.command_sender import NatsCommandSender
 from anabranch.controller.adapters.load_reports import LoadReportListener
@@ -137,7 +138,7 @@ def build(around: Surroundings) -> Controller:
     endings = build_endings(around, context, mirror, cluster.buckets, store.purge)
     parked = JetStreamParkedCommands(client)
     reports = LoadReports(clock)
-    command_desk = _command_desk(around, kinds, histories)
+    command_desk = _command_desk(around, kinds, histories, cluster.members.store_clock)
     query_desk = _query_desk(
         around, cluster, context, mirror, reports=reports, runners=runners, parked=parked
     )
@@ -222,7 +223,9 @@ def _commands(
     )
 
 
-def _command_desk(around: Surroundings, kinds: Kinds, histories: Histories) -> CommandDesk:
+def _command_desk(
+    around: Surroundings, kinds: Kinds, histories: Histories, store_clock: StoreClock
+) -> CommandDesk:
     return CommandDesk(
         kinds.scopes,
         kinds.streams,
@@ -232,6 +235,7 @@ def _command_desk(around: Surroundings, kinds: Kinds, histories: Histories) -> C
         around.observer,
         histories=histories,
         require_not_parked=around.containment.require_not_parked,
+        store_clock=store_clock,
     )
 
 

@@ -28,6 +28,7 @@ from anabranch.gateway.http.intake import Intake, IntakeLimits
 from anabranch.gateway.http.openapi import describe
 from anabranch.gateway.http.parts import Parts
 from anabranch.gateway.http.problem import add_handlers
+from anabranch.gateway.http.read_your_writes import ReadYourWrites
 from anabranch.gateway.http.tracing import Tracing
 from anabranch.gateway.settings import Settings
 
@@ -59,7 +60,7 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
     describe(api)
     route_of = RouteTemplates([*events.routes(), *others]).template_of
     intake = Intake(
-        Front(events.PATH, events.events, api),
+        Front(events.PATH, events.events, ReadYourWrites(api), api),
         limits=_limits(parts.settings),
         clock=clock,
         metrics=parts.metrics,

@@ -16,12 +16,14 @@ Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 
 
 class Front:
-    """`template` is a path of names in braces; `rest` gets what does not match."""
+    """`template` is a path of names in braces; `rest` gets what does not match. `api` is the
+    application that requests find in their scope."""
 
-    def __init__(self, template: str, endpoint: Endpoint, rest: ASGIApp) -> None:
+    def __init__(self, template: str, endpoint: Endpoint, rest: ASGIApp, api: ASGIApp) -> None:
         self._match = re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", template)).fullmatch
         self._endpoint = endpoint
         self._rest = rest
+        self._api = api
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match = None
@@ -30,7 +32,7 @@ class Front:
         if match is None:
             await self._rest(scope, receive, send)
             return
-        scope["app"] = self._rest
+        scope["app"] = self._api
         scope["endpoint"] = self._endpoint
         scope["path_params"] = match.groupdict()
         response = await self._endpoint(Request(scope, receive, send))

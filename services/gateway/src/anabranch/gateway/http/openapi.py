@@ -8,6 +8,7 @@ from anabranch.gateway.events.bodies import BINARY, JSON, NDJSON
 from anabranch.gateway.http import events, group_events, health, transaction_events
 from anabranch.gateway.http.event_stream import SSE
 from anabranch.gateway.http.problem import PROBLEM
+from anabranch.gateway.http.read_your_writes import READ_TOKEN
 
 Document = dict[str, Any]
 
@@ -73,6 +74,8 @@ def _complete_operation(path: str, method: str, operation: Document) -> None:
     operation.setdefault("operationId", f"{method} {path}")
     operation["responses"].pop("422", None)
     operation["responses"]["default"] = _PROBLEM
+    if path.startswith("/v1/") and path != events.PATH:
+        _add_read_token(operation)
     named = {p["name"] for p in operation.get("parameters", [])}
     for part in path.split("/"):
         name = part[1:-1]
@@ -80,6 +83,15 @@ def _complete_operation(path: str, method: str, operation: Document) -> None:
             operation.setdefault("parameters", []).append(
                 {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             )
+
+
+def _add_read_token(operation: Document) -> None:
+    operation.setdefault("parameters", []).append(
+        _parameter(READ_TOKEN, "header", {"type": "string"})
+    )
+    for status, response in operation["responses"].items():
+        if status.startswith("2"):
+            response.setdefault("headers", {})[READ_TOKEN] = {"schema": {"type": "string"}}
 
 
 def _post_events() -> Document:

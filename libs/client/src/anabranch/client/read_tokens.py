@@ -1,0 +1,176 @@
+"""Which points of the shards a query must demand, so that its caller reads what it has written.
+
+A controller answers from what it has folded, which may be behind what another one has told. So
+answers carry read tokens, a client remembers the newest one of each shard, and its queries demand
+them. A program that works for several callers, as the gateway does, keeps their points apart by
+`on_behalf_of`: what one caller demands costs no other caller a wait.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+from anabranch.common.contracts import membership, queries
+from anabranch.common.contracts.base import Contract, ReadToken
+from anabranch.common.contracts.parked import ChangeParked, ListParked
+from anabranch.common.contracts.queries import Query
+from anabranch.common.errors import InvalidRequest, ReadTokenUnknown
+from anabranch.common.model.hashing import SHARD_COUNT, shard_of
+
+SEQUENCE_MAX = (1 << 63) - 1
+
+_OUTSIDE = (
+    queries.Locate,
+    queries.ListContainers,
+    queries.ListNodes,
+    queries.PlacementChange,
+    membership.ListControllers,
+    membership.ShowCluster,
+    membership.ConfirmLosses,
+    ListParked,
+    ChangeParked,
+)
+"""Queries whose answers do not follow from domain events."""
+
+Q = TypeVar("Q", bound=Query)
+
+
+class ReadTokens:
+    """The newest known point of each shard. A merge only ever moves a point forward."""
+
+    def __init__(self, points: Iterable[ReadToken] = ()) -> None:
+        self._sequences: dict[int, int] = {}
+        self.merge(points)
+
+    def merge(self, points: Iterable[ReadToken]) -> None:
+        """Know these, too. Order and repetition change nothing."""
+        for point in points:
+            if point.sequence > self._sequences.get(point.shard, 0):
+                self._sequences[point.shard] = point.sequence
+
+    def clear(self) -> None:
+        """Forget all points."""
+        self._sequences.clear()
+
+    def forget(self, shard: int, sequence: int) -> bool:
+        """Forget a point that proved wrong → whether it was known here."""
+        if self._sequences.get(shard) != sequence:
+            return False
+        del self._sequences[shard]
+        return True
+
+    def points(self, shards: Collection[int] | None = None) -> tuple[ReadToken, ...]:
+        """Those of the shards (None: of all), by shard."""
+        return tuple(
+            ReadToken(shard=shard, sequence=sequence)
+            for shard, sequence in sorted(self._sequences.items())
+            if shards is None or shard in shards
+        )
+
+    def demanded_by(self, query: Q) -> Q:
+        """The query, demanding what is known here of the shards that it reads."""
+        merged = ReadTokens((*query.points(), *self.points(shards_read_by(query)))).points()
+        if not merged:
+            return query
+        first, *others = merged
+        return query.model_copy(update={"at_least": first, "also_at_least": tuple(others)})
+
+    def __str__(self) -> str:
+        return ",".join(f"{point.shard}:{point.sequence}" for point in self.points())
+
+    @classmethod
+    def parse(cls, text: str) -> "ReadTokens":
+        """What `str` has written, or "". Raises InvalidRequest."""
+        points = [_parsed(part, text) for part in text.split(",") if part]
+        if len(points) > SHARD_COUNT:
+            raise _not_tokens(text)
+        return cls(points)
+
+
+_caller: ContextVar[ReadTokens | None] = ContextVar("anabranch-caller", default=None)
+
+
+@contextmanager
+def on_behalf_of(caller: ReadTokens) -> Iterator[None]:
+    """Within the block, queries also demand the caller's points, and the caller learns new ones.
+
+    Tasks that are started within the block belong to it.
+    """
+    before = _caller.set(caller)
+    try:
+        yield
+    finally:
+        _caller.reset(before)
+
+
+class Memory:
+    """What one client has learned, and what the caller on whose behalf it asks has."""
+
+    def __init__(self) -> None:
+        self._own = ReadTokens()
+
+    def demanded_by(self, query: Q) -> Q:
+        """See `ReadTokens.demanded_by`."""
+        caller = _caller.get()
+        demanding = self._own.demanded_by(query)
+        return demanding if caller is None else caller.demanded_by(demanding)
+
+    def forget(self, wrong: ReadTokenUnknown) -> bool:
+        """Demand what is unknown to the cluster no more → whether it was this client that did.
+
+        A restore can take a cluster back behind what its clients have seen.
+        """
+        shard, sequence = wrong.fields.get("shard"), wrong.fields.get("sequence")
+        if not isinstance(shard, int) or not isinstance(sequence, int):
+            return False
+        return self._own.forget(shard, sequence)
+
+    def learn(self, points: Iterable[ReadToken]) -> None:
+        """Demand these from now on."""
+        learned = tuple(points)
+        self._own.merge(learned)
+        if (caller := _caller.get()) is not None:
+            caller.merge(learned)
+
+
+def points_in(answer: Contract) -> tuple[ReadToken, ...]:
+    """The read tokens that an answer carries."""
+    one: ReadToken | None = getattr(answer, "read_token", None)
+    several: tuple[ReadToken, ...] = getattr(answer, "read_tokens", ())
+    return several if one is None else (one, *several)
+
+
+def shards_read_by(query: Query) -> Collection[int] | None:
+    """The shards from whose domain events the answer follows; None: any may count."""
+    if isinstance(query, _OUTSIDE):
+        return ()
+    scope: str = getattr(query, "scope", "")
+    part: str = getattr(query, "stream", None) or getattr(query, "group", None) or ""
+    if scope and part:
+        return (shard_of(f"{scope}/{part}"),)
+    if scope and isinstance(query, queries.DescribeScope | queries.GetOperation):
+        return (shard_of(scope),)
+    return None
+
+
+def _parsed(part: str, text: str) -> ReadToken:
+    shard, _, sequence = part.partition(":")
+    if not (_is_number(shard) and _is_number(sequence)):
+        raise _not_tokens(text)
+    point = ReadToken(shard=int(shard), sequence=int(sequence))
+    if point.shard >= SHARD_COUNT or point.sequence > SEQUENCE_MAX:
+        raise _not_tokens(text)
+    return point
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 19
+
+
+def _not_tokens(text: str) -> InvalidRequest:
+    return InvalidRequest(
+        "this is no read token",
+        remedy="send the value that an earlier answer carried, unchanged",
+        given=text[:80],
+    )

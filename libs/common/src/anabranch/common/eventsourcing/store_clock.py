@@ -1,0 +1,65 @@
+"""How far this machine's wall clock is from the event store's. Pure arithmetic.
+
+A process writes its beat at one moment of its own clock, reads it back at another, and learns in
+between at which moment of the store's clock the beat was stored. So each beat bounds the offset
+between the clocks. The narrowest of the last bounds counts, unless the newest contradicts it: then
+a clock was set meanwhile, and what was learned before is wrong.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+BOUNDS_MAX = 16
+"""About twenty seconds of beats."""
+WIDTH_MS_MAX = 2_000
+"""A beat that took longer says too little."""
+
+
+class Bound(NamedTuple):
+    """The store's clock minus this machine's lies within [low, high], in milliseconds."""
+
+    low_ms: int
+    high_ms: int
+
+    @property
+    def width_ms(self) -> int:
+        """How little it says."""
+        return self.high_ms - self.low_ms
+
+
+def bound_of(sent_ms: int, stored_ms: int, read_ms: int) -> Bound | None:
+    """What one beat tells; None if that is nothing: `stored_ms` 0 is not known.
+
+    `stored_ms` is the store's, the others are this machine's.
+    """
+    bound = Bound(stored_ms - read_ms, stored_ms - sent_ms)
+    is_usable = stored_ms > 0 and 0 <= bound.width_ms <= WIDTH_MS_MAX
+    return bound if is_usable else None
+
+
+def offset_of(bounds: list[Bound]) -> int | None:
+    """The middle of the narrowest bound that the newest one, the last, does not contradict."""
+    if not bounds:
+        return None
+    newest = bounds[-1]
+    agreeing = [b for b in bounds if b.low_ms <= newest.high_ms and newest.low_ms <= b.high_ms]
+    narrowest = min(agreeing, key=lambda bound: bound.width_ms)
+    return (narrowest.low_ms + narrowest.high_ms) // 2
+
+
+class StoreClock:
+    """What the last beats have taught."""
+
+    def __init__(self) -> None:
+        self._bounds: deque[Bound] = deque(maxlen=BOUNDS_MAX)
+
+    def learn(self, sent_ms: int, stored_ms: int, read_ms: int) -> None:
+        """A beat was sent, stored and read at these moments; see `bound_of`."""
+        bound = bound_of(sent_ms, stored_ms, read_ms)
+        if bound is not None:
+            self._bounds.append(bound)
+
+    def here_ms(self, stored_ms: int) -> int | None:
+        """A moment of the store's clock by this machine's; None while that is not known."""
+        offset_ms = offset_of(list(self._bounds))
+        return None if offset_ms is None or not stored_ms else stored_ms - offset_ms

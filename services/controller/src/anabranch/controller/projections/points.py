@@ -1,0 +1,47 @@
+"""Points of the shards that a caller names, or is told, so that it reads what it has written.
+
+Pure of state: what was folded is the mirror's, and what is stored its shared heads tell.
+"""
+
+from collections.abc import Sequence
+
+from anabranch.common.contracts.base import ReadToken
+from anabranch.common.errors import ReadTokenUnknown
+from anabranch.common.model.hashing import SHARD_COUNT
+from anabranch.common.workflow.bounded import for_each
+from anabranch.controller.projections.mirror import Mirror
+
+
+async def reach_demanded(mirror: Mirror, point: ReadToken) -> None:
+    """Have the mirror fold a point that a caller names. Raises Unavailable when that takes too
+    long, and ReadTokenUnknown, at once, when nothing as new is stored."""
+    if not 0 <= point.shard < SHARD_COUNT or mirror.reached()[point.shard] >= point.sequence:
+        return
+    if point.sequence > await mirror.heads.last_sequence(point.shard):
+        raise ReadTokenUnknown(
+            "the cluster has stored nothing as new as this read token",
+            shard=point.shard,
+            sequence=point.sequence,
+        )
+    await mirror.at_least(point)
+
+
+async def points_of_heads(mirror: Mirror) -> tuple[ReadToken, ...]:
+    """The heads of all shards that hold anything, which the mirror need not have folded. Raises
+    Unavailable."""
+    heads = [0] * SHARD_COUNT
+
+    async def read(shard: int) -> None:
+        heads[shard] = await mirror.heads.last_sequence(shard)
+
+    await for_each(range(SHARD_COUNT), SHARD_COUNT, read)
+    return points_at(heads)
+
+
+def points_at(sequences: Sequence[int]) -> tuple[ReadToken, ...]:
+    """The points with these sequences, by shard, of the shards that hold anything."""
+    return tuple(
+        ReadToken(shard=shard, sequence=sequence)
+        for shard, sequence in enumerate(sequences)
+        if sequence
+    )
