@@ -90,6 +90,7 @@ def test_a_handler_that_catches_everything_in_order_to_carry_on_is_found(kind: s
     assert not shape.catches_everything([code(handler.format(" KeyError", "pass"))])
 
 
+@pytest.mark.parametrize(
     "tasks",
     [
         "for one in many:\n            group.create_task(ask(one))",
