@@ -144,16 +144,10 @@ class SimController:
             clock,
         )
         self.desk = CommandDesk(
-            scopes,
-            streams,
-            groups,
-            clock,
-            self._reply,
-            observer,
-            histories=histories,
+            scopes, streams, groups, clock, self._reply, observer, histories=histories,
             store_clock=self.store_clock,
             require_not_parked=self.containment.require_not_parked,
-        )
+        )  # fmt: skip
         self.query_desk = self._query_desk(context, applications, ids)
         self._build_jobs(known, transactions)
         self._build_runners(context, streams, groups)
