@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.request import urlopen
 
+from anabranch.common.runtime.service import EXIT_DISK_FAILED
+
 PROGRAM = """
 import asyncio
 import sys
@@ -145,7 +147,7 @@ def test_a_named_error_ends_a_service_with_one_line_and_no_traceback() -> None:
         _, log = process.communicate(timeout=SECONDS_MAX)
 
     last = json.loads(log.splitlines()[-1])
-    assert process.returncode == 1
+    assert process.returncode == EXIT_DISK_FAILED
     assert "Traceback" not in log
     assert last["event"] == "service failed"
     assert last["code"] == "disk-failed"

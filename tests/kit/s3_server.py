@@ -8,12 +8,10 @@ import http.client
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
@@ -21,6 +19,7 @@ import obstore
 from obstore.store import S3Store
 
 from anabranch.common.storage.location import BucketLocation, ObjectOptions
+from kit.infra.settings import free_port
 
 START_DEADLINE_S = 20.0
 STOP_DEADLINE_S = 5.0
@@ -147,8 +146,7 @@ def _bare_environment() -> dict[str, str]:
 
 
 def _free_ports(count: int) -> Sequence[int]:
-    with ExitStack() as open_sockets:
-        sockets = [open_sockets.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+    ports: set[int] = set()
+    while len(ports) < count:
+        ports.add(free_port())
+    return sorted(ports)

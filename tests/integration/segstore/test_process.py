@@ -28,6 +28,7 @@ from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX
 from anabranch.common.errors import ConnectionLost, Unavailable
 from anabranch.common.model.cluster import NodeRecord, Placement, PlacementState
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.service import EXIT_DISK_FAILED
 from anabranch.common.wire.block import encode_block
 from anabranch.common.wire.messages import (
     Appended,
@@ -233,7 +234,8 @@ async def test_a_store_with_a_writer_process_survives_its_own_and_the_writers_de
             async with asyncio.timeout(STOP_DEADLINE_S):
                 output, _ = await process.communicate()
             await client.close()
-        assert process.returncode == {"writer": 1, "store": -signal.SIGKILL, "nobody": 0}[victim]
+        ends = {"writer": EXIT_DISK_FAILED, "store": -signal.SIGKILL, "nobody": 0}
+        assert process.returncode == ends[victim]
         assert b'"writer": "process"' in output
         assert (b'"code": "disk-failed"' in output) == (victim == "writer")
 

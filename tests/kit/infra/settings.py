@@ -4,15 +4,18 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from urllib.request import urlopen
 
+from anabranch.common.runtime.ids import system_rng
 from kit.infra import LOOPBACK, START_SECONDS_MAX
 
 DEPLOYED = Path(__file__).resolve().parents[3] / "deploy" / "nats.conf"
 PROBE_SECONDS = 1.0
 PAUSE_SECONDS = 0.01
+PORT_MIN, PORT_MAX = 20_000, 32_000
 REDIS_OPTIONS = ("--appendonly", "yes", "--maxmemory-policy", "noeviction", "--save", "")
 
 
@@ -60,8 +63,12 @@ def wait_until(condition: Callable[[], bool], still_alive: Callable[[], bool]) -
 
 
 def free_port() -> int:
-    """A port that nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port without a listener, below those that the system gives to outgoing connections.
+
+    One of the latter could be taken between this moment and the server's start.
+    """
+    while True:
+        port = system_rng().randint(PORT_MIN, PORT_MAX)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port

@@ -64,8 +64,8 @@ async def checked(
 
 
 async def _checked(ranges: SegmentRanges, segment: str, place: Position) -> Position:
-    if place == FUTURE:
-        return place
+    if place in (FUTURE, Position(0)):
+        return place  # every segment begins at 0, whichever stores are up
     if place.offset < 0 or place.event_index < 0:
         raise _misplaced("a position is negative", segment, place)
     try:
