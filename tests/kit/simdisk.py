@@ -161,6 +161,9 @@ class SimFile:
 _NEED_SPACE = ("create", "write", "link")
 
 
+SYNCS = ("sync", "sync_directory")
+
+
 @dataclass(slots=True)
 class _Call:
     """One counted call, with what was planned to happen before, during or after it."""
@@ -172,7 +175,9 @@ class _Call:
     error: int
 
     def failure(self) -> DiskFailed:
-        kind = NoRoom if self.error == errno.ENOSPC else DiskFailed
+        """As the machine's disk names it: only what was to be made can want for room."""
+        no_room = self.error == errno.ENOSPC and self.record.verb not in SYNCS
+        kind = NoRoom if no_room else DiskFailed
         return kind(f"{self.record.verb} failed: {os.strerror(self.error)}", path=self.record.path)
 
     def _act(self) -> None:

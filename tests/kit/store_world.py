@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
-from anabranch.common.errors import AnabranchError, DirectoryUnusable, DiskFailed
+from anabranch.common.errors import AnabranchError, Defect, DirectoryUnusable, DiskFailed
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.runtime.metrics import silent_metrics
 from anabranch.common.wire.block import encode_block
 from anabranch.common.wire.messages import (
     Append,
@@ -44,7 +45,7 @@ from anabranch.segstore.shell.catch_up import new_catch_up
 from anabranch.segstore.shell.flusher import FlushLimits
 from anabranch.segstore.shell.granule import Bytes
 from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
-from anabranch.segstore.shell.metrics import uncounted
+from anabranch.segstore.shell.metrics import StoreMetrics, uncounted
 from anabranch.segstore.shell.pauses import drawn_from
 from anabranch.segstore.shell.placements import Placements
 from anabranch.segstore.shell.residency import ResidencyLimits
@@ -155,7 +156,21 @@ class World:
         self.tier_disk.kill()
 
 
+LIFE_S_MAX = 3 * 24 * 3600.0
+"""Virtual seconds. A life that waits for what can never happen is found then."""
+
 Script = Callable[["Life"], Coroutine[None, None, None]]
+
+
+class _LoudMetrics(StoreMetrics):
+    """A container that ends by a defect ends the life."""
+
+    def __init__(self, found: Callable[[BaseException], None]) -> None:
+        super().__init__(silent_metrics())
+        self._found = found
+
+    def note_defect(self, defect: Defect) -> None:
+        self._found(defect.__cause__ or defect)
 
 
 class Life:
@@ -180,6 +195,7 @@ class Life:
     async def run(self, script: Script) -> bool:
         """Open everything, run the script, end. False after a crash."""
         self.loop.set_exception_handler(self._on_exception)
+        self.loop.call_later(LIFE_S_MAX, self._found, AssertionError("the life never ended"))
         try:
             await self.world.place_containers()
             journal = open_journal(
@@ -242,6 +258,7 @@ class Life:
             self.throttle,
             self._call_later,
             drawn_from(seeded(0)),
+            _LoudMetrics(self._found),
             residency=ResidencyLimits(self.world.segments_in_memory),
         )
         limits = FlushLimits(bytes_max=self.world.flush_bytes, age_s_max=5.0)
@@ -270,6 +287,11 @@ class Life:
         except Exception as error:  # noqa: BLE001  kept and raised by `run`
             self._problem = self._problem or error
             self._crash.set()
+
+    def _found(self, error: BaseException) -> None:
+        """`run` raises it, although the store may have contained it."""
+        self._problem = self._problem or error
+        self._crash.set()
 
     def _on_exception(self, _: object, context: dict[str, object]) -> None:
         error = context.get("exception")

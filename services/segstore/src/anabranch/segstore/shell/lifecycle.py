@@ -292,6 +292,8 @@ class ContainerKeeper:
                 return
             except (AnabranchError, OSError) as caught:
                 error = named_error(caught)
+                if isinstance(error, Defect):
+                    self._around.metrics.note_defect(error)
                 if self._ends_store(error):
                     return
                 if self._taken is None:

@@ -7,6 +7,7 @@ a value told to a histogram costs some microseconds, which no append shall pay.
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from anabranch.common.errors import Defect
 from anabranch.common.runtime.metrics import Metrics, silent_metrics
 from anabranch.segstore.shell.throttle import Source
 
@@ -36,6 +37,7 @@ class StoreMetrics:
         self.segment_loads = 0
         self.segment_evictions = 0
         self.residency_exceeded = 0
+        self.defects = 0
         self._count_appends()
         self._count_the_rest()
         self._count_residency()
@@ -97,6 +99,11 @@ class StoreMetrics:
             f"{PREFIX}flush_failures_total",
             "Flushes that failed and are repeated",
             lambda: self.flush_failures,
+        )
+        count(
+            f"{PREFIX}defects_total",
+            "Errors that nobody expected; each ended one container, which is opened again",
+            lambda: self.defects,
         )
         count(f"{PREFIX}load_reports_total", "Load reports sent", lambda: self.load_reports)
         count(
@@ -188,6 +195,10 @@ class StoreMetrics:
             lambda: refused,
             ("source",),
         )
+
+    def note_defect(self, defect: Defect) -> None:  # noqa: ARG002
+        """An error that nobody expected ended a container, which is opened again."""
+        self.defects += 1
 
     def refuse(self, code: str) -> None:
         """A container refused a request."""
