@@ -68,7 +68,7 @@ def free_port() -> int:
     One of the latter could be taken between this moment and the server's start.
     """
     while True:
-        port: int = system_rng().randint(PORT_MIN, PORT_MAX)
+        port = PORT_MIN + int(system_rng().random() * (PORT_MAX - PORT_MIN))
         with socket.socket() as probe, suppress(OSError):
             probe.bind((LOOPBACK, port))
             return port

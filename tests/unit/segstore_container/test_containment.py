@@ -9,10 +9,12 @@ from unittest.mock import patch
 import pytest
 
 from anabranch.common.contracts.cluster import placement_from_bytes, placement_key
+from anabranch.common.errors import Defect
 from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.common.wire.messages import CreateSegment, Failed, Message, Stamp
 from anabranch.segstore.shell.container import Container
 from anabranch.segstore.shell.flusher import Flusher
+from anabranch.segstore.shell.metrics import StoreMetrics
 from anabranch.segstore.shell.tier2_collector import Collector
 from kit.client_bench import until
 from kit.live_store import LiveStore, World, live_store
@@ -54,7 +56,11 @@ async def test_a_defect_in_one_container_leaves_the_others_open(plant: str) -> N
     world = World(containers=2)
     await world.assign(0)
     await world.assign(1)
-    with patch.object(kind, method, once(getattr(kind, method), of)):
+    noted: list[Defect] = []
+    with (
+        patch.object(kind, method, once(getattr(kind, method), of)),
+        patch.object(StoreMetrics, "note_defect", lambda _, defect: noted.append(defect)),
+    ):
         async with live_store(world, wait_open=False) as live:
             await until(lambda: live.store.open_numbers >= {1} if plant in LOOPS else both(live))
             replies: dict[int, Message] = {}
@@ -68,6 +74,7 @@ async def test_a_defect_in_one_container_leaves_the_others_open(plant: str) -> N
     assert not isinstance(replies[1], Failed)
     assert (bad.restarts, other.container_epoch, other.restarts) == (1, 1, 0)
     assert live.failures == []
+    assert len(noted) == 1
 
 
 def both(live: LiveStore) -> bool:
