@@ -147,10 +147,12 @@ class _Run:
 
     @asynccontextmanager
     async def _writers(self) -> AsyncIterator[None]:
-        """A process of writers in the block, which at its end have all acknowledged."""
+        """A process of writers in the block, which at its end have all acknowledged. They are more
+        patient than the disk is full, which `_hold` bounds."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", "kit.chaos.writer", "--nats", self._nats,
             "--stream", STREAM, "--ledgers", str(self._ledgers), "--write", *map(str, WRITERS),
+            "--retry-s", str(4 * self._hold_s + 60),
             stdin=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip

@@ -19,7 +19,6 @@ from kit.chaos.ledger import LedgerFile, event_of, key_of
 
 RETRY_S = 120.0
 BATCH_SIZES = (1, 7, 30, 90)
-SETTINGS = WriterSettings(retry_timeout_s=RETRY_S, block_size_bytes=16 * 1024)
 
 
 def ledger_path(directory: Path, writer: int) -> Path:
@@ -28,12 +27,17 @@ def ledger_path(directory: Path, writer: int) -> Path:
 
 
 async def write(
-    client: Client, stream: str, writer: int, ledger: LedgerFile, stopping: asyncio.Event
+    client: Client,
+    options: argparse.Namespace,
+    writer: int,
+    ledger: LedgerFile,
+    stopping: asyncio.Event,
 ) -> None:
     """Write batches without pause; note each before it is sent, and after it is acknowledged."""
     clock = SystemClock()
     last, batch = -1, 0
-    async with client.writer(stream, SETTINGS) as events:
+    settings = WriterSettings(retry_timeout_s=options.retry_s, block_size_bytes=16 * 1024)
+    async with client.writer(options.stream, settings) as events:
         while not stopping.is_set():
             first, last = last + 1, last + BATCH_SIZES[batch % len(BATCH_SIZES)]
             ledger.tried(last)
@@ -62,7 +66,7 @@ async def run(options: argparse.Namespace) -> None:
         async with connect(options.nats) as client, asyncio.TaskGroup() as group:
             group.create_task(end_of_input(stopping))
             for number, ledger in ledgers.items():
-                group.create_task(write(client, options.stream, number, ledger, stopping))
+                group.create_task(write(client, options, number, ledger, stopping))
     finally:
         for ledger in ledgers.values():
             ledger.close()
@@ -72,6 +76,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="kit.chaos.writer")
     parser.add_argument("--nats", required=True)
     parser.add_argument("--stream", required=True)
+    parser.add_argument("--retry-s", type=float, default=RETRY_S, help="without any progress")
     parser.add_argument("--ledgers", type=Path, required=True, help="a directory")
     parser.add_argument("--write", type=int, nargs="+", required=True, help="numbers of writers")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))
