@@ -14,6 +14,7 @@ T = TypeVar("T")
 _RESOLUTION_S = 1e-6
 """Timers closer than this fire together; above the rounding error of a century in seconds."""
 START_MS = 1_700_000_000_000
+CANCELS_MAX = 10
 
 
 class Deadlock(Exception):
@@ -85,10 +86,13 @@ def run_virtual(main: Coroutine[Any, Any, T]) -> T:
 
 
 def cancel_all(loop: asyncio.AbstractEventLoop) -> None:
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    if tasks:
+    """Cancel every task, and again if one goes on: a failure at that moment may hide the first."""
+    for _ in range(CANCELS_MAX):
+        tasks = asyncio.all_tasks(loop)
+        if not tasks:
+            return
+        for task in tasks:
+            task.cancel()
         loop.run_until_complete(asyncio.wait(tasks, timeout=1))
 
 
