@@ -2,18 +2,14 @@
 
 The journal tells one container after another what became durable, in one turn of the event loop.
 If taking or applying a frame raises what nobody expected, its container ends by name: its clients
-repeat what was not acknowledged, and its keeper opens it again from the log. The other containers
-of the same commit are told as if nothing had happened.
+repeat what was not acknowledged, and its keeper logs the defect and opens the container again from
+the log. The other containers of the same commit go on.
 """
-
-import structlog
 
 from anabranch.common.errors import AnabranchError, Defect
 from anabranch.common.workflow.containment import naming_defects
 from anabranch.segstore.ports import FrameContents, LogAddress
 from anabranch.segstore.shell.container import Container
-
-_log = structlog.get_logger(__name__)
 
 
 class ContainedSource:
@@ -28,7 +24,7 @@ class ContainedSource:
             with naming_defects("taking a frame of a container"):
                 return self._container.take_frame(size_max)
         except Defect as defect:
-            self._end(defect)
+            self._container.fail(defect)
             return None
 
     def frame_durable(self, contents: FrameContents, address: LogAddress) -> None:
@@ -37,17 +33,8 @@ class ContainedSource:
             with naming_defects("applying a frame of a container"):
                 self._container.frame_durable(contents, address)
         except Defect as defect:
-            self._end(defect)
+            self._container.fail(defect)
 
     def log_failed(self, error: AnabranchError) -> None:
         """See `ports.FrameSource`."""
         self._container.log_failed(error)
-
-    def _end(self, defect: Defect) -> None:
-        _log.error(
-            "a container ends because of a defect, and is opened again",
-            container=self._container.container,
-            error=str(defect),
-            exc_info=defect.__cause__,
-        )
-        self._container.fail(defect)
