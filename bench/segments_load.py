@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from anabranch.client.connection import SegmentStoreConnection, open_connection
-from anabranch.client.nats_control import NatsControlPlane
 from anabranch.client.settings import ConnectionSettings
+from anabranch.client.wire.connection import SegmentStoreConnection, open_connection
+from anabranch.client.wire.nats_control import NatsControlPlane
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts.queries import Locate, Located
 from anabranch.common.errors import AnabranchError, Unavailable

@@ -20,7 +20,7 @@ from anabranch.common.storage.objects import highest_manifest, load_catalog, rea
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.storage.streams import read_stream
 from anabranch.common.wire.messages import Done, FlushContainer
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.chunk_faults import UnknownOutcomes
 from kit.s3_server import BUCKET, S3Server
 from kit.tier2_catalog import catalog_of

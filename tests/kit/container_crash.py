@@ -38,26 +38,26 @@ from anabranch.common.wire.messages import (
 from anabranch.segstore.adapters.journal.journal import open_journal
 from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.invariants import check_state
-from anabranch.segstore.shell.boundaries import TieredBoundary
-from anabranch.segstore.shell.cache import Cache
-from anabranch.segstore.shell.container import Container
-from anabranch.segstore.shell.eviction import evict
-from anabranch.segstore.shell.flusher import Flusher, FlushLimits
-from anabranch.segstore.shell.pauses import drawn_from
-from anabranch.segstore.shell.reader import (
+from anabranch.segstore.shell.container.container import Container
+from anabranch.segstore.shell.container.pauses import drawn_from
+from anabranch.segstore.shell.container.reader import (
     Found,
     boundary_before,
     locate_now,
     locate_tiered,
     truncation_place,
 )
-from anabranch.segstore.shell.replay import Replay
-from anabranch.segstore.shell.residency import ResidencyLimits
-from anabranch.segstore.shell.segment_index import InTierTwo
-from anabranch.segstore.shell.sessions import AppendSession
-from anabranch.segstore.shell.surroundings import Surroundings
-from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.container.replay import Replay
+from anabranch.segstore.shell.container.sessions import AppendSession
+from anabranch.segstore.shell.container.surroundings import Surroundings
+from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.memory.boundaries import TieredBoundary
+from anabranch.segstore.shell.memory.cache import Cache
+from anabranch.segstore.shell.memory.residency import ResidencyLimits
+from anabranch.segstore.shell.memory.segment_index import InTierTwo
+from anabranch.segstore.shell.tiering.eviction import evict
+from anabranch.segstore.shell.tiering.flusher import Flusher, FlushLimits
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.container_driver import ManualTime
 from kit.history import History, HistoryViolation, Place, make_event
 from kit.log_driver import Callbacks

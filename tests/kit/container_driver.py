@@ -35,17 +35,17 @@ from anabranch.common.wire.messages import (
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.domain.container.decide import Known
 from anabranch.segstore.ports import StoredCatalog
-from anabranch.segstore.shell.cache import Cache
-from anabranch.segstore.shell.container import Container
-from anabranch.segstore.shell.eviction import evict
-from anabranch.segstore.shell.metrics import uncounted
-from anabranch.segstore.shell.pauses import drawn_from
-from anabranch.segstore.shell.replay import Replay
-from anabranch.segstore.shell.residency import ResidencyLimits
-from anabranch.segstore.shell.sessions import AppendSession
-from anabranch.segstore.shell.surroundings import Surroundings
-from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
-from anabranch.segstore.shell.tracing import Commits, StoreTracing
+from anabranch.segstore.shell.container.container import Container
+from anabranch.segstore.shell.container.metrics import uncounted
+from anabranch.segstore.shell.container.pauses import drawn_from
+from anabranch.segstore.shell.container.replay import Replay
+from anabranch.segstore.shell.container.sessions import AppendSession
+from anabranch.segstore.shell.container.surroundings import Surroundings
+from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.container.tracing import Commits, StoreTracing
+from anabranch.segstore.shell.memory.cache import Cache
+from anabranch.segstore.shell.memory.residency import ResidencyLimits
+from anabranch.segstore.shell.tiering.eviction import evict
 from kit.fixed_catalog import FixedCatalog, run_at_once
 from kit.rng import seeded
 

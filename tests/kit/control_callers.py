@@ -40,7 +40,7 @@ from anabranch.common.model.stream import (
 from anabranch.controller.domain.stream import intents
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream
-from anabranch.controller.handlers.queries import answer_query
+from anabranch.controller.handlers.registry import answer_query
 from kit.control_world import World
 from kit.own_reads import OwnReads
 from kit.rng import Random

@@ -32,8 +32,8 @@ from anabranch.common.model.stream import fixed
 from anabranch.common.workflow.containment import aggregate_name
 from anabranch.controller.domain.stream.state import StreamStep
 from anabranch.controller.domain.transaction import decide as transaction_decide
-from anabranch.controller.handlers.parked import resume
-from anabranch.controller.handlers.queries import answer_query
+from anabranch.controller.handlers.desk.parked import resume
+from anabranch.controller.handlers.registry import answer_query
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.wiring import workflows
 from kit.control_callers import Caller

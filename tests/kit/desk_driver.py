@@ -11,12 +11,12 @@ from typing import cast
 from anabranch.common.wire.messages import Failed, Message, ReadSegment, SegmentRead
 from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.ports import LogAddress
-from anabranch.segstore.shell.catch_up import CatchUp
-from anabranch.segstore.shell.granule import Bytes
-from anabranch.segstore.shell.outgoing import SIZE_BYTES_MAX, Outgoing
-from anabranch.segstore.shell.read_ahead import ReadAhead
-from anabranch.segstore.shell.store import OpenContainer, Store
-from anabranch.segstore.shell.tier2_collector import Collector
+from anabranch.segstore.shell.memory.catch_up import CatchUp
+from anabranch.segstore.shell.memory.granule import Bytes
+from anabranch.segstore.shell.memory.outgoing import SIZE_BYTES_MAX, Outgoing
+from anabranch.segstore.shell.memory.read_ahead import ReadAhead
+from anabranch.segstore.shell.node.store import OpenContainer, Store
+from anabranch.segstore.shell.tiering.collector import Collector
 from kit.container_driver import SEGMENT
 from kit.tiered_driver import InterruptedStorage, TieredDriver
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter
 
-from anabranch.client.control import A
+from anabranch.client.wire.control import A
 from anabranch.common.contracts import membership as m
 from anabranch.common.contracts import queries as q
 from anabranch.common.contracts import reader_groups as rg

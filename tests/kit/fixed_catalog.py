@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from anabranch.common.tier2.state import Catalog, Tombstone
 from anabranch.segstore.ports import CatalogEntry
-from anabranch.segstore.shell.tier2 import entries_of
+from anabranch.segstore.shell.tiering.tier2 import entries_of
 
 T = TypeVar("T")
 

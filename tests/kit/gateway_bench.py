@@ -14,7 +14,7 @@ from anabranch.common.runtime.health import PartHealth
 from anabranch.common.runtime.settings import NO_TARGET
 from anabranch.common.runtime.telemetry import Telemetry, open_telemetry
 from anabranch.gateway.http.app import build_app
-from anabranch.gateway.http.parts import Parts
+from anabranch.gateway.http.routes.parts import Parts
 from anabranch.gateway.settings import Settings
 from anabranch.gateway.wiring import build
 from kit.client_bench import Bench, bench

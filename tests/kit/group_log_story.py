@@ -24,13 +24,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from anabranch.client.frontier import FUTURE, Position
 from anabranch.client.groups import updates as u
 from anabranch.client.groups.apply import apply
 from anabranch.client.groups.codec import ReaderGroupCodec
 from anabranch.client.groups.invariants import check
 from anabranch.client.groups.state import GroupEnd, GroupSegment, ReaderGroupState
 from anabranch.client.groups.succession import end_offset
+from anabranch.client.reading.frontier import FUTURE, Position
 from anabranch.common.model.names import (
     epoch_of,
     number_of,

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.client.frontier import FUTURE, Position
 from anabranch.client.groups import updates as u
 from anabranch.client.groups.state import GroupEnd, GroupSegment, ReaderGroupState
+from anabranch.client.reading.frontier import FUTURE, Position
 from anabranch.common.model.names import segment_id, segment_name, stream_ref
 from anabranch.common.model.reader_group import GroupStream, ReaderGroupConfig
 from kit.rng import Random

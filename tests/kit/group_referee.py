@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from anabranch.client.frontier import FUTURE, Position
 from anabranch.client.groups import updates as u
 from anabranch.client.groups.state import (
     Checkpoint,
     GroupSegment,
     ReaderGroupState,
 )
+from anabranch.client.reading.frontier import FUTURE, Position
 from kit.group_process import SimProcess
 from kit.group_streams import CELLS, SimEvent, SimSegment
 

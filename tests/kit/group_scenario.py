@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from anabranch.client.frontier import Position
 from anabranch.client.groups import balance, member
 from anabranch.client.groups import updates as u
+from anabranch.client.reading.frontier import Position
 from kit.group_log import PATIENCE_S
 from kit.group_streams import SimStream
 from kit.group_world import REPLAYED, Habits, SimReader, World, config_of, streams_of, wait_for

@@ -11,10 +11,10 @@ from bisect import bisect_left
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from anabranch.client.events import EventBatch
-from anabranch.client.fetcher import FetchedBlock
-from anabranch.client.frontier import FUTURE, Position
-from anabranch.client.intake import IntakeItem, SegmentEnd, SegmentFailed
+from anabranch.client.reading.events import EventBatch
+from anabranch.client.reading.fetcher import FetchedBlock
+from anabranch.client.reading.frontier import FUTURE, Position
+from anabranch.client.reading.intake import IntakeItem, SegmentEnd, SegmentFailed
 from anabranch.common.contracts.stream_queries import Successor
 from anabranch.common.errors import EventsTruncated
 from anabranch.common.model.names import SegmentId, StreamRef, segment_id, segment_name

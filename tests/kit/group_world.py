@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal, cast
 
-from anabranch.client.events import Event, EventBatch
-from anabranch.client.frontier import Position
 from anabranch.client.groups import updates as u
 from anabranch.client.groups.ports import Surroundings
 from anabranch.client.groups.reader import GroupReader, GroupReaderParts, GroupReaderSettings
 from anabranch.client.groups.state import Checkpoint, GroupEnd, GroupSegment, ReaderGroupState
 from anabranch.client.groups.succession import end_offset
+from anabranch.client.reading.events import Event, EventBatch
+from anabranch.client.reading.frontier import Position
 from anabranch.client.runtime import Runtime
 from anabranch.common.errors import (
     EventsTruncated,

@@ -5,8 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from anabranch.client import columns, lane_writer, placing, settings, uploads
-from anabranch.client.large_events import fetch_large
+from anabranch.client import settings
+from anabranch.client.reading.large_events import fetch_large
+from anabranch.client.writing import columns, lane_writer, placing, uploads
 from anabranch.common.errors import SegmentTruncated
 from anabranch.common.model.hashing import routing_position
 from anabranch.common.wire.block import Block, LargeReference

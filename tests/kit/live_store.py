@@ -17,19 +17,19 @@ from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.server.nats_door import PacketDesk
 from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
-from anabranch.segstore.shell.assignments import Assignments
-from anabranch.segstore.shell.cache import Cache
-from anabranch.segstore.shell.catch_up import CatchUp
-from anabranch.segstore.shell.flusher import FlushLimits
-from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
-from anabranch.segstore.shell.outgoing import SIZE_BYTES_MAX, Outgoing
-from anabranch.segstore.shell.pauses import drawn_from
-from anabranch.segstore.shell.placements import Placements
-from anabranch.segstore.shell.read_ahead import ReadAhead
-from anabranch.segstore.shell.store import Store
-from anabranch.segstore.shell.surroundings import Surroundings
-from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.container.pauses import drawn_from
+from anabranch.segstore.shell.container.surroundings import Surroundings
+from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.memory.cache import Cache
+from anabranch.segstore.shell.memory.catch_up import CatchUp
+from anabranch.segstore.shell.memory.outgoing import SIZE_BYTES_MAX, Outgoing
+from anabranch.segstore.shell.memory.read_ahead import ReadAhead
+from anabranch.segstore.shell.node.assignments import Assignments
+from anabranch.segstore.shell.node.lifecycle import ContainerKeeper, Tiers
+from anabranch.segstore.shell.node.placements import Placements
+from anabranch.segstore.shell.node.store import Store
+from anabranch.segstore.shell.tiering.flusher import FlushLimits
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.rng import seeded
 
 NODE = "node-1"

@@ -9,13 +9,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.client.read_tokens import ReadTokens, points_in
+from anabranch.client.wire.read_tokens import ReadTokens, points_in
 from anabranch.common.contracts import queries
 from anabranch.common.contracts.command import about
 from anabranch.common.contracts.commands import Answer, Command
 from anabranch.common.contracts.subjects import stream_events
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
-from anabranch.controller.handlers.queries import answer_query
+from anabranch.controller.handlers.registry import answer_query
 from kit.control_world import World
 from kit.rng import Random
 

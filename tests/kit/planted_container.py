@@ -22,15 +22,15 @@ from anabranch.segstore.domain.container.operations import (
     decode_operations,
 )
 from anabranch.segstore.ports import ContainerLog, ReplayedFrame
-from anabranch.segstore.shell import container as containers
-from anabranch.segstore.shell import resident_segments
-from anabranch.segstore.shell.applied import Applied
-from anabranch.segstore.shell.container import Container
-from anabranch.segstore.shell.read_index import ReadIndex
-from anabranch.segstore.shell.replay import Replay
-from anabranch.segstore.shell.replies import HeldAck, HeldReply, ReplyGate
-from anabranch.segstore.shell.residency import Residency
-from anabranch.segstore.shell.segment_index import SegmentIndex
+from anabranch.segstore.shell.container import container as containers
+from anabranch.segstore.shell.container.container import Container
+from anabranch.segstore.shell.container.replay import Replay
+from anabranch.segstore.shell.container.replies import HeldAck, HeldReply, ReplyGate
+from anabranch.segstore.shell.memory import resident_segments
+from anabranch.segstore.shell.memory.applied import Applied
+from anabranch.segstore.shell.memory.read_index import ReadIndex
+from anabranch.segstore.shell.memory.residency import Residency
+from anabranch.segstore.shell.memory.segment_index import SegmentIndex
 
 
 class HastyGate(ReplyGate):

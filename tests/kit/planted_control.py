@@ -41,8 +41,8 @@ from anabranch.controller.domain.stream.events import (
 )
 from anabranch.controller.domain.stream.state import Stream, StreamStep
 from anabranch.controller.handlers import commands as command_handlers
-from anabranch.controller.handlers import operation_queries
-from anabranch.controller.handlers import queries as query_handlers
+from anabranch.controller.handlers import registry as query_handlers
+from anabranch.controller.handlers.queries import operations as operation_queries
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.wiring import workflows
 from anabranch.controller.workflows import (

@@ -10,14 +10,14 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from anabranch.client.frontier import FUTURE, Position
 from anabranch.client.groups import apply, balance, checkpoints, liveness, member, succession
 from anabranch.client.groups import updates as u
 from anabranch.client.groups.ledger import Ledger
 from anabranch.client.groups.member import GroupMember
 from anabranch.client.groups.reading import GroupReading
 from anabranch.client.groups.state import GroupSegment, ReaderGroupState
-from anabranch.client.intake import SegmentEnd
+from anabranch.client.reading.frontier import FUTURE, Position
+from anabranch.client.reading.intake import SegmentEnd
 
 Planted = Callable[[], AbstractContextManager[object]]
 

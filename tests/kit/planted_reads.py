@@ -4,9 +4,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from unittest.mock import patch
 
-from anabranch.segstore.shell.cache import Cache
-from anabranch.segstore.shell.granule import ChunkRange, Granule
-from anabranch.segstore.shell.read_ahead import ReadAhead
+from anabranch.segstore.shell.memory.cache import Cache
+from anabranch.segstore.shell.memory.granule import ChunkRange, Granule
+from anabranch.segstore.shell.memory.read_ahead import ReadAhead
 
 _look = ReadAhead.look
 _borrow = ReadAhead._borrow

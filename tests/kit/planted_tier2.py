@@ -19,10 +19,10 @@ from anabranch.common.tier2.state import Catalog, ChunkRef
 from anabranch.segstore.domain.storage.collection import Garbage, _dropped_extents
 from anabranch.segstore.domain.storage.directory import Directory
 from anabranch.segstore.domain.storage.merge import _Merge
-from anabranch.segstore.shell.tier2 import ContainerTierTwo, Loaded
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
-from anabranch.segstore.shell.tier2_references import ReferenceCount
-from anabranch.segstore.shell.tier2_snapshot import Snapshots
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.references import ReferenceCount
+from anabranch.segstore.shell.tiering.snapshot import Snapshots
+from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo, Loaded
 
 
 def _accept_any_blocks(footer: chunk.ChunkFooter, first: int, data: bytes) -> None:

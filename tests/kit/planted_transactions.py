@@ -33,12 +33,10 @@ from anabranch.controller.domain.transaction import deadlines, decide, expiry
 from anabranch.controller.domain.transaction.events import TransactionAborting, TransactionEvent
 from anabranch.controller.domain.transaction.segments import beside
 from anabranch.controller.domain.transaction.state import Transaction
-from anabranch.controller.handlers import (
-    cut_queries,
-    transaction_keys,
-    transaction_outcomes,
-    transaction_segments,
-)
+from anabranch.controller.handlers.queries import cuts as cut_queries
+from anabranch.controller.handlers.transactions import keys as transaction_keys
+from anabranch.controller.handlers.transactions import outcomes as transaction_outcomes
+from anabranch.controller.handlers.transactions import segments as transaction_segments
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.outcomes import OutcomeHistory
 from anabranch.controller.projections.transactions import TransactionMirror

@@ -45,8 +45,8 @@ from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream, next_step
 from anabranch.controller.domain.transaction.invariants import TRANSACTION
-from anabranch.controller.handlers.desk import QueryDesk
-from anabranch.controller.handlers.queries import answer_query
+from anabranch.controller.handlers.desk.desk import QueryDesk
+from anabranch.controller.handlers.registry import answer_query
 from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.outcomes import OutcomeHistory
 from anabranch.controller.projections.quarantine import Fold

@@ -42,8 +42,8 @@ from anabranch.controller.domain.transaction.events import TransactionEvent
 from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
-from anabranch.controller.handlers.desk import QueryDesk
-from anabranch.controller.handlers.transaction_desk import TransactionDesk
+from anabranch.controller.handlers.desk.desk import QueryDesk
+from anabranch.controller.handlers.desk.transactions import TransactionDesk
 from anabranch.controller.periodic.expire_transactions import Known as Transactions
 from anabranch.controller.periodic.expire_transactions import TransactionExpirer
 from anabranch.controller.periodic.purge_transactions import TransactionPurger

@@ -40,21 +40,21 @@ from anabranch.segstore.domain.storage.snapshot import SnapshotLimits
 from anabranch.segstore.handlers.append import AppendDesk, append_once, setup_without_session
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
-from anabranch.segstore.shell.cache import Cache
-from anabranch.segstore.shell.catch_up import new_catch_up
-from anabranch.segstore.shell.flusher import FlushLimits
-from anabranch.segstore.shell.granule import Bytes
-from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
-from anabranch.segstore.shell.metrics import StoreMetrics, uncounted
-from anabranch.segstore.shell.pauses import drawn_from
-from anabranch.segstore.shell.placements import Placements
-from anabranch.segstore.shell.residency import ResidencyLimits
-from anabranch.segstore.shell.store import Store
-from anabranch.segstore.shell.surroundings import Surroundings
-from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
-from anabranch.segstore.shell.tier2 import TierTwoLimits
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
-from anabranch.segstore.shell.tracing import Commits
+from anabranch.segstore.shell.container.metrics import StoreMetrics, uncounted
+from anabranch.segstore.shell.container.pauses import drawn_from
+from anabranch.segstore.shell.container.surroundings import Surroundings
+from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.container.tracing import Commits
+from anabranch.segstore.shell.memory.cache import Cache
+from anabranch.segstore.shell.memory.catch_up import new_catch_up
+from anabranch.segstore.shell.memory.granule import Bytes
+from anabranch.segstore.shell.memory.residency import ResidencyLimits
+from anabranch.segstore.shell.node.lifecycle import ContainerKeeper, Tiers
+from anabranch.segstore.shell.node.placements import Placements
+from anabranch.segstore.shell.node.store import Store
+from anabranch.segstore.shell.tiering.flusher import FlushLimits
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.tier2 import TierTwoLimits
 from kit.chunk_faults import UnhurriedStorage
 from kit.deferred_commits import DeferredCommits
 from kit.history import History, HistoryViolation, make_event

@@ -19,8 +19,8 @@ from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.errors import DiskFailed, SyncFailed, Unavailable
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.domain.storage.snapshot import SnapshotLimits
-from anabranch.segstore.shell.tier2 import ContainerTierTwo, TierTwoLimits
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo, TierTwoLimits
 from kit.container_driver import ManualTime
 from kit.simdisk import Crashed, SimDisk
 from kit.tier2_catalog import catalog_of

@@ -13,7 +13,7 @@ from anabranch.segstore.domain.container.state import (
     SegmentCut,
     UntieredRun,
 )
-from anabranch.segstore.shell.tier2 import ContainerTierTwo
+from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo
 from kit.tier2_catalog import catalog_of
 
 WRITER = bytes(range(16))

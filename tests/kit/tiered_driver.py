@@ -10,19 +10,24 @@ from anabranch.common.storage.ports import Buffer, ChunkStorage
 from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, Tombstone
 from anabranch.common.wire.messages import ReadSegment, TruncateSegment
 from anabranch.segstore.ports import CatalogEntry, LogAddress, TierTwo
-from anabranch.segstore.shell.boundaries import TieredBoundary
-from anabranch.segstore.shell.catch_up import new_catch_up
-from anabranch.segstore.shell.container import Container
-from anabranch.segstore.shell.flusher import Flusher, FlushLimits
-from anabranch.segstore.shell.granule import Granule
-from anabranch.segstore.shell.leftovers import end_leftovers
-from anabranch.segstore.shell.pauses import drawn_from
-from anabranch.segstore.shell.reader import Found, boundary_before, read_now, truncation_place
-from anabranch.segstore.shell.residency import ResidencyLimits
-from anabranch.segstore.shell.store import OpenContainer, Store
-from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
-from anabranch.segstore.shell.tier2_collector import Collector
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.container.container import Container
+from anabranch.segstore.shell.container.pauses import drawn_from
+from anabranch.segstore.shell.container.reader import (
+    Found,
+    boundary_before,
+    read_now,
+    truncation_place,
+)
+from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.memory.boundaries import TieredBoundary
+from anabranch.segstore.shell.memory.catch_up import new_catch_up
+from anabranch.segstore.shell.memory.granule import Granule
+from anabranch.segstore.shell.memory.residency import ResidencyLimits
+from anabranch.segstore.shell.node.leftovers import end_leftovers
+from anabranch.segstore.shell.node.store import OpenContainer, Store
+from anabranch.segstore.shell.tiering.collector import Collector
+from anabranch.segstore.shell.tiering.flusher import Flusher, FlushLimits
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.container_driver import LOG_ID, SEGMENT, ContainerDriver
 from kit.rng import seeded
 

@@ -28,7 +28,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.names import StreamRef
 from anabranch.common.model.transaction import TransactionState
-from anabranch.controller.handlers.queries import answer_query
+from anabranch.controller.handlers.registry import answer_query
 from kit.control_world import World
 from kit.rng import Random
 from kit.sim_controller import SimController

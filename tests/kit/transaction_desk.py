@@ -51,9 +51,9 @@ from anabranch.controller.domain.transaction.decide import Opening, opened
 from anabranch.controller.domain.transaction.events import TransactionEvent
 from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.domain.transaction.state import Transaction
-from anabranch.controller.handlers.desk import QueryDesk
-from anabranch.controller.handlers.queries import answer_query
-from anabranch.controller.handlers.transaction_desk import MadeSegments, TransactionDesk
+from anabranch.controller.handlers.desk.desk import QueryDesk
+from anabranch.controller.handlers.desk.transactions import MadeSegments, TransactionDesk
+from anabranch.controller.handlers.registry import answer_query
 from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.outcomes import OutcomeHistory

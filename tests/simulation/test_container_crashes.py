@@ -2,7 +2,7 @@
 
 import pytest
 
-from anabranch.segstore.shell.container import Container
+from anabranch.segstore.shell.container.container import Container
 from kit.container_crash import CrashingContainer
 from kit.history import HistoryViolation
 from kit.planted_container import HastyContainer

@@ -16,7 +16,7 @@ from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.adapters.journal.journal import open_journal
 from anabranch.segstore.domain.log.formats import FILE_HEADER_SIZE_BYTES
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.chunk_faults import PausingStorage
 from kit.container_driver import ManualTime
 from kit.journal_scenario import FILE_SIZE, Ledger, Process, check, new_ledgers, run_until_crash

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch.segstore.domain.container.decide import DUPLICATE, decide_append
-from anabranch.segstore.shell import container
+from anabranch.segstore.shell.container import container
 from kit.rng import seeded
 from kit.store_scenario import random_store
 from kit.virtual_time import START_MS, VirtualClock

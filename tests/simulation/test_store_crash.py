@@ -18,7 +18,7 @@ from anabranch.segstore.adapters.journal.journal import Journal
 from anabranch.segstore.adapters.journal.view import JournalView
 from anabranch.segstore.domain.log.formats import FILE_HEADER_SIZE_BYTES
 from anabranch.segstore.ports import FrameSource
-from anabranch.segstore.shell.tier2 import ContainerTierTwo
+from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo
 from kit.rng import seeded
 from kit.simdisk import SimDisk, SimFile
 from kit.store_check import check_everything

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.common.errors import Overloaded
 from anabranch.common.wire.messages import Stamp
-from anabranch.segstore.shell.journal_watch import TRY_AGAIN_S_MAX, JournalWatch
+from anabranch.segstore.shell.node.journal_watch import TRY_AGAIN_S_MAX, JournalWatch
 from kit.rng import seeded
 from kit.store_check import check_everything
 from kit.store_requests import create, info_of, seal

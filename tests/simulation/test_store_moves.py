@@ -15,7 +15,7 @@ import pytest
 
 from anabranch.common.errors import Fenced, Retry
 from anabranch.segstore.domain.storage import fence
-from anabranch.segstore.shell import closing
+from anabranch.segstore.shell.node import closing
 from kit.history import HistoryViolation
 from kit.rng import seeded
 from kit.simdisk import LOSE_ALL, RandomSurvival, SimDisk, When

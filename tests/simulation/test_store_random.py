@@ -2,7 +2,7 @@
 
 import pytest
 
-import anabranch.segstore.shell.lifecycle as lifecycle
+import anabranch.segstore.shell.node.lifecycle as lifecycle
 from anabranch.common.errors import InvalidRequest
 from kit.planted_container import HastyContainer
 from kit.store_scenario import random_store

@@ -4,8 +4,8 @@ import pytest
 
 from anabranch.common.model.hashing import container_of
 from anabranch.common.wire.messages import ReadSegment, Stamp
-from anabranch.segstore.shell.journal_watch import LOOK_S, STUCK_COMMIT_S, JournalWatch
-from anabranch.segstore.shell.throttle import Source
+from anabranch.segstore.shell.container.throttle import Source
+from anabranch.segstore.shell.node.journal_watch import LOOK_S, STUCK_COMMIT_S, JournalWatch
 from kit.rng import seeded
 from kit.store_check import check_everything
 from kit.store_requests import create, flush

@@ -14,8 +14,8 @@ from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.audit import read_catalog
 from anabranch.common.tier2.names import manifest_number, receipt_name, receipt_number
 from anabranch.common.tier2.state import Catalog
-from anabranch.segstore.shell.tier2 import ContainerTierTwo
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo
 from kit.container_driver import ManualTime
 from kit.planted_tier2 import blind_to_receipts, skipped_crc
 from kit.tier2_catalog import catalog_of

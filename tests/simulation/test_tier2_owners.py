@@ -17,8 +17,8 @@ from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.tier2.manifest import Manifest, decode_manifest
 from anabranch.common.tier2.names import manifest_number
 from anabranch.common.tier2.state import Catalog
-from anabranch.segstore.shell.tier2 import ContainerTierTwo
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo
 from kit.chunk_faults import PausingStorage, all_schedules, run_schedule
 from kit.container_driver import ManualTime
 from kit.planted_tier2 import no_list_after_manifest

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from anabranch.cli.commands.tier2 import Place
 from anabranch.cli.session import Connection
-from anabranch.cli.tier2_commands import Place
 from anabranch.common.runtime.service import GRACE_SECONDS
 from anabranch.common.runtime.settings import ServiceSettings, unknown_variables
 

@@ -10,7 +10,7 @@ from anabranch.common.wire import block, packet
 from anabranch.segstore.handlers.append import SESSIONS_MAX
 from anabranch.segstore.handlers.read import OUTSTANDING_MAX, WAIT_S_MAX
 from anabranch.segstore.server.tcp import TcpLimits
-from anabranch.segstore.shell.reader import READ_SIZE_BYTES_MAX
+from anabranch.segstore.shell.container.reader import READ_SIZE_BYTES_MAX
 from kit.golden import read_golden
 from tidy import wire_document
 from tidy.source import ROOT

@@ -7,8 +7,8 @@ from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.metrics import Definition, Metrics, silent_metrics
 from anabranch.controller.domain.transaction.ages import TransactionAges
 from anabranch.controller.metrics import ControllerMetrics
-from anabranch.gateway.http.metrics import GatewayMetrics
-from anabranch.segstore.shell.metrics import StoreMetrics
+from anabranch.gateway.http.edge.metrics import GatewayMetrics
+from anabranch.segstore.shell.container.metrics import StoreMetrics
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
 

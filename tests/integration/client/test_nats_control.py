@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from anabranch.client import connect, nats_control
+from anabranch.client import connect
 from anabranch.client.client import Client
+from anabranch.client.wire import nats_control
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts.commands import OperationState
 from anabranch.common.errors import (

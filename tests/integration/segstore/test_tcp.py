@@ -32,7 +32,7 @@ from anabranch.common.wire.messages import (
 )
 from anabranch.common.wire.packet import PACKET_SIZE_BYTES_MAX
 from anabranch.segstore.server.tcp import TcpLimits
-from anabranch.segstore.shell.throttle import ThrottleLimits
+from anabranch.segstore.shell.container.throttle import ThrottleLimits
 from kit.live_store import LiveStore, World, live_store
 from kit.wire_client import WRITER, WireClient
 

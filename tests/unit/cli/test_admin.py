@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.cli import awaiting, reshape_commands, session
+from anabranch.cli import awaiting, session
 from anabranch.cli.__main__ import run
 from anabranch.cli.admin_port import Admin
 from anabranch.cli.client_admin import ClientAdmin
 from anabranch.cli.client_session import ClientSession
+from anabranch.cli.commands import reshape as reshape_commands
 from anabranch.cli.http.admin import HttpAdmin
 from anabranch.cli.http.policies import ConfigTold, config_body, config_of
 from anabranch.client import (
@@ -32,7 +33,7 @@ from anabranch.client import (
 from anabranch.common.model.stream import fixed
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds, system_rng
-from anabranch.gateway.http.policies import ConfigBody, retention_body, scaling_body
+from anabranch.gateway.http.models.policies import ConfigBody, retention_body, scaling_body
 from kit.fake_admin import AdminController
 from kit.fake_controller import FakeControlPlane
 from kit.fake_course import BEGAN_MS

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from anabranch.cli.client_session import ClientSession
-from anabranch.cli.group_commands import _summary
-from anabranch.cli.group_options import GroupOptions, configured, cuts_in, started
+from anabranch.cli.commands.group_options import GroupOptions, configured, cuts_in, started
+from anabranch.cli.commands.groups import _summary
 from anabranch.cli.group_port import Groups
 from anabranch.cli.http.groups import config_body, config_of
 from anabranch.cli.http.session import HttpSession

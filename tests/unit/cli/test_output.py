@@ -9,9 +9,9 @@ import pytest
 
 from anabranch.cli import session
 from anabranch.cli.__main__ import run
-from anabranch.cli.input_lines import lines_of
+from anabranch.cli.commands.input_lines import lines_of
+from anabranch.cli.commands.read import record_of
 from anabranch.cli.output import Output, counted, print_error
-from anabranch.cli.read_command import record_of
 from anabranch.client import Event
 from anabranch.common.errors import InvalidRequest, StreamNotFound
 

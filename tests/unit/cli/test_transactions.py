@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from anabranch.cli.client_session import ClientSession
+from anabranch.cli.commands.transactions import COLUMNS, _begun, _key, _outcome, _row, parts_in
 from anabranch.cli.http.session import HttpSession
 from anabranch.cli.records import Record
-from anabranch.cli.transaction_commands import COLUMNS, _begun, _key, _outcome, _row, parts_in
 from anabranch.cli.transaction_port import Beginning, Committing, Destination, Transactions
 from anabranch.client import CommittedPart, PartLength, TransactionState
 from anabranch.common.errors import (

@@ -1,6 +1,6 @@
 """What people are told of work that is not done yet."""
 
-from anabranch.cli.work_commands import COLUMNS, row_of
+from anabranch.cli.commands.work import COLUMNS, row_of
 from anabranch.common.contracts.base import ErrorBody
 from anabranch.common.contracts.operation_queries import Work
 

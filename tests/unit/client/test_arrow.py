@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.client import Event
-from anabranch.client.arrow import SCHEMA
-from anabranch.client.events import EventBatch, arrow_batch
-from anabranch.client.fetcher import FetchedBlock
+from anabranch.client.reading.arrow import SCHEMA
+from anabranch.client.reading.events import EventBatch, arrow_batch
+from anabranch.client.reading.fetcher import FetchedBlock
 from anabranch.common.errors import CorruptBlock, EventsTruncated
 from anabranch.common.wire.block import Block, encode_block
 from kit.client_bench import STREAM, Bench, bench, reader_settings, until, writer_settings

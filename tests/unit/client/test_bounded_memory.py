@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.client import control
-from anabranch.client.control import ConnectionPool, SegmentDirectory
 from anabranch.client.settings import ConnectionSettings
+from anabranch.client.wire import control
+from anabranch.client.wire.control import ConnectionPool, SegmentDirectory
 from anabranch.common.contracts.queries import Locate, Located, SegmentLocation
 from anabranch.common.model.cluster import Endpoint
 from kit.client_bench import until

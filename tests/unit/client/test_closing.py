@@ -2,8 +2,8 @@
 
 import pytest
 
-from anabranch.client.nats_control import NatsControlPlane
 from anabranch.client.runtime import OpenParts
+from anabranch.client.wire.nats_control import NatsControlPlane
 from anabranch.common.contracts.commands import CreateScope
 from anabranch.common.contracts.queries import ListScopes, ScopeList
 from anabranch.common.errors import Closed

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.client.controllers import (
+from anabranch.client.wire.controllers import (
     BUDGET_MAX,
     BUDGET_SHARE,
     HEDGE_READ_S,
@@ -24,7 +24,7 @@ from anabranch.common.contracts import (
     transactions,
     writer_times,
 )
-from anabranch.controller.handlers.queries import QUERIES, SLOW
+from anabranch.controller.handlers.registry import QUERIES, SLOW
 
 CHANGES = {
     "move_container", "abandon_tail", "enable_container", "unpin_container", "confirm_losses",

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from anabranch.client.backoff import Backoff
-from anabranch.client.control import SegmentDirectory
-from anabranch.client.fetcher import FetchedBlock, SegmentFetcher
+from anabranch.client.reading.fetcher import FetchedBlock, SegmentFetcher
 from anabranch.client.settings import BackoffSettings, ReaderSettings
+from anabranch.client.wire.control import SegmentDirectory
 from anabranch.common.contracts.queries import SegmentLocation
 from anabranch.common.errors import AnabranchError, CorruptBlock
 from anabranch.common.runtime.clock import SystemClock

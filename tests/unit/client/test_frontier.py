@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.client.frontier import Frontier, Position
+from anabranch.client.reading.frontier import Frontier, Position
 from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.contracts.stream_queries import Successor
 from kit.rng import Random

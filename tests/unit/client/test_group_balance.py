@@ -6,11 +6,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.client.frontier import FUTURE, Position
 from anabranch.client.groups.apply import apply
 from anabranch.client.groups.balance import LAG_UNIT_BYTES, planned, weight
 from anabranch.client.groups.state import Checkpoint, GroupSegment, OnlineReader, ReaderGroupState
 from anabranch.client.groups.updates import CheckpointBegun
+from anabranch.client.reading.frontier import FUTURE, Position
 from anabranch.common.model.reader_group import GroupStream, ReaderGroupConfig
 
 GIB = 1024**3

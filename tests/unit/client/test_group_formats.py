@@ -5,7 +5,6 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from anabranch.client.frontier import FUTURE, Position
 from anabranch.client.groups import updates as u
 from anabranch.client.groups.codec import ReaderGroupCodec
 from anabranch.client.groups.state import (
@@ -16,6 +15,7 @@ from anabranch.client.groups.state import (
     OnlineReader,
     ReaderGroupState,
 )
+from anabranch.client.reading.frontier import FUTURE, Position
 from anabranch.common.errors import FormatTooNew
 from anabranch.common.model.names import SegmentId
 from anabranch.common.model.reader_group import (

@@ -1,8 +1,8 @@
 """What a reader was given, and what of it is processed."""
 
-from anabranch.client.frontier import Position
 from anabranch.client.groups.ledger import Ledger
 from anabranch.client.groups.updates import Saved
+from anabranch.client.reading.frontier import Position
 
 A, B = "s/x/0.#epoch.0", "s/x/1.#epoch.0"
 

@@ -3,12 +3,12 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from anabranch.client.frontier import FUTURE, Position
 from anabranch.client.groups import updates as u
 from anabranch.client.groups.apply import apply
 from anabranch.client.groups.codec import ReaderGroupCodec
 from anabranch.client.groups.invariants import check, is_cut
 from anabranch.client.groups.state import Checkpoint, ReaderGroupState, stream_of
+from anabranch.client.reading.frontier import FUTURE, Position
 from anabranch.common.model.reader_group import READERS_MAX
 from kit.group_model import ModelGroup, RandomLog, model_group
 from kit.rng import seeded

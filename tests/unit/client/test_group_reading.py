@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from anabranch.client.frontier import Position
 from anabranch.client.groups import updates as u
-from anabranch.client.intake import SegmentEnd, SegmentFailed
+from anabranch.client.reading.frontier import Position
+from anabranch.client.reading.intake import SegmentEnd, SegmentFailed
 from anabranch.client.serializers import JsonSerializer
 from anabranch.common.contracts.stream_queries import Successor
 from anabranch.common.errors import (

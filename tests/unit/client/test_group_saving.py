@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from anabranch.client.frontier import Position
 from anabranch.client.groups import updates as u
+from anabranch.client.reading.frontier import Position
 from kit.group_desk import LEASE_S, SAVE_S, A, Desk, at_desk, block
 from kit.virtual_time import VirtualTimeLoop, run_virtual
 

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 
-from anabranch.client.events import EventBatch
-from anabranch.client.frontier import Position
-from anabranch.client.intake import Intake, IntakeItem, SegmentEnd, SegmentFailed
+from anabranch.client.reading.events import EventBatch
+from anabranch.client.reading.frontier import Position
+from anabranch.client.reading.intake import Intake, IntakeItem, SegmentEnd, SegmentFailed
 from anabranch.client.settings import ReaderSettings
 from anabranch.common.errors import CorruptBlock, SegmentNotFound
 from anabranch.common.wire.messages import ReadSegment

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from crc32c import crc32c
 
-from anabranch.client.large_events import fetch_large
+from anabranch.client.reading.large_events import fetch_large
 from anabranch.common.errors import (
     AnabranchError,
     CorruptBlock,
@@ -208,7 +208,7 @@ async def test_bytes_in_flight_are_bounded_with_parts_too() -> None:
 async def test_a_large_event_is_not_kept_waiting_by_busy_segments(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("anabranch.client.uploads.PART_SIZE_BYTES_MAX", 300)
+    monkeypatch.setattr("anabranch.client.writing.uploads.PART_SIZE_BYTES_MAX", 300)
     async with bench(segment_count=3) as b:
         settings = writer_settings(
             block_size_bytes=60, large_events=True, in_flight_bytes_max=400, ack_timeout_s=1.0

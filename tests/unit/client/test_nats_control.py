@@ -7,8 +7,8 @@ import nats.errors
 import pytest
 from nats.aio.client import Client as NatsClient
 
-from anabranch.client.control import ControlPlane
-from anabranch.client.nats_control import NatsControlPlane
+from anabranch.client.wire.control import ControlPlane
+from anabranch.client.wire.nats_control import NatsControlPlane
 from anabranch.common.adapters.nats_connection import connect_nats, keeping_cancellation
 from anabranch.common.contracts.commands import CreateScope
 from anabranch.common.contracts.queries import ListScopes, ScopeList

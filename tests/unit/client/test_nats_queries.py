@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from nats.aio.client import Client as NatsClient
 
-from anabranch.client.controllers import BUDGET_MAX, HEDGE_READ_S, Roster
-from anabranch.client.nats_queries import NatsQueries
+from anabranch.client.wire.controllers import BUDGET_MAX, HEDGE_READ_S, Roster
+from anabranch.client.wire.nats_queries import NatsQueries
 from anabranch.common.contracts.membership import ControllerDescription, ControllerList
 from anabranch.common.contracts.subjects import direct_query
 from anabranch.common.errors import Unavailable

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.client.batches import EVENT_OVERHEAD_BYTES, Batch, Numbering
-from anabranch.client.outbox import Outbox, rest_after
-from anabranch.client.pacing import BlockSizing, InFlight
+from anabranch.client.writing.batches import EVENT_OVERHEAD_BYTES, Batch, Numbering
+from anabranch.client.writing.outbox import Outbox, rest_after
+from anabranch.client.writing.pacing import BlockSizing, InFlight
 from anabranch.common.errors import WriterExpired
 from anabranch.common.wire.block import Block
 

@@ -11,7 +11,7 @@ import nats.errors
 import pytest
 from nats.aio.client import Client as NatsClient
 
-from anabranch.client.nats_control import NatsControlPlane
+from anabranch.client.wire.nats_control import NatsControlPlane
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
 from anabranch.common.contracts.command import CommandBase
 from anabranch.common.contracts.commands import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from anabranch.client.pacing import BLOCK_GROWTH_MAX, BlockSizing, InFlight
+from anabranch.client.writing.pacing import BLOCK_GROWTH_MAX, BlockSizing, InFlight
 from anabranch.common.wire.messages import Append, Appended
 from kit.client_bench import STREAM, bench, until, writer_settings
 from kit.fake_segstore import Fault, no_faults

@@ -19,7 +19,7 @@ from anabranch.client import (
     ReaderGroupConfig,
     SegmentPosition,
 )
-from anabranch.client.operations import send
+from anabranch.client.admin.operations import send
 from anabranch.common.contracts.reader_groups import CreateReaderGroup
 from anabranch.common.model.names import segment_id
 from anabranch.common.wire.block import parse_header

@@ -20,8 +20,8 @@ from anabranch.client import (
     Transactions,
     connect,
 )
-from anabranch.client.lane_writer import LaneWriter
-from anabranch.client.stream_views import StreamViews
+from anabranch.client.admin.stream_views import StreamViews
+from anabranch.client.writing.lane_writer import LaneWriter
 from anabranch.common.errors import ERRORS_BY_CODE
 
 PUBLIC = frozenset((Path(__file__).parents[2] / "golden" / "client_names.txt").read_text().split())

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.client.read_tokens import Memory, ReadTokens, on_behalf_of, points_in, shards_read_by
+from anabranch.client.wire.read_tokens import (
+    Memory,
+    ReadTokens,
+    on_behalf_of,
+    points_in,
+    shards_read_by,
+)
 from anabranch.common.contracts import membership, queries, reader_groups, stream_queries
 from anabranch.common.contracts.base import ReadToken
 from anabranch.common.contracts.operation_queries import ListOperations

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from anabranch.client import Event, EventReader, EventsTruncated, Position
-from anabranch.client.control import A
+from anabranch.client.wire.control import A
 from anabranch.common.contracts.queries import Query
 from kit.cancel_everywhere import Cancelling, everywhere
 from kit.client_bench import STREAM, Bench, bench, reader_settings, writer_settings

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.client import RevisionedStream, one_segment
-from anabranch.client.revisioned_stream import MARK
+from anabranch.client import RevisionedStream
+from anabranch.client.one_segment import segment as one_segment
+from anabranch.client.one_segment.revisioned_stream import MARK
 from anabranch.client.settings import OneSegmentSettings
 from anabranch.common.contracts.commands import Accepted, Command, Rejected, TruncateStream
 from anabranch.common.errors import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.client.routing import Route, SegmentRouter, rerouted
+from anabranch.client.writing.routing import Route, SegmentRouter, rerouted
 from kit.rng import Random
 
 

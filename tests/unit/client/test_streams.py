@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.client import Client, KeyRange, Position, ScalingPolicy, StreamConfig
+from anabranch.client.admin.reshaping import merge, split
 from anabranch.client.cuts import offsets_of, stream_cut
-from anabranch.client.reshaping import merge, split
 from anabranch.common.contracts.commands import (
     NewRange,
     OperationState,

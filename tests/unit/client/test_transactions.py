@@ -5,15 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from anabranch.client import (
-    JsonSerializer,
-    Transaction,
-    TransactionSettings,
-    WriterSettings,
-    nats_control,
-)
+from anabranch.client import JsonSerializer, Transaction, TransactionSettings, WriterSettings
 from anabranch.client.settings import MIB
 from anabranch.client.transactions.calls import COMMIT_WAIT_MS
+from anabranch.client.wire import nats_control
 from anabranch.common.errors import (
     AnabranchError,
     EventTooLarge,

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from anabranch.client import PartReport, Transaction, TransactionSettings
-from anabranch.client.control import A
+from anabranch.client.wire.control import A
 from anabranch.common.contracts.queries import Query
 from anabranch.common.model.transaction import TransactionState as S
 from kit.cancel_everywhere import Cancelling, everywhere

@@ -38,7 +38,7 @@ ROWS = st.lists(
 @pytest.fixture(autouse=True)
 def no_shortcut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tables take the way of large ones."""
-    monkeypatch.setattr("anabranch.client.lane_writer.ARROW_SIZE_BYTES_MIN", 0)
+    monkeypatch.setattr("anabranch.client.writing.lane_writer.ARROW_SIZE_BYTES_MIN", 0)
 
 
 def table(rows: list[tuple[bytes, str | None, int]], kinds: tuple[Any, Any]) -> Any:

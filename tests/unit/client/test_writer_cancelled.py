@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from anabranch.client import EventWriter
-from anabranch.client.control import A
+from anabranch.client.wire.control import A
 from anabranch.common.contracts.queries import Query
 from anabranch.common.errors import AnabranchError, BufferFull, Closed
 from anabranch.common.wire.messages import Appended, Message

@@ -171,7 +171,7 @@ async def test_positions_of_sealed_segments_stay_and_lost_answers_are_made_up_fo
 async def test_positions_of_the_oldest_segments_are_left_out_when_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("anabranch.client.time_notes.SEGMENT_COUNT_MAX", 2)
+    monkeypatch.setattr("anabranch.client.writing.time_notes.SEGMENT_COUNT_MAX", 2)
     async with bench() as b, b.client.writer(STREAM) as writer:
         for _ in range(4):
             await writer.append(b"x", LOW)

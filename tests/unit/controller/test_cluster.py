@@ -13,7 +13,7 @@ from anabranch.common.contracts.membership import ConfirmLosses
 from anabranch.common.errors import Unavailable
 from anabranch.controller.cluster import leadership
 from anabranch.controller.domain.liveness import Kind
-from anabranch.controller.handlers.cluster_queries import ClusterDesk
+from anabranch.controller.handlers.desk.cluster import ClusterDesk
 from kit.cluster_world import SETTLE_S, ClusterWorld, RunningController
 from kit.virtual_time import run_virtual
 

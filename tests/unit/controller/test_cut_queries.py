@@ -9,8 +9,8 @@ from anabranch.common.contracts import queries
 from anabranch.common.contracts import stream_queries as asked
 from anabranch.common.errors import Unavailable
 from anabranch.common.model.stream import SegmentOffset
-from anabranch.controller.handlers import cut_queries
-from anabranch.controller.handlers.queries import answer_query
+from anabranch.controller.handlers.queries import cuts as cut_queries
+from anabranch.controller.handlers.registry import answer_query
 from kit.query_world import QueryWorld, places, query_world, sid
 
 A, B, C = sid(0, 0), sid(1, 1), sid(1, 2)

@@ -9,7 +9,7 @@ from anabranch.common.contracts.subjects import stream_events
 from anabranch.common.errors import CorruptEvent
 from anabranch.common.model.names import stream_ref
 from anabranch.common.model.stream import ScalingPolicy, StreamConfig
-from anabranch.controller.handlers import pages
+from anabranch.controller.handlers.desk import pages
 from kit.query_world import QueryWorld, query_world
 
 

@@ -30,8 +30,8 @@ from anabranch.controller.domain.stream.events import (
     StreamSealing,
 )
 from anabranch.controller.domain.stream.invariants import STREAM
-from anabranch.controller.handlers.desk import QueryDesk
-from anabranch.controller.handlers.queries import answer_query
+from anabranch.controller.handlers.desk.desk import QueryDesk
+from anabranch.controller.handlers.registry import answer_query
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.projections.quarantine import Fold
 from kit.fed_mirror import mirror_of

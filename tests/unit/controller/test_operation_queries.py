@@ -11,7 +11,7 @@ from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.model.hashing import shard_of
 from anabranch.common.model.names import scope_name, stream_ref
 from anabranch.controller.domain.operations import OPERATION_COUNT_MAX, Operation
-from anabranch.controller.handlers import operation_queries
+from anabranch.controller.handlers.queries import operations as operation_queries
 from anabranch.controller.projections.operation_index import OperationIndex
 from kit.query_world import QueryWorld, query_world, sid
 

@@ -33,9 +33,14 @@ from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.scope.state import SCOPE, ScopeCreated
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
-from anabranch.controller.handlers.desk import QueryDesk
-from anabranch.controller.handlers.parked import ParkedDesk, list_parked, redrive_parked, resume
-from anabranch.controller.handlers.queries import answer_query
+from anabranch.controller.handlers.desk.desk import QueryDesk
+from anabranch.controller.handlers.desk.parked import (
+    ParkedDesk,
+    list_parked,
+    redrive_parked,
+    resume,
+)
+from anabranch.controller.handlers.registry import answer_query
 from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.mirror import Mirror
 from kit.fake_parked import FakeParkedCommands

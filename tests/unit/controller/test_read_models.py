@@ -8,7 +8,7 @@ from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.controller.domain.stream.state import Stream
-from anabranch.controller.handlers.kept_answers import ENTRY_SIZE_BYTES, Kept, KeptAnswers
+from anabranch.controller.handlers.desk.kept_answers import ENTRY_SIZE_BYTES, Kept, KeptAnswers
 from anabranch.controller.projections.heads import SharedHeads
 
 

@@ -23,7 +23,7 @@ from anabranch.controller.domain.stream.events import (
     StreamSuccessorsMade,
 )
 from anabranch.controller.domain.stream.state import Stream
-from anabranch.controller.handlers import cut_queries
+from anabranch.controller.handlers.queries import cuts as cut_queries
 from kit.transaction_desk import (
     FIRST,
     SECOND,

@@ -6,7 +6,7 @@ from anabranch.common.contracts.writer_times import TimeNoted, WriterMarkList, W
 from anabranch.common.model.names import segment_id
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.common.runtime.clock import SystemClock
-from anabranch.controller.handlers.queries import answer_query
+from anabranch.controller.handlers.registry import answer_query
 from kit.fake_writer_times import InMemoryWriterTimes
 from kit.query_world import QueryWorld, places, query_world
 

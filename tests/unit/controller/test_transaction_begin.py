@@ -10,7 +10,7 @@ from anabranch.common.contracts.transactions import TransactionBegun, Transactio
 from anabranch.common.model.names import segment_id
 from anabranch.common.model.transaction import TransactionState
 from anabranch.controller.domain.transaction import decide
-from anabranch.controller.handlers import transaction_begin
+from anabranch.controller.handlers.transactions import begin as transaction_begin
 from kit.transaction_desk import (
     FIRST,
     REF,

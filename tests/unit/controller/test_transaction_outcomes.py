@@ -10,7 +10,7 @@ from anabranch.common.contracts.transactions import TransactionBegun, Transactio
 from anabranch.common.errors import PartMismatch
 from anabranch.common.model.transaction import TransactionState
 from anabranch.controller.domain.transaction import decide
-from anabranch.controller.handlers import transaction_outcomes
+from anabranch.controller.handlers.transactions import outcomes as transaction_outcomes
 from kit.transaction_desk import (
     FIRST,
     REF,

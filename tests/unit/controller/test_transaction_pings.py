@@ -9,7 +9,7 @@ from anabranch.common.contracts.subjects import shard_of_subject, transaction_ev
 from anabranch.common.contracts.transactions import TransactionPinged, TransactionsPinged
 from anabranch.common.errors import Unavailable
 from anabranch.controller.domain.transaction import decide
-from anabranch.controller.handlers.desk import QueryDesk
+from anabranch.controller.handlers.desk.desk import QueryDesk
 from kit.transaction_desk import REF, SUBJECT, TransactionWorld, transaction_world
 
 LEASE_MS = 10_000

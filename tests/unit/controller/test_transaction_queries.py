@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from anabranch.common.contracts.transactions import QUERIES, TransactionList
-from anabranch.controller.handlers import transaction_queries
+from anabranch.controller.handlers.transactions import queries as transaction_queries
 from kit.transaction_desk import TransactionWorld, transaction_world
 
 

@@ -28,8 +28,8 @@ from anabranch.controller.domain.transaction.events import TransactionAborting
 from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.domain.work import pending_work
-from anabranch.controller.handlers.desk import QueryDesk
-from anabranch.controller.handlers.work_queries import list_work
+from anabranch.controller.handlers.desk.desk import QueryDesk
+from anabranch.controller.handlers.queries.work import list_work
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener

@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 from anabranch.common.runtime.service import Lifetime
 from anabranch.common.runtime.settings import NO_TARGET
 from anabranch.common.runtime.telemetry import open_telemetry
-from anabranch.gateway.http import connections
-from anabranch.gateway.http.connections import peer_of
-from anabranch.gateway.http.metrics import GatewayMetrics
+from anabranch.gateway.http.edge import connections
+from anabranch.gateway.http.edge.connections import peer_of
+from anabranch.gateway.http.edge.metrics import GatewayMetrics
 from anabranch.gateway.settings import Settings
 from anabranch.gateway.wiring import listen, serve
 from kit.client_bench import until

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from anabranch.client import GroupStream, ReaderGroupConfig, SegmentPosition
-from anabranch.client.operations import send
+from anabranch.client.admin.operations import send
 from anabranch.common.contracts.reader_groups import CreateReaderGroup
 from anabranch.common.model.names import segment_id
 from anabranch.gateway.settings import Settings

@@ -13,7 +13,7 @@ from anabranch.common.model.stream import (
     ScalingType,
     StreamConfig,
 )
-from anabranch.gateway.http.policies import ConfigBody, retention_body, scaling_body
+from anabranch.gateway.http.models.policies import ConfigBody, retention_body, scaling_body
 
 DAY_MS = 86_400_000
 MIB = 1024 * 1024

@@ -5,7 +5,7 @@ from starlette.requests import Request
 
 from anabranch.common import errors as e
 from anabranch.common.errors import ERRORS_BY_CODE, AnabranchError
-from anabranch.gateway.http.problem import (
+from anabranch.gateway.http.edge.problem import (
     STATUS_BY_CODE,
     UNEXPECTED,
     _on_error,

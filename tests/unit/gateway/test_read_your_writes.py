@@ -6,11 +6,11 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from anabranch.client.read_tokens import Memory
+from anabranch.client.wire.read_tokens import Memory
 from anabranch.common.contracts.base import ReadToken
 from anabranch.common.contracts.queries import ListScopes
 from anabranch.common.errors import InvalidRequest
-from anabranch.gateway.http.read_your_writes import READ_TOKEN, ReadYourWrites
+from anabranch.gateway.http.edge.read_your_writes import READ_TOKEN, ReadYourWrites
 from kit.gateway_bench import gateway, problem
 
 CHANGED = ReadToken(shard=3, sequence=17)

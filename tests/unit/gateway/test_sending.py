@@ -4,7 +4,7 @@ import pytest
 
 from anabranch.common.errors import IdempotencyMismatch, OutcomeUnknown, StreamNotFound, Unavailable
 from anabranch.common.runtime.clock import SystemClock
-from anabranch.gateway.http.used_keys import UsedKeys
+from anabranch.gateway.http.edge.used_keys import UsedKeys
 from kit.fake_admin import AdminController
 from kit.gateway_bench import GatewayBench, gateway, problem
 

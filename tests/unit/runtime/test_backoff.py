@@ -3,7 +3,7 @@
 import pytest
 
 from anabranch.common.runtime.backoff import Backoff
-from anabranch.segstore.shell.pauses import BACK_OFF, drawn_from
+from anabranch.segstore.shell.container.pauses import BACK_OFF, drawn_from
 from kit.rng import seeded
 
 PAUSES = Backoff(first_s=0.5, longest_s=4.0)

@@ -20,7 +20,7 @@ from anabranch.common.wire.messages import (
 )
 from anabranch.segstore.handlers import append as desks
 from anabranch.segstore.handlers.append import AppendDesk
-from anabranch.segstore.shell.container import Container
+from anabranch.segstore.shell.container.container import Container
 from kit.container_driver import CREATE_STAMP, SEGMENT, WRITER, ContainerDriver
 from kit.live_store import LiveStore, World, live_store
 

@@ -6,11 +6,11 @@ from typing import cast
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import SystemClock
-from anabranch.segstore.shell.assignments import Assignments
-from anabranch.segstore.shell.lifecycle import ContainerKeeper
-from anabranch.segstore.shell.pauses import drawn_from
-from anabranch.segstore.shell.placements import Placements
-from anabranch.segstore.shell.store import Store
+from anabranch.segstore.shell.container.pauses import drawn_from
+from anabranch.segstore.shell.node.assignments import Assignments
+from anabranch.segstore.shell.node.lifecycle import ContainerKeeper
+from anabranch.segstore.shell.node.placements import Placements
+from anabranch.segstore.shell.node.store import Store
 from kit.live_store import NODE
 from kit.rng import seeded
 

@@ -12,10 +12,10 @@ from anabranch.common.contracts.cluster import placement_from_bytes, placement_k
 from anabranch.common.errors import Defect
 from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.common.wire.messages import CreateSegment, Failed, Message, Stamp
-from anabranch.segstore.shell.container import Container
-from anabranch.segstore.shell.flusher import Flusher
-from anabranch.segstore.shell.metrics import StoreMetrics
-from anabranch.segstore.shell.tier2_collector import Collector
+from anabranch.segstore.shell.container.container import Container
+from anabranch.segstore.shell.container.metrics import StoreMetrics
+from anabranch.segstore.shell.tiering.collector import Collector
+from anabranch.segstore.shell.tiering.flusher import Flusher
 from kit.client_bench import until
 from kit.live_store import LiveStore, World, live_store
 

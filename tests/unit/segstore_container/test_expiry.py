@@ -15,8 +15,8 @@ from anabranch.common.tier2.state import (
 )
 from anabranch.common.wire.messages import Appended, Failed, Message, Stamp
 from anabranch.segstore.domain.container.expiry import expired, marks_to_keep, tombstone_expired
-from anabranch.segstore.shell.eviction import sweep
-from anabranch.segstore.shell.residency import ResidencyLimits
+from anabranch.segstore.shell.memory.residency import ResidencyLimits
+from anabranch.segstore.shell.tiering.eviction import sweep
 from kit.container_driver import CLIENT, SEGMENT, WRITER, ContainerDriver
 from kit.tiered_driver import TieredDriver
 

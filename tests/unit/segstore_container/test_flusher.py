@@ -11,9 +11,9 @@ from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.ports import Buffer
 from anabranch.common.wire.messages import Done, Failed, Message
 from anabranch.segstore.ports import LogAddress
-from anabranch.segstore.shell.flusher import REQUEST_DEADLINE_S
-from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.tiering.flusher import REQUEST_DEADLINE_S
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.container_driver import LOG_ID, SEGMENT
 from kit.tiered_driver import TieredDriver
 

@@ -31,8 +31,8 @@ from anabranch.segstore.handlers.append import AppendDesk
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.handlers.transient import TransientDesk
-from anabranch.segstore.shell.eviction import evict
-from anabranch.segstore.shell.residency import ResidencyLimits
+from anabranch.segstore.shell.memory.residency import ResidencyLimits
+from anabranch.segstore.shell.tiering.eviction import evict
 from kit.container_driver import MERGE_STAMP, SEAL_STAMP, WRITER, ContainerDriver
 from kit.tiered_driver import TieredDriver
 

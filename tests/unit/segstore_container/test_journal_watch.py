@@ -8,17 +8,17 @@ from structlog.testing import capture_logs
 from anabranch.common.errors import NoRoom
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.domain.log.pinning import LiveLogFile
-from anabranch.segstore.shell.journal_watch import (
+from anabranch.segstore.shell.container.metrics import uncounted
+from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.container.tracing import Commits
+from anabranch.segstore.shell.node.journal_watch import (
     LOOK_S,
     STUCK_COMMIT_S,
     TRY_AGAIN_S_MAX,
     JournalWatch,
 )
-from anabranch.segstore.shell.metrics import uncounted
-from anabranch.segstore.shell.store import OpenContainer, Store
-from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
-from anabranch.segstore.shell.tier2_collector import Collector
-from anabranch.segstore.shell.tracing import Commits
+from anabranch.segstore.shell.node.store import OpenContainer, Store
+from anabranch.segstore.shell.tiering.collector import Collector
 from kit.container_driver import SEGMENT, ManualTime
 from kit.tiered_driver import TieredDriver
 

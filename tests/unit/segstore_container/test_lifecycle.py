@@ -26,14 +26,14 @@ from anabranch.common.errors import (
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.cluster import Placement, PlacementState
-from anabranch.segstore.shell.lifecycle import (
+from anabranch.segstore.shell.node.lifecycle import (
     RESTARTS_MAX,
     SERVED_WELL_S,
     Restart,
     Stay,
     after_failure,
 )
-from anabranch.segstore.shell.placements import Placements
+from anabranch.segstore.shell.node.placements import Placements
 from kit.live_store import NODE, World, live_store
 
 

@@ -22,9 +22,9 @@ from anabranch.common.wire.messages import (
     Stamp,
 )
 from anabranch.segstore.ports import CatalogEntry
-from anabranch.segstore.shell import loading
-from anabranch.segstore.shell.lifecycle import _load
-from anabranch.segstore.shell.replies import HELD_SIZE_BYTES
+from anabranch.segstore.shell.container import loading
+from anabranch.segstore.shell.container.replies import HELD_SIZE_BYTES
+from anabranch.segstore.shell.node.lifecycle import _load
 from kit.container_driver import ContainerDriver
 from kit.fixed_catalog import FixedCatalog
 

@@ -14,7 +14,7 @@ from anabranch.common.wire.messages import (
     Stamp,
 )
 from anabranch.segstore.ports import LogAddress
-from anabranch.segstore.shell.tier2 import GC_GRACE_S
+from anabranch.segstore.shell.tiering.tier2 import GC_GRACE_S
 from kit.container_driver import CREATE_STAMP, SEGMENT, WRITER
 from kit.planted_container import merge_forgets_the_journal
 from kit.tiered_driver import InterruptedStorage, TieredDriver

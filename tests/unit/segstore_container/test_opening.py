@@ -11,14 +11,14 @@ from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.adapters.memory_log import MemoryLog
-from anabranch.segstore.shell.cache import Cache
-from anabranch.segstore.shell.flusher import FlushLimits
-from anabranch.segstore.shell.lifecycle import Tiers, open_container
-from anabranch.segstore.shell.pauses import drawn_from
-from anabranch.segstore.shell.placements import Placements
-from anabranch.segstore.shell.surroundings import Surroundings
-from anabranch.segstore.shell.throttle import Throttle, ThrottleLimits
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.container.pauses import drawn_from
+from anabranch.segstore.shell.container.surroundings import Surroundings
+from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.memory.cache import Cache
+from anabranch.segstore.shell.node.lifecycle import Tiers, open_container
+from anabranch.segstore.shell.node.placements import Placements
+from anabranch.segstore.shell.tiering.flusher import FlushLimits
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.container_driver import LOG_ID
 from kit.live_store import NODE, call_later
 from kit.rng import seeded

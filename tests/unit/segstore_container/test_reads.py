@@ -11,9 +11,9 @@ from anabranch.common.errors import (
 )
 from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import LocateOffset, OffsetLocated, ReadSegment, Stamp
-from anabranch.segstore.shell.flush_fetch import FlushFetch
-from anabranch.segstore.shell.reader import Needed, locate_now, locate_tiered, read_now
-from anabranch.segstore.shell.segment_index import InTierTwo
+from anabranch.segstore.shell.container.reader import Needed, locate_now, locate_tiered, read_now
+from anabranch.segstore.shell.memory.segment_index import InTierTwo
+from anabranch.segstore.shell.tiering.flush_fetch import FlushFetch
 from kit.container_driver import SEGMENT
 from kit.tiered_driver import TieredDriver
 

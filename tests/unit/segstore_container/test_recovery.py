@@ -27,9 +27,9 @@ from anabranch.common.wire.messages import (
 )
 from anabranch.segstore.domain.container.decide import Known
 from anabranch.segstore.domain.container.invariants import check_state, check_step
-from anabranch.segstore.shell.reader import locate_now, locate_tiered
-from anabranch.segstore.shell.residency import ResidencyLimits
-from anabranch.segstore.shell.segment_index import InTierTwo
+from anabranch.segstore.shell.container.reader import locate_now, locate_tiered
+from anabranch.segstore.shell.memory.residency import ResidencyLimits
+from anabranch.segstore.shell.memory.segment_index import InTierTwo
 from kit.container_driver import CLIENT, WRITER, ContainerDriver
 from kit.planted_container import CONTAINER_BUGS
 from kit.tiered_driver import TieredDriver

@@ -7,8 +7,8 @@ import pytest
 from anabranch.common.errors import CorruptJournal
 from anabranch.common.tier2.state import SegmentState
 from anabranch.segstore.domain.container.operations import HEADER_SIZE_BYTES
-from anabranch.segstore.shell.residency import ResidencyLimits
-from anabranch.segstore.shell.tier2 import ContainerTierTwo
+from anabranch.segstore.shell.memory.residency import ResidencyLimits
+from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo
 from kit.container_driver import MERGE_STAMP, SEAL_STAMP
 from kit.tiered_driver import TieredDriver
 

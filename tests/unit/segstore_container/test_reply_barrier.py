@@ -14,8 +14,8 @@ from anabranch.common.wire.messages import (
     Stamp,
 )
 from anabranch.segstore.ports import LogAddress
-from anabranch.segstore.shell.container import Container
-from anabranch.segstore.shell.throttle import ThrottleLimits
+from anabranch.segstore.shell.container.container import Container
+from anabranch.segstore.shell.container.throttle import ThrottleLimits
 from kit.container_driver import SEGMENT, ContainerDriver
 from kit.planted_container import HastyContainer
 

@@ -3,7 +3,7 @@
 import pytest
 
 from anabranch.common.errors import Overloaded
-from anabranch.segstore.shell.throttle import Source, Throttle, ThrottleLimits, fullest
+from anabranch.segstore.shell.container.throttle import Source, Throttle, ThrottleLimits, fullest
 
 LIMITS = ThrottleLimits(pending_soft=100, pending_hard=200, untiered=1000, journal=2000)
 

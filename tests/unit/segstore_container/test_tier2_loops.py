@@ -16,13 +16,13 @@ from anabranch.common.tier2.state import ChunkRef, Tombstone
 from anabranch.common.wire.messages import Done, Message
 from anabranch.segstore.domain.container.state import ContainerCut
 from anabranch.segstore.ports import CatalogEntry, FetchRange, TieredExtents
-from anabranch.segstore.shell.flusher import Flusher, FlushLimits
-from anabranch.segstore.shell.pauses import drawn_from
-from anabranch.segstore.shell.tier2_collector import (
+from anabranch.segstore.shell.container.pauses import drawn_from
+from anabranch.segstore.shell.tiering.collector import (
     REST_AFTER_FAILURE_S,
     REST_S,
     Collector,
 )
+from anabranch.segstore.shell.tiering.flusher import Flusher, FlushLimits
 from kit.container_driver import ContainerDriver
 from kit.rng import seeded
 from kit.tier2_catalog import catalog_of

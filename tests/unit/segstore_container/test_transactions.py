@@ -8,7 +8,7 @@ from anabranch.common.model.names import transaction_segment_name
 from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.messages import Failed, MergedSegment, SegmentsMerged, Stamp
 from anabranch.segstore.settings import SegstoreSettings
-from anabranch.segstore.shell.tier2 import GC_GRACE_S, TOMBSTONE_S
+from anabranch.segstore.shell.tiering.tier2 import GC_GRACE_S, TOMBSTONE_S
 from kit.container_driver import SEGMENT
 from kit.tiered_driver import InterruptedStorage, TieredDriver
 

@@ -23,7 +23,7 @@ from anabranch.common.wire.messages import (
 )
 from anabranch.segstore.domain.container import transient
 from anabranch.segstore.domain.container.invariants import check_state, check_step
-from anabranch.segstore.shell.throttle import ThrottleLimits
+from anabranch.segstore.shell.container.throttle import ThrottleLimits
 from kit.container_driver import SEGMENT, WRITER, ContainerDriver
 from kit.planted_container import transients_survive_a_restart
 from kit.tiered_driver import TieredDriver

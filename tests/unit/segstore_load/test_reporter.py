@@ -7,9 +7,9 @@ import pytest
 
 from anabranch.common.contracts.load import LoadReport
 from anabranch.common.errors import Unavailable
-from anabranch.segstore.shell.load import LoadReporter
-from anabranch.segstore.shell.store import OpenContainer, Store
-from anabranch.segstore.shell.tier2_collector import Collector
+from anabranch.segstore.shell.node.load import LoadReporter
+from anabranch.segstore.shell.node.store import OpenContainer, Store
+from anabranch.segstore.shell.tiering.collector import Collector
 from kit.container_driver import SEGMENT
 from kit.tiered_driver import TieredDriver
 

@@ -8,7 +8,7 @@ from anabranch.common.errors import AnabranchError, ProcessReplaced
 from anabranch.common.eventsourcing.beats import BEAT_S
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Endpoint, NodeRecord
-from anabranch.segstore.shell.registration import Announcement
+from anabranch.segstore.shell.node.registration import Announcement
 from kit.virtual_time import VirtualClock, run_virtual
 
 NODE = NodeRecord("node", Endpoint("127.0.0.1", 4000), "journal", "session-1")

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from anabranch.common.errors import CorruptJournal
 from anabranch.common.wire.messages import Failed, Stamp
 from anabranch.segstore.ports import LogAddress
-from anabranch.segstore.shell import reader
-from anabranch.segstore.shell.turns import READS_UNDER_WAY_MAX
+from anabranch.segstore.shell.container import reader
+from anabranch.segstore.shell.memory.turns import READS_UNDER_WAY_MAX
 from kit.desk_driver import KIB, Desk, DeskDriver
 
 CACHE = 8192 * KIB

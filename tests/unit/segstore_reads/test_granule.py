@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from anabranch.common.tier2.state import ChunkRef
-from anabranch.segstore.shell.granule import ChunkRange, part, windows
+from anabranch.segstore.shell.memory.granule import ChunkRange, part, windows
 
 WINDOW = 100
 

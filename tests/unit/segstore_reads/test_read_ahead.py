@@ -5,9 +5,9 @@ from collections.abc import Coroutine
 
 from anabranch.common.errors import Unavailable
 from anabranch.segstore.ports import LogAddress
-from anabranch.segstore.shell.cache import Cache, Piece
-from anabranch.segstore.shell.granule import Granule
-from anabranch.segstore.shell.read_ahead import AGE_S_MAX, UNDER_WAY_MAX, ReadAhead
+from anabranch.segstore.shell.memory.cache import Cache, Piece
+from anabranch.segstore.shell.memory.granule import Granule
+from anabranch.segstore.shell.memory.read_ahead import AGE_S_MAX, UNDER_WAY_MAX, ReadAhead
 from kit.container_driver import ManualTime
 
 SIZE = 100

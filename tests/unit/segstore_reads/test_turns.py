@@ -1,6 +1,6 @@
 """Who reads next."""
 
-from anabranch.segstore.shell.turns import Turns
+from anabranch.segstore.shell.memory.turns import Turns
 
 
 class Desk:

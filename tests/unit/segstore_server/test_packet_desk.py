@@ -38,7 +38,7 @@ from anabranch.common.wire.messages import (
 from anabranch.common.wire.packet import PacketParser
 from anabranch.segstore.handlers.control import CONTROL
 from anabranch.segstore.handlers.read import OUTSTANDING_MAX
-from anabranch.segstore.shell.throttle import ThrottleLimits
+from anabranch.segstore.shell.container.throttle import ThrottleLimits
 from kit.live_store import LiveStore, World, live_store
 from kit.wire_client import WRITER, WireClient
 

@@ -13,8 +13,8 @@ from anabranch.common.storage.objects import read_highest
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.tier2.manifest import LogBinding, Manifest
 from anabranch.segstore.domain.storage.fence import closing_manifest, decide_fence, first_fence
-from anabranch.segstore.shell.tier2 import ContainerTierTwo
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo
 from kit.chunk_faults import UnknownOutcomes
 from kit.container_driver import ManualTime
 from kit.tier2_catalog import catalog_of

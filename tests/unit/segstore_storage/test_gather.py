@@ -17,7 +17,7 @@ from anabranch.segstore.domain.container.state import (
     UntieredRun,
 )
 from anabranch.segstore.domain.storage.gather import gathered, marks_of, to_gather
-from anabranch.segstore.shell.tier2_gather import Gathering
+from anabranch.segstore.shell.tiering.gather import Gathering
 
 SMALL = 10
 

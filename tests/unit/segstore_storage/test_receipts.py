@@ -8,9 +8,9 @@ from anabranch.common.errors import DiskFailed
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.ports import Buffer
 from anabranch.common.tier2.names import manifest_number, receipt_number
-from anabranch.segstore.shell.tier2 import ContainerTierTwo
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
-from anabranch.segstore.shell.tier2_receipts import REST_AFTER_FAILURE_S
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.receipts import REST_AFTER_FAILURE_S
+from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo
 from kit.tier2_catalog import catalog_of
 from kit.tier2_crash import CONTAINER, SEGMENT
 from kit.tier2_model import ModelContainer, small_container

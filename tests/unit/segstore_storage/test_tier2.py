@@ -33,8 +33,8 @@ from anabranch.common.tier2.page_index import PageIndex, encode_index
 from anabranch.common.tier2.state import Catalog, ChunkRef
 from anabranch.segstore.domain.storage.paging import PageLimits, head_of
 from anabranch.segstore.domain.storage.plan import ChunkLimits
-from anabranch.segstore.shell.tier2 import ContainerTierTwo, TierTwoLimits
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo, TierTwoLimits
 from kit.chunk_faults import UnknownOutcomes
 from kit.container_driver import ManualTime
 from kit.tier2_catalog import catalog_of

@@ -11,8 +11,8 @@ from anabranch.common.storage.ports import Buffer
 from anabranch.common.tier2.manifest import Manifest, decode_manifest
 from anabranch.common.tier2.names import manifest_name, manifest_number
 from anabranch.segstore.domain.storage.snapshot import SnapshotLimits
-from anabranch.segstore.shell.tier2 import ContainerTierTwo, TierTwoLimits
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo, TierTwoLimits
 from kit.container_driver import ManualTime
 from kit.planted_tier2 import no_grace
 from kit.tier2_catalog import catalog_of

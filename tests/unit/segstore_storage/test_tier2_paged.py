@@ -15,8 +15,8 @@ from anabranch.common.storage.ports import Buffer
 from anabranch.common.tier2.state import Catalog, Tombstone
 from anabranch.segstore.domain.storage.snapshot import SnapshotLimits
 from anabranch.segstore.ports import CatalogEntry
-from anabranch.segstore.shell.tier2 import ContainerTierTwo, TierTwoLimits
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo, TierTwoLimits
 from kit.container_driver import ManualTime
 from kit.planted_tier2 import deletion_before_the_counts_are_complete
 from kit.tier2_catalog import catalog_of

@@ -18,7 +18,7 @@ from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.deadline import DeadlineChunkStorage
 from anabranch.common.storage.probe import RACERS, probe_create_only
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.scripted_s3 import Fault, ScriptedS3, scripted_s3
 from kit.tier2_catalog import catalog_of
 from kit.tier2_model import expected_contents, read_back, small_container

@@ -8,24 +8,22 @@ from typing import Annotated
 import cyclopts
 from cyclopts import Parameter
 
-from anabranch.cli import (
-    cluster_commands,
-    container_commands,
-    controller_commands,
-    group_commands,
-    operation_commands,
-    operation_list_commands,
-    read_command,
-    reshape_commands,
-    scope_commands,
-    segstore_commands,
-    stream_commands,
-    tier2_commands,
-    transaction_commands,
-    up,
-    work_commands,
-    write_command,
-)
+from anabranch.cli import up
+from anabranch.cli.commands import cluster as cluster_commands
+from anabranch.cli.commands import containers as container_commands
+from anabranch.cli.commands import controllers as controller_commands
+from anabranch.cli.commands import groups as group_commands
+from anabranch.cli.commands import operation_lists as operation_list_commands
+from anabranch.cli.commands import operations as operation_commands
+from anabranch.cli.commands import read as read_command
+from anabranch.cli.commands import reshape as reshape_commands
+from anabranch.cli.commands import scopes as scope_commands
+from anabranch.cli.commands import segstore as segstore_commands
+from anabranch.cli.commands import streams as stream_commands
+from anabranch.cli.commands import tier2 as tier2_commands
+from anabranch.cli.commands import transactions as transaction_commands
+from anabranch.cli.commands import work as work_commands
+from anabranch.cli.commands import write as write_command
 from anabranch.cli.demo import command as demo_command
 
 app = cyclopts.App(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from anabranch.cli.records import Record
-from anabranch.client.lane_writer import LaneWriter
+from anabranch.client.writing.lane_writer import LaneWriter
 from anabranch.common.errors import BufferFull
 
 

@@ -14,7 +14,7 @@ from anabranch.client import (
     TransactionSettings,
     TransactionState,
 )
-from anabranch.client.control import QUERY_TIMEOUT_S
+from anabranch.client.wire.control import QUERY_TIMEOUT_S
 
 UNSAID = {"ok", "incarnation"}
 """What only the client knows."""

@@ -16,12 +16,10 @@ kind of an error (Retry, Conflict, Fenced, Invalid, NotFound, Corrupt, Unknown) 
 caller can do about it.
 """
 
-from anabranch.client.batch import BatchClient, RangeReader, SegmentRange
-from anabranch.client.byte_stream import ByteStream
+from anabranch.client.admin.operations import Operation, Operations
+from anabranch.client.admin.streams import Streams
 from anabranch.client.client import Client
 from anabranch.client.connecting import Connecting, connect
-from anabranch.client.events import Event, EventBatch
-from anabranch.client.frontier import Position
 from anabranch.client.groups.admin import ReaderGroups
 from anabranch.client.groups.group import GroupCheckpoint, ReaderGroup
 from anabranch.client.groups.reader import GroupReader, GroupReaderSettings
@@ -31,10 +29,14 @@ from anabranch.client.groups.status import (
     ReaderGroupStatus,
     SegmentStatus,
 )
-from anabranch.client.operations import Operation, Operations
-from anabranch.client.pointers import EventPointer
-from anabranch.client.reader import EventReader
-from anabranch.client.revisioned_stream import Entries, RevisionedStream
+from anabranch.client.one_segment.byte_stream import ByteStream
+from anabranch.client.one_segment.revisioned_stream import Entries, RevisionedStream
+from anabranch.client.one_segment.synchronizer import StateCodec, StateSynchronizer
+from anabranch.client.reading.batch import BatchClient, RangeReader, SegmentRange
+from anabranch.client.reading.events import Event, EventBatch
+from anabranch.client.reading.frontier import Position
+from anabranch.client.reading.pointers import EventPointer
+from anabranch.client.reading.reader import EventReader
 from anabranch.client.serializers import (
     ArrowSerializer,
     BytesSerializer,
@@ -50,8 +52,6 @@ from anabranch.client.settings import (
     TransactionSettings,
     WriterSettings,
 )
-from anabranch.client.streams import Streams
-from anabranch.client.synchronizer import StateCodec, StateSynchronizer
 from anabranch.client.transactions.admin import Transactions
 from anabranch.client.transactions.begin import Beginning
 from anabranch.client.transactions.part import PartReport, TransactionPart

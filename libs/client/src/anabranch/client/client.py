@@ -14,23 +14,25 @@ from typing import Self, TypeVar, Unpack, overload
 
 from opentelemetry.trace import Tracer
 
-from anabranch.client.batch import BatchClient
-from anabranch.client.bounds import Start
-from anabranch.client.byte_stream import ByteStream
-from anabranch.client.cluster import ClusterMembers
-from anabranch.client.containers import Containers
-from anabranch.client.control import QUERY_TIMEOUT_S, ConnectionPool, ControlPlane, SegmentDirectory
-from anabranch.client.events import Event
+from anabranch.client.admin.cluster import ClusterMembers
+from anabranch.client.admin.containers import Containers
+from anabranch.client.admin.operations import Operation, Operations, Sending, send
+from anabranch.client.admin.parked import Parked
+from anabranch.client.admin.streams import Streams
+from anabranch.client.admin.tier2_flush import FLUSH_TIMEOUT_S, TierTwoFlush, list_containers
 from anabranch.client.groups.access import GroupAccess
 from anabranch.client.groups.admin import ReaderGroups
 from anabranch.client.groups.group import ReaderGroup
 from anabranch.client.groups.parts import ClientGroupParts
-from anabranch.client.operations import Operation, Operations, Sending, send
-from anabranch.client.parked import Parked
-from anabranch.client.pointers import EventPointer, fetch_event
-from anabranch.client.ranges import SegmentRanges
-from anabranch.client.reader import EventReader
-from anabranch.client.revisioned_stream import RevisionedStream
+from anabranch.client.one_segment.byte_stream import ByteStream
+from anabranch.client.one_segment.revisioned_stream import RevisionedStream
+from anabranch.client.one_segment.synchronizer import S, StateCodec, StateSynchronizer, U
+from anabranch.client.reading.batch import BatchClient
+from anabranch.client.reading.bounds import Start
+from anabranch.client.reading.events import Event
+from anabranch.client.reading.pointers import EventPointer, fetch_event
+from anabranch.client.reading.ranges import SegmentRanges
+from anabranch.client.reading.reader import EventReader
 from anabranch.client.runtime import OpenPart, Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import (
@@ -40,12 +42,15 @@ from anabranch.client.settings import (
     ReaderSettings,
     WriterSettings,
 )
-from anabranch.client.streams import Streams
-from anabranch.client.synchronizer import S, StateCodec, StateSynchronizer, U
-from anabranch.client.tier2_flush import FLUSH_TIMEOUT_S, TierTwoFlush, list_containers
 from anabranch.client.transactions.admin import Transactions
 from anabranch.client.transactions.begin import Openings
 from anabranch.client.transactions.pings import Pings
+from anabranch.client.wire.control import (
+    QUERY_TIMEOUT_S,
+    ConnectionPool,
+    ControlPlane,
+    SegmentDirectory,
+)
 from anabranch.client.writer import EventWriter
 from anabranch.common.contracts.commands import CreateScope, DeleteScope
 from anabranch.common.contracts.queries import (

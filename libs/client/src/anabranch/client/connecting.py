@@ -6,8 +6,8 @@ from types import TracebackType
 from opentelemetry.trace import Tracer
 
 from anabranch.client.client import Client
-from anabranch.client.nats_control import NatsControlPlane
 from anabranch.client.tracing import tracer_of_program
+from anabranch.client.wire.nats_control import NatsControlPlane
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SystemIds, system_rng

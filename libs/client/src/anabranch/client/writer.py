@@ -11,16 +11,16 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from anabranch.client.appender import SegmentAppender
-from anabranch.client.control import ControlPlane, SegmentDirectory, writable_segments
-from anabranch.client.followers import Followers
-from anabranch.client.lane_writer import LaneWriter, T
 from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import TransactionSettings, WriterSettings
-from anabranch.client.time_notes import TimeNotes
 from anabranch.client.transactions.begin import Beginning, Key, Openings, wanted
 from anabranch.client.transactions.pings import Pings
+from anabranch.client.wire.control import ControlPlane, SegmentDirectory, writable_segments
+from anabranch.client.wire.followers import Followers
+from anabranch.client.writing.appender import SegmentAppender
+from anabranch.client.writing.lane_writer import LaneWriter, T
+from anabranch.client.writing.time_notes import TimeNotes
 from anabranch.common.errors import (
     AnabranchError,
     OutcomeUnknown,

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from anabranch.client.arrow import Ints, PlacedBlock, columns_of, fixed
+from anabranch.client.reading.arrow import Ints, PlacedBlock, columns_of, fixed
 from anabranch.common.errors import CorruptBlock, EventTooLarge, InvalidRequest
 from anabranch.common.wire.block import block_body, verify_block
 

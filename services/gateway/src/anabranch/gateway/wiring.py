@@ -29,10 +29,10 @@ from anabranch.gateway.events.held_readers import HeldReaderLimits, HeldReaders
 from anabranch.gateway.events.reads import Reads
 from anabranch.gateway.events.writers import OpenWriters
 from anabranch.gateway.http.app import build_app
-from anabranch.gateway.http.connections import ConnectionLimits, Connections, protocol_of
-from anabranch.gateway.http.metrics import GatewayMetrics
-from anabranch.gateway.http.parts import Parts
-from anabranch.gateway.http.used_keys import UsedKeys
+from anabranch.gateway.http.edge.connections import ConnectionLimits, Connections, protocol_of
+from anabranch.gateway.http.edge.metrics import GatewayMetrics
+from anabranch.gateway.http.edge.used_keys import UsedKeys
+from anabranch.gateway.http.routes.parts import Parts
 from anabranch.gateway.settings import MIB, Settings
 
 PROBE_PAUSE_S = 2.0

@@ -14,8 +14,8 @@ import httpx
 import msgspec
 
 from anabranch.client.backoff import Backoff
-from anabranch.client.read_tokens import ReadTokens
 from anabranch.client.settings import BackoffSettings
+from anabranch.client.wire.read_tokens import ReadTokens
 from anabranch.common.errors import (
     AnabranchError,
     Fenced,

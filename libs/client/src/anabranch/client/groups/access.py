@@ -9,13 +9,13 @@ nothing undone that the next one does not do.
 from collections.abc import Sequence
 from typing import Protocol
 
-from anabranch.client.bounds import StreamBounds
-from anabranch.client.control import QUERY_TIMEOUT_S, ControlPlane
-from anabranch.client.frontier import FUTURE, Frontier, Position, Standing
 from anabranch.client.groups.state import GroupEnd, GroupSegment, ReaderGroupState
 from anabranch.client.groups.succession import end_offset
 from anabranch.client.groups.updates import AnyUpdate
-from anabranch.client.synchronizer import StateSynchronizer
+from anabranch.client.one_segment.synchronizer import StateSynchronizer
+from anabranch.client.reading.bounds import StreamBounds
+from anabranch.client.reading.frontier import FUTURE, Frontier, Position, Standing
+from anabranch.client.wire.control import QUERY_TIMEOUT_S, ControlPlane
 from anabranch.common.contracts.reader_groups import DescribeReaderGroup, ReaderGroupDescription
 from anabranch.common.model.names import StreamRef, segment_name
 from anabranch.common.model.reader_group import GroupRef, GroupStream, PositionCut

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, Unpack
 
-from anabranch.client.control import QUERY_TIMEOUT_S, ControlPlane
+from anabranch.client.admin.operations import Operation, Sending, send
 from anabranch.client.cuts import Cut, stream_cut
-from anabranch.client.operations import Operation, Sending, send
-from anabranch.client.places import checked_config, checked_cut
-from anabranch.client.ranges import SegmentRanges
+from anabranch.client.reading.places import checked_config, checked_cut
+from anabranch.client.reading.ranges import SegmentRanges
+from anabranch.client.wire.control import QUERY_TIMEOUT_S, ControlPlane
 from anabranch.common.contracts.queries import PAGE_SIZE_MAX
 from anabranch.common.contracts.reader_groups import (
     CreateReaderGroup,

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from typing_extensions import TypeVar
 
-from anabranch.client.frontier import Position
 from anabranch.client.groups import updates as u
 from anabranch.client.groups.access import GroupAccess, GroupSynchronizer
 from anabranch.client.groups.checkpoints import UNDER_WAY_MAX
@@ -17,6 +16,7 @@ from anabranch.client.groups.reader import GroupReader, GroupReaderSettings
 from anabranch.client.groups.reading import OnCheckpoint
 from anabranch.client.groups.state import Checkpoint, ReaderGroupState, stream_of
 from anabranch.client.groups.status import Lag, ReaderGroupStatus
+from anabranch.client.reading.frontier import Position
 from anabranch.client.serializers import Serializer
 from anabranch.common.contracts.reader_groups import ReaderGroupDescription
 from anabranch.common.errors import (

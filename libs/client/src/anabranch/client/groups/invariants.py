@@ -5,8 +5,8 @@ The numbers are those of docs/invariants.md. Tests and simulations call this; re
 
 from collections.abc import Iterable, Mapping
 
-from anabranch.client.frontier import FUTURE, Position
 from anabranch.client.groups.state import Checkpoint, ReaderGroupState, stream_of
+from anabranch.client.reading.frontier import FUTURE, Position
 from anabranch.common.model.reader_group import READERS_MAX
 
 Place = tuple[float, float, Position]

@@ -8,8 +8,8 @@ processed. What is saved, released or completed never lies beyond what is proces
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from anabranch.client.frontier import Position
 from anabranch.client.groups.updates import GroupSuccessor, Saved
+from anabranch.client.reading.frontier import Position
 from anabranch.common.errors import InvalidPosition
 
 

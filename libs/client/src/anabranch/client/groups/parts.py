@@ -5,10 +5,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from typing_extensions import TypeVar
 
+from anabranch.client.admin.operations import send
 from anabranch.client.backoff import Backoff
-from anabranch.client.bounds import StreamBounds
-from anabranch.client.control import ControlPlane, SegmentDirectory
-from anabranch.client.frontier import Position
 from anabranch.client.groups.access import GroupAccess, GroupSynchronizer
 from anabranch.client.groups.codec import ReaderGroupCodec
 from anabranch.client.groups.ports import Surroundings
@@ -16,16 +14,18 @@ from anabranch.client.groups.reader import GroupReader, GroupReaderParts, GroupR
 from anabranch.client.groups.reading import OnCheckpoint
 from anabranch.client.groups.state import Checkpoint, ReaderGroupState, stream_of
 from anabranch.client.groups.status import ReaderGroupStatus, status_of
-from anabranch.client.intake import Intake
-from anabranch.client.operations import send
-from anabranch.client.places import checked
-from anabranch.client.ranges import SegmentRanges
-from anabranch.client.revisioned_stream import RevisionedStream
+from anabranch.client.one_segment.revisioned_stream import RevisionedStream
+from anabranch.client.one_segment.synchronizer import StateSynchronizer
+from anabranch.client.reading.bounds import StreamBounds
+from anabranch.client.reading.frontier import Position
+from anabranch.client.reading.intake import Intake
+from anabranch.client.reading.places import checked
+from anabranch.client.reading.ranges import SegmentRanges
 from anabranch.client.runtime import Runtime
-from anabranch.client.segment_calls import SegmentCalls
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import BackoffSettings, OneSegmentSettings
-from anabranch.client.synchronizer import StateSynchronizer
+from anabranch.client.wire.control import ControlPlane, SegmentDirectory
+from anabranch.client.wire.segment_calls import SegmentCalls
 from anabranch.common.contracts.reader_groups import UpdateSubscriberCut
 from anabranch.common.errors import NotFound, Retry, Unknown
 from anabranch.common.model.names import StreamRef, parse_segment_name, stream_ref

@@ -22,12 +22,12 @@ from typing import Generic, Literal, Self
 
 from typing_extensions import TypeVar
 
-from anabranch.client.events import Event, EventBatch
-from anabranch.client.frontier import Position
 from anabranch.client.groups.access import GroupSynchronizer
 from anabranch.client.groups.member import GroupMember
 from anabranch.client.groups.ports import Surroundings
 from anabranch.client.groups.reading import GroupReading, OnCheckpoint, SegmentSource
+from anabranch.client.reading.events import Event, EventBatch
+from anabranch.client.reading.frontier import Position
 from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import ReaderSettings

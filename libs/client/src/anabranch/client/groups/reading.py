@@ -18,13 +18,13 @@ from typing import Generic, NamedTuple, Protocol, cast
 
 from typing_extensions import TypeVar
 
-from anabranch.client.events import Event, EventBatch
-from anabranch.client.frontier import Position
 from anabranch.client.groups.ledger import Ledger
 from anabranch.client.groups.member import GroupMember
 from anabranch.client.groups.state import Checkpoint, GroupSegment
 from anabranch.client.groups.updates import GroupSuccessor, Saved
-from anabranch.client.intake import IntakeItem, SegmentEnd, SegmentFailed
+from anabranch.client.reading.events import Event, EventBatch
+from anabranch.client.reading.frontier import Position
+from anabranch.client.reading.intake import IntakeItem, SegmentEnd, SegmentFailed
 from anabranch.client.serializers import Serializer
 from anabranch.common.errors import (
     AnabranchError,

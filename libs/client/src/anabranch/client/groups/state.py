@@ -7,8 +7,8 @@ is in `apply`. Together the segments' positions are a cut of every stream, at an
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from anabranch.client.frontier import FUTURE, Position
 from anabranch.client.groups.updates import CheckpointKind, GroupSuccessor
+from anabranch.client.reading.frontier import FUTURE, Position
 from anabranch.common.model.reader_group import ReaderGroupConfig
 
 SCHEMA_NUMBER = 1

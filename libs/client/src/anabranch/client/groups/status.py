@@ -8,11 +8,11 @@ segment's events. Seconds are the age of the oldest unread block, by its writer'
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from anabranch.client.bounds import StreamBounds
-from anabranch.client.frontier import Position
 from anabranch.client.groups.access import Parts
 from anabranch.client.groups.state import GroupSegment, ReaderGroupState, stream_of
-from anabranch.client.ranges import SegmentRanges
+from anabranch.client.reading.bounds import StreamBounds
+from anabranch.client.reading.frontier import Position
+from anabranch.client.reading.ranges import SegmentRanges
 from anabranch.common.contracts.stream_queries import SegmentRun
 from anabranch.common.errors import (
     CorruptBlock,

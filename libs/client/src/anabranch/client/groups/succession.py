@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from anabranch.client.frontier import FUTURE, Position
 from anabranch.client.groups.state import (
     GroupEnd,
     GroupSegment,
@@ -12,6 +11,7 @@ from anabranch.client.groups.state import (
     stream_of,
 )
 from anabranch.client.groups.updates import GroupSuccessor
+from anabranch.client.reading.frontier import FUTURE, Position
 
 
 def opened(state: ReaderGroupState, finished: GroupSegment) -> ReaderGroupState:

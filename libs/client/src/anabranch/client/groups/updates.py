@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from anabranch.client.frontier import Position
+from anabranch.client.reading.frontier import Position
 
 CheckpointKind = Literal["user", "automatic", "silent"]
 """The application's; the group's own; one that is about nothing but the cut."""

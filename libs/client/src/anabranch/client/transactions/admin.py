@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterable
 from functools import partial
 from typing import overload
 
-from anabranch.client.lane_writer import T
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import (
     ABORT_TIMEOUT_S,
@@ -19,6 +18,7 @@ from anabranch.client.settings import (
 )
 from anabranch.client.transactions.begin import Beginning, Key, Openings, wanted
 from anabranch.client.transactions.calls import COMMIT_WAIT_MS, refuse_unless_committed
+from anabranch.client.writing.lane_writer import T
 from anabranch.common.contracts.queries import PAGE_SIZE_MAX
 from anabranch.common.contracts.transactions import (
     PINGS_MAX,

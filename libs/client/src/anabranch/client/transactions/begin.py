@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, cast
 
-from anabranch.client.control import ControlPlane, SegmentDirectory
-from anabranch.client.lane_writer import T
 from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import TransactionSettings, WriterSettings
@@ -27,6 +25,8 @@ from anabranch.client.transactions.fate import Fate
 from anabranch.client.transactions.pings import Pings
 from anabranch.client.transactions.transaction import DONE, Role, Transaction
 from anabranch.client.transactions.writer import Writing
+from anabranch.client.wire.control import ControlPlane, SegmentDirectory
+from anabranch.client.writing.lane_writer import T
 from anabranch.common.contracts.transactions import (
     BeginTransaction,
     TransactionBegun,

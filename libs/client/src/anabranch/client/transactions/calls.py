@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.client.backoff import Backoff
-from anabranch.client.control import QUERY_TIMEOUT_S, A, ControlPlane
 from anabranch.client.settings import BackoffSettings
+from anabranch.client.wire.control import QUERY_TIMEOUT_S, A, ControlPlane
 from anabranch.common.contracts import transactions as t
 from anabranch.common.contracts.queries import Query
 from anabranch.common.errors import (

@@ -9,10 +9,10 @@ from typing import Self
 
 from pydantic import Field
 
-from anabranch.client.lane_writer import T
 from anabranch.client.serializers import Serializer
 from anabranch.client.transactions.fate import Fate
 from anabranch.client.transactions.writer import TransactionWriter, Writing
+from anabranch.client.writing.lane_writer import T
 from anabranch.common.contracts.transactions import (
     AddTransactionPart,
     CommittedPart,

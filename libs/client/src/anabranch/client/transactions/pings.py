@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from anabranch.client.control import ControlPlane
 from anabranch.client.runtime import Runtime
+from anabranch.client.wire.control import ControlPlane
 from anabranch.common.contracts.transactions import (
     PINGS_MAX,
     PingTransaction,

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from anabranch.client.lane_writer import T
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import TransactionSettings
 from anabranch.client.transactions.calls import COMMIT_WAIT_MS
 from anabranch.client.transactions.fate import Fate
 from anabranch.client.transactions.part import TransactionPart
 from anabranch.client.transactions.writer import TransactionWriter, Writing
+from anabranch.client.writing.lane_writer import T
 from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.contracts.transactions import (
     CommittedPart,

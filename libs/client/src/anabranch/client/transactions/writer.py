@@ -7,13 +7,13 @@ raises TransactionEnded. Only there do events lie that nobody has seen, so nothi
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.client.appender import SegmentAppender
-from anabranch.client.control import SegmentDirectory
-from anabranch.client.lane_writer import LaneWriter, T
 from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import WriterSettings
 from anabranch.client.transactions.fate import Fate
+from anabranch.client.wire.control import SegmentDirectory
+from anabranch.client.writing.appender import SegmentAppender
+from anabranch.client.writing.lane_writer import LaneWriter, T
 from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.errors import AnabranchError
 from anabranch.common.wire.codec import require_zstd

@@ -19,7 +19,7 @@ from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain.liveness import Hold, Kind
-from anabranch.controller.handlers.cluster_queries import ClusterDesk
+from anabranch.controller.handlers.desk.cluster import ClusterDesk
 from anabranch.controller.wiring.surroundings import Surroundings
 
 LEASE_PREFIX = "anabranch"

@@ -31,10 +31,10 @@ from anabranch.controller.domain.scope.state import SCOPE
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.handlers.commands import CommandDesk, handle_command
-from anabranch.controller.handlers.desk import QueryDesk
-from anabranch.controller.handlers.parked import ParkedDesk, resume
-from anabranch.controller.handlers.queries import QUERIES, SLOW, answer_query
-from anabranch.controller.handlers.transaction_desk import TransactionDesk
+from anabranch.controller.handlers.desk.desk import QueryDesk
+from anabranch.controller.handlers.desk.parked import ParkedDesk, resume
+from anabranch.controller.handlers.desk.transactions import TransactionDesk
+from anabranch.controller.handlers.registry import QUERIES, SLOW, answer_query
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.periodic.export_streams import StreamExporter
 from anabranch.controller.periodic.trim_events import EventTrimmer

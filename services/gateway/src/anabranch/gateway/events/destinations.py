@@ -6,7 +6,7 @@ HTTP pings it, commits it or aborts it, so one that its caller left is over when
 """
 
 from anabranch.client import Client, TransactionSettings
-from anabranch.client.lane_writer import LaneWriter
+from anabranch.client.writing.lane_writer import LaneWriter
 from anabranch.common.model.names import transaction_segment, transaction_segment_name
 
 Writer = LaneWriter[bytes | str]

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from anabranch.client.lane_writer import LaneWriter
+from anabranch.client.writing.lane_writer import LaneWriter
 from anabranch.common.errors import AnabranchError, Overloaded
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.containment import naming_defects, tell_defect

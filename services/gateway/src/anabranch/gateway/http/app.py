@@ -7,7 +7,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
 from anabranch.common.runtime.clock import Clock
-from anabranch.gateway.http import (
+from anabranch.gateway.http.edge.front import Front
+from anabranch.gateway.http.edge.intake import Intake, IntakeLimits
+from anabranch.gateway.http.edge.problem import add_handlers
+from anabranch.gateway.http.edge.read_your_writes import ReadYourWrites
+from anabranch.gateway.http.edge.tracing import Tracing
+from anabranch.gateway.http.openapi import describe
+from anabranch.gateway.http.routes import (
     cluster,
     events,
     group_events,
@@ -23,13 +29,7 @@ from anabranch.gateway.http import (
     transactions,
     work,
 )
-from anabranch.gateway.http.front import Front
-from anabranch.gateway.http.intake import Intake, IntakeLimits
-from anabranch.gateway.http.openapi import describe
-from anabranch.gateway.http.parts import Parts
-from anabranch.gateway.http.problem import add_handlers
-from anabranch.gateway.http.read_your_writes import ReadYourWrites
-from anabranch.gateway.http.tracing import Tracing
+from anabranch.gateway.http.routes.parts import Parts
 from anabranch.gateway.settings import Settings
 
 ANSWER_EXTRA_S = 30.0

@@ -5,10 +5,10 @@ from typing import Any
 from fastapi import FastAPI
 
 from anabranch.gateway.events.bodies import BINARY, JSON, NDJSON
-from anabranch.gateway.http import events, group_events, health, transaction_events
-from anabranch.gateway.http.event_stream import SSE
-from anabranch.gateway.http.problem import PROBLEM
-from anabranch.gateway.http.read_your_writes import READ_TOKEN
+from anabranch.gateway.http.edge.event_stream import SSE
+from anabranch.gateway.http.edge.problem import PROBLEM
+from anabranch.gateway.http.edge.read_your_writes import READ_TOKEN
+from anabranch.gateway.http.routes import events, group_events, health, transaction_events
 
 Document = dict[str, Any]
 

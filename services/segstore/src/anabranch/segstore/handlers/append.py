@@ -12,10 +12,10 @@ the next, whoever sends it. What a mix can cost is a session, which a refusal en
 
 from anabranch.common.errors import AnabranchError, SessionEnded
 from anabranch.common.wire.messages import Append, AppendOnce, SetupAppend, failed
-from anabranch.segstore.shell.container import Container
-from anabranch.segstore.shell.replies import Deliver
-from anabranch.segstore.shell.sessions import AppendSession, Send
-from anabranch.segstore.shell.store import Store
+from anabranch.segstore.shell.container.container import Container
+from anabranch.segstore.shell.container.replies import Deliver
+from anabranch.segstore.shell.container.sessions import AppendSession, Send
+from anabranch.segstore.shell.node.store import Store
 
 SESSIONS_MAX = 10_000
 

@@ -27,16 +27,16 @@ from anabranch.common.wire.messages import (
     UpdateAttributes,
     failed,
 )
-from anabranch.segstore.shell.boundaries import TieredBoundary
-from anabranch.segstore.shell.reader import (
+from anabranch.segstore.shell.container.reader import (
     boundary_before,
     locate_now,
     locate_tiered,
     truncation_place,
 )
-from anabranch.segstore.shell.replies import Deliver
-from anabranch.segstore.shell.segment_index import InTierTwo
-from anabranch.segstore.shell.store import OpenContainer, Store
+from anabranch.segstore.shell.container.replies import Deliver
+from anabranch.segstore.shell.memory.boundaries import TieredBoundary
+from anabranch.segstore.shell.memory.segment_index import InTierTwo
+from anabranch.segstore.shell.node.store import OpenContainer, Store
 
 Spawn = Callable[[Coroutine[None, None, None]], None]
 """Run work that must wait, in a task group that outlives the request."""

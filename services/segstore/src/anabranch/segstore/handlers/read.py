@@ -32,10 +32,10 @@ from anabranch.common.model.names import transaction_segment
 from anabranch.common.wire.messages import Message, ReadSegment, failed
 from anabranch.segstore.handlers.control import TIER_TWO_DEADLINE_S, Spawn, tier_two_error
 from anabranch.segstore.ports import LogAddress
-from anabranch.segstore.shell.granule import Bytes, ChunkRange, Granule
-from anabranch.segstore.shell.read_ahead import WINDOWS_AHEAD_MAX, Load
-from anabranch.segstore.shell.reader import Found, Needed, granules_ahead, read_now
-from anabranch.segstore.shell.store import OpenContainer, Store
+from anabranch.segstore.shell.container.reader import Found, Needed, granules_ahead, read_now
+from anabranch.segstore.shell.memory.granule import Bytes, ChunkRange, Granule
+from anabranch.segstore.shell.memory.read_ahead import WINDOWS_AHEAD_MAX, Load
+from anabranch.segstore.shell.node.store import OpenContainer, Store
 
 OUTSTANDING_MAX = 1024
 WAIT_S_MAX = 60.0

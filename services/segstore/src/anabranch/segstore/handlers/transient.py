@@ -12,9 +12,9 @@ from anabranch.common.model.names import transient_name
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.wire.messages import CreateTransient, failed
 from anabranch.segstore.domain.container.operations import WRITER_ID_SIZE_BYTES
-from anabranch.segstore.shell.container import Container
-from anabranch.segstore.shell.replies import Deliver
-from anabranch.segstore.shell.store import Store
+from anabranch.segstore.shell.container.container import Container
+from anabranch.segstore.shell.container.replies import Deliver
+from anabranch.segstore.shell.node.store import Store
 
 TRANSIENTS_MAX = 64
 """Of one connection."""

@@ -35,9 +35,9 @@ from anabranch.common.wire.packet import Packet, PacketParser
 from anabranch.segstore.handlers.append import append_once, setup_without_session
 from anabranch.segstore.handlers.control import CONTROL, ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
-from anabranch.segstore.shell.granule import Bytes
-from anabranch.segstore.shell.replies import Deliver
-from anabranch.segstore.shell.throttle import Throttle
+from anabranch.segstore.shell.container.replies import Deliver
+from anabranch.segstore.shell.container.throttle import Throttle
+from anabranch.segstore.shell.memory.granule import Bytes
 
 REQUESTS_WAITING_SIZE_BYTES_MAX = 32 * 1024 * 1024
 """Per container; the NATS client drops what comes beyond, and the caller's time runs out."""

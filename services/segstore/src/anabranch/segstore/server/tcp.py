@@ -57,9 +57,9 @@ from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.handlers.transient import TransientDesk
 from anabranch.segstore.server.admission import Admission
 from anabranch.segstore.server.room import SMALL_SIZE_BYTES, HalfPacket
-from anabranch.segstore.shell.store import Store
-from anabranch.segstore.shell.tail import CallLater
-from anabranch.segstore.shell.throttle import Throttle
+from anabranch.segstore.shell.container.throttle import Throttle
+from anabranch.segstore.shell.memory.tail import CallLater
+from anabranch.segstore.shell.node.store import Store
 
 _log = structlog.get_logger(__name__)
 

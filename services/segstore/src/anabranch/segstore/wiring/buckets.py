@@ -5,7 +5,7 @@ import structlog
 from anabranch.common.adapters.jetstream_objects import create_bucket
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import Unavailable
-from anabranch.segstore.shell.registration import container_count
+from anabranch.segstore.shell.node.registration import container_count
 from anabranch.segstore.wiring.parts import Parts
 
 _BUCKETS = (subjects.NODES_BUCKET, subjects.PLACEMENTS_BUCKET, subjects.CLUSTER_BUCKET)

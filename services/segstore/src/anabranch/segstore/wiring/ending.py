@@ -6,7 +6,7 @@ from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.segstore.server.nats_door import NatsDoor
 from anabranch.segstore.server.tcp import TcpServer
-from anabranch.segstore.shell.store import Store
+from anabranch.segstore.shell.node.store import Store
 
 DRAIN_S_MAX = 5.0
 DOOR_CLOSE_S_MAX = 1.0

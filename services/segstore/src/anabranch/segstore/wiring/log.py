@@ -23,7 +23,7 @@ from anabranch.segstore.adapters.journal.recovery import OpenReport
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.ports import DurableDataLog
 from anabranch.segstore.settings import SegstoreSettings
-from anabranch.segstore.shell.tracing import Commits
+from anabranch.segstore.shell.container.tracing import Commits
 
 NODE_ID_FILE = "node-id"
 JOURNAL_DIRECTORY = "journal"

@@ -13,9 +13,9 @@ from anabranch.common.runtime.service import Lifetime
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.segstore.ports import DurableDataLog
 from anabranch.segstore.settings import SegstoreSettings
-from anabranch.segstore.shell.metrics import StoreMetrics
-from anabranch.segstore.shell.pauses import BackOff
-from anabranch.segstore.shell.tracing import Commits, StoreTracing
+from anabranch.segstore.shell.container.metrics import StoreMetrics
+from anabranch.segstore.shell.container.pauses import BackOff
+from anabranch.segstore.shell.container.tracing import Commits, StoreTracing
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,19 +15,19 @@ from anabranch.common.workflow.containment import Contained, Containment
 from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.server.nats_door import NatsDoor
 from anabranch.segstore.server.tcp import Served, TcpServer
-from anabranch.segstore.shell.assignments import Assignments
-from anabranch.segstore.shell.cache import Cache
-from anabranch.segstore.shell.catch_up import new_catch_up
-from anabranch.segstore.shell.flusher import FlushLimits
-from anabranch.segstore.shell.lifecycle import ContainerKeeper, Tiers
-from anabranch.segstore.shell.placements import Placements
-from anabranch.segstore.shell.registration import Announcement
-from anabranch.segstore.shell.residency import ResidencyLimits
-from anabranch.segstore.shell.store import Store
-from anabranch.segstore.shell.surroundings import Surroundings
-from anabranch.segstore.shell.throttle import Throttle
-from anabranch.segstore.shell.tier2 import TierTwoLimits
-from anabranch.segstore.shell.tier2_open import OpenContainerTierTwo
+from anabranch.segstore.shell.container.surroundings import Surroundings
+from anabranch.segstore.shell.container.throttle import Throttle
+from anabranch.segstore.shell.memory.cache import Cache
+from anabranch.segstore.shell.memory.catch_up import new_catch_up
+from anabranch.segstore.shell.memory.residency import ResidencyLimits
+from anabranch.segstore.shell.node.assignments import Assignments
+from anabranch.segstore.shell.node.lifecycle import ContainerKeeper, Tiers
+from anabranch.segstore.shell.node.placements import Placements
+from anabranch.segstore.shell.node.registration import Announcement
+from anabranch.segstore.shell.node.store import Store
+from anabranch.segstore.shell.tiering.flusher import FlushLimits
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.tier2 import TierTwoLimits
 from anabranch.segstore.wiring.buckets import learn_count
 from anabranch.segstore.wiring.ending import close_door, drain, end_tasks
 from anabranch.segstore.wiring.parts import Parts, call_later

@@ -10,9 +10,9 @@ from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import SystemIds, system_rng
 from anabranch.common.runtime.service import Lifetime
 from anabranch.segstore.settings import SegstoreSettings
-from anabranch.segstore.shell.metrics import StoreMetrics
-from anabranch.segstore.shell.pauses import BackOff, drawn_from
-from anabranch.segstore.shell.tracing import Commits, StoreTracing
+from anabranch.segstore.shell.container.metrics import StoreMetrics
+from anabranch.segstore.shell.container.pauses import BackOff, drawn_from
+from anabranch.segstore.shell.container.tracing import Commits, StoreTracing
 from anabranch.segstore.wiring.log import kept_node_id, opened_log
 from anabranch.segstore.wiring.parts import Parts
 from anabranch.segstore.wiring.process import Process

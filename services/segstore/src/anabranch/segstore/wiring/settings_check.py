@@ -7,7 +7,7 @@ from anabranch.common.storage.location import MemoryLocation, parse_location
 from anabranch.segstore.adapters.journal.journal import FILE_SIZE_BYTES_DEFAULT
 from anabranch.segstore.server.tcp import TcpLimits
 from anabranch.segstore.settings import SegstoreSettings
-from anabranch.segstore.shell.throttle import ThrottleLimits
+from anabranch.segstore.shell.container.throttle import ThrottleLimits
 from anabranch.segstore.wiring.log import JOURNAL_DIRECTORY
 
 JOURNAL_FILES_MIN = 4

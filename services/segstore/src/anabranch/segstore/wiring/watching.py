@@ -2,11 +2,11 @@
 
 from anabranch.segstore.adapters.load_publisher import LoadPublisher
 from anabranch.segstore.server.tcp import TcpServer
-from anabranch.segstore.shell.cache import Cache
-from anabranch.segstore.shell.journal_watch import JournalWatch
-from anabranch.segstore.shell.load import LoadReporter
-from anabranch.segstore.shell.store import Store
-from anabranch.segstore.shell.throttle import Throttle
+from anabranch.segstore.shell.container.throttle import Throttle
+from anabranch.segstore.shell.memory.cache import Cache
+from anabranch.segstore.shell.node.journal_watch import JournalWatch
+from anabranch.segstore.shell.node.load import LoadReporter
+from anabranch.segstore.shell.node.store import Store
 from anabranch.segstore.wiring.parts import Parts
 from anabranch.segstore.wiring.settings_check import throttle_limits
 

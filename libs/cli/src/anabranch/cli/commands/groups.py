@@ -1,0 +1,296 @@
+"""The commands `anabranch group …`: reader groups, where they stand, and who holds them up."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import cyclopts
+from cyclopts import Parameter
+
+from anabranch.cli.admin_port import Admin, Fields
+from anabranch.cli.awaiting import Patience
+from anabranch.cli.commands.group_options import GroupOptions, configured, cuts_in, started
+from anabranch.cli.commands.reshape import change_in, text_of
+from anabranch.cli.group_port import Cuts
+from anabranch.cli.output import Output, counted
+from anabranch.cli.session import Connection, run_with_session
+from anabranch.cli.session_port import Session
+from anabranch.client import Operation, ReaderGroupConfig, SegmentPosition
+from anabranch.common.errors import Unavailable
+from anabranch.common.model.names import SegmentId
+from anabranch.common.model.reader_group import PositionCut
+
+groups = cyclopts.App(name="group", help="Create, inspect, reset and delete reader groups.")
+READER_COLUMNS = ("reader", "segments", "events", "bytes", "seconds")
+SEGMENT_COLUMNS = ("segment", "reader", "offset", "event", "events", "bytes", "seconds")
+CUT_COLUMNS = ("stream", "segment", "offset", "event")
+NOBODY = "–"
+_HERE = Connection()
+_PATIENT = Patience()
+_AS_IT_IS = GroupOptions()
+
+
+def register(app: cyclopts.App) -> None:
+    """Add the group to an application."""
+    app.command(groups)
+
+
+@groups.command
+def create(
+    group: str,
+    /,
+    *,
+    options: GroupOptions = _AS_IT_IS,
+    start: Annotated[Literal["head", "tail"], Parameter(name="--from")] = "head",
+    file: Path | None = None,
+    patience: Patience = _PATIENT,
+    connection: Connection = _HERE,
+) -> None:
+    """Create a reader group, named scope/group, of one or more --stream.
+
+    Parameters
+    ----------
+    start
+        head: from the first events; tail: from what comes later.
+    file
+        A file with cuts to start at, as `anabranch group cuts --json` prints it; - is the input.
+    """
+    config = configured(None, options)
+    given = None if file is None else cuts_in(text_of(file))
+
+    async def begin(session: Session, wait_s: float) -> Operation:
+        asked = await _from(session.admin, config, start, given)
+        return await session.groups.create(group, asked, wait_s=wait_s)
+
+    done = f"created reader group {group} of {counted(len(config.streams), 'stream')}"
+    change_in(begin, connection, patience, done=done, record={"created": group})
+
+
+@groups.command
+def reset(
+    group: str,
+    /,
+    *,
+    options: GroupOptions = _AS_IT_IS,
+    to: Literal["head", "tail"] | None = None,
+    file: Path | None = None,
+    generation: int | None = None,
+    patience: Patience = _PATIENT,
+    connection: Connection = _HERE,
+) -> None:
+    """Let a reader group begin anew: where it began, or elsewhere, or configured otherwise.
+
+    Parameters
+    ----------
+    to
+        head: at the first events; tail: at what comes later.
+    file
+        A file with cuts to go to, as `anabranch group cuts --json` prints it; - is the input.
+    generation
+        Refuse unless the group is at this generation.
+    """
+    given = None if file is None else cuts_in(text_of(file))
+
+    async def begin(session: Session, wait_s: float) -> Operation:
+        config = None
+        if options != _AS_IT_IS or to is not None or given is not None:
+            config = configured(await session.groups.config(group), options)
+            config = await _from(session.admin, config, to, given)
+        return await session.groups.reset(
+            group, config, expected_generation=generation, wait_s=wait_s
+        )
+
+    done = f"reset reader group {group}"
+    change_in(begin, connection, patience, done=done, record={"reset": group})
+
+
+@groups.command
+def delete(group: str, /, *, patience: Patience = _PATIENT, connection: Connection = _HERE) -> None:
+    """Delete a reader group; its streams stay."""
+
+    async def begin(session: Session, wait_s: float) -> Operation:
+        return await session.groups.delete(group, wait_s=wait_s)
+
+    done = f"deleted reader group {group}"
+    change_in(begin, connection, patience, done=done, record={"deleted": group})
+
+
+@groups.command(name="list")
+def list_all(scope: str, /, *, connection: Connection = _HERE) -> None:
+    """List a scope's reader groups by name."""
+
+    async def perform(session: Session, output: Output) -> None:
+        found = session.groups.list_names(scope)
+        output.names("group", [f"{scope}/{name}" async for name in found])
+
+    run_with_session(connection, perform)
+
+
+@groups.command
+def show(group: str, /, *, connection: Connection = _HERE) -> None:
+    """Show who reads what, how far behind each reader is, and what checkpoints wait for.
+
+    Positions are as saved: what was processed in the last second may still count as unread.
+    """
+
+    async def perform(session: Session, output: Output) -> None:
+        found = await session.groups.show(group)
+        if output.as_json:
+            output.done("", found)
+            return
+        output.table(f"reader group {group}", _summary(found))
+        if found.get("log_answers", True):
+            segments = found["segments"]
+            output.rows(READER_COLUMNS, [_reader_row(one) for one in found["readers"]], ())
+            output.rows(SEGMENT_COLUMNS, [_segment_row(one) for one in segments], ())
+
+    run_with_session(connection, perform)
+
+
+@groups.command
+def checkpoint(
+    group: str,
+    /,
+    *,
+    name: str | None = None,
+    timeout: float = 30.0,
+    connection: Connection = _HERE,
+) -> None:
+    """Make a checkpoint: a cut of every stream before which everything is processed.
+
+    Parameters
+    ----------
+    name
+        Its name; one is drawn otherwise.
+    timeout
+        Seconds to wait for all readers; it goes on after them.
+    """
+
+    async def perform(session: Session, output: Output) -> None:
+        made = await session.groups.checkpoint(group, name, wait_s=timeout)
+        if made["state"] == "running":
+            raise Unavailable(
+                "readers have not reached the checkpoint",
+                remedy=f"`anabranch group show {group}` tells who is waited for; "
+                "`anabranch group offline` takes the segments of one that is stuck",
+                name=made["name"], waiting=", ".join(made["waiting"]),
+            )  # fmt: skip
+        if output.as_json:
+            output.done("", made)
+            return
+        output.done(f"checkpoint {made['name']} is complete", {})
+        output.rows(CUT_COLUMNS, _cut_rows(made["stream_cuts"]), ())
+
+    run_with_session(connection, perform)
+
+
+@groups.command
+def cuts(group: str, /, *, timeout: float = 30.0, connection: Connection = _HERE) -> None:
+    """Show where the readers of a group stand, as cuts to keep, or to reset a group to.
+
+    Parameters
+    ----------
+    timeout
+        Seconds to wait for all readers.
+    """
+
+    async def perform(session: Session, output: Output) -> None:
+        found = await session.groups.cuts(group, wait_s=timeout)
+        if output.as_json:
+            output.done("", {"group": group, "stream_cuts": found})
+            return
+        output.rows(CUT_COLUMNS, _cut_rows(found), ())
+
+    run_with_session(connection, perform)
+
+
+@groups.command
+def offline(group: str, reader: str, /, *, connection: Connection = _HERE) -> None:
+    """Take a reader's segments away at once, for others to read on from what it saved.
+
+    Parameters
+    ----------
+    reader
+        Its id, as `anabranch group show` tells it.
+    """
+
+    async def perform(session: Session, output: Output) -> None:
+        await session.groups.offline(group, reader)
+        output.done(f"put reader {reader} offline", {"group": group, "offline": reader})
+
+    run_with_session(connection, perform)
+
+
+async def _from(
+    admin: Admin,
+    config: ReaderGroupConfig,
+    start: Literal["head", "tail"] | None,
+    given: Mapping[str, PositionCut] | None,
+) -> ReaderGroupConfig:
+    """With its starts as they were asked for; None: as they are."""
+    if given is not None:
+        return started(config, given)
+    if start is None:
+        return config
+    cuts: dict[str, PositionCut] = {}
+    for each in config.streams:
+        tail = await admin.cut(each.stream, "tail") if start == "tail" else {"segments": ()}
+        cuts[each.stream] = tuple(
+            sorted(
+                SegmentPosition(SegmentId(one["segment_id"]), one["offset"])
+                for one in tail["segments"]
+            )
+        )
+    return started(config, cuts)
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def _summary(found: Fields) -> list[tuple[str, str]]:
+    described = [
+        ("generation", str(found["generation"])),
+        ("streams", ", ".join(found["streams"])),
+    ]
+    if not found.get("log_answers", True):
+        return [
+            ("state", found["state"]),
+            *described,
+            ("readers", "hand out nothing: the group's log does not answer"),
+        ]
+    events, size_bytes, seconds = _lag(found["lag"])
+    waiting = [
+        f"{one['name']} waits for {', '.join(one['waiting'])}" for one in found["checkpoints"]
+    ]
+    return [
+        ("state", "complete" if found["complete"] else found["state"]),
+        *described,
+        ("unread", f"{events} events, {size_bytes} bytes, {seconds} s"),
+        ("checkpoints", "; ".join(waiting) or "none under way"),
+    ]
+
+
+def _lag(lag: Fields) -> tuple[str, str, str]:
+    """Events (~: estimated), bytes, seconds."""
+    about = "" if lag["exact"] else "~"
+    return f"{about}{lag['events']}", str(lag["bytes"]), f"{lag['seconds']:.1f}"
+
+
+def _reader_row(one: Fields) -> tuple[str, ...]:
+    """Same order as `READER_COLUMNS`."""
+    return one["reader_id"], str(len(one["segments"])), *_lag(one["lag"])
+
+
+def _segment_row(one: Fields) -> tuple[str, ...]:
+    """Same order as `SEGMENT_COLUMNS`."""
+    place = str(one["offset"]), str(one["event_index"])
+    return one["segment"], one["reader_id"] or NOBODY, *place, *_lag(one["lag"])
+
+
+def _cut_rows(cuts: Cuts) -> Sequence[tuple[str, ...]]:
+    """Same order as `CUT_COLUMNS`."""
+    return [
+        (stream, number, str(at["offset"]), str(at["event_index"]))
+        for stream, cut in cuts.items()
+        for number, at in cut.items()
+    ]

@@ -1,0 +1,99 @@
+"""The commands `anabranch scope …`."""
+
+from typing import Annotated
+
+import cyclopts
+from cyclopts import Parameter
+
+from anabranch.cli.admin_port import Admin
+from anabranch.cli.awaiting import Patience
+from anabranch.cli.commands.reshape import change
+from anabranch.cli.output import Output
+from anabranch.cli.session import Connection, run_with_session
+from anabranch.cli.session_port import Session
+from anabranch.client import Operation
+
+scopes = cyclopts.App(name="scope", help="Create, list and delete scopes.")
+_HERE = Connection()
+_PATIENT = Patience()
+
+
+def register(app: cyclopts.App) -> None:
+    """Add the group to an application."""
+    app.command(scopes)
+
+
+@scopes.command
+def create(scope: str, /, *, connection: Connection = _HERE) -> None:
+    """Create a scope: a namespace of streams."""
+
+    async def perform(session: Session, output: Output) -> None:
+        await session.create_scope(scope)
+        output.done(f"created scope {scope}", {"created": scope})
+
+    run_with_session(connection, perform)
+
+
+@scopes.command
+def delete(
+    scope: str,
+    /,
+    *,
+    recursive: Annotated[bool, Parameter(negative="")] = False,
+    yes: Annotated[bool, Parameter(negative="")] = False,
+    patience: Patience = _PATIENT,
+    connection: Connection = _HERE,
+) -> int:
+    """Delete a scope that has no streams, or with --recursive, with all its streams.
+
+    Parameters
+    ----------
+    recursive
+        Seal and delete its streams first, with everything in them, for good.
+    yes
+        Do that. Without it, what would be lost is listed, and nothing is done.
+    """
+    if recursive and not yes:
+        return _would_be_lost(scope, connection)
+
+    async def start(admin: Admin, wait_s: float) -> Operation:
+        return await admin.delete_scope(scope, recursive=recursive, wait_s=wait_s)
+
+    done = f"deleted scope {scope}"
+    change(start, connection, patience, done=done, record={"deleted": scope})
+    return 0
+
+
+def _would_be_lost(scope: str, connection: Connection) -> int:
+    async def perform(session: Session, output: Output) -> None:
+        found = session.admin.list_streams(scope, tag="")
+        names = [f"{scope}/{name}" async for name in found]
+        what = ", ".join(names) if names else "no streams"
+        output.done(
+            f"scope {scope} has {what}; to delete it with everything in it, repeat with --yes",
+            {"done": False, "scope": scope, "streams": names},
+        )
+
+    run_with_session(connection, perform)
+    return 1
+
+
+@scopes.command(name="list")
+def list_all(*, connection: Connection = _HERE) -> None:
+    """List the scopes by name."""
+
+    async def perform(session: Session, output: Output) -> None:
+        output.names("scope", [name async for name in session.list_scopes()])
+
+    run_with_session(connection, perform)
+
+
+@scopes.command
+def describe(scope: str, /, *, connection: Connection = _HERE) -> None:
+    """Show a scope."""
+
+    async def perform(session: Session, output: Output) -> None:
+        found = await session.describe_scope(scope)
+        output.details(f"scope {scope}", found)
+
+    run_with_session(connection, perform)

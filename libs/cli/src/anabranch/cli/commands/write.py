@@ -1,0 +1,97 @@
+"""The command `anabranch write`: events from a file, a pipe or the keyboard.
+
+Lines are written as they arrive; reading waits while too much is not stored yet. The command
+succeeds only when everything is durable.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import cyclopts
+from cyclopts import Parameter
+
+from anabranch.cli.commands.input_lines import lines_of, opened
+from anabranch.cli.output import Output, counted
+from anabranch.cli.records import Format, Record, RecordParser
+from anabranch.cli.session import Connection, run_with_session
+from anabranch.cli.session_port import Compression, Session
+from anabranch.cli.sink_port import EventSink
+from anabranch.common.errors import AnabranchError
+
+_HERE = Connection()
+
+
+def register(app: cyclopts.App) -> None:
+    """Add `write` to an application."""
+    app.command(write)
+
+
+def write(
+    stream: str,
+    file: Path | None = None,
+    /,
+    *,
+    format: Annotated[Format, Parameter(name="--format")] = Format.LINES,  # noqa: A002
+    key_field: str | None = None,
+    compress: Compression | None = None,
+    connection: Connection = _HERE,
+) -> None:
+    """Write lines as events to a stream, named scope/stream.
+
+    Parameters
+    ----------
+    file
+        Where the lines come from; standard input if not given.
+    format
+        lines: one event per line; json: one JSON object per line; csv: rows under a header,
+        each written as a JSON object.
+    key_field
+        The field of json or csv input that holds the routing key.
+    compress
+        zstd: store the events compressed; whoever reads them needs nothing for it but a client
+        of this release or a later one.
+    """
+    parser = RecordParser(format, key_field)
+
+    async def perform(session: Session, output: Output) -> None:
+        async with (
+            opened(file) as descriptor,
+            session.writer(stream, key_field, compress) as sink,
+        ):
+            poured = await pour(descriptor, parser, sink)
+        output.done(
+            f"wrote {counted(poured.events, 'event')} to {stream}",
+            {"stream": stream, "events": poured.events, "bytes": poured.size_bytes},
+        )
+
+    run_with_session(connection, perform)
+
+
+@dataclass(slots=True)
+class Poured:
+    """What a sink has taken."""
+
+    events: int = 0
+    size_bytes: int = 0
+
+    def counting(self, records: Iterable[Record]) -> Iterator[Record]:
+        for record in records:
+            yield record
+            self.events += 1
+            self.size_bytes += len(record.event)
+
+
+async def pour(descriptor: int, parser: RecordParser, sink: EventSink) -> Poured:
+    """Give a sink all that is read, and keep what came before a wrong line. Raises as the parser
+    and the sink do."""
+    poured = Poured()
+    try:
+        async for lines in lines_of(descriptor):
+            await sink.write(poured.counting(parser.feed(lines)))
+        parser.finish()
+    except AnabranchError:
+        await sink.flush()
+        raise
+    return poured

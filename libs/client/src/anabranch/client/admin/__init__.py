@@ -1,0 +1,1 @@
+"""Administration: streams, operations, containers, the cluster."""

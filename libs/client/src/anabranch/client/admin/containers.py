@@ -1,0 +1,60 @@
+"""Where the containers of segments are, and where they shall be: what an operator asks for."""
+
+from anabranch.client.wire.control import QUERY_TIMEOUT_S, ControlPlane
+from anabranch.common.contracts.queries import (
+    AbandonTail,
+    ContainerDescription,
+    ContainerPlaced,
+    EnableContainer,
+    ListNodes,
+    MoveContainer,
+    NodeDescription,
+    NodeList,
+    Query,
+    UnpinContainer,
+)
+
+
+class Containers:
+    """The containers of a cluster; `client.containers`.
+
+    Changes are made at once and may be repeated; what follows from them, the stores report.
+    """
+
+    def __init__(self, control: ControlPlane) -> None:
+        self._control = control
+
+    async def list_nodes(
+        self, *, timeout_s: float = QUERY_TIMEOUT_S
+    ) -> tuple[NodeDescription, ...]:
+        """Every segment store that announced itself, by node id. Raises Unavailable."""
+        found = await self._control.query("list_nodes", ListNodes(), NodeList, timeout_s=timeout_s)
+        return found.nodes
+
+    async def move(self, container: int, node_id: str) -> ContainerDescription:
+        """Ask the container's store to close it and let it go to another one, where it stays.
+
+        Raises NodeNotFound, InvalidRequest, Conflict (it is disabled or offline), Unavailable.
+        """
+        return await self._change(
+            "move_container", MoveContainer(container=container, node_id=node_id)
+        )
+
+    async def abandon_tail(self, container: int, node_id: str) -> ContainerDescription:
+        """Place the container on another store, for good without what only its own one has.
+
+        Raises NodeNotFound, InvalidRequest, Unavailable.
+        """
+        return await self._change("abandon_tail", AbandonTail(container=container, node_id=node_id))
+
+    async def enable(self, container: int) -> ContainerDescription:
+        """Have a disabled or offline container opened again. Raises InvalidRequest, Unavailable."""
+        return await self._change("enable_container", EnableContainer(container=container))
+
+    async def unpin(self, container: int) -> ContainerDescription:
+        """Let the cluster balance a moved container again. Raises InvalidRequest, Unavailable."""
+        return await self._change("unpin_container", UnpinContainer(container=container))
+
+    async def _change(self, name: str, query: Query) -> ContainerDescription:
+        changed = await self._control.query(name, query, ContainerPlaced, timeout_s=QUERY_TIMEOUT_S)
+        return changed.container

@@ -1,0 +1,62 @@
+"""What a defect stopped: commands that were put aside, and work that is left alone."""
+
+from collections.abc import AsyncIterator
+
+from anabranch.client.wire.control import QUERY_TIMEOUT_S, ControlPlane
+from anabranch.common.contracts.parked import (
+    DropParked,
+    ListParked,
+    ParkedChanged,
+    ParkedDescription,
+    ParkedList,
+    RedriveParked,
+)
+
+
+class Parked:
+    """The parked commands and work of a cluster; `client.parked`.
+
+    Parked work has the name of its aggregate as its id, such as ``stream:demo/one``.
+    """
+
+    def __init__(self, control: ControlPlane) -> None:
+        self._control = control
+
+    async def list(self, *, timeout_s: float = QUERY_TIMEOUT_S) -> AsyncIterator[ParkedDescription]:
+        """All of them: work, then commands in the order in which they were parked.
+
+        Raises Unavailable.
+        """
+        token = ""
+        while True:
+            page = await self._control.query(
+                "list_parked", ListParked(page_token=token), ParkedList, timeout_s=timeout_s
+            )
+            for found in page.commands:
+                yield found
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def redrive(self, command_id: str, *, timeout_s: float = QUERY_TIMEOUT_S) -> bool:
+        """Have one handled again, under its own id; False if nothing with that id is parked.
+
+        May be repeated. Raises Unavailable.
+        """
+        done = await self._control.query(
+            "redrive_parked",
+            RedriveParked(command_id=command_id),
+            ParkedChanged,
+            timeout_s=timeout_s,
+        )
+        return done.was_parked
+
+    async def drop(self, command_id: str, *, timeout_s: float = QUERY_TIMEOUT_S) -> bool:
+        """Give a command up for good; False if no command with that id is parked.
+
+        May be repeated. Raises Unavailable.
+        """
+        done = await self._control.query(
+            "drop_parked", DropParked(command_id=command_id), ParkedChanged, timeout_s=timeout_s
+        )
+        return done.was_parked

@@ -1,0 +1,187 @@
+"""Streams: creating, changing, scaling, truncating, ending and asking about them.
+
+Each change is a command: it returns when its work is done, or with `wait=False` as soon as it is
+accepted, and either way with the handle of its operation. Sending one again under its
+`command_id` does nothing more. All of them raise InvalidName for what is no name, Busy while
+another operation on the stream must end first, Unavailable when no cluster took the command, and
+OutcomeUnknown, which names the operation, when its end was not seen in time.
+"""
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from anabranch.client.admin.operations import Operation, Sending, send
+from anabranch.client.admin.reshaping import Reshaping, merge, split
+from anabranch.client.admin.stream_views import StreamViews
+from anabranch.client.cuts import Cut, stream_cut
+from anabranch.common.contracts.commands import (
+    CreateStream,
+    DeleteStream,
+    NewRange,
+    ScaleStream,
+    SealStream,
+    TruncateStream,
+    UpdateStream,
+)
+from anabranch.common.errors import InvalidRanges, InvalidRequest
+from anabranch.common.model.key_range import KeyRange
+from anabranch.common.model.names import SegmentId, StreamRef, stream_ref
+from anabranch.common.model.stream import SEGMENT_COUNT_MAX, StreamConfig, fixed
+
+Ranges = Sequence[KeyRange | tuple[float, float]]
+
+
+class Streams(StreamViews):
+    """The streams of a cluster; `client.streams`."""
+
+    async def create(
+        self, stream: str, config: StreamConfig | None = None, **how: Unpack[Sending]
+    ) -> Operation:
+        """Create a stream; one segment that never scales, if no configuration is given.
+
+        Raises ScopeNotFound, StreamExists.
+        """
+        ref = stream_ref(stream)
+        return await send(
+            self._control,
+            lambda command_id: CreateStream(
+                command_id=command_id,
+                scope=ref.scope,
+                stream=ref.stream,
+                config=config or fixed(1),
+            ),
+            **how,
+        )
+
+    async def update(self, stream: str, config: StreamConfig, **how: Unpack[Sending]) -> Operation:
+        """Configure the stream so, in all respects.
+
+        A policy that asks for another number of segments (fixed: exactly, else at least so many)
+        scales it too; while another scale is under way it waits for its end. Raises StreamNotFound,
+        StreamSealed, Busy (another update waits already).
+        """
+        ref = stream_ref(stream)
+        return await send(
+            self._control,
+            lambda command_id: UpdateStream(
+                command_id=command_id, scope=ref.scope, stream=ref.stream, config=config
+            ),
+            **how,
+        )
+
+    async def scale(
+        self,
+        stream: str,
+        seal: Sequence[int],
+        new_ranges: Ranges,
+        *,
+        expected_epoch: int | None = None,
+        **how: Unpack[Sending],
+    ) -> Operation:
+        """Replace these segments by new ones, whose ranges cover exactly the same keys.
+
+        `expected_epoch`: refuse unless the stream is at that epoch. Raises StreamNotFound,
+        StreamSealed, InvalidRanges, ScaleRefused.
+        """
+        reshaping = Reshaping(tuple(seal), tuple(_new_range(keys) for keys in new_ranges))
+        return await self._reshape(stream, reshaping, None, expected_epoch, **how)
+
+    async def split_segment(
+        self, stream: str, segment_id: int, parts: int = 2, **how: Unpack[Sending]
+    ) -> Operation:
+        """Split a current segment into so many of equal width. Raises as `scale` does."""
+        present = await self.current_segments(stream)
+        reshaping = split(present.segments, segment_id, parts)
+        return await self._reshape(stream, reshaping, present.incarnation, None, **how)
+
+    async def merge_segments(
+        self, stream: str, segment_ids: Sequence[int], **how: Unpack[Sending]
+    ) -> Operation:
+        """Make one of current segments that lie side by side. Raises as `scale` does."""
+        present = await self.current_segments(stream)
+        reshaping = merge(present.segments, segment_ids)
+        return await self._reshape(stream, reshaping, present.incarnation, None, **how)
+
+    async def _reshape(
+        self,
+        stream: str,
+        reshaping: Reshaping,
+        incarnation: int | None,
+        expected_epoch: int | None,
+        **how: Unpack[Sending],
+    ) -> Operation:
+        ref = stream_ref(stream)
+        for name, count in (("seal", len(reshaping.seal)), ("ranges", len(reshaping.new_ranges))):
+            if not 1 <= count <= SEGMENT_COUNT_MAX:
+                raise InvalidRequest(
+                    "a scale replaces at least one segment by at least one",
+                    remedy=f"name 1 to {SEGMENT_COUNT_MAX} segments and as many ranges",
+                    field=name,
+                    count=count,
+                )
+        return await send(
+            self._control,
+            lambda command_id: ScaleStream(
+                command_id=command_id,
+                scope=ref.scope,
+                stream=ref.stream,
+                incarnation=incarnation,
+                expected_epoch=expected_epoch,
+                seal=tuple(SegmentId(segment) for segment in reshaping.seal),
+                new_ranges=reshaping.new_ranges,
+            ),
+            **how,
+        )
+
+    async def truncate(
+        self, stream: str | StreamRef, cut: Cut, **how: Unpack[Sending]
+    ) -> Operation:
+        """Give up everything before the cut, for good; its offsets are append boundaries.
+
+        All or nothing: if a single segment cannot be truncated at its offset, nothing is given up.
+        Raises StreamNotFound, StreamSealed, InvalidCut, CutRefused, InvalidRequest (an offset is
+        beyond the end), NotAtBoundary (within an append; fields {segment, lower}), Busy (another
+        truncation is under way).
+        """
+        ref = stream if isinstance(stream, StreamRef) else stream_ref(stream)
+        offsets = stream_cut(ref, cut)
+        if not 1 <= len(offsets) <= SEGMENT_COUNT_MAX:
+            raise InvalidRequest("a cut names at least one segment", count=len(offsets))
+        return await send(
+            self._control,
+            lambda command_id: TruncateStream(
+                command_id=command_id, scope=ref.scope, stream=ref.stream, cut=offsets
+            ),
+            **how,
+        )
+
+    async def seal(self, stream: str, **how: Unpack[Sending]) -> Operation:
+        """Make the stream read-only for ever. Raises StreamNotFound."""
+        ref = stream_ref(stream)
+        return await send(
+            self._control,
+            lambda command_id: SealStream(
+                command_id=command_id, scope=ref.scope, stream=ref.stream
+            ),
+            **how,
+        )
+
+    async def delete(self, stream: str, **how: Unpack[Sending]) -> Operation:
+        """Delete a sealed stream. Raises StreamNotFound, StreamNotSealed."""
+        ref = stream_ref(stream)
+        return await send(
+            self._control,
+            lambda command_id: DeleteStream(
+                command_id=command_id, scope=ref.scope, stream=ref.stream
+            ),
+            **how,
+        )
+
+
+def _new_range(keys: KeyRange | tuple[float, float]) -> NewRange:
+    start, end = (keys.start, keys.end) if isinstance(keys, KeyRange) else keys
+    if not 0.0 <= start < end <= 1.0:
+        raise InvalidRanges(
+            "a range of keys lies within 0 and 1 and is not empty", start=start, end=end
+        )
+    return NewRange(key_start=start, key_end=end)

@@ -1,0 +1,1 @@
+"""Streams of one segment: byte streams, revisioned streams and shared state."""

@@ -1,0 +1,385 @@
+"""State that many processes share: each folds the same log, and decides on what it has folded.
+
+    update: decide on the state ──► append if nothing else was ──► fold it
+                  ▲                          │
+                  └──── fetch the news ──────┘ somebody was faster
+
+The log is a revisioned stream. An entry is one byte that says what it is, and a body: *init*
+holds a whole state, *update* one change of it. What comes before the first init says nothing. The
+mark is the revision of an init, moved in the same step as that one is appended: who comes new, or
+was away while the stream was truncated, begins there.
+
+The state, its revision and what was counted since the last init change together, between two
+turns of the event loop, and only if all of a page could be decoded and applied. Pages may be
+fetched by several callers at once: each folds what lies behind the revision that was reached
+meanwhile, so no entry is applied twice and none is left out.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
+
+from anabranch.client.backoff import Backoff
+from anabranch.client.one_segment.revisioned_stream import Entries, RevisionedStream
+from anabranch.client.runtime import Runtime
+from anabranch.client.settings import BackoffSettings
+from anabranch.common.errors import (
+    AnabranchError,
+    Conflict,
+    CorruptBlock,
+    FormatTooNew,
+    Retry,
+    SegmentTruncated,
+    StateNotInitialized,
+    StreamSealed,
+    Unavailable,
+    Unknown,
+)
+
+S = TypeVar("S")
+U = TypeVar("U")
+
+INIT = b"\x00"
+UPDATE = b"\x01"
+_TAG_NEWEST = UPDATE[0]
+_PAUSES = BackoffSettings(first_s=0.001, longest_s=0.05)
+"""Between two decisions when others were faster."""
+
+
+class StateCodec(Protocol[S, U]):
+    """How a state and its updates are stored, and what an update does. All of it is pure."""
+
+    def encode_state(self, state: S) -> bytes: ...
+
+    def decode_state(self, body: bytes) -> S: ...
+
+    def encode_update(self, update: U) -> bytes: ...
+
+    def decode_update(self, body: bytes) -> U: ...
+
+    def apply(self, state: S, update: U, *, revision: int) -> S:
+        """The state after the update, as a new value. `revision` is the one behind the append that
+        held the update: the same for every process."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Folded(Generic[S]):
+    """A state and where in the log it is; `init_revision` is behind the last init."""
+
+    state: S | None = None
+    revision: int = 0
+    init_revision: int = 0
+    entries_since_init: int = 0
+
+
+class StateSynchronizer(Generic[S, U]):
+    """See the module. An async context manager; made by `Client.state_synchronizer`.
+
+    ::
+
+        async with client.state_synchronizer("plant/counter", codec) as shared:
+            await shared.initialize(0)
+            await shared.update(lambda count: [1] if count < 400 else [])
+            print(shared.state, shared.revision)
+    """
+
+    def __init__(
+        self,
+        log: RevisionedStream,
+        codec: StateCodec[S, U],
+        *,
+        runtime: Runtime,
+        retry_timeout_s: float,
+    ) -> None:
+        self._log = log
+        self._codec = codec
+        self._runtime = runtime
+        self._retry_timeout_s = retry_timeout_s
+        self._folded: _Folded[S] = _Folded()
+        self._applied_count = 0
+        self._begun = False
+
+    # --- life -----------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Find the stream; repeatable. Fetches nothing. Raises as `RevisionedStream.open`."""
+        await self._log.open()
+
+    async def close(self) -> None:
+        """Stop; repeatable."""
+        await self._log.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # --- what is known --------------------------------------------------------------------
+
+    @property
+    def state(self) -> S | None:
+        """The newest state that was folded; None before the first init."""
+        return self._folded.state
+
+    @property
+    def revision(self) -> int:
+        """Up to where the log was folded into `state`."""
+        return self._folded.revision
+
+    @property
+    def entries_since_init(self) -> int:
+        """Updates that whoever comes new has to apply: the reason to compact."""
+        return self._folded.entries_since_init
+
+    @property
+    def bytes_since_init(self) -> int:
+        """Their size in the stream."""
+        return self._folded.revision - self._folded.init_revision
+
+    async def fetch(self, *, wait_s: float = 0.0) -> int:
+        """Fold everything up to the tail → how many entries were applied meanwhile.
+
+        Where there is no news it waits for some, up to `wait_s`. Raises FormatTooNew (a newer
+        release wrote; nothing of that page was applied), CorruptBlock, StreamNotFound,
+        InvalidRequest, Unavailable, what the codec raises, and StreamSealed where it was to wait
+        for what can never come.
+        """
+        applied_before = self._applied_count
+        page = await self._read(wait_s)
+        self._fold(page.first, page.entries)
+        if wait_s > 0 and page.entries.sealed and not page.entries.entries:
+            raise StreamSealed(
+                "the stream of the shared state is sealed, and all of it was fetched",
+                stream=str(self._log.stream),
+            )
+        while not page.entries.at_tail:
+            page = await self._read(0.0)
+            self._fold(page.first, page.entries)
+        return self._applied_count - applied_before
+
+    # --- changing -------------------------------------------------------------------------
+
+    async def initialize(self, state: S) -> bool:
+        """Give the state its first value → whether this call did it; False: it had one.
+
+        Raises as `RevisionedStream.append`.
+        """
+        await self.fetch()
+        contest = self._contest()
+        while self._folded.state is None:
+            if await self._append_init(state, self._folded.revision):
+                return True
+            await self._lost_to_others(contest, self._folded.revision)
+        return False
+
+    async def update(self, decide: Callable[[S], Sequence[U]]) -> Sequence[U]:
+        """Append what `decide` makes of the state → that, as it was appended and folded.
+
+        `decide` is pure. It is given the newest state that is known here, and newer ones as long
+        as others are faster. If it returns nothing, nothing is done, not even a look for news:
+        `fetch` first where that matters. What it raises is passed on, but only about a state that
+        was fetched during the call. Raises StateNotInitialized,
+        Unavailable (others were faster all the time), OutcomeUnknown (fetch, then look), and as
+        `RevisionedStream.append`.
+        """
+        updates: Sequence[U] = ()
+
+        def entries(state: S) -> list[bytes]:
+            nonlocal updates
+            updates = tuple(decide(state))
+            return [UPDATE + self._codec.encode_update(update) for update in updates]
+
+        await self._decide(entries, mark=False)
+        return updates
+
+    async def replace(self, decide: Callable[[S], S | None]) -> bool:
+        """Put the whole state that `decide` returns in place of the present one → whether.
+
+        None: nothing is done. `decide` and errors as with `update`.
+        """
+
+        def entries(state: S) -> list[bytes]:
+            new = decide(state)
+            return [] if new is None else [INIT + self._codec.encode_state(new)]
+
+        return await self._decide(entries, mark=True)
+
+    async def append(self, updates: Sequence[U]) -> int:
+        """Append the updates, whatever the state is → the revision behind them.
+
+        `state` is as before until `fetch` has folded them. Raises StateNotInitialized, and as
+        `RevisionedStream.append`.
+        """
+        await self._initialized()
+        return await self._log.append(
+            [UPDATE + self._codec.encode_update(update) for update in updates]
+        )
+
+    async def compact(self) -> bool:
+        """Append the present state as an init and truncate the stream to the init before that one
+        → whether; False: others appended meanwhile, and it may be tried again.
+
+        Readers that are behind thus find all since the last but one init. A truncation that fails
+        is made up for by the next compaction. Raises as `update`.
+        """
+        state = await self._initialized()
+        revision = self._folded.revision
+        last_init = await self._log.mark()
+        if not await self._append_init(state, revision):
+            return False
+        if last_init is not None:
+            await self._truncate(last_init)
+        return True
+
+    # --- deciding -------------------------------------------------------------------------
+
+    async def _decide(self, decide: Callable[[S], list[bytes]], *, mark: bool) -> bool:
+        """Append what `decide` wants, for the state that it was decided on → whether it wanted."""
+        contest = self._contest()
+        fetched = self._folded.state is None
+        state = await self._initialized()
+        while True:
+            revision = self._folded.revision
+            try:
+                entries = decide(state)
+            except Exception:
+                if fetched:
+                    raise
+                await self.fetch()
+                fetched = True
+            else:
+                if not entries or await self._append(entries, revision, mark=mark):
+                    return bool(entries)
+                fetched |= await self._lost_to_others(contest, revision)
+            state = await self._initialized()
+
+    async def _initialized(self) -> S:
+        """The state, fetched if none is known. Raises StateNotInitialized."""
+        if self._folded.state is None:
+            await self.fetch()
+        if self._folded.state is None:
+            raise StateNotInitialized(
+                "the shared state has no first value yet", stream=str(self._log.stream)
+            )
+        return self._folded.state
+
+    async def _append_init(self, state: S, revision: int) -> bool:
+        entry = INIT + self._codec.encode_state(state)
+        return await self._append([entry], revision, mark=True)
+
+    async def _append(self, entries: list[bytes], revision: int, *, mark: bool) -> bool:
+        """Append if the log ends at `revision`, and fold it → whether."""
+        behind = await self._log.append_if(entries, revision, mark=revision if mark else None)
+        if behind is None:
+            return False
+        self._fold(
+            revision, Entries(tuple(entries), (behind,) * len(entries), behind, at_tail=True)
+        )
+        return True
+
+    def _contest(self) -> Backoff:
+        return Backoff(_PAUSES, self._runtime.rng, self._retry_timeout_s)
+
+    async def _lost_to_others(self, contest: Backoff, revision: int) -> bool:
+        """Learn what came behind `revision` → whether it had to be fetched. Raises Unavailable."""
+        pause_s = contest.failed(self._runtime.clock.monotonic())
+        if pause_s is None:
+            raise Unavailable(
+                "others changed the shared state each time before this change was appended",
+                remedy="nothing was done; try again, or share the state among fewer",
+                stream=str(self._log.stream), attempts=contest.failures,
+            )  # fmt: skip
+        if contest.failures > 1:
+            await self._runtime.clock.sleep(pause_s)
+        if self._folded.revision > revision:
+            return False
+        await self.fetch()
+        return True
+
+    async def _truncate(self, revision: int) -> None:
+        try:
+            await self._log.truncate(revision)
+        except (Retry, Unknown, Conflict) as error:
+            # What stays is read by nobody who begins at the mark; the next compaction goes further.
+            if isinstance(error, StreamSealed):
+                raise
+
+    # --- folding --------------------------------------------------------------------------
+
+    async def _read(self, wait_s: float) -> "_Page":
+        """What follows the revision; from the mark, or else the head, if that was truncated."""
+        contest = self._contest()
+        first = self._folded.revision if self._begun else await self._beginning()
+        while True:
+            try:
+                return _Page(first, await self._log.read(first, wait_s=wait_s))
+            except SegmentTruncated as error:
+                pause_s = contest.failed(self._runtime.clock.monotonic())
+                if pause_s is None:
+                    raise Unavailable(
+                        "the stream was truncated each time before it could be read",
+                        stream=str(self._log.stream),
+                    ) from error
+                await self._runtime.clock.sleep(pause_s)
+            first = await self._beginning()
+
+    async def _beginning(self) -> int:
+        """The mark; the head, where there is none or somebody truncated beyond it."""
+        mark = await self._log.mark()
+        return max(await self._log.head(), mark or 0)
+
+    def _fold(self, first: int, page: Entries) -> None:
+        """Apply what lies behind the present revision; all of it or nothing.
+
+        A page that begins behind it follows a truncation: what was known is part of no state then.
+        """
+        known = self._folded
+        folded: _Folded[S] = known if first <= known.revision else _Folded(None, first, first)
+        count = 0
+        for entry, revision in zip(page.entries, page.revisions, strict=True):
+            if revision > known.revision:
+                folded = self._applied(folded, entry, revision)
+                count += 1
+        self._folded = folded
+        self._applied_count += count
+        self._begun = True
+
+    def _applied(self, folded: _Folded[S], entry: bytes, revision: int) -> _Folded[S]:
+        tag, body = entry[:1], entry[1:]
+        if tag == INIT:
+            return _Folded(self._codec.decode_state(body), revision, revision, 0)
+        if tag != UPDATE:
+            raise self._unreadable(tag, revision)
+        state = folded.state
+        if state is not None:
+            state = self._codec.apply(state, self._codec.decode_update(body), revision=revision)
+        return _Folded(state, revision, folded.init_revision, folded.entries_since_init + 1)
+
+    def _unreadable(self, tag: bytes, revision: int) -> AnabranchError:
+        if not tag:
+            return CorruptBlock(
+                "an entry of a shared state is empty",
+                remedy="do not write to the stream by other means",
+                stream=str(self._log.stream), revision=revision,
+            )  # fmt: skip
+        return FormatTooNew(
+            "an entry of a shared state is of an unknown kind",
+            found=tag[0], supported=_TAG_NEWEST, stream=str(self._log.stream), revision=revision,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """What was read from revision `first` on."""
+
+    first: int
+    entries: Entries

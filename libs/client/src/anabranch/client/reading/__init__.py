@@ -1,0 +1,1 @@
+"""Reading: positions, blocks as events or Arrow batches, ranges and bounds."""

@@ -1,0 +1,177 @@
+"""What a reader yields: the events of one block as columns, or as one object per event."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from importlib import import_module
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+
+from typing_extensions import TypeVar
+
+from anabranch.client.reading.fetcher import FetchedBlock
+from anabranch.client.reading.frontier import Position
+from anabranch.client.serializers import CAUSE_LENGTH_MAX, Serializer, require_pyarrow
+from anabranch.common.errors import CorruptBlock, SerializationFailed
+from anabranch.common.wire.block import FLAG_KEYS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+T = TypeVar("T", default=bytes)
+
+
+class Event(NamedTuple, Generic[T]):
+    """One event, and its own place: number `event_index`, from 0, of the block at `offset`."""
+
+    payload: T
+    key: str | None
+    timestamp_ms: int
+    segment: str
+    offset: int
+    event_index: int
+
+    @property
+    def position(self) -> Position:
+        return Position(self.offset, self.event_index)
+
+    @property
+    def pointer(self) -> str:
+        """The event's name, by which `Client.fetch` reads it again: an event pointer."""
+        return f"{self.segment}:{self.offset}:{self.event_index}"
+
+
+class EventBatch:
+    """The events of one block, without an object per event. `opening`: by its intake's count."""
+
+    def __init__(self, fetched: FetchedBlock, opening: int = 0) -> None:
+        self.fetched = fetched
+        self.opening = opening
+        self.segment = fetched.segment
+        self.start = Position(fetched.offset, fetched.start_index)
+        self.next = Position(fetched.next_offset)
+        self.size = fetched.block.header.size
+        """Of the whole block as it is stored."""
+        self.held_size = fetched.held_size
+
+    def __len__(self) -> int:
+        return len(self.fetched.block) - self.fetched.start_index
+
+    @cached_property
+    def payloads(self) -> list[bytes]:
+        return self.fetched.block.events(self.fetched.start_index)
+
+    @cached_property
+    def keys(self) -> list[str | None]:
+        """Parallel to `payloads`; None where an event has no key. Raises CorruptBlock."""
+        if not self.fetched.block.header.flags & FLAG_KEYS:
+            return [None] * len(self)
+        stored = self.fetched.block.keys()[self.fetched.start_index :]
+        try:
+            return [None if key is None else key.decode() for key in stored]
+        except UnicodeDecodeError as error:
+            raise CorruptBlock(
+                "a block's routing keys are not UTF-8",
+                segment=self.segment, offset=self.start.offset,
+            ) from error  # fmt: skip
+
+    def open(self) -> None:
+        """Decompress the block if it is compressed; repeatable. Raises CorruptBlock, CodecMissing.
+
+        Blocks that wait to be read stay compressed, so that the read-ahead bounds memory.
+        """
+        try:
+            self.fetched.block.open()
+        except CorruptBlock as error:
+            raise CorruptBlock(
+                error.message, segment=self.segment, offset=self.start.offset, cause=str(error)
+            ) from error
+
+    @cached_property
+    def timestamps_ms(self) -> list[int]:
+        """Event times, parallel to `payloads`."""
+        return self.fetched.block.timestamps_ms()[self.fetched.start_index :]
+
+    def values(self, serializer: Serializer[T]) -> list[T]:
+        """What the serializer makes of the payloads, parallel to them.
+
+        Raises SerializationFailed, which names the first event that is no value.
+        """
+        values, error = self.values_from(0, serializer)
+        if error is not None:
+            raise error
+        return values
+
+    def values_from(
+        self, row: int, serializer: Serializer[T]
+    ) -> tuple[list[T], SerializationFailed | None]:
+        """The values from a row on, up to the first event that is none, and what is wrong with it;
+        None: all are."""
+        values: list[T] = []
+        try:
+            # One call of C: `values` keeps what came before a failure.
+            values.extend(map(serializer.deserialize, self.payloads[row:]))
+        except Exception as error:  # noqa: BLE001  # else a serializer's bug would lose the batch
+            return values, self._not_a_value(row + len(values), error)
+        return values, None
+
+    def _not_a_value(self, row: int, error: Exception) -> SerializationFailed:
+        if isinstance(error, SerializationFailed):
+            failed = error.copy()
+        else:
+            cause = f"{type(error).__name__}: {error}"[:CAUSE_LENGTH_MAX]
+            failed = SerializationFailed("the serializer failed on an event", cause=cause)
+        offset, first = self.start
+        failed.fields = {
+            **failed.fields,
+            "segment": self.segment,
+            "offset": offset,
+            "index": first + row,
+        }
+        failed.__cause__ = error
+        return failed
+
+    def events(self) -> list[Event]:
+        """The same as one object per event."""
+        return self.events_with(self.payloads)
+
+    def events_with(self, payloads: Sequence[T], row: int = 0) -> list[Event[T]]:
+        """One object per event from a row on, with these payloads, as many as there are."""
+        offset, first = self.start
+        first += row
+        count = len(payloads)
+        rows = zip(
+            payloads,
+            self.keys[row : row + count],
+            self.timestamps_ms[row : row + count],
+            repeat(self.segment),
+            repeat(offset),
+            range(first, first + count),
+        )
+        # Without a call of Python for each: this is the pace of reading event by event.
+        return list(map(tuple.__new__, repeat(Event), rows))
+
+    def to_arrow(self) -> "pa.RecordBatch":
+        """The events as a batch of Arrow, see `arrow` for its columns.
+
+        The payloads are not copied where the block is stored plain, and keep its memory as long as
+        the batch lives. Raises CorruptBlock, CodecMissing.
+        """
+        return arrow_batch([self])
+
+
+def arrow_batch(batches: Sequence[EventBatch]) -> "pa.RecordBatch":
+    """The events of at least one batch as one of Arrow. Raises CorruptBlock, CodecMissing."""
+    require_pyarrow()
+    arrow: Any = import_module("anabranch.client.reading.arrow")
+    blocks = []
+    for batch in batches:
+        batch.open()
+        fetched = batch.fetched
+        block = fetched.block
+        blocks.append(
+            arrow.PlacedBlock(
+                fetched.segment, fetched.offset, block.header, block.body, fetched.start_index
+            )
+        )
+    return arrow.batch_of(blocks)

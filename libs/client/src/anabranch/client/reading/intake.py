@@ -1,0 +1,283 @@
+"""Several segments read ahead at once, whose blocks come out of one queue.
+
+    open ──► fetcher ──verified blocks──► queue ──next──► EventBatch …, then one of
+               │                            ▲             SegmentEnd, SegmentFailed
+               └──end: what follows it? ────┘
+    drop ──► nothing of that opening comes any more
+
+    place to read next truncated ──► told, and read on from the segment's start
+    segment deleted by a truncation ──► told, and ended: its successors take its place
+
+The queue holds the blocks, ends and failures in the order of their arrival, so of each segment in
+the order of its events; the segment counts as open until its end or failure was taken. Every
+segment has an even share of the read-ahead, so a slow consumer bounds memory and no segment can
+starve another. The segments may be of several streams and come and go at any time; a segment
+that is opened again after it was dropped is another opening, which the first one's blocks cannot
+reach.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from anabranch.client.backoff import Backoff
+from anabranch.client.reading.events import EventBatch
+from anabranch.client.reading.fetcher import FetchedBlock, SegmentFetcher
+from anabranch.client.reading.frontier import Position
+from anabranch.client.runtime import Runtime
+from anabranch.client.settings import BackoffSettings, ReaderSettings
+from anabranch.client.wire.control import ControlPlane, SegmentDirectory
+from anabranch.client.wire.followers import Followers
+from anabranch.common.contracts.stream_queries import Successor
+from anabranch.common.errors import (
+    AnabranchError,
+    EventsTruncated,
+    SegmentNotFound,
+    SegmentTruncated,
+)
+from anabranch.common.model.names import parse_segment_name
+
+SHARE_SIZE_BYTES_MIN = 64 * 1024
+
+
+class SegmentEnd(NamedTuple):
+    """Everything of the segment lies before, and it is not open any more.
+
+    `reached_end_offset`: it was read to the offset that it was opened with; else to its own end,
+    where the `successors` take its place, none if it is its stream's last for its keys.
+    """
+
+    segment: str
+    successors: tuple[Successor, ...] = ()
+    reached_end_offset: bool = False
+
+
+class SegmentFailed(NamedTuple):
+    """The segment cannot be read on from where it was read to.
+
+    `next` None: not at all, and it is not open any more. Else `error` is EventsTruncated and
+    reading goes on there by itself.
+    """
+
+    segment: str
+    error: AnabranchError
+    next: Position | None = None
+
+
+IntakeItem = EventBatch | SegmentEnd | SegmentFailed
+
+
+@dataclass(eq=False, slots=True)
+class _Opening:
+    """One segment from when it is opened until it ends, fails or is dropped."""
+
+    number: int
+    fetcher: SegmentFetcher
+    task: asyncio.Task[None]
+
+
+class Intake:
+    """See the module. One consumer at a time; nothing is shared with other intakes.
+
+    `news` is set whenever something can be taken, for who waits for other things too.
+    """
+
+    def __init__(
+        self,
+        control: ControlPlane,
+        directory: SegmentDirectory,
+        runtime: Runtime,
+        settings: ReaderSettings,
+        news: asyncio.Event | None = None,
+    ) -> None:
+        self._control = control
+        self._directory = directory
+        self._runtime = runtime
+        self._settings = settings
+        self._open: dict[str, _Opening] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ready: deque[tuple[int, IntakeItem]] = deque()
+        """By the number of the opening."""
+        self._opened_count = 0
+        self._news = news or asyncio.Event()
+        self._shares_are_due = False
+        self._closed = False
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """What is open, in the order of opening."""
+        return tuple(self._open)
+
+    # --- what is read ---------------------------------------------------------------------
+
+    def open(self, segment: str, position: Position, end_offset: int | None = None) -> None:
+        """Start to read a segment that is not open, from `position` to `end_offset`, None: to
+        its end. An `end_offset` that is no block's lies at the end of the block it is in."""
+        assert segment not in self._open, "a segment is opened once at a time"
+        assert not self._closed, "a closed intake opens nothing"
+        self._opened_count = number = self._opened_count + 1
+        fetcher = self._new_fetcher(segment, number)
+        fetcher.offset, fetcher.index = position
+        fetcher.end_offset = end_offset
+        task = self._runtime.tasks.create_task(self._follow(fetcher, number))
+        self._open[segment] = _Opening(number, fetcher, task)
+        self._shares_are_due = True
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def drop(self, segment: str) -> None:
+        """Stop reading the segment: what waits of it vanishes and no more comes. Repeatable."""
+        if segment not in self._open:
+            return
+        number = self._end(segment)
+        self._ready = deque(each for each in self._ready if each[0] != number)
+        self._news.set()
+
+    async def close(self) -> None:
+        """Stop reading everything; what was read ahead is dropped. Repeatable."""
+        self._closed = True
+        self._open.clear()
+        self._ready.clear()
+        self._news.set()
+        if tasks := tuple(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    def _end(self, segment: str) -> int:
+        """It is not open any more; what waits of it stays → the number of its opening."""
+        opening = self._open.pop(segment)
+        opening.task.cancel()
+        self._shares_are_due = True
+        return opening.number
+
+    # --- in the background ----------------------------------------------------------------
+
+    async def _follow(self, fetcher: SegmentFetcher, number: int) -> None:
+        """Read a segment, and ask what comes after it."""
+        self._share_out()
+        segment = fetcher.segment
+        try:
+            while (end := await self._read(fetcher, number)) is None:
+                pass
+            self._put(number, end)
+        except AnabranchError as error:
+            self._put(number, _failed(segment, error))
+
+    async def _read(self, fetcher: SegmentFetcher, number: int) -> SegmentEnd | None:
+        """Read until the end, or until what is to be read next turns out to be truncated: None."""
+        segment = fetcher.segment
+        try:
+            if not await fetcher.run():
+                return SegmentEnd(segment, reached_end_offset=True)
+            successors = await self._followers(segment).after(segment)
+        except SegmentTruncated as error:
+            start = error.fields.get("start")
+            if not isinstance(start, int) or start <= fetcher.offset:
+                raise
+            told = _truncated(fetcher, start)
+            fetcher.offset, fetcher.index = start, 0
+            self._put(number, SegmentFailed(segment, told, Position(start)))
+            return None
+        except SegmentNotFound as error:
+            successors = await self._followers(segment).in_place_of(segment, error)
+            place = Position(fetcher.offset, fetcher.index)
+            self._put(number, SegmentFailed(segment, _truncated(fetcher, None), place))
+        await self._directory.prepare(each.name for each in successors)
+        return SegmentEnd(segment, successors)
+
+    def _followers(self, segment: str) -> Followers:
+        stream = parse_segment_name(segment)[0]
+        return Followers(self._control, stream, self._runtime.clock, self._new_backoff)
+
+    def _put(self, number: int, item: IntakeItem) -> None:
+        opening = self._open.get(item.segment)
+        if opening is not None and opening.number == number:
+            self._ready.append((number, item))
+            self._news.set()
+
+    # --- taking ---------------------------------------------------------------------------
+
+    async def next(self) -> IntakeItem | None:
+        """What comes next, as soon as it is there; None: nothing is open (any more), or closed.
+
+        Whoever cancels the wait misses nothing.
+        """
+        while (item := self.next_nowait()) is None and self._open:
+            self._news.clear()
+            await self._news.wait()
+        return item
+
+    def next_nowait(self) -> IntakeItem | None:
+        """What comes next if it is there; blocks are given decompressed."""
+        self._share_out()
+        if not self._ready:
+            return None
+        _, item = self._ready.popleft()
+        if not isinstance(item, EventBatch):
+            if isinstance(item, SegmentEnd) or item.next is None:
+                self._end(item.segment)
+            return item
+        try:
+            item.open()
+        except AnabranchError as error:
+            self.drop(item.segment)
+            return _failed(item.segment, error)
+        return item
+
+    def consumed(self, batch: EventBatch) -> None:
+        """The consumer is done with the batch: as much more may be read ahead."""
+        opening = self._open.get(batch.segment)
+        if opening is not None and opening.number == batch.opening:
+            opening.fetcher.consumed(batch.held_size)
+
+    # --- shares ---------------------------------------------------------------------------
+
+    def _share_out(self) -> None:
+        """Divide the read-ahead anew, once for any number of segments that came or went."""
+        if not self._shares_are_due:
+            return
+        self._shares_are_due = False
+        share = self._share()
+        for opening in self._open.values():
+            opening.fetcher.share(share)
+
+    def _share(self) -> int:
+        share = self._settings.read_ahead_bytes // max(1, len(self._open))
+        return max(share, SHARE_SIZE_BYTES_MIN)
+
+    def _new_fetcher(self, segment: str, number: int) -> SegmentFetcher:
+        def fetched(block: FetchedBlock) -> None:
+            self._put(number, EventBatch(block, number))
+
+        runtime = self._runtime
+        return SegmentFetcher(
+            segment,
+            settings=self._settings,
+            share_bytes=self._share(),
+            directory=self._directory,
+            clock=runtime.clock,
+            backoff=self._new_backoff(),
+            tasks=runtime.tasks,
+            fetched=fetched,
+        )
+
+    def _new_backoff(self) -> Backoff:
+        runtime, settings = self._runtime, self._settings
+        return Backoff(BackoffSettings(), runtime.rng, settings.retry_timeout_s)
+
+
+def _truncated(fetcher: SegmentFetcher, start: int | None) -> EventsTruncated:
+    """`start` None: all of the segment is gone."""
+    stream, _ = parse_segment_name(fetcher.segment)
+    return EventsTruncated(
+        "events were truncated before they were read",
+        stream=str(stream), segment=fetcher.segment, offset=fetcher.offset, start=start,
+    )  # fmt: skip
+
+
+def _failed(segment: str, error: AnabranchError) -> SegmentFailed:
+    stream, _ = parse_segment_name(segment)
+    error.fields = {**error.fields, "stream": str(stream)}
+    return SegmentFailed(segment, error)

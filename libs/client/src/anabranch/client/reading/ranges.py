@@ -1,0 +1,128 @@
+"""Stored bytes of segments, for bulk readers that choose the ranges: a data source, an archiver.
+
+A range that is asked for is read completely or an error says why not; blocks are handed over as
+they are stored, so whoever decodes them verifies them.
+"""
+
+from anabranch.client.backoff import Backoff
+from anabranch.client.reading.bounds import StreamBounds
+from anabranch.client.settings import BackoffSettings
+from anabranch.client.wire.control import ControlPlane, SegmentDirectory, current_segments
+from anabranch.client.wire.segment_calls import SegmentCalls
+from anabranch.common.contracts.queries import SegmentList
+from anabranch.common.contracts.stream_queries import SegmentRun
+from anabranch.common.errors import BadPacket, PlanOutdated
+from anabranch.common.model.names import StreamRef
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import Rng
+from anabranch.common.wire.messages import (
+    LocateOffset,
+    OffsetLocated,
+    ReadSegment,
+    Request,
+    SegmentInfo,
+    SegmentRead,
+)
+
+READ_SIZE_BYTES = 4 * 1024 * 1024
+RETRY_TIMEOUT_S = 60.0
+
+
+class SegmentRanges:
+    """Made by `Client.ranges`. Every call gives up after 60 s without an answer."""
+
+    def __init__(
+        self, control: ControlPlane, directory: SegmentDirectory, *, clock: Clock, rng: Rng
+    ) -> None:
+        self._control = control
+        self._directory = directory
+        self._clock = clock
+        self._rng = rng
+
+    async def segments(self, stream: StreamRef) -> SegmentList:
+        """The stream's segments, sorted by key range. Raises StreamNotFound."""
+        return await current_segments(self._control, stream)
+
+    async def runs(self, stream: StreamRef) -> list[SegmentRun]:
+        """All of the stream as it is now: its segments from the head to the tail, predecessors
+        before their successors, each with the offsets between which its bytes are.
+
+        Every `end_offset` is known, and whatever was acknowledged before lies below. Raises
+        StreamNotFound, and Unavailable when a scale does not end in time.
+        """
+        return await self._bounds(stream).runs()
+
+    async def tail(self, stream: StreamRef) -> dict[str, int]:
+        """The current segments' full names → their lengths; nothing that was acknowledged before
+        lies beyond. Raises StreamNotFound, and Unavailable as `runs` does."""
+        return await self._bounds(stream).tail()
+
+    async def info(self, segment: str) -> SegmentInfo:
+        """The segment's present bounds. Raises SegmentNotFound."""
+        return await self.calls(segment).info()
+
+    async def boundary(self, segment: str, offset: int) -> int:
+        """The first append boundary at or after `offset`.
+
+        Raises SegmentNotFound, SegmentTruncated, InvalidRequest (beyond the segment's end).
+        """
+
+        def request(container_epoch: int) -> Request:
+            return LocateOffset(segment=segment, container_epoch=container_epoch, offset=offset)
+
+        return (await self.calls(segment).ask(request, OffsetLocated))[0].offset
+
+    async def block_at(self, segment: str, offset: int) -> bytes:
+        """The stored bytes of the block at `offset`, and perhaps of more; none at the tail.
+
+        Raises SegmentNotFound, SegmentTruncated, InvalidRequest (beyond the end, within a block).
+        """
+
+        def request(container_epoch: int) -> Request:
+            return ReadSegment(
+                segment=segment, container_epoch=container_epoch, offset=offset, size_max=1
+            )
+
+        return (await self.calls(segment).ask(request, SegmentRead))[1]
+
+    async def read(self, segment: str, offset: int, end: int) -> bytes:
+        """Whole appends from `offset`, at least one and about 4 MiB, none beyond `end`.
+
+        Both are append boundaries, `offset` the lower one. Raises SegmentNotFound,
+        SegmentTruncated, InvalidRequest, and PlanOutdated where the segment is not as long.
+        """
+        assert offset < end
+        size_max = min(READ_SIZE_BYTES, end - offset)
+
+        def request(container_epoch: int) -> Request:
+            return ReadSegment(
+                segment=segment, container_epoch=container_epoch, offset=offset, size_max=size_max
+            )
+
+        reply, data = await self.calls(segment).ask(request, SegmentRead)
+        if reply.offset != offset:
+            raise BadPacket("a read was answered from another offset", segment=segment)
+        if not data or offset + len(data) > end:
+            raise PlanOutdated(
+                "a segment does not hold the range that was planned",
+                segment=segment, offset=offset, end=end, have=len(data),
+            )  # fmt: skip
+        return data
+
+    def _bounds(self, stream: StreamRef) -> StreamBounds:
+        return StreamBounds(
+            stream,
+            control=self._control,
+            directory=self._directory,
+            clock=self._clock,
+            info=self.info,
+            new_backoff=self._new_backoff,
+        )
+
+    def calls(self, segment: str) -> SegmentCalls:
+        """For one request to the segment's store."""
+        backoff = self._new_backoff()
+        return SegmentCalls(segment, directory=self._directory, clock=self._clock, backoff=backoff)
+
+    def _new_backoff(self) -> Backoff:
+        return Backoff(BackoffSettings(), self._rng, RETRY_TIMEOUT_S)

@@ -1,0 +1,126 @@
+"""What comes after a segment: asks the controller until it says.
+
+    open ──the segment is being sealed: pause, ask again──► followed, or sealed for ever
+
+A scale tells of successors before it seals anything, so who meets the end of a segment is
+answered at once; `open` means that the whole stream is being sealed.
+
+A segment that no store knows any more was deleted by a truncation, if something follows it, or
+with its stream.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from anabranch.client.backoff import Backoff
+from anabranch.client.wire.control import QUERY_TIMEOUT_S, ControlPlane, current_segments
+from anabranch.common.contracts.stream_queries import Successor, Successors, SuccessorsFound
+from anabranch.common.errors import (
+    AnabranchError,
+    Retry,
+    ScopeNotFound,
+    SegmentNotFound,
+    StreamNotFound,
+    Unavailable,
+)
+from anabranch.common.model.names import StreamRef, parse_segment_name
+from anabranch.common.model.stream import StreamState
+from anabranch.common.runtime.clock import Clock
+
+T = TypeVar("T")
+
+
+_DELETED = (StreamState.DELETING, StreamState.DELETED)
+
+
+class Followers:
+    """Of one stream's segments. `new_backoff` bounds the time without a final answer."""
+
+    def __init__(
+        self,
+        control: ControlPlane,
+        stream: StreamRef,
+        clock: Clock,
+        new_backoff: Callable[[], Backoff],
+    ) -> None:
+        self._control = control
+        self._stream = stream
+        self._clock = clock
+        self._new_backoff = new_backoff
+
+    async def ask(self, segment: str) -> SuccessorsFound:
+        """What the controller says now. Raises StreamNotFound, and SegmentNotFound for a segment
+        that the stream, in its present life, never had."""
+        query = Successors(
+            scope=self._stream.scope,
+            stream=self._stream.stream,
+            segment_id=parse_segment_name(segment)[1],
+        )
+        return await self._control.query(
+            "successors", query, SuccessorsFound, timeout_s=QUERY_TIMEOUT_S
+        )
+
+    async def after(
+        self, segment: str, *, if_open: AnabranchError | None = None
+    ) -> tuple[Successor, ...]:
+        """The successors of a segment that takes no more, sorted by key range; none: it was the
+        last one, for ever.
+
+        The caller has met the segment in a store, so if the stream never had it, the stream is
+        another one by now. Raises StreamNotFound, Unavailable when no answer came in time, and
+        `if_open` where the controller takes the segment for open and waiting would not help.
+        """
+
+        async def attempt() -> tuple[Successor, ...]:
+            try:
+                found = await self.ask(segment)
+            except SegmentNotFound as error:
+                raise StreamNotFound(
+                    "the stream was deleted, and another one was created under its name",
+                    remedy="open a new writer or reader, if the new stream is the one you mean",
+                    stream=str(self._stream),
+                    segment=segment,
+                ) from error
+            if found.status != "open":
+                return found.successors
+            raise if_open or Unavailable(
+                "what follows a sealed segment was not told", segment=segment
+            )
+
+        return await self._answered(attempt)
+
+    async def in_place_of(self, segment: str, missing: SegmentNotFound) -> tuple[Successor, ...]:
+        """The successors of a segment that no store knows, which a truncation has deleted.
+
+        Raises StreamNotFound when its stream is deleted or is being deleted, `missing` when the
+        segment should be there, and Unavailable when no answer came in time.
+        """
+
+        async def attempt() -> tuple[Successor, ...]:
+            try:
+                listed = await current_segments(self._control, self._stream)
+            except ScopeNotFound as error:
+                raise self._deleted() from error
+            if listed.state in _DELETED:
+                raise self._deleted()
+            found = await self.ask(segment)
+            if found.status != "followed":
+                raise missing
+            return found.successors
+
+        return await self._answered(attempt)
+
+    def _deleted(self) -> StreamNotFound:
+        return StreamNotFound("the stream was deleted", stream=str(self._stream))
+
+    async def _answered(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Attempt until it does not fail in a way that passes, or for long enough."""
+        backoff = self._new_backoff()
+        while True:
+            try:
+                return await attempt()
+            except Retry:
+                pause_s = backoff.failed(self._clock.monotonic())
+                if pause_s is None:
+                    raise
+            await self._clock.sleep(pause_s)

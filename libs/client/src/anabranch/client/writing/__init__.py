@@ -1,0 +1,1 @@
+"""Writing: from an event to an acknowledged block, over scales and lost connections."""

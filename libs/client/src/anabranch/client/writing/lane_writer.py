@@ -1,0 +1,431 @@
+"""Takes events into lanes: what a plain writer and a transaction have in common.
+
+An event goes to the segment that its key selects (without a key: to a segment drawn anew for
+each batch). Writes made before the event loop turns again travel together; so do those made
+while a block is under way. One writer id and numbered events make every event arrive exactly
+once, whatever connections do meanwhile.
+
+Order: events of one key are stored in the order of their `write` calls. What happens when a segment
+takes no more is decided by whoever owns the lanes: see `_appender_ended` in `writer` and in
+`transactions.writer`. Not thread-safe. The first error that nobody can cure ends the writer: it is
+raised by every later call, and says what is unacknowledged.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from functools import lru_cache
+from typing import Any, Generic, cast
+
+from typing_extensions import TypeVar
+
+from anabranch.client.backoff import Backoff
+from anabranch.client.runtime import Runtime
+from anabranch.client.serializers import Serializer, serialized
+from anabranch.client.settings import BackoffSettings, WriterSettings
+from anabranch.client.tracing import joined
+from anabranch.client.wire.control import SegmentDirectory
+from anabranch.client.wire.segment_calls import SegmentCalls
+from anabranch.client.writing.appender import AppenderEvents, SegmentAppender, Waiter
+from anabranch.client.writing.arrow_columns import ARROW_SIZE_BYTES_MIN, arrow_events
+from anabranch.client.writing.batches import EVENT_OVERHEAD_BYTES, LargeEvent
+from anabranch.client.writing.columns import (
+    Columns,
+    Routed,
+    as_bytes,
+    as_timestamps,
+    check_lengths,
+    costs_of,
+    divide,
+    keyed_costs,
+)
+from anabranch.client.writing.lanes import KEYS_CACHED_MAX, Lanes
+from anabranch.client.writing.outbox import Outbox
+from anabranch.client.writing.pacing import InFlight
+from anabranch.client.writing.placing import Placing
+from anabranch.client.writing.room import Room
+from anabranch.common.errors import (
+    AnabranchError,
+    BufferFull,
+    Closed,
+    EventTooLarge,
+    InvalidRequest,
+)
+from anabranch.common.model.names import StreamRef
+from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
+
+T = TypeVar("T", contravariant=True, default=bytes | str)
+
+_TIMESTAMP_MS_LIMIT = 1 << 63
+_SPLIT = "split the event: the limit is what the writer's settings allow, 1 GiB at most"
+_LARGE_REMEDY = "split the event, or give the writer WriterSettings(large_events=True)"
+
+
+class LaneWriter(Generic[T]):
+    """See the module. Takes what its `serializer` takes: T."""
+
+    _large_remedy = _LARGE_REMEDY
+
+    def __init__(
+        self,
+        stream: StreamRef,
+        *,
+        directory: SegmentDirectory,
+        runtime: Runtime,
+        settings: WriterSettings,
+        serializer: Serializer[T] | None = None,
+    ) -> None:
+        self.stream = stream
+        self.writer_id = runtime.ids.new_bytes()
+        self._directory = directory
+        self._runtime = runtime
+        self._settings = settings
+        self._serializer = serializer
+        self._lanes = Lanes(self._start_appender)
+        self._room = Room(settings.buffer_size_bytes)
+        self._events = AppenderEvents(released=self._room.release, ended=self._appender_ended)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._route = lru_cache(maxsize=KEYS_CACHED_MAX)(self._lanes.route)
+        self._placing = Placing(self._lanes, runtime.rng, runtime.tracer)
+        self._last_written: Outbox | tuple[Outbox, ...] = ()
+        self._pump_scheduled = False
+        self._in_flight = InFlight(settings.in_flight_bytes_max)
+        self._failure: AnabranchError | None = None
+        self._ended = False
+        self._loop = asyncio.get_running_loop()
+        self._tracer = runtime.tracer
+
+    # --- life -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _appender_ended(self, appender: SegmentAppender, error: AnabranchError) -> None:
+        """The segment of the appender takes no more, or cannot be reached."""
+
+    def _start_appender(self, segment: str) -> SegmentAppender:
+        appender = SegmentAppender(
+            segment,
+            self.writer_id,
+            settings=self._settings,
+            directory=self._directory,
+            clock=self._runtime.clock,
+            backoff=self._new_backoff(),
+            events=self._events,
+            in_flight=self._in_flight,
+        )
+        self._run(appender.run())
+        return appender
+
+    def _new_backoff(self) -> Backoff:
+        return Backoff(BackoffSettings(), self._runtime.rng, self._settings.retry_timeout_s)
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        """In the background, until it ends or the writer is closed."""
+        task = self._runtime.start(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Stop without waiting for acknowledgements; repeatable. `flush` first to keep all."""
+        if not self._ended:
+            self._fail(self._failure or Closed("the writer is closed"))
+        self._runtime.open_parts.discard(self)
+        await self._stop()
+
+    async def _stop(self) -> None:
+        """End what is in the background. Repeatable."""
+        if tasks := tuple(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    # --- writing --------------------------------------------------------------------------
+
+    def write(self, event: T, key: str | None = None, timestamp_ms: int | None = None) -> None:
+        """Take one event; never waits.
+
+        Raises BufferFull (nothing taken: `await drain()`, then write it again),
+        EventTooLarge, InvalidRequest, SerializationFailed, and the writer's failure.
+        """
+        data: bytes = event  # type: ignore[assignment]  # a cast would cost a call per event
+        if self._serializer is not None or type(event) is not bytes:
+            data = self._bytes_of(event)
+        if timestamp_ms is not None and (
+            type(timestamp_ms) is not int
+            or not -_TIMESTAMP_MS_LIMIT <= timestamp_ms < _TIMESTAMP_MS_LIMIT
+        ):
+            timestamp_ms = as_timestamps([timestamp_ms])[0]
+        cost = len(data) + EVENT_OVERHEAD_BYTES
+        if key is not None:
+            outbox, key_stored = self._route(key)
+            cost += len(key_stored)
+        else:
+            outbox = self._placing.keyless or self._placing.draw()
+        room = self._room
+        used = room.used + cost
+        if (
+            used > room.limit or cost > EVENT_SIZE_BYTES_MAX or self._failure is not None
+        ) and self._took_large(data, key, timestamp_ms, outbox):
+            return
+        room.used = used
+        self._last_written = outbox
+        batch = outbox.gathering
+        if key is not None:
+            if len(batch.keys) != len(batch.events):
+                batch.pad_keys()
+            batch.keys.append(key_stored)
+        if timestamp_ms is not None:
+            if len(batch.timestamps_ms) != len(batch.events):
+                batch.pad_timestamps()
+            batch.timestamps_ms.append(timestamp_ms)
+        if self._tracer is not None:
+            batch.spans = joined(batch.spans, self._tracer)
+        batch.events.append(data)
+        batch.cost += cost
+        if batch.cost >= outbox.block_size:
+            outbox.close_batch()
+            self._placing.keyless = None
+        if not self._pump_scheduled:
+            self._schedule_pump()
+        outbox.awake = True
+
+    def _took_large(
+        self, data: bytes, key: str | None, timestamp_ms: int | None, outbox: Outbox
+    ) -> bool:
+        """Raises what forbids to take the event; else whether it is large, and was taken."""
+        stored = None if key is None else self._route(key)[1]
+        cost = len(data) + EVENT_OVERHEAD_BYTES + len(stored or b"")
+        self._refuse_if_impossible(len(data), cost)
+        if len(data) <= EVENT_SIZE_BYTES_MAX:
+            return False
+        self._room.used += cost
+        self._placing.add_large(LargeEvent(data, stored, timestamp_ms, cost), outbox)
+        self._last_written = outbox
+        self._schedule_pump()
+        return True
+
+    def write_batch(
+        self,
+        events: Sequence[T],
+        keys: Sequence[str | None] | None = None,
+        timestamps_ms: Sequence[int] | None = None,
+    ) -> None:
+        """Take all the events or none; never waits. Errors as `write`.
+
+        Without keys the batch goes to one segment, cut into blocks, with no work per event.
+        """
+        check_lengths(len(events), keys, timestamps_ms)
+        if len(events) == 0:
+            return
+        self._take(self._payloads_of(events), keys, timestamps_ms)
+
+    def _take(
+        self,
+        payloads: Sequence[bytes],
+        keys: Sequence[str | None] | None,
+        timestamps_ms: Sequence[int] | None,
+    ) -> None:
+        stamps = as_timestamps(timestamps_ms) if timestamps_ms is not None else None
+        costs = costs_of(payloads)
+        routed = None if keys is None else self._route_all(keys)
+        if routed is not None:
+            costs = keyed_costs(costs, routed)
+        largest = max(costs)
+        if largest > EVENT_SIZE_BYTES_MAX:  # or its key makes it look so
+            largest = max(map(len, payloads))
+        self._refuse_unless_room_for(sum(costs), largest)
+        self._room.used += sum(costs)
+        if routed is None:
+            self._last_written = self._placing.add(Columns(payloads, costs, None, stamps), None)
+        else:
+            divided = divide(payloads, routed, costs, stamps)
+            for outbox, columns in divided.items():
+                self._placing.add(columns, outbox)
+            self._last_written = tuple(divided)
+        self._schedule_pump()
+
+    def write_arrow(
+        self,
+        batch: Any,
+        *,
+        event: str = "event",
+        key: str | None = None,
+        timestamp_ms: str | int | None = None,
+    ) -> None:
+        """Take all rows of a pyarrow Table or RecordBatch or none; never waits. Errors as
+        `write_batch`, and CodecMissing without pyarrow.
+
+        `event`, `key` and `timestamp_ms` name columns: events as binary or text, as they are, past
+        any serializer; keys as text, null: none; times as integers (ms) or timestamps, or one
+        number for all. The buffers must not change before the events are acknowledged.
+        """
+        content = arrow_events(batch, event, key, timestamp_ms)
+        if not len(content.events):
+            return
+        cost, largest = content.cost, content.largest
+        if cost < ARROW_SIZE_BYTES_MIN or largest > EVENT_SIZE_BYTES_MAX:
+            self._take(*content.as_lists())
+            return
+        self._refuse_unless_room_for(cost, largest)
+        block_size = self._settings.block_size_bytes
+        if content.keys is None:
+            reached = self._placing.add_arrow(content, None, block_size)
+        else:
+            divided = dict(content.divide(self._route, self._placing.choose_keyless))
+            for outbox, share in divided.items():
+                self._placing.add_arrow(share, outbox, block_size)
+            reached = tuple(divided)
+        self._room.used += cost
+        self._last_written = reached
+        self._schedule_pump()
+
+    def _bytes_of(self, event: T) -> bytes:
+        if (serializer := self._serializer) is not None:
+            return serialized(serializer, event)
+        return as_bytes(event)
+
+    def _payloads_of(self, events: Sequence[T]) -> Sequence[bytes]:
+        if (serializer := self._serializer) is not None:
+            return [serialized(serializer, event) for event in events]
+        if set(map(type, events)) != {bytes}:
+            raise InvalidRequest("a batch's events must be bytes")
+        return cast(Sequence[bytes], events)
+
+    def _route_all(self, keys: Sequence[str | None]) -> Routed:
+        """Where each event goes; those without a key all to one segment, and stored without."""
+        if None not in keys:
+            return list(map(self._route, cast(Sequence[str], keys)))
+        keyless = self._placing.choose_keyless()
+        return [(keyless, None) if key is None else self._route(key) for key in keys]
+
+    def _refuse_unless_room_for(self, cost: int, largest: int) -> None:
+        limit = self._room.limit
+        if cost > limit:
+            raise InvalidRequest(
+                "the batch is larger than the writer's buffer", remedy="write smaller batches",
+                size=cost, limit=limit,
+            )  # fmt: skip
+        self._refuse_if_impossible(largest, cost)
+
+    def _refuse_if_impossible(self, size: int, cost: int) -> None:
+        """Raise unless an event of `size` bytes, and `cost` bytes of buffer, can be taken."""
+        limit = self._settings.event_limit_bytes
+        if size > limit:
+            remedy = _SPLIT if self._settings.large_events else self._large_remedy
+            raise EventTooLarge("an event is over the limit", remedy=remedy, size=size, limit=limit)
+        self._raise_failure()
+        limit = self._room.limit
+        if cost > limit:
+            raise EventTooLarge(
+                "an event is larger than the writer's buffer",
+                remedy="give the writer a larger buffer", size=size, limit=limit,
+            )  # fmt: skip
+        self._room.require(cost)
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure.copy()
+
+    # --- waiting --------------------------------------------------------------------------
+
+    async def drain(self) -> None:
+        """Wait until less than half of the buffer is in use and what was refused has room.
+
+        Raises the writer's failure.
+        """
+        await asyncio.sleep(0)  # whoever writes in a loop lets the sending happen here
+        await self._room.wait(self._raise_failure)
+
+    async def flush(self) -> None:
+        """Wait until everything written so far is durable.
+
+        Raises the writer's failure if anything written is not.
+        """
+        await self._acknowledged(self._lanes.appenders)
+
+    def acknowledgement(self) -> Awaitable[None]:
+        """Done when the last write is durable, with all that was written before it to the segments
+        that it went to; raises the writer's failure if it is not.
+
+        To be asked for before the next `await`; it may be awaited whenever that suits.
+        """
+        last = self._last_written
+        outboxes = last if isinstance(last, tuple) else (last,)
+        return self._acknowledged(self._lanes.appenders_with(outboxes))
+
+    def _acknowledged(self, appenders: Iterable[SegmentAppender]) -> asyncio.Future[None]:
+        """Done when all that these have is durable. Raises the writer's failure."""
+        waiting = [appender for appender in appenders if appender.outbox.unacknowledged]
+        if waiting:
+            self._raise_failure()
+        waiter = Waiter(self._loop.create_future(), len(waiting))
+        if not waiting:
+            waiter.acknowledged.set_result(None)
+        for appender in waiting:
+            appender.add_waiter(appender.outbox.last_added, waiter)
+        return waiter.acknowledged
+
+    async def append(
+        self, event: T, key: str | None = None, timestamp_ms: int | None = None
+    ) -> None:
+        """Write one event and wait until it is durable; waits for room if need be."""
+        while True:
+            try:
+                self.write(event, key, timestamp_ms)
+                break
+            except BufferFull:
+                await self.drain()
+        await self.acknowledgement()
+
+    async def _length_of(self, segment: str) -> int:
+        clock, backoff = self._runtime.clock, self._new_backoff()
+        calls = SegmentCalls(segment, directory=self._directory, clock=clock, backoff=backoff)
+        return (await calls.info()).length
+
+    @property
+    def used_bytes(self) -> int:
+        """How much of the buffer is in use."""
+        return self._room.used
+
+    @property
+    def failed(self) -> bool:
+        """Whether the writer has ended, by an error or by `close`: it takes no more events."""
+        return self._failure is not None
+
+    def unacknowledged(self) -> dict[str, list[bytes]]:
+        """Segment → its payloads that are not acknowledged, in the order of writing.
+
+        After a failure these may or may not be stored.
+        """
+        return {
+            appender.segment: list(appender.outbox.unacknowledged_events())
+            for appender in self._lanes.appenders
+            if appender.outbox.unacknowledged
+        }
+
+    # --- behind the scenes ----------------------------------------------------------------
+
+    def _schedule_pump(self) -> None:
+        if not self._pump_scheduled:
+            self._pump_scheduled = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pump_scheduled = False
+        self._placing.keyless = None
+        for appender in self._lanes.appenders:
+            if appender.outbox.awake:
+                appender.outbox.awake = False
+                appender.pump()
+
+    def _fail(self, error: AnabranchError) -> None:
+        """End: nothing more is taken or sent, and whoever waits is told. The first error counts."""
+        if self._ended:
+            return
+        self._ended = True
+        count = sum(appender.outbox.unacknowledged for appender in self._lanes.appenders)
+        if count:
+            error.fields = {**error.fields, "unacknowledged": count}
+        self._failure = error
+        for appender in self._lanes.appenders:
+            appender.fail_waiters(error)
+        self._room.wake()

@@ -1,0 +1,93 @@
+"""A writer's appenders, one per segment that takes its events, and which keys go to which.
+
+When a segment takes no more, `replace` puts its successors in its place in one step of the event
+loop: the keys are rerouted, and what was not stored goes ahead of everything written from then on.
+A successor may have been replaced before its last predecessor is. It then gets an appender once
+more, which is told that it is sealed before anything is sent, and hands over in its turn.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import cycle
+
+from anabranch.client.writing.appender import SegmentAppender
+from anabranch.client.writing.handover import hand_over
+from anabranch.client.writing.outbox import Outbox
+from anabranch.client.writing.routing import Route, SegmentRouter, rerouted, routes_to
+from anabranch.common.contracts.queries import SegmentInStream
+from anabranch.common.errors import AnabranchError, InvalidRequest
+
+KEYS_CACHED_MAX = 65_536
+
+
+class Lanes:
+    """See the module. `start` makes a segment's appender, and has it run."""
+
+    def __init__(self, start: Callable[[str], SegmentAppender]) -> None:
+        self._start = start
+        self._by_segment: dict[str, SegmentAppender] = {}
+        self._routes: tuple[Route, ...] = ()
+        self._router: SegmentRouter | None = None
+        self.outboxes: list[Outbox] = []
+        """By route; empty until `open`."""
+        self.refusal: AnabranchError = InvalidRequest(
+            "the writer is not open", remedy="use it as `async with client.writer(…)`"
+        )
+        """Why nothing has a route before `open`."""
+
+    @property
+    def appenders(self) -> list[SegmentAppender]:
+        """All that still may have something to send."""
+        return list(self._by_segment.values())
+
+    def open(self, segments: Sequence[SegmentInStream]) -> None:
+        """Each segment takes its keys; they cover all, sorted."""
+        self._route_by(routes_to(segments))
+
+    def route(self, key: str) -> tuple[Outbox, bytes]:
+        """(who takes the key, the key as stored). Raises InvalidRequest, and the `refusal`."""
+        if self._router is None:
+            raise self.refusal.copy()
+        route, stored = self._router.route(key)
+        return self.outboxes[route], stored
+
+    def appenders_with(self, outboxes: Iterable[Outbox]) -> list[SegmentAppender]:
+        """Whose outboxes they are; all, if one of them was replaced: its events may be anywhere."""
+        by_outbox = {appender.outbox: appender for appender in self._by_segment.values()}
+        try:
+            return [by_outbox[outbox] for outbox in outboxes]
+        except KeyError:
+            return self.appenders
+
+    def replace(self, source: SegmentAppender, successors: Sequence[SegmentInStream]) -> None:
+        """The segment of `source`, which has ended, takes no more: its successors do."""
+        del self._by_segment[source.segment]
+        after = routes_to(successors)
+        own = [route for route in self._routes if route.segment == source.segment]
+        self._route_by(rerouted(self._routes, source.segment, after))
+        names = {route.segment for route in rerouted(own, source.segment, after)}
+        heirs = [self._by_segment[name] for name in sorted(names)]
+        hand_over(source, self._choice_among(heirs))
+        for heir in heirs:
+            heir.pump()
+
+    def _choice_among(
+        self, heirs: Sequence[SegmentAppender]
+    ) -> Callable[[bytes | None], SegmentAppender]:
+        router, turns = self._router, cycle(heirs)
+        assert router is not None
+
+        @lru_cache(maxsize=KEYS_CACHED_MAX)
+        def taker_of(key: bytes) -> SegmentAppender:
+            taker = self._by_segment[self._routes[router.index_of(key)].segment]
+            assert taker in heirs
+            return taker
+
+        return lambda key: next(turns) if key is None else taker_of(key)
+
+    def _route_by(self, routes: tuple[Route, ...]) -> None:
+        for route in routes:
+            if route.segment not in self._by_segment:
+                self._by_segment[route.segment] = self._start(route.segment)
+        self._routes, self._router = routes, SegmentRouter(routes)
+        self.outboxes = [self._by_segment[route.segment].outbox for route in routes]

@@ -1,0 +1,266 @@
+"""What a writer has yet to get acknowledged on one segment: a pure state machine.
+
+    gathering ──full, or the pipe is idle──► closed ──room in flight──► in flight ──ack──► gone
+                                   large event ──uploaded─┘
+
+Events are numbered from 1 when they leave `closed`, which happens in the order of writing, so
+numbers are contiguous and an event's number is known as soon as it was added. A block is
+encoded once and resent byte for byte; only one that straddles what the store holds is rebuilt.
+When the segment takes no more, `take_all` gives what is left to the outboxes of its successors.
+
+`LaneWriter.write` appends to `gathering` directly, because it runs once per event.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from anabranch.client.tracing import BlockSpans
+from anabranch.client.writing.batches import AnyBatch, Batch, LargeEvent, Numbering, cost_of
+from anabranch.client.writing.pacing import BlockSizing, InFlight
+from anabranch.common.errors import AnabranchError, WriterExpired
+from anabranch.common.wire.block import FLAG_KEYS, FLAG_TIMESTAMPS, Block, encode_block
+from anabranch.common.wire.codec import ZSTD_LEVEL_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class SentBlock:
+    """A block that is, or will be, on its way; `cost` and `spans` as in `Batch`.
+
+    `reserved`: its share of `InFlight`. `large`: what its reference stands for.
+    """
+
+    first: int
+    count: int
+    data: bytes
+    cost: int
+    spans: BlockSpans | None = None
+    reserved: int = 0
+    large: LargeEvent | None = None
+
+    @property
+    def last(self) -> int:
+        return self.first + self.count - 1
+
+
+def rest_after(block: SentBlock, last: int) -> SentBlock:
+    """The block rebuilt without its events up to number `last` (first <= last < block.last)."""
+    assert block.first <= last < block.last
+    skip = last + 1 - block.first
+    content = Block(block.data)
+    header = content.header
+    events, keys, stamps = content.events(skip), content.keys()[skip:], content.timestamps_ms()
+    data = encode_block(
+        events,
+        writer_id=header.writer_id,
+        first_event_number=last + 1,
+        base_timestamp_ms=header.base_timestamp_ms,
+        keys=keys if header.flags & FLAG_KEYS else None,
+        timestamps_ms=stamps[skip:] if header.flags & FLAG_TIMESTAMPS else None,
+        zstd_level=ZSTD_LEVEL_DEFAULT if header.codec else None,
+    )
+    cost = cost_of(events, keys)
+    return SentBlock(last + 1, len(events), data, cost, block.spans, block.reserved)
+
+
+def _decoded(block: SentBlock) -> AnyBatch:
+    if block.large is not None:
+        return block.large
+    content = Block(block.data)
+    flags = content.header.flags
+    return Batch(
+        events=content.events(),
+        keys=content.keys() if flags & FLAG_KEYS else [],
+        timestamps_ms=list(content.timestamps_ms()) if flags & FLAG_TIMESTAMPS else [],
+        cost=block.cost,
+        spans=block.spans,
+    )
+
+
+class Outbox:
+    """See the module. `awake` is the writer's mark that it will look at this outbox soon;
+    `block_size` is where it closes the block that is gathering."""
+
+    __slots__ = (
+        "_blocks_in_flight_max",
+        "_closed",
+        "_in_flight_bytes",
+        "_last_closed",
+        "_sizing",
+        "_unacknowledged_cost",
+        "_writer_id",
+        "_zstd_level",
+        "acknowledged",
+        "awake",
+        "block_size",
+        "gathering",
+        "in_flight",
+        "last_sent",
+    )
+
+    def __init__(
+        self,
+        writer_id: bytes,
+        blocks_in_flight_max: int,
+        zstd_level: int | None = None,
+        *,
+        in_flight_bytes: InFlight,
+        sizing: BlockSizing,
+    ) -> None:
+        self._sizing = sizing
+        self.block_size = sizing.size
+        self._in_flight_bytes = in_flight_bytes
+        self._unacknowledged_cost = 0
+        self._writer_id = writer_id
+        self._zstd_level = zstd_level
+        self._blocks_in_flight_max = blocks_in_flight_max
+        self._closed: deque[AnyBatch] = deque()
+        self._last_closed = 0
+        self.gathering = Batch()
+        self.in_flight: deque[SentBlock] = deque()
+        self.acknowledged = 0
+        self.last_sent = 0
+        self.awake = False
+
+    @property
+    def last_added(self) -> int:
+        """The number of the newest event, 0 when there was none."""
+        return self._last_closed + len(self.gathering.events)
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many events were added and not acknowledged."""
+        return self.last_added - self.acknowledged
+
+    def close_batch(self) -> None:
+        """What is gathered becomes a block of its own; nothing gathered: nothing happens."""
+        if self.gathering.events:
+            batch, self.gathering = self.gathering, Batch()
+            self._close(batch)
+
+    def _close(self, batch: AnyBatch) -> None:
+        self._closed.append(batch)
+        self._last_closed += batch.count
+        self._unacknowledged_cost += batch.cost
+
+    @property
+    def next_upload(self) -> LargeEvent | None:
+        """The large event that nothing can be sent before it is uploaded, if there is one."""
+        first = self._closed[0] if self._closed else None
+        return first if isinstance(first, LargeEvent) and first.reference is None else None
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether only the bytes in flight, of all segments, keep the next block back."""
+        return bool(self._closed) and len(self.in_flight) < self._blocks_in_flight_max
+
+    def take_block(self, now_ms: int) -> SentBlock | None:
+        """The next block to send, now in flight; None when there is none, no room, or an upload
+        has to come first.
+
+        A batch that is still gathering goes out only while nothing is in flight: what is
+        written during a round trip travels together.
+        """
+        if len(self.in_flight) >= self._blocks_in_flight_max:
+            return None
+        if not self._closed:
+            if self.in_flight:
+                return None
+            self.close_batch()
+        if not self._closed or self.next_upload is not None:
+            return None
+        reserved = self._closed[0].sent_size_max
+        if not self._in_flight_bytes.take(reserved):
+            return None
+        batch = self._closed.popleft()
+        first = self.last_sent + 1
+        data = batch.encode(Numbering(self._writer_id, first, now_ms, self._zstd_level))
+        large = batch if isinstance(batch, LargeEvent) else None
+        block = SentBlock(first, batch.count, data, batch.cost, batch.spans, reserved, large)
+        self.in_flight.append(block)
+        self.last_sent = block.last
+        return block
+
+    def acknowledge(self, last: int) -> int:
+        """Everything up to event number `last` is durable → the cost that this gives back.
+
+        Repeated and older acknowledgements change nothing. Raises WriterExpired for a number
+        that was never sent.
+        """
+        if last > self.last_sent:
+            raise WriterExpired(
+                "the store holds events of this writer id that this writer never sent",
+                stored=last,
+                sent=self.last_sent,
+            )
+        released = 0
+        outstanding = self._unacknowledged_cost + self.gathering.cost
+        while self.in_flight and self.in_flight[0].first <= last:
+            block = self.in_flight.popleft()
+            released += block.cost
+            if block.last > last:
+                rest = rest_after(block, last)
+                released -= rest.cost
+                self.in_flight.appendleft(rest)
+                continue
+            self._in_flight_bytes.give_back(block.reserved)
+            if block.spans is not None:
+                block.spans.acknowledged()
+        if released:
+            self._unacknowledged_cost -= released
+            self._sizing.acknowledged(outstanding)
+            self.block_size = self._sizing.size
+        self.acknowledged = max(self.acknowledged, last)
+        return released
+
+    def resume(self, last: int) -> int:
+        """A new session starts behind event number `last`: as `acknowledge`.
+
+        What is in flight afterwards must be resent. Raises WriterExpired when the store has
+        forgotten what it acknowledged.
+        """
+        if last < self.acknowledged:
+            raise WriterExpired(
+                "the store no longer knows what it acknowledged to this writer",
+                stored=last,
+                acknowledged=self.acknowledged,
+            )
+        return self.acknowledge(last)
+
+    def take_all(self) -> list[AnyBatch]:
+        """Everything that is not acknowledged leaves, in the order of writing.
+
+        What was in flight is decoded: elsewhere it gets other numbers, and the time of its
+        sending where it was given none.
+        """
+        self.close_batch()
+        batches = [_decoded(block) for block in self.in_flight]
+        batches.extend(self._closed)
+        for batch in batches:
+            if isinstance(batch, LargeEvent):
+                batch.reference = None  # its parts are in this segment and stay there
+        self._in_flight_bytes.give_back(sum(block.reserved for block in self.in_flight))
+        self.in_flight.clear()
+        self._closed.clear()
+        self._unacknowledged_cost = 0
+        return batches
+
+    def add_batch(self, batch: AnyBatch) -> None:
+        """The batch comes behind everything added so far, as a block of its own."""
+        self.close_batch()
+        self._close(batch)
+
+    def fail_spans(self, error: AnabranchError) -> None:
+        """Nothing more will be heard of what is here: end its spans. Repeatable."""
+        unsent = (batch.spans for batch in (*self._closed, self.gathering))
+        for spans in (*(block.spans for block in self.in_flight), *unsent):
+            if spans is not None:
+                spans.failed(error)
+
+    def unacknowledged_events(self) -> Iterator[bytes]:
+        """The payloads that are not acknowledged, in the order of writing."""
+        for block in self.in_flight:
+            yield from Block(block.data) if block.large is None else (block.large.event,)
+        for batch in self._closed:
+            yield from batch.payloads()
+        yield from self.gathering.events

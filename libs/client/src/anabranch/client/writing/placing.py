@@ -1,0 +1,106 @@
+"""Puts what a writer has taken into outboxes: cut into blocks, each for the segment of its keys.
+
+What has no key goes to a segment drawn at random, all of it until its block is full or sent, and
+then to another one. Room in the buffer was made sure of before.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import accumulate
+
+from opentelemetry.trace import Tracer
+
+from anabranch.client.tracing import joined
+from anabranch.client.writing.arrow_columns import ArrowEvents
+from anabranch.client.writing.batches import LargeEvent
+from anabranch.client.writing.columns import Columns
+from anabranch.client.writing.lanes import Lanes
+from anabranch.client.writing.outbox import Outbox
+from anabranch.common.runtime.ids import Rng
+from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
+
+
+class Placing:
+    """Of one writer. `LaneWriter.write` uses and forgets `keyless` directly."""
+
+    def __init__(self, lanes: Lanes, rng: Rng, tracer: Tracer | None) -> None:
+        self._lanes = lanes
+        self._rng = rng
+        self._tracer = tracer
+        self.keyless: Outbox | None = None
+
+    def draw(self) -> Outbox:
+        """Who takes events without keys from now on. Raises the lanes' refusal."""
+        outboxes = self._lanes.outboxes
+        if not outboxes:
+            raise self._lanes.refusal.copy()
+        self.keyless = outboxes[int(self._rng.random() * len(outboxes))]
+        return self.keyless
+
+    def choose_keyless(self) -> Outbox:
+        """Who takes events without keys. Raises the lanes' refusal."""
+        return self.keyless or self.draw()
+
+    def add(self, columns: Columns, chosen: Outbox | None) -> tuple[Outbox, ...]:
+        """Add the events to what `chosen` gathers; None: to segments drawn → who got some."""
+        ends = list(accumulate(columns.costs))
+        reached: dict[Outbox, None] = {}
+        any_large = max(columns.costs) > EVENT_SIZE_BYTES_MAX
+        start = 0
+        while start < len(ends):
+            outbox = chosen or self.choose_keyless()
+            reached[outbox] = None
+            if any_large and len(columns.events[start]) > EVENT_SIZE_BYTES_MAX:
+                self.add_large(columns.large(start), outbox)
+                start += 1
+                continue
+            taken = ends[start] - columns.costs[start]
+            end = min(len(ends), bisect_left(ends, taken + outbox.block_size) + 1)
+            if any_large:
+                end = columns.before_large(start, end)
+            self._gather(columns, start, end, outbox)
+            outbox.gathering.cost += ends[end - 1] - taken
+            if outbox.gathering.cost >= outbox.block_size:
+                outbox.close_batch()
+                self.keyless = None
+            outbox.awake = True
+            start = end
+        return tuple(reached)
+
+    def _gather(self, columns: Columns, start: int, end: int, outbox: Outbox) -> None:
+        batch = outbox.gathering
+        if columns.timestamps_ms is not None:
+            batch.pad_timestamps()
+            batch.timestamps_ms.extend(columns.timestamps_ms[start:end])
+        if columns.keys is not None:
+            batch.pad_keys()
+            batch.keys.extend(columns.keys[start:end])
+        if self._tracer is not None:
+            batch.spans = joined(batch.spans, self._tracer)
+        batch.events.extend(columns.events[start:end])
+
+    def add_arrow(
+        self, content: ArrowEvents, chosen: Outbox | None, block_size: int
+    ) -> tuple[Outbox, ...]:
+        """As `add`, but in blocks of their own."""
+        return tuple(dict.fromkeys(self._add_arrow(content, chosen, block_size)))
+
+    def _add_arrow(
+        self, content: ArrowEvents, chosen: Outbox | None, block_size: int
+    ) -> Iterator[Outbox]:
+        for block in content.blocks(block_size):
+            outbox = chosen or self.choose_keyless()
+            spans = None if self._tracer is None else joined(None, self._tracer)
+            outbox.add_batch(block if spans is None else replace(block, spans=spans))
+            outbox.awake = True
+            self.keyless = None
+            yield outbox
+
+    def add_large(self, large: LargeEvent, outbox: Outbox) -> None:
+        """A block of its own, once it is uploaded."""
+        if self._tracer is not None:
+            large.spans = joined(None, self._tracer)
+        outbox.add_batch(large)
+        outbox.awake = True
+        self.keyless = None

@@ -1,0 +1,93 @@
+"""What a writer says of time: up to where its events lie when it says it.
+
+Per segment that it has written to, also those that were sealed since, as long as readers may not
+have passed them: at most `SEGMENT_COUNT_MAX`, the oldest are left out first. Where an answer got
+lost, the segment's present length stands in; it is never too low.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from anabranch.client.wire.control import QUERY_TIMEOUT_S, ControlPlane
+from anabranch.client.writing.appender import SegmentAppender
+from anabranch.common.contracts.writer_times import (
+    NoteTime,
+    RemoveWriter,
+    TimeNoted,
+    WriterRemoved,
+)
+from anabranch.common.errors import AnabranchError, InvalidRequest, SegmentNotFound
+from anabranch.common.model.names import StreamRef, parse_segment_name
+from anabranch.common.model.stream import SEGMENT_COUNT_MAX, SegmentOffset
+
+LengthOf = Callable[[str], Awaitable[int]]
+"""A segment's present length. Raises SegmentNotFound."""
+
+
+class TimeNotes:
+    """Of one writer. `incarnation` is that of the stream when the writer was opened."""
+
+    def __init__(
+        self, control: ControlPlane, stream: StreamRef, writer_id: bytes, length_of: LengthOf
+    ) -> None:
+        self.incarnation: int | None = None
+        self._control = control
+        self._stream = stream
+        self._writer_id = writer_id.hex()
+        self._length_of = length_of
+        self._reached: dict[str, int | None] = {}
+        self._noted = False
+
+    def saw(self, appender: SegmentAppender) -> None:
+        """What the appender has got acknowledged; to be called before it is replaced."""
+        if not appender.outbox.acknowledged:
+            return
+        self._reached.pop(appender.segment, None)
+        self._reached[appender.segment] = appender.length
+        while len(self._reached) > SEGMENT_COUNT_MAX:
+            del self._reached[next(iter(self._reached))]
+
+    async def note(self, timestamp_ms: int) -> None:
+        """Tell the controller. Raises what it answers, InvalidRequest for what is no time."""
+        if type(timestamp_ms) is not int:
+            raise InvalidRequest(
+                "a time must be a whole number of milliseconds", type=type(timestamp_ms).__name__
+            )
+        positions: list[SegmentOffset] = []
+        for segment, length in tuple(self._reached.items()):
+            with suppress(SegmentNotFound):  # truncated: every reader is beyond it
+                reached = await self._length_of(segment) if length is None else length
+                positions.append(SegmentOffset(parse_segment_name(segment)[1], reached))
+        scope, stream = self._stream.scope, self._stream.stream
+        try:
+            query = NoteTime(
+                scope=scope, stream=stream, incarnation=self.incarnation,
+                writer_id=self._writer_id, timestamp_ms=timestamp_ms,
+                positions=tuple(sorted(positions)),
+            )  # fmt: skip
+        except ValueError as error:
+            raise InvalidRequest(
+                "a time that is noted must lie between 1970 and 2^53 ms", timestamp_ms=timestamp_ms
+            ) from error
+        self._noted = True
+        await self._control.query("note_time", query, TimeNoted, timeout_s=QUERY_TIMEOUT_S)
+
+    def by_commit(self) -> str:
+        """A commit notes a time → the writer id to tell it under, so that it is the writer's."""
+        self._noted = True
+        return self._writer_id
+
+    async def end(self) -> None:
+        """The writer is gone for good; if this reaches nobody, its mark ends with time."""
+        if not self._noted:
+            return
+        query = RemoveWriter(
+            scope=self._stream.scope,
+            stream=self._stream.stream,
+            incarnation=self.incarnation,
+            writer_id=self._writer_id,
+        )
+        with suppress(AnabranchError):
+            await self._control.query(
+                "remove_writer", query, WriterRemoved, timeout_s=QUERY_TIMEOUT_S
+            )

@@ -1,0 +1,120 @@
+"""Brings the parts of a large event into its segment, all or none.
+
+    make a transient segment ──► append the parts ──► seal it ──► merge it into the segment
+
+Until the merge nobody sees the parts, and after it nobody refers to them before the writer sends
+the reference as an ordinary event. So whatever goes wrong, the event is uploaded again from the
+beginning: at worst parts stay that all readers pass over. The transient segment ends with the
+connection, or here at once when the upload fails or is cancelled.
+
+The parts count as bytes in flight of the writer. They are sent one by one: each is large enough
+to keep a store busy.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from anabranch.client.wire.connection import SegmentStoreConnection
+from anabranch.client.writing.pacing import InFlight
+from anabranch.common.errors import ConnectionLost, SegmentNotFound, Unavailable
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.wire.block import (
+    PART_SIZE_BYTES_MAX,
+    LargeReference,
+    encode_part,
+)
+from anabranch.common.wire.messages import (
+    NO_DECISION,
+    Appended,
+    AppendOnce,
+    CreateTransient,
+    DeleteSegment,
+    MergeSegments,
+    Sealed,
+    SealSegment,
+    SegmentCreated,
+    SegmentsMerged,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Uploads:
+    """Of one writer. `timeout_s` bounds each request; `zstd_level` as of blocks."""
+
+    writer_id: bytes
+    in_flight: InFlight
+    clock: Clock
+    timeout_s: float
+    zstd_level: int | None = None
+
+    async def upload(
+        self, event: bytes, segment: str, container_epoch: int, connection: SegmentStoreConnection
+    ) -> LargeReference:
+        """Store the parts in `segment` → the reference to them.
+
+        Raises what the store answers and ConnectionLost; then nothing refers to what may have
+        been stored. Unavailable: the transient segment was lost on the way, or there was no room.
+        """
+        create = CreateTransient(
+            segment=segment, container_epoch=container_epoch, writer_id=self.writer_id
+        )
+        made, _ = await connection.request(create, SegmentCreated, timeout_s=self.timeout_s)
+        try:
+            return await self._fill(event, segment, made.segment, connection)
+        except BaseException as error:
+            delete = DeleteSegment(segment=made.segment, stamp=NO_DECISION)
+            with suppress(ConnectionLost):
+                connection.send_and_forget(delete)
+            if isinstance(error, SegmentNotFound):
+                raise Unavailable(
+                    "the transient segment of an upload is gone", segment=segment
+                ) from error
+            raise
+
+    async def _fill(
+        self, event: bytes, segment: str, transient: str, connection: SegmentStoreConnection
+    ) -> LargeReference:
+        view, crc = memoryview(event), 0
+        for number, start in enumerate(range(0, len(event), PART_SIZE_BYTES_MAX), 1):
+            piece = view[start : start + PART_SIZE_BYTES_MAX]
+            crc = crc32c(piece, crc)
+            await self._append(piece, number, transient, connection)
+        timeout_s = self.timeout_s
+        seal = SealSegment(segment=transient, stamp=NO_DECISION)
+        await connection.request(seal, Sealed, timeout_s=timeout_s)
+        merge = MergeSegments(segment=segment, stamp=NO_DECISION, sources=(transient,))
+        reply, _ = await connection.request(merge, SegmentsMerged, timeout_s=timeout_s)
+        (merged,) = reply.merged
+        return LargeReference(merged.offset, merged.length, len(event), crc)
+
+    async def _append(
+        self, piece: memoryview, number: int, transient: str, connection: SegmentStoreConnection
+    ) -> None:
+        part = encode_part(
+            piece,
+            writer_id=self.writer_id,
+            number=number,
+            base_timestamp_ms=self.clock.now_ms(),
+            zstd_level=self.zstd_level,
+        )
+        append = AppendOnce(
+            segment=transient, writer_id=self.writer_id, first_event_number=number, count=1
+        )
+        granted = asyncio.Event()
+        claim = self.in_flight.claim(len(part), granted.set)
+        try:
+            await self._until(granted)
+            await connection.request(append, Appended, timeout_s=self.timeout_s, payload=part)
+        finally:
+            self.in_flight.withdraw(claim)
+            self.in_flight.wake()
+
+    async def _until(self, granted: asyncio.Event) -> None:
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                await granted.wait()
+        except TimeoutError:
+            raise Unavailable("nothing of a writer was acknowledged for long") from None

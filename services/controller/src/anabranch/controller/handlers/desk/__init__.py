@@ -1,0 +1,1 @@
+"""What every query needs: the desk, pages, kept answers, parked work."""

@@ -1,0 +1,227 @@
+"""What answering queries needs, and how a query about a stream is answered.
+
+An answer that says "no" or "never again" (not found, sealed, no successors) is given only after
+the mirror has folded everything that the subject's shard had stored when the question came. What
+is folded can only be behind, so any other answer is given at once.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from anabranch.common.contracts import queries
+from anabranch.common.contracts.base import Contract
+from anabranch.common.errors import (
+    Invalid,
+    InvalidRequest,
+    NotFound,
+    ScopeNotFound,
+    StreamNotFound,
+    Unavailable,
+)
+from anabranch.common.eventsourcing.repository import Loaded
+from anabranch.common.model.names import ScopeName, StreamRef, any_stream_name, scope_name
+from anabranch.common.model.stream import StreamState
+from anabranch.common.workflow.progress import StepProgress
+from anabranch.controller.domain.scope.state import Scope
+from anabranch.controller.domain.stream.history import History
+from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.handlers.desk.cluster import ClusterDesk
+from anabranch.controller.handlers.desk.kept_answers import KeptAnswers
+from anabranch.controller.handlers.desk.parked import ParkedDesk
+from anabranch.controller.handlers.desk.transactions import TransactionDesk
+from anabranch.controller.ports import AskPeers, WriterTimes
+from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.workflows.observed import Observer
+
+
+class AboutStream(Protocol):
+    """A query about one stream."""
+
+    @property
+    def scope(self) -> str: ...
+
+    @property
+    def stream(self) -> str: ...
+
+
+A = TypeVar("A", bound=Contract)
+Q = TypeVar("Q", bound=AboutStream)
+
+
+def _no_rate(_segment: str) -> queries.SegmentRate | None:
+    return None
+
+
+async def _not_here(_change: queries.PlacementChange) -> queries.ContainerDescription:
+    raise InvalidRequest("this controller changes no placements")
+
+
+async def _no_length(segment: str) -> int:
+    raise Unavailable("this controller reaches no segment stores", segment=segment)
+
+
+async def _known_history(stream: Stream) -> History:
+    known = History(stream.epochs)
+    return known.ended(stream.sealed) if stream.sealed else known
+
+
+async def _no_peers(_name: str, _payload: bytes, _timeout_s: float) -> list[tuple[str, bytes]]:
+    return []
+
+
+def _no_progress() -> Sequence[StepProgress]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDesk:
+    """What answering needs.
+
+    `locate` says who serves segments, in the order asked; `list_containers` where all are; `rate`
+    how fast a segment is written, None if that is not known. `change_placement` is the only one
+    that changes anything. `segment_length` asks a store; `history` has all epochs of a stream;
+    `progress` tells what this controller, `controller_id`, works on, and `ask_peers` asks others.
+    `writer_times` is None without Redis, `transactions` where nothing is decided about them.
+    """
+
+    mirror: Mirror
+    locate: Callable[[Iterable[str]], tuple[queries.SegmentLocation, ...]]
+    list_containers: Callable[[], tuple[queries.ContainerDescription, ...]]
+    observer: Observer = field(default_factory=Observer)
+    rate: Callable[[str], queries.SegmentRate | None] = _no_rate
+    list_nodes: Callable[[], tuple[queries.NodeDescription, ...]] = tuple
+    change_placement: Callable[
+        [queries.PlacementChange], Awaitable[queries.ContainerDescription]
+    ] = _not_here
+    segment_length: Callable[[str], Awaitable[int]] = _no_length
+    history: Callable[[Stream], Awaitable[History]] = _known_history
+    progress: Callable[[], Sequence[StepProgress]] = _no_progress
+    ask_peers: AskPeers = _no_peers
+    controller_id: str = ""
+    parked: ParkedDesk | None = None
+    cluster: ClusterDesk | None = None
+    writer_times: WriterTimes | None = None
+    transactions: TransactionDesk | None = None
+    kept: KeptAnswers = field(default_factory=KeptAnswers)
+
+
+class Follows(NamedTuple):
+    """An answer that follows from this state of a stream alone: good while it is present.
+
+    `at_head`: it may be given only once the mirror has reached the head.
+    """
+
+    answer: Contract
+    state: Loaded[Stream]
+    at_head: bool
+
+
+Answered = Contract | Follows
+Handler = Callable[[QueryDesk, Q], Awaitable[Answered]]
+Table = Mapping[str, tuple[type[queries.Query], Callable[[QueryDesk, Any], Awaitable[Answered]]]]
+"""Query name → (what is asked, who answers)."""
+
+
+def answer_of(answered: Answered) -> Contract:
+    """The answer itself."""
+    return answered.answer if isinstance(answered, Follows) else answered
+
+
+async def found_scope(desk: QueryDesk, name: ScopeName) -> Scope:
+    """The scope. Raises ScopeNotFound."""
+    loaded = desk.mirror.scope(name)
+    if loaded is None or not loaded.state.is_live:
+        loaded = await desk.mirror.scope_at_head(name)
+    if loaded is None or not loaded.state.is_live:
+        raise ScopeNotFound("no such scope", scope=name)
+    return loaded.state
+
+
+async def stream_at_head(desk: QueryDesk, query: AboutStream) -> Loaded[Stream]:
+    """The stream with everything stored by now. Raises StreamNotFound, ScopeNotFound."""
+    ref = StreamRef(scope_name(query.scope), any_stream_name(query.stream))
+    loaded = await desk.mirror.stream_at_head(ref)
+    if loaded is None or not loaded.state.is_live:
+        await found_scope(desk, ref.scope)
+        raise StreamNotFound("no such stream", scope=query.scope, stream=query.stream)
+    return loaded
+
+
+def active_stream(desk: QueryDesk, query: AboutStream) -> Loaded[Stream] | None:
+    """The stream as folded so far, if it is one of which nothing final can be said."""
+    ref = StreamRef(scope_name(query.scope), any_stream_name(query.stream))
+    loaded = desk.mirror.stream(ref)
+    is_active = loaded is not None and loaded.state.status is StreamState.ACTIVE
+    return loaded if is_active else None
+
+
+async def meant_stream(
+    desk: QueryDesk, query: AboutStream, incarnation: int | None
+) -> Loaded[Stream]:
+    """The stream, of the life that is meant (None: of the present one).
+
+    Raises StreamNotFound (also: it has another life), ScopeNotFound.
+    """
+    seen = active_stream(desk, query)
+    if seen is not None and incarnation in (None, seen.state.incarnation):
+        return seen
+    return await meant_at_head(desk, query, incarnation)
+
+
+async def meant_at_head(
+    desk: QueryDesk, query: AboutStream, incarnation: int | None
+) -> Loaded[Stream]:
+    """The same with everything stored by now."""
+    found = await stream_at_head(desk, query)
+    if incarnation not in (None, found.state.incarnation):
+        raise StreamNotFound(
+            "the stream has another life by now",
+            scope=query.scope,
+            stream=query.stream,
+            incarnation=incarnation,
+        )
+    return found
+
+
+def from_state(answer: Callable[[Loaded[Stream], Q], A]) -> Handler[Q]:
+    """Answers from the present state; what `answer` refuses, only at the head."""
+
+    async def handle(desk: QueryDesk, query: Q) -> Answered:
+        seen = active_stream(desk, query)
+        if seen is not None:
+            try:
+                return Follows(answer(seen, query), seen, at_head=False)
+            except (NotFound, Invalid):
+                pass  # a negative answer
+        head = await stream_at_head(desk, query)
+        return Follows(answer(head, query), head, at_head=True)
+
+    return handle
+
+
+def _always(_answer: Contract) -> bool:
+    return True
+
+
+def from_history(
+    answer: Callable[[Stream, History, Q], A], is_sure: Callable[[A], bool] = _always
+) -> Handler[Q]:
+    """Answers from state and history; what `answer` refuses or `is_sure` denies, at the head."""
+
+    async def handle(desk: QueryDesk, query: Q) -> Answered:
+        seen = active_stream(desk, query)
+        if seen is not None:
+            history = await desk.history(seen.state)
+            try:
+                found = answer(seen.state, history, query)
+            except (NotFound, Invalid):
+                pass  # a negative answer
+            else:
+                if is_sure(found):
+                    return Follows(found, seen, at_head=False)
+        head = await stream_at_head(desk, query)
+        found = answer(head.state, await desk.history(head.state), query)
+        return Follows(found, head, at_head=seen is None or not is_sure(found))
+
+    return handle

@@ -1,0 +1,1 @@
+"""Queries that only read, one module per resource."""

@@ -1,0 +1,87 @@
+"""Scopes and streams by name, a page at a time. A page's token is the last name given."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from anabranch.common.contracts import queries
+from anabranch.common.contracts.base import Contract
+from anabranch.common.eventsourcing.repository import Loaded
+from anabranch.common.model.names import ScopeName, StreamName, StreamRef, is_internal, scope_name
+from anabranch.common.model.stream import StreamState
+from anabranch.controller.domain.stream.answers import described
+from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.handlers.desk.desk import QueryDesk, Table, found_scope
+from anabranch.controller.handlers.desk.pages import page_of
+
+
+async def list_scopes(desk: QueryDesk, query: queries.ListScopes) -> Contract:
+    """The live scopes, sorted."""
+    names = desk.mirror.names.scopes(query.page_token)
+    page, following = _paged(names, query.page_size)
+    return queries.ScopeList(scopes=page, next_page_token=following)
+
+
+async def describe_scope(desk: QueryDesk, query: queries.DescribeScope) -> Contract:
+    """One scope. Raises ScopeNotFound."""
+    scope = await found_scope(desk, scope_name(query.scope))
+    return queries.ScopeDescription(scope=scope.name, incarnation=scope.incarnation)
+
+
+async def list_streams(desk: QueryDesk, query: queries.ListStreams) -> Contract:
+    """The scope's streams, sorted; half-created ones are left out."""
+    scope = ScopeName((await found_scope(desk, scope_name(query.scope))).name)
+    if query.details:
+        return _described_page(desk, scope, query)
+    names = (name for name, stream in _listed(desk, scope, query) if not _is_creating(stream))
+    page, following = _paged(names, query.page_size)
+    return queries.StreamList(streams=page, next_page_token=following)
+
+
+def _described_page(desk: QueryDesk, scope: ScopeName, query: queries.ListStreams) -> Contract:
+    """Ends early where the descriptions would be too much for one answer."""
+    unreadable: list[str] = []
+
+    def descriptions() -> Iterator[queries.StreamDescription]:
+        for name, stream in _listed(desk, scope, query):
+            if stream is None:
+                unreadable.append(name)
+            elif not _is_creating(stream):
+                yield described(stream.state, stream.revision)
+
+    found, more = page_of(descriptions(), query.page_size)
+    names = tuple(description.stream for description in found)
+    following = names[-1] if more else ""
+    return queries.StreamList(
+        streams=names,
+        next_page_token=following,
+        descriptions=found,
+        unreadable=tuple(name for name in unreadable if not following or name < following),
+    )
+
+
+def _listed(
+    desk: QueryDesk, scope: ScopeName, query: queries.ListStreams
+) -> Iterator[tuple[str, Loaded[Stream] | None]]:
+    """Name and stream; None for one that cannot be read. Internal ones are left out."""
+    for name in desk.mirror.names.streams(scope, query.page_token, query.tag):
+        if is_internal(name):
+            continue
+        yield name, desk.mirror.readable_stream(StreamRef(scope, StreamName(name)))
+
+
+def _is_creating(stream: Loaded[Stream] | None) -> bool:
+    return stream is not None and stream.state.status is StreamState.CREATING
+
+
+def _paged(names: Iterator[str], size: int) -> tuple[tuple[str, ...], str]:
+    """The page, and the token of the next one ("" on the last)."""
+    found = tuple(islice(names, size + 1))
+    page = found[:size]
+    return page, page[-1] if len(found) > size else ""
+
+
+QUERIES: Table = {
+    "list_scopes": (queries.ListScopes, list_scopes),
+    "describe_scope": (queries.DescribeScope, describe_scope),
+    "list_streams": (queries.ListStreams, list_streams),
+}

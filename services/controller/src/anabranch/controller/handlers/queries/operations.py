@@ -1,0 +1,191 @@
+"""Accepted commands by their ids, and as a list.
+
+What a running one is tried for is told by the controller that works on it; `list_work` asks all.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from anabranch.common.contracts import operation_queries as asked
+from anabranch.common.contracts import queries
+from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
+from anabranch.common.contracts.command import About
+from anabranch.common.contracts.commands import OperationState
+from anabranch.common.contracts.subjects import (
+    group_events,
+    scope_events,
+    shard_of_subject,
+    stream_events,
+    token,
+)
+from anabranch.common.errors import OperationNotFound
+from anabranch.common.model.names import StreamRef, any_stream_name, scope_name, stream_name
+from anabranch.common.model.reader_group import GroupRef
+from anabranch.common.workflow.progress import StepProgress
+from anabranch.controller.domain import operations
+from anabranch.controller.domain.operations import Operation
+from anabranch.controller.domain.reader_group.state import ReaderGroup
+from anabranch.controller.domain.scope.state import Scope
+from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.work import pending_work
+from anabranch.controller.handlers.desk.desk import QueryDesk, Table
+from anabranch.controller.handlers.desk.pages import page_of
+from anabranch.controller.projections.mirror import Known
+from anabranch.controller.projections.points import points_at, points_of_heads
+
+LOOKED_AT_MAX = 20_000
+"""For one page, so that no query holds up the others: where few are wanted, pages are short."""
+
+Aggregate = Scope | Stream | ReaderGroup
+Progress = Mapping[str, StepProgress]
+"""By subject."""
+
+
+async def get_operation(desk: QueryDesk, query: queries.GetOperation) -> Contract:
+    """Where an accepted command stands. Raises OperationNotFound."""
+    subject = _subject(query)
+    found = _find(desk, query.operation, subject)
+    if found is None:
+        if subject is not None:
+            await desk.mirror.reach_head(shard_of_subject(subject))
+        else:
+            await desk.mirror.reach_heads()
+        found = _find(desk, query.operation, subject)
+    if found is None:
+        raise OperationNotFound(
+            "no such operation, or it ended long ago", operation=query.operation
+        )
+    loaded, operation = found
+    told = _told(loaded.state, operation, _progress(desk))
+    if operation.state is OperationState.RUNNING:
+        return told
+    return told.model_copy(update={"read_tokens": await _points_after(desk, loaded)})
+
+
+async def _points_after(desk: QueryDesk, loaded: Known) -> tuple[ReadToken, ...]:
+    """Up to where everything is stored that an operation which ended in this state has done.
+
+    The work of a scope or a reader group changes streams of other shards, before its own last
+    event: these changes are stored when the heads of all shards are read now. Raises Unavailable.
+    """
+    if isinstance(loaded.state, Stream):
+        shard = shard_of_subject(loaded.subject)
+        return (ReadToken(shard=shard, sequence=loaded.sequence),)
+    return await points_of_heads(desk.mirror)
+
+
+async def list_operations(desk: QueryDesk, query: asked.ListOperations) -> Contract:
+    """What aggregates remember, sorted by id. A page's token is the last id given or looked at."""
+    if query.scope:
+        scope_name(query.scope)
+    reached = points_at(desk.mirror.reached())
+    progress = _progress(desk)
+    looked = _Looked()
+    page, more = page_of(
+        (
+            _told(loaded.state, operation, progress)
+            for loaded, operation in _listed(desk, query, looked)
+        ),
+        query.page_size,
+    )
+    following = page[-1].operation if more else looked.stopped_at
+    return asked.OperationList(operations=page, next_page_token=following, read_tokens=reached)
+
+
+@dataclass
+class _Looked:
+    """`stopped_at`: the last id that was looked at when there were too many; else empty."""
+
+    stopped_at: str = ""
+
+
+def _subject(query: queries.GetOperation) -> str | None:
+    """The aggregate that the query names, if it names one. Raises InvalidName."""
+    if not query.scope:
+        return None
+    scope = scope_name(query.scope)
+    if query.group is not None:
+        return group_events(GroupRef(scope, stream_name(query.group)))
+    if query.stream is None:
+        return scope_events(scope)
+    return stream_events(StreamRef(scope, any_stream_name(query.stream)))
+
+
+def _find(desk: QueryDesk, operation: str, subject: str | None) -> tuple[Known, Operation] | None:
+    """The operation, in that aggregate or (None) in the one that the index names."""
+    subject = subject or desk.mirror.operations.subject_of(operation)
+    loaded = None if subject is None else desk.mirror.aggregate(subject)
+    return None if loaded is None else _remembered(loaded, operation)
+
+
+def _remembered(loaded: Known, operation: str) -> tuple[Known, Operation] | None:
+    found = operations.find(loaded.state.operations, operation)
+    return None if found is None else (loaded, found)
+
+
+def _listed(
+    desk: QueryDesk, query: asked.ListOperations, looked: _Looked
+) -> Iterator[tuple[Known, Operation]]:
+    index = desk.mirror.operations
+    scope = token(query.scope)
+    for count, (operation, subject) in enumerate(index.following(query.page_token), 1):
+        is_of_scope = not scope or subject.split(".")[4] == scope
+        if is_of_scope and index.is_in(query.state, operation):
+            found = _find(desk, operation, subject)
+            if found is not None:  # what it is of can be read
+                yield found
+        if count == LOOKED_AT_MAX:
+            looked.stopped_at = operation
+            return
+
+
+def _place(state: Aggregate) -> About:
+    match state:
+        case Scope():
+            return About(state.name)
+        case Stream():
+            assert state.ref is not None
+            return About(state.ref.scope, stream=state.ref.stream)
+        case ReaderGroup():
+            assert state.ref is not None
+            return About(state.ref.scope, group=state.ref.group)
+
+
+def _progress(desk: QueryDesk) -> Progress:
+    return {step.subject: step for step in desk.progress()}
+
+
+def _told(state: Aggregate, operation: Operation, progress: Progress) -> queries.OperationFound:
+    found = queries.OperationFound(
+        operation=operation.operation,
+        state=operation.state.value,
+        error=operation.error,
+        kind=operation.kind,
+        **_place(state)._asdict(),
+        since_ms=operation.since_ms,
+    )
+    work = pending_work(state) if operation.state is OperationState.RUNNING else None
+    if work is None or operation.operation not in work.commands:
+        return found  # it ended, or waits for what is done before it
+    subject = _subject_of(state)
+    tried = progress.get(subject)
+    return found.model_copy(
+        update={
+            "step": work.step,
+            "attempts": tried.attempts if tried is not None else 0,
+            "last_error": ErrorBody.of(tried.error) if tried and tried.error else None,
+        }
+    )
+
+
+def _subject_of(state: Aggregate) -> str:
+    if isinstance(state, Scope):
+        return scope_events(scope_name(state.name))
+    assert state.ref is not None
+    return stream_events(state.ref) if isinstance(state, Stream) else group_events(state.ref)
+
+
+QUERIES: Table = {
+    "operation": (queries.GetOperation, get_operation),
+    "list_operations": (asked.ListOperations, list_operations),
+}

@@ -1,0 +1,133 @@
+"""Everything that has a next step: what is done, since when, and what is in the way.
+
+What there is to do, every controller knows from its mirror; how it goes, only the one that works
+on it. So the one that is asked puts the same page to all others, and adds what they say: each
+page of theirs lies within the names of a whole page, because they list a part of the same things.
+"""
+
+from collections.abc import Iterator
+
+import structlog
+from pydantic import ValidationError
+
+from anabranch.common.contracts.base import Contract, ErrorBody
+from anabranch.common.contracts.operation_queries import (
+    OPERATIONS_TOLD_MAX,
+    ListWork,
+    Work,
+    WorkList,
+)
+from anabranch.common.contracts.subjects import shard_of_subject
+from anabranch.common.model.names import scope_name
+from anabranch.common.workflow.progress import StepProgress
+from anabranch.controller.domain.stream.state import NO_TRANSACTIONS, Stream
+from anabranch.controller.domain.work import pending_work
+from anabranch.controller.handlers.desk.desk import QueryDesk, Table
+from anabranch.controller.handlers.desk.pages import page_of
+
+PEERS_DEADLINE_S = 1.0
+_GROUP_MARK = "+"
+"""Behind the names of reader groups, because streams may have the same."""
+
+_log = structlog.get_logger(__name__)
+
+
+async def list_work(desk: QueryDesk, query: ListWork) -> Contract:
+    """Every aggregate with a next step, sorted by name. A page's token is the last name given."""
+    if query.scope:
+        scope_name(query.scope)
+    page, more = page_of(_listed(desk, query), query.page_size)
+    token = _name(page[-1]) if more else ""
+    if query.only_here or not page:
+        return WorkList(work=page, next_page_token=token)
+    told = await _told_by_others(desk, query)
+    return WorkList(
+        work=tuple(work if work.controller else told.get(_name(work), work) for work in page),
+        next_page_token=token,
+    )
+
+
+def _listed(desk: QueryDesk, query: ListWork) -> Iterator[Work]:
+    progress = {step.subject: step for step in desk.progress()}
+    for name, subject in sorted(_with_work(desk, query.scope)):
+        tried = progress.get(subject)
+        if name <= query.page_token or (query.only_here and tried is None):
+            continue
+        work = _work(desk, subject)
+        if work is not None:
+            yield work if tried is None else _tried(work, tried, desk.controller_id)
+
+
+def _with_work(desk: QueryDesk, scope: str) -> Iterator[tuple[str, str]]:
+    """Name and subject of everything that has a next step, or of that scope."""
+    for subject in desk.mirror.with_work():
+        kind, *names = [part.replace("=", ".") for part in subject.split(".")[3:]]
+        if kind == "txn":
+            _slot, in_scope, stream, _incarnation, transaction = names
+            names = [in_scope, stream, transaction]
+        if not scope or names[0] == scope:
+            yield "/".join(names) + (_GROUP_MARK if kind == "rg" else ""), subject
+
+
+def _tried(work: Work, tried: StepProgress, controller_id: str) -> Work:
+    return work.model_copy(
+        update={
+            "step": tried.step,
+            "attempts": tried.attempts,
+            "trying_since_ms": tried.since_ms,
+            "last_error": ErrorBody.of(tried.error) if tried.error else None,
+            "waits_for": tried.reason,
+            "controller": controller_id,
+        }
+    )
+
+
+def _work(desk: QueryDesk, subject: str) -> Work | None:
+    mirror = desk.mirror
+    loaded = mirror.aggregate(subject) or mirror.known_transaction(subject)
+    if loaded is None:
+        return None
+    state = loaded.state
+    seen = mirror.seen(state) if isinstance(state, Stream) else NO_TRANSACTIONS
+    pending = pending_work(state, seen)
+    if pending is None:
+        return None
+    return Work(
+        scope=pending.scope,
+        stream=pending.stream,
+        group=pending.group,
+        transaction=pending.transaction,
+        kind=pending.kind,
+        step=pending.step,
+        since_ms=pending.since_ms,
+        bucket=shard_of_subject(subject),
+        operations=pending.commands[:OPERATIONS_TOLD_MAX],
+    )
+
+
+async def _told_by_others(desk: QueryDesk, query: ListWork) -> dict[str, Work]:
+    """What other controllers work on, by name."""
+    question = query.model_copy(update={"only_here": True, "at_least": None})
+    answers = await desk.ask_peers(
+        "list_work", question.model_dump_json().encode(), PEERS_DEADLINE_S
+    )
+    told: dict[str, Work] = {}
+    for controller, answer in answers:
+        try:
+            found = WorkList.model_validate_json(answer)
+        except ValidationError:
+            _log.warning("a controller did not tell what it works on", controller=controller)
+            continue
+        for work in found.work:
+            told[_name(work)] = work.model_copy(update={"controller": controller})
+    return told
+
+
+def _name(work: Work) -> str:
+    if work.group is not None:
+        return f"{work.scope}/{work.group}{_GROUP_MARK}"
+    names = (work.scope, work.stream, work.transaction)
+    return "/".join(name for name in names if name is not None)
+
+
+QUERIES: Table = {"list_work": (ListWork, list_work)}

@@ -1,0 +1,175 @@
+"""Queries: which there are, and how one is answered.
+
+A query comes with a name and a body, and is always answered, with what was asked for or with an
+error. Answers about a stream that follow from its present state alone are kept, encoded, as long
+as that state is the present one (`kept_answers.py`).
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+
+from anabranch.common.contracts import queries
+from anabranch.common.contracts.base import Contract, ErrorBody
+from anabranch.common.contracts.parked import DropParked, ListParked, RedriveParked
+from anabranch.common.contracts.subjects import shard_of_subject
+from anabranch.common.errors import AnabranchError, InvalidRequest
+from anabranch.common.runtime.tracing import continued
+from anabranch.controller.handlers.desk import parked
+from anabranch.controller.handlers.desk.cluster import CLUSTER_QUERIES
+from anabranch.controller.handlers.desk.desk import Follows, QueryDesk, Table, answer_of
+from anabranch.controller.handlers.desk.kept_answers import Kept
+from anabranch.controller.handlers.queries import cuts as cut_queries
+from anabranch.controller.handlers.queries import groups as group_queries
+from anabranch.controller.handlers.queries import lists as list_queries
+from anabranch.controller.handlers.queries import operations as operation_queries
+from anabranch.controller.handlers.queries import streams as stream_queries
+from anabranch.controller.handlers.queries import times as time_queries
+from anabranch.controller.handlers.queries import work as work_queries
+from anabranch.controller.handlers.transactions import queries as transaction_queries
+from anabranch.controller.projections.points import reach_demanded
+
+ANSWERED = "answered"
+
+_log = structlog.get_logger(__name__)
+
+
+async def locate(desk: QueryDesk, query: queries.Locate) -> Contract:
+    """Who serves the segments. Raises InvalidName."""
+    return queries.Located(locations=desk.locate(query.segments))
+
+
+async def list_containers(desk: QueryDesk, _query: queries.ListContainers) -> Contract:
+    """Where every container is. Raises Unavailable."""
+    return queries.ContainerList(containers=desk.list_containers())
+
+
+async def list_nodes(desk: QueryDesk, _query: queries.ListNodes) -> Contract:
+    """The segment stores. Raises Unavailable."""
+    return queries.NodeList(nodes=desk.list_nodes())
+
+
+async def change_placement(desk: QueryDesk, query: queries.PlacementChange) -> Contract:
+    """What the change says. Raises what its decision refuses, Unavailable, OutcomeUnknown."""
+    return queries.ContainerPlaced(container=await desk.change_placement(query))
+
+
+def _of_parked(answer: Callable[[parked.ParkedDesk, Any], Awaitable[Contract]]) -> Any:
+    async def ask(desk: QueryDesk, query: queries.Query) -> Contract:
+        if desk.parked is None:
+            raise InvalidRequest("this controller knows no parked commands")
+        return await answer(desk.parked, query)
+
+    return ask
+
+
+QUERIES: Table = {
+    **list_queries.QUERIES,
+    **stream_queries.QUERIES,
+    **cut_queries.QUERIES,
+    **operation_queries.QUERIES,
+    **work_queries.QUERIES,
+    **group_queries.QUERIES,
+    **time_queries.QUERIES,
+    **transaction_queries.QUERIES,
+    "locate": (queries.Locate, locate),
+    "list_containers": (queries.ListContainers, list_containers),
+    "list_nodes": (queries.ListNodes, list_nodes),
+    "move_container": (queries.MoveContainer, change_placement),
+    "abandon_tail": (queries.AbandonTail, change_placement),
+    "enable_container": (queries.EnableContainer, change_placement),
+    "list_parked": (ListParked, _of_parked(parked.list_parked)),
+    "redrive_parked": (RedriveParked, _of_parked(parked.redrive_parked)),
+    "drop_parked": (DropParked, _of_parked(parked.drop_parked)),
+    "unpin_container": (queries.UnpinContainer, change_placement),
+    **CLUSTER_QUERIES,
+}
+"""Query name → (what is asked, who answers)."""
+
+SLOW = (
+    "tail_cut",
+    "list_work",
+    "move_container",
+    "abandon_tail",
+    "enable_container",
+    "unpin_container",
+    "confirm_losses",
+    "list_parked",
+    "redrive_parked",
+    "drop_parked",
+    "note_time",
+    "remove_writer",
+    "list_writer_marks",
+    *transaction_queries.SLOW,
+)
+"""Those that ask or change something elsewhere before they are answered."""
+
+
+async def answer_query(desk: QueryDesk, name: str, body: bytes, trace_parent: str = "") -> bytes:
+    """The encoded answer to the query `name`; errors become `QueryFailed`."""
+    metrics = desk.observer.metrics
+    began_s = metrics.now_s()
+    with continued(desk.observer.tracer, f"controller query {name}", trace_parent):
+        outcome, encoded = await _answer(desk, name, body)
+    metrics.asked(name, outcome, began_s)
+    return encoded
+
+
+async def _answer(desk: QueryDesk, name: str, body: bytes) -> tuple[str, bytes]:
+    """The outcome as it is counted, and the encoded answer."""
+    try:
+        return ANSWERED, await _given_again(desk, name, body) or await _made(desk, name, body)
+    except AnabranchError as error:
+        return _failed(error)
+    except Exception:  # noqa: BLE001
+        # The edge: a defect in answering one query must not end the service for all.
+        _log.exception("a query could not be answered because of a defect", query=name)
+        return _failed(AnabranchError("the controller could not answer because of a defect"))
+
+
+async def _given_again(desk: QueryDesk, name: str, body: bytes) -> bytes | None:
+    """The answer that was given before, if it is still true."""
+    kept = desk.kept.find(name, body)
+    if kept is None or not desk.mirror.is_present(kept.state):
+        return None
+    if kept.at_head:
+        await desk.mirror.reach_head(shard_of_subject(kept.state.subject))
+        if not desk.mirror.is_present(kept.state):
+            return None
+    return kept.answer
+
+
+async def _made(desk: QueryDesk, name: str, body: bytes) -> bytes:
+    contract, answer = QUERIES[name]
+    query = _parsed(contract, body)
+    for point in query.points():
+        await reach_demanded(desk.mirror, point)
+    found = await answer(desk, query)
+    encoded = answer_of(found).model_dump_json().encode()
+    if len(encoded) > queries.ANSWER_SIZE_BYTES_MAX:
+        raise InvalidRequest(
+            "the answer would be too large",
+            remedy="ask for a page of it, or for less",
+            query=name,
+            size=len(encoded),
+            limit=queries.ANSWER_SIZE_BYTES_MAX,
+        )
+    if isinstance(found, Follows):
+        desk.kept.keep(name, body, Kept(found.state, encoded, found.at_head))
+    return encoded
+
+
+def _failed(error: AnabranchError) -> tuple[str, bytes]:
+    failed = queries.QueryFailed(error=ErrorBody.of(error))
+    return failed.error.code, failed.model_dump_json().encode()
+
+
+def _parsed(contract: type[queries.Query], body: bytes) -> queries.Query:
+    try:
+        return contract.model_validate_json(body or b"{}")
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InvalidRequest("the query is malformed", where=where, why=first["msg"]) from error

@@ -1,0 +1,187 @@
+"""Beginning transactions, going on with them, and adding parts to them.
+
+Beginning: the first message of the transaction's own subject is stored on the condition that the
+stream's gate has not moved since it was seen open; then its segments are made. A gate that was
+folded may be old: then the condition fails, and the gate is read. The epoch may be old as well,
+without harm: what is opened in an older epoch is merged like everything of that epoch
+(`domain/stream/commits.py`).
+"""
+
+from contextlib import suppress
+
+from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.subjects import (
+    transaction_events,
+    transaction_gate,
+)
+from anabranch.common.contracts.transactions import (
+    AddTransactionPart,
+    BeginTransaction,
+    ResumeTransaction,
+    TransactionBegun,
+    TransactionQuery,
+)
+from anabranch.common.errors import (
+    Busy,
+    GateClosed,
+    Overloaded,
+    StaleRequest,
+    StreamSealed,
+    WrongExpectedSequence,
+)
+from anabranch.common.eventsourcing.ports import Gate
+from anabranch.common.model.stream import StreamState
+from anabranch.common.model.transaction import OPEN_MAX, transaction_id
+from anabranch.controller.domain.stream import intents
+from anabranch.controller.domain.stream.answers import ref_of
+from anabranch.controller.domain.stream.intents import IntentKind
+from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.transaction import answers, decide
+from anabranch.controller.domain.transaction.decide import Opening
+from anabranch.controller.handlers.desk.desk import QueryDesk, active_stream, meant_at_head
+from anabranch.controller.handlers.transactions.lookup import (
+    Found,
+    decided,
+    ended,
+    find,
+    find_at_head,
+    find_present,
+    work_of,
+)
+from anabranch.controller.handlers.transactions.segments import begun, make_segments, parents_of
+
+BEGIN_ATTEMPTS_MAX = 3
+
+
+async def begin(desk: QueryDesk, query: BeginTransaction) -> TransactionBegun:
+    """Begin one. Raises as `open_transaction`, TransactionEnded, Unavailable."""
+    return await prepared(desk, await open_transaction(desk, query))
+
+
+async def open_transaction(desk: QueryDesk, query: BeginTransaction) -> Found:
+    """Store that it is open; its segments do not exist yet.
+
+    Raises StreamNotFound, ScopeNotFound, StreamSealed, Busy, InvalidRequest, Overloaded,
+    OutcomeUnknown, Unavailable.
+    """
+    work = work_of(desk)
+    for attempt in range(BEGIN_ATTEMPTS_MAX):
+        stream = await _open_stream(desk, query)
+        _require_room(desk, stream)
+        ref, incarnation = ref_of(stream), stream.incarnation
+        gate = transaction_gate(ref, incarnation)
+        sequence = await _gate_sequence(desk, gate, afresh=attempt > 0)
+        now_ms = work.clock.now_ms()
+        new = transaction_id(now_ms, work.ids.new_bytes())
+        event = decide.opened(query, Opening(new, incarnation, stream.stream_epoch, now_ms))
+        subject = transaction_events(ref, incarnation, new)
+        with suppress(WrongExpectedSequence):
+            loaded = await work.transactions.create(subject, [event], Gate(gate, sequence))
+            return Found(stream, loaded)
+    raise Busy(
+        "the stream's gate moved at every attempt",
+        stream=query.stream,
+        attempts=BEGIN_ATTEMPTS_MAX,
+    )
+
+
+async def prepared(desk: QueryDesk, found: Found) -> TransactionBegun:
+    """Make the segments of one that was opened just now.
+
+    Raises TransactionEnded (already), Unavailable.
+    """
+    try:
+        answer = await begun(desk, found)
+    except StaleRequest as error:
+        raise ended(found, "ended before it could be written to") from error
+    return answer.model_copy(update={"is_new": True})
+
+
+async def resume(desk: QueryDesk, query: TransactionQuery) -> TransactionBegun:
+    """Where to go on writing. Raises TransactionNotFound, StreamNotFound, ScopeNotFound,
+    TransactionEnded, Unavailable."""
+    try:
+        return await begun(desk, await find_present(desk, query))
+    except StaleRequest:
+        found = await find_at_head(desk, query)
+    if not found.state.has_outcome:
+        raise Busy("the transaction is being changed", transaction=query.transaction_id)
+    return await begun(desk, found)
+
+
+async def resume_transaction(desk: QueryDesk, query: ResumeTransaction) -> Contract:
+    """See `resume`."""
+    return await resume(desk, query)
+
+
+async def add_part(desk: QueryDesk, query: AddTransactionPart) -> Contract:
+    """Have room for a part, then make its segments. Idempotent.
+
+    The order lets whoever ends the transaction delete all that there may be. Raises
+    TransactionNotFound, TransactionEnded, InvalidRequest, StreamNotFound, ScopeNotFound, Busy,
+    OutcomeUnknown, Unavailable.
+    """
+    refused = "takes no more parts"
+    found = await find(desk, query)
+    if found.state.has_outcome:
+        raise ended(found, refused)
+    found = await decided(desk, query, found, lambda seen: decide.add_part(seen.state, query.part))
+    if found.state.has_outcome:
+        raise ended(found, refused)
+    transaction, parents = found.loaded.state, await parents_of(desk, found)
+    try:
+        await make_segments(desk, transaction, parents, query.part)
+    except StaleRequest as error:
+        raise ended(await find_at_head(desk, query), refused) from error
+    return TransactionBegun(
+        transaction=found.info(work_of(desk).clock.now_ms()),
+        segments=answers.to_write(transaction, parents, query.part),
+    )
+
+
+async def _open_stream(desk: QueryDesk, query: BeginTransaction) -> Stream:
+    """The stream, if transactions may be begun. Raises StreamNotFound, ScopeNotFound,
+    StreamSealed, Busy."""
+    seen = active_stream(desk, query)
+    is_meant = seen is not None and query.incarnation in (None, seen.state.incarnation)
+    if seen is not None and is_meant and not _is_sealing(seen.state):
+        return seen.state
+    stream = (await meant_at_head(desk, query, query.incarnation)).state
+    if stream.status is StreamState.SEALED or _is_sealing(stream):
+        raise _sealed(str(stream.ref))
+    if stream.status is not StreamState.ACTIVE:
+        raise Busy("the stream is being created or deleted", stream=str(stream.ref))
+    return stream
+
+
+def _is_sealing(stream: Stream) -> bool:
+    return intents.find(stream.intents, IntentKind.SEAL) is not None
+
+
+def _require_room(desk: QueryDesk, stream: Stream) -> None:
+    if desk.mirror.transactions.count(ref_of(stream), stream.incarnation) >= OPEN_MAX:
+        raise Overloaded(
+            "the stream has as many transactions that have not ended as it can have",
+            remedy="wait for some to end, or write more events in each",
+            stream=str(stream.ref),
+            limit=OPEN_MAX,
+        )
+
+
+async def _gate_sequence(desk: QueryDesk, gate: str, *, afresh: bool) -> int:
+    """The gate's sequence. Raises StreamSealed, only of a gate that was read."""
+    folded = desk.mirror.transactions.gate(gate)
+    if folded is not None and folded.is_open and not afresh:
+        return folded.sequence
+    try:
+        return await work_of(desk).gates.open_sequence(gate)
+    except GateClosed as error:
+        raise _sealed(gate) from error
+
+
+def _sealed(stream: str) -> StreamSealed:
+    return StreamSealed(
+        "the stream is sealed, or about to be, and takes no more transactions",
+        remedy="a sealed stream is read-only for ever; use another one",
+        stream=stream,
+    )

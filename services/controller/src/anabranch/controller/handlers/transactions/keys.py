@@ -1,0 +1,241 @@
+"""Transactions with a key: of each version of an application one is committed, by whoever.
+
+Beginning: the transaction is created first, then the application is told that it has the version.
+So whoever finds it there can tell whether it is still alive: if it is not open, nor committed, it
+was aborted or has expired, and another one takes its place. Who comes second aborts its own and
+goes on with the other's. Nothing is created if the application has an answer already.
+
+Committing: the outcome and the application's claim are stored together or not at all.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from anabranch.common.contracts.subjects import (
+    shard_of_subject,
+    transaction_events,
+    transaction_key,
+)
+from anabranch.common.contracts.transactions import (
+    BeginTransaction,
+    TransactionBegun,
+    TransactionInfo,
+    TransactionKey,
+    TransactionQuery,
+)
+from anabranch.common.errors import (
+    AnabranchError,
+    Busy,
+    TransactionNotFound,
+    VersionPassed,
+    WrongExpectedSequence,
+)
+from anabranch.common.eventsourcing.repository import Loaded
+from anabranch.common.eventsourcing.together import Decision, append_together
+from anabranch.common.model.transaction import TransactionState
+from anabranch.controller.domain import application
+from anabranch.controller.domain.application import (
+    Application,
+    ApplicationEvent,
+    ApplicationRef,
+    OpenDecision,
+)
+from anabranch.controller.domain.stream.answers import ref_of
+from anabranch.controller.domain.transaction import decide
+from anabranch.controller.handlers.desk.desk import QueryDesk, meant_stream
+from anabranch.controller.handlers.transactions.begin import open_transaction, prepared, resume
+from anabranch.controller.handlers.transactions.lookup import (
+    Decide,
+    Found,
+    find_at_head,
+    found_ended,
+    work_of,
+)
+
+CLAIMS_MAX = 5
+COMMITS_MAX = 8
+_NOT_YET = ""
+"""Stands for a transaction that is created only if the version is free."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Who wants a version; `ref` says of which life of the stream."""
+
+    ref: ApplicationRef
+    version: int
+
+    @property
+    def subject(self) -> str:
+        return transaction_key(self.ref.stream, self.ref.incarnation, self.ref.application)
+
+    def of(self, transaction: str) -> TransactionQuery:
+        """A question about a transaction of the same stream."""
+        return TransactionQuery(
+            scope=self.ref.stream.scope,
+            stream=self.ref.stream.stream,
+            incarnation=self.ref.incarnation,
+            transaction_id=transaction,
+        )
+
+
+async def begin_with_key(
+    desk: QueryDesk, query: BeginTransaction, key: TransactionKey
+) -> TransactionBegun:
+    """The transaction of that version, got or created.
+
+    Raises VersionPassed, and as `begin`.
+    """
+    stream = (await meant_stream(desk, query, query.incarnation)).state
+    ref = ApplicationRef(ref_of(stream), stream.incarnation, key.application)
+    wanted = _Wanted(ref, key.version)
+    known = await application_at_head(desk, wanted.subject)
+    seen = application.open_version(known, ref, key.version, _NOT_YET)
+    if (answer := await _answered(desk, wanted, seen)) is not None:
+        return answer
+    dead = seen.transaction_id if seen.answer == "open" else None
+    # The stream may have another life by now: then the version would be one of another's.
+    query = query.model_copy(update={"incarnation": stream.incarnation})
+    own = await open_transaction(desk, query)
+    return await _claimed(desk, wanted, own, dead)
+
+
+async def application_at_head(desk: QueryDesk, subject: str) -> Application:
+    """The application with everything stored by now. Raises Corrupt, Unavailable."""
+    await desk.mirror.reach_head(shard_of_subject(subject))
+    loaded = desk.mirror.transactions.applications.get(subject)
+    return Application() if loaded is None else loaded.state
+
+
+async def _claimed(
+    desk: QueryDesk, wanted: _Wanted, own: Found, dead: str | None
+) -> TransactionBegun:
+    """Let `own` have the version, unless another one has it. `dead`: one that is known not to be
+    alive. If the outcome is not known, `own` stays: the version may be its."""
+    for _ in range(CLAIMS_MAX):
+        try:
+            decision, before = await _claim(desk, wanted, own.loaded.state.transaction_id, dead)
+        except VersionPassed:
+            await _give_up(desk, own.loaded.subject)
+            raise
+        if decision.transaction_id == own.loaded.state.transaction_id:
+            if before.open_transaction not in (None, dead, decision.transaction_id):
+                await _give_up(desk, _subject(wanted, before.open_transaction))
+            return await prepared(desk, own)
+        if (answer := await _answered(desk, wanted, decision)) is not None:
+            await _give_up(desk, own.loaded.subject)
+            return answer
+        dead = decision.transaction_id
+    raise Busy(
+        "others began the version at every attempt",
+        application=wanted.ref.application,
+        version=wanted.version,
+        attempts=CLAIMS_MAX,
+    )
+
+
+async def _claim(
+    desk: QueryDesk, wanted: _Wanted, own: str, dead: str | None
+) -> tuple[OpenDecision, Application]:
+    """What was decided, and the application as it was before. Raises VersionPassed."""
+    made: list[tuple[OpenDecision, Application]] = []
+
+    def claim(seen: Loaded[Application]) -> Sequence[ApplicationEvent]:
+        if dead is None:
+            found = application.open_version(seen.state, wanted.ref, wanted.version, own)
+        else:
+            found = application.replace_open(seen.state, wanted.ref, wanted.version, dead, own)
+        made.append((found, seen.state))
+        return found.events
+
+    await work_of(desk).applications.transact(wanted.subject, claim)
+    return made[-1]
+
+
+async def _answered(
+    desk: QueryDesk, wanted: _Wanted, decision: OpenDecision
+) -> TransactionBegun | None:
+    """The answer with the transaction that has the version; None if none has that is alive."""
+    if decision.answer == "new":
+        return None
+    about = wanted.of(decision.transaction_id)
+    try:
+        found = await find_at_head(desk, about)
+    except TransactionNotFound:
+        return _committed_long_ago(wanted, decision) if decision.answer == "committed" else None
+    if found.state in (TransactionState.ABORTING, TransactionState.ABORTED):
+        return None
+    answer = await resume(desk, about)
+    is_aborted = answer.transaction.state in (TransactionState.ABORTING, TransactionState.ABORTED)
+    return None if is_aborted else answer
+
+
+def _committed_long_ago(wanted: _Wanted, decision: OpenDecision) -> TransactionBegun:
+    """Its outcome is forgotten, but not by the application."""
+    key = TransactionKey(application=wanted.ref.application, version=wanted.version)
+    return TransactionBegun(
+        transaction=TransactionInfo(
+            transaction_id=decision.transaction_id,
+            state=TransactionState.COMMITTED,
+            incarnation=wanted.ref.incarnation,
+            stream_epoch=0,
+            key=key,
+        )
+    )
+
+
+def _subject(wanted: _Wanted, transaction: str) -> str:
+    return transaction_events(wanted.ref.stream, wanted.ref.incarnation, transaction)
+
+
+async def _give_up(desk: QueryDesk, subject: str) -> None:
+    """Abort one that can never be committed. Best effort: nobody pings it, so it expires."""
+    work = work_of(desk)
+    now_ms = work.clock.now_ms()
+    with suppress(AnabranchError):
+        await work.transactions.transact(
+            subject, lambda seen: decide.abort(seen.state, "replaced", now_ms)
+        )
+
+
+async def commit_with_key(
+    desk: QueryDesk, query: TransactionQuery, found: Found, decide_commit: Decide
+) -> Found:
+    """Decide the outcome together with the application's claim.
+
+    Raises VersionPassed, what `decide_commit` raises, Busy, OutcomeUnknown, Unavailable.
+    """
+    work, transaction = work_of(desk), found.loaded.state
+    key, subject = transaction.key, found.loaded.subject
+    assert key is not None
+    of = transaction_key(ref_of(found.stream), transaction.incarnation, key.application)
+    for _ in range(COMMITS_MAX):
+        seen = await work.transactions.load(subject)
+        if seen.state.status is None:
+            return await found_ended(desk, query)
+        outcome = decide_commit(seen)
+        if not outcome:
+            return Found(found.stream, seen)
+        app = await work.applications.load(of)
+        try:
+            claim = application.commit(app.state, key.version, transaction.transaction_id)
+        except VersionPassed:
+            if (await work.transactions.load(subject)).sequence == seen.sequence:
+                raise
+            continue  # it was decided between the loads, and the application went on
+        if not claim:
+            continue
+        with suppress(WrongExpectedSequence):
+            # The outcome first: alone it would do no harm, since the version leads to it.
+            after, _ = await append_together(
+                work.store,
+                Decision(work.transactions, seen, outcome),
+                Decision(work.applications, app, claim),
+            )
+            return Found(found.stream, after)
+    raise Busy(
+        "others changed the transaction or its application at every attempt",
+        transaction=transaction.transaction_id,
+        attempts=COMMITS_MAX,
+    )

@@ -1,0 +1,164 @@
+"""Where a transaction is found, and how it is answered with.
+
+The mirror knows those that have not ended, and those of which the stream does not know yet. Of the
+others the stream knows the outcome, or its chunks do. That there is none is said only at the head.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from anabranch.common.contracts.base import ReadToken
+from anabranch.common.contracts.subjects import transaction_events
+from anabranch.common.contracts.transactions import (
+    TransactionDescription,
+    TransactionInfo,
+    TransactionQuery,
+)
+from anabranch.common.errors import (
+    Busy,
+    InvalidRequest,
+    TransactionEnded,
+    TransactionNotFound,
+)
+from anabranch.common.eventsourcing.repository import Loaded
+from anabranch.common.model.hashing import shard_of
+from anabranch.common.model.transaction import TransactionState
+from anabranch.controller.domain.stream.answers import ref_of
+from anabranch.controller.domain.stream.commits import Outcome
+from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.transaction import answers
+from anabranch.controller.domain.transaction.events import TransactionEvent
+from anabranch.controller.domain.transaction.state import Transaction
+from anabranch.controller.handlers.desk.desk import QueryDesk, meant_at_head, meant_stream
+from anabranch.controller.handlers.desk.transactions import TransactionDesk
+
+Decide = Callable[[Loaded[Transaction]], Sequence[TransactionEvent]]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A transaction and its stream. An `Outcome`: it has ended, and only the stream knows."""
+
+    stream: Stream
+    known: Loaded[Transaction] | Outcome
+
+    @property
+    def state(self) -> TransactionState:
+        """Where it stands."""
+        if isinstance(self.known, Outcome):
+            return self.known.state
+        assert self.known.state.status is not None
+        return self.known.state.status
+
+    @property
+    def loaded(self) -> Loaded[Transaction]:
+        """Itself; only of one that the stream does not answer for."""
+        assert not isinstance(self.known, Outcome)
+        return self.known
+
+    def info(self, now_ms: int) -> TransactionInfo:
+        """As it is described."""
+        if isinstance(self.known, Outcome):
+            return info_of(self.known, self.stream.incarnation)
+        return answers.described(self.known.state, now_ms)
+
+
+def info_of(outcome: Outcome, incarnation: int) -> TransactionInfo:
+    """What is left of a transaction that has ended some time ago."""
+    return TransactionInfo(
+        transaction_id=outcome.transaction_id,
+        state=outcome.state,
+        incarnation=incarnation,
+        stream_epoch=outcome.stream_epoch,
+        ended_ms=outcome.ended_ms,
+    )
+
+
+def work_of(desk: QueryDesk) -> TransactionDesk:
+    """What transactions need. Raises InvalidRequest."""
+    if desk.transactions is None:
+        raise InvalidRequest("this controller knows no transactions")
+    return desk.transactions
+
+
+async def find(desk: QueryDesk, query: TransactionQuery) -> Found:
+    """The transaction as folded so far, or, if it was opened here a moment ago, as it was stored;
+    or else at the head.
+
+    Raises TransactionNotFound, StreamNotFound, ScopeNotFound, Unavailable.
+    """
+    stream = (await meant_stream(desk, query, query.incarnation)).state
+    loaded = desk.mirror.transactions.get(ref_of(stream), stream.incarnation, query.transaction_id)
+    if loaded is not None:
+        return Found(stream, loaded)
+    subject = transaction_events(ref_of(stream), stream.incarnation, query.transaction_id)
+    stored = work_of(desk).transactions.known(subject)
+    if stored is not None and stored.state.is_open:
+        return Found(stream, stored)
+    return await find_at_head(desk, query)
+
+
+async def find_present(desk: QueryDesk, query: TransactionQuery) -> Found:
+    """The transaction, at the head if it seems to be open: who has just decided something is not
+    told that nothing is decided. Raises as `find`."""
+    found = await find(desk, query)
+    return found if found.state.has_outcome else await find_at_head(desk, query)
+
+
+async def find_at_head(desk: QueryDesk, query: TransactionQuery) -> Found:
+    """The transaction with everything stored by now. Raises as `find`."""
+    stream = (await meant_at_head(desk, query, query.incarnation)).state
+    ref = ref_of(stream)
+    loaded = desk.mirror.transactions.get(ref, stream.incarnation, query.transaction_id)
+    if loaded is not None:
+        return Found(stream, loaded)
+    outcome = await work_of(desk).outcomes.find(stream, query.transaction_id)
+    if outcome is None:
+        raise TransactionNotFound(
+            "no such transaction", stream=str(ref), transaction=query.transaction_id
+        )
+    return Found(stream, outcome)
+
+
+async def decided(desk: QueryDesk, query: TransactionQuery, found: Found, decide: Decide) -> Found:
+    """Decide on one that was found; what has ended meanwhile is as the stream knows it.
+
+    Raises what `decide` and appending raise, and as `find_at_head`.
+    """
+    try:
+        after = await work_of(desk).transactions.transact(found.loaded.subject, decide)
+    except TransactionNotFound:
+        return await found_ended(desk, query)
+    return Found(found.stream, after)
+
+
+async def found_ended(desk: QueryDesk, query: TransactionQuery) -> Found:
+    """A transaction whose own messages are gone. Raises as `find_at_head`, and Busy."""
+    found = await find_at_head(desk, query)
+    if not found.state.has_outcome:
+        raise Busy("the transaction is being changed", transaction=query.transaction_id)
+    return found
+
+
+def ended(found: Found, what: str) -> TransactionEnded:
+    """Why something cannot be done any more."""
+    transaction = (
+        found.known.transaction_id
+        if isinstance(found.known, Outcome)
+        else found.known.state.transaction_id
+    )
+    return TransactionEnded(
+        f"the transaction is {found.state} and {what}",
+        transaction=transaction,
+        state=found.state.value,
+    )
+
+
+def described(desk: QueryDesk, found: Found) -> TransactionDescription:
+    """The answer that describes it."""
+    work, shard = work_of(desk), shard_of(str(ref_of(found.stream)))
+    sequence = max(desk.mirror.reached()[shard], work.transactions.seen(shard))
+    return TransactionDescription(
+        transaction=found.info(work.clock.now_ms()),
+        read_token=ReadToken(shard=shard, sequence=sequence),
+    )

@@ -1,0 +1,153 @@
+"""Which transactions a stream has, and what its applications have committed; all of the queries.
+
+Those that have not ended are listed in the order of their ids, those that have from the newest
+back: a page's token is then the place of its last one among all that ever ended, which stays the
+same however many follow.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from anabranch.common.contracts import transactions as asked
+from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.subjects import transaction_key
+from anabranch.common.contracts.transactions import TransactionInfo
+from anabranch.common.model.transaction import TransactionState, check_id
+from anabranch.controller.domain import application
+from anabranch.controller.domain.stream.answers import ref_of
+from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.transaction import answers
+from anabranch.controller.handlers.desk.desk import QueryDesk, Table, stream_at_head
+from anabranch.controller.handlers.desk.pages import number_in, page_of
+from anabranch.controller.handlers.transactions.begin import (
+    add_part,
+    begin,
+    resume_transaction,
+)
+from anabranch.controller.handlers.transactions.keys import application_at_head, begin_with_key
+from anabranch.controller.handlers.transactions.lookup import Found, work_of
+from anabranch.controller.handlers.transactions.outcomes import (
+    abort_transaction,
+    commit_transaction,
+    describe_transaction,
+)
+from anabranch.controller.handlers.transactions.pings import ping_transactions
+
+
+async def begin_transaction(desk: QueryDesk, query: asked.BeginTransaction) -> Contract:
+    """Begin one, or get that of the key. Raises as `begin` and `begin_with_key`."""
+    if query.key is None:
+        return await begin(desk, query)
+    return await begin_with_key(desk, query, query.key)
+
+
+async def list_transactions(desk: QueryDesk, query: asked.ListTransactions) -> Contract:
+    """A page of them. Raises StreamNotFound, ScopeNotFound, InvalidRequest, Unavailable."""
+    stream = (await stream_at_head(desk, query)).state
+    if query.state is not None and query.state.has_ended:
+        return _ended(desk, stream, query, query.state)
+    return _unfinished(desk, stream, query)
+
+
+def _unfinished(
+    desk: QueryDesk, stream: Stream, query: asked.ListTransactions
+) -> asked.TransactionList:
+    after = check_id(query.page_token) if query.page_token else ""
+    now_ms = work_of(desk).clock.now_ms()
+    found = [
+        loaded.state
+        for loaded in desk.mirror.transactions.listed(ref_of(stream), stream.incarnation)
+        if loaded.state.transaction_id > after
+        and not loaded.state.has_ended
+        and query.state in (None, loaded.state.status)
+    ]
+    found.sort(key=lambda transaction: transaction.transaction_id)
+    page, more = page_of((answers.described(one, now_ms) for one in found), query.page_size)
+    token = page[-1].transaction_id if more else ""
+    return asked.TransactionList(transactions=page, next_page_token=token)
+
+
+def _ended(
+    desk: QueryDesk,
+    stream: Stream,
+    query: asked.ListTransactions,
+    state: TransactionState,
+) -> asked.TransactionList:
+    before = number_in(query.page_token)
+    now_ms = work_of(desk).clock.now_ms()
+    places: list[int] = []
+
+    def infos() -> Iterator[TransactionInfo]:
+        for place, found in _newest_first(desk, stream):
+            if found.state is state and (before is None or place < before):
+                places.append(place)
+                yield found.info(now_ms)
+
+    page, more = page_of(infos(), query.page_size)
+    token = str(places[len(page) - 1]) if more else ""
+    return asked.TransactionList(transactions=page, next_page_token=token)
+
+
+def _newest_first(desk: QueryDesk, stream: Stream) -> Iterator[tuple[int, Found]]:
+    """All that have ended, as far as the stream's state and the mirror know, with their places.
+
+    Those of which the stream does not know yet come last, in the order in which they ended.
+    """
+    known = desk.mirror.transactions.listed(ref_of(stream), stream.incarnation)
+    found = [Found(stream, one) for one in stream.outcomes]
+    unnoted = sorted((one for one in known if one.state.has_ended), key=lambda one: one.sequence)
+    found += [Found(stream, one) for one in unnoted]
+    place = stream.outcome_count + len(unnoted)
+    for one in reversed(found):
+        place -= 1
+        yield place, one
+
+
+async def describe_application(desk: QueryDesk, query: asked.DescribeApplication) -> Contract:
+    """What it has committed. Raises StreamNotFound, ScopeNotFound, Unavailable."""
+    subject = await _application(desk, query)
+    found = await application_at_head(desk, subject)
+    return application.described(found, query.application)
+
+
+async def forget_application(desk: QueryDesk, query: asked.ForgetApplication) -> Contract:
+    """Let it begin at any version again. Idempotent.
+
+    Raises StreamNotFound, ScopeNotFound, Busy, OutcomeUnknown, Unavailable.
+    """
+    subject = await _application(desk, query)
+    loaded = await work_of(desk).applications.transact(
+        subject, lambda seen: application.forget(seen.state)
+    )
+    return application.described(loaded.state, query.application)
+
+
+async def _application(
+    desk: QueryDesk, query: asked.DescribeApplication | asked.ForgetApplication
+) -> str:
+    stream = (await stream_at_head(desk, query)).state
+    return transaction_key(ref_of(stream), stream.incarnation, query.application)
+
+
+QUERIES: Table = {
+    "begin_transaction": (asked.BeginTransaction, begin_transaction),
+    "resume_transaction": (asked.ResumeTransaction, resume_transaction),
+    "add_transaction_part": (asked.AddTransactionPart, add_part),
+    "describe_transaction": (asked.DescribeTransaction, describe_transaction),
+    "ping_transactions": (asked.PingTransactions, ping_transactions),
+    "commit_transaction": (asked.CommitTransaction, commit_transaction),
+    "abort_transaction": (asked.AbortTransaction, abort_transaction),
+    "list_transactions": (asked.ListTransactions, list_transactions),
+    "describe_application": (asked.DescribeApplication, describe_application),
+    "forget_application": (asked.ForgetApplication, forget_application),
+}
+
+SLOW: Sequence[str] = (
+    "begin_transaction",
+    "resume_transaction",
+    "add_transaction_part",
+    "ping_transactions",
+    "commit_transaction",
+    "abort_transaction",
+    "forget_application",
+)
+"""Those that store something, or ask segment stores."""

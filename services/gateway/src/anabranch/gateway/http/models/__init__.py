@@ -1,0 +1,1 @@
+"""Bodies of requests and answers, and how they map to the contracts."""

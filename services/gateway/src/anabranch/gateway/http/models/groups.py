@@ -1,0 +1,300 @@
+"""Reader groups as bodies and answers: configurations, places, lags.
+
+A cut of one stream is written ``{"<segment id>": {"offset": …, "eventIndex": …}, …}``; a plain
+byte offset may stand for a place, so that a `streamCut` can be sent as well. What is answered may
+be sent back.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from anabranch.client import (
+    Client,
+    GroupStream,
+    Lag,
+    Position,
+    ReaderGroupConfig,
+    ReaderGroupStatus,
+    SegmentPosition,
+)
+from anabranch.common.contracts.reader_groups import ReaderGroupDescription
+from anabranch.common.model.names import SegmentId, parse_segment_name, stream_ref
+from anabranch.common.model.reader_group import (
+    CHECKPOINTS_MAX,
+    GROUP_STREAMS_MAX,
+    LEASE_MS_MAX,
+    LEASE_MS_MIN,
+    GroupRetention,
+    PositionCut,
+)
+from anabranch.common.model.stream import SEGMENT_COUNT_MAX
+from anabranch.gateway.http.models.answers import INT63, HttpBody, NextPageToken, Offset, Told
+
+INTERVAL_MS_MAX = 366 * 24 * 3600 * 1000
+SegmentKey = Annotated[int, Field(ge=0, le=INT63)]
+
+
+class PlaceBody(HttpBody):
+    """Event number `eventIndex` of the block at byte `offset`; -1: the segment comes after
+    another one of the cut."""
+
+    offset: Offset
+    event_index: Annotated[int, Field(ge=0, le=INT63)] = 0
+
+
+CutBody = Annotated[
+    dict[SegmentKey, Offset | PlaceBody],
+    Field(min_length=1, max_length=SEGMENT_COUNT_MAX, examples=[{"0": 0}]),
+]
+
+
+class GroupStreamBody(HttpBody):
+    """No `start`: as the request says for all streams. No `end`: for ever. `tail`: as it is now."""
+
+    stream: str
+    start: Literal["head", "tail"] | CutBody | None = None
+    end: Literal["tail"] | CutBody | None = None
+
+
+class GroupConfigBody(HttpBody):
+    """What a group is created from, or reset to."""
+
+    streams: Annotated[
+        list[str | GroupStreamBody], Field(min_length=1, max_length=GROUP_STREAMS_MAX)
+    ]
+    start: Literal["head", "tail"] = "head"
+    lease_ms: Annotated[int, Field(ge=LEASE_MS_MIN, le=LEASE_MS_MAX)] = 10_000
+    automatic_checkpoint_ms: Annotated[int, Field(ge=0, le=INTERVAL_MS_MAX)] = 0
+    checkpoints_max: Annotated[int, Field(ge=1, le=CHECKPOINTS_MAX)] = 3
+    retention_type: Literal["NONE", "MANUAL", "AUTOMATIC"] = "NONE"
+    release_after_checkpoint: bool = False
+
+    async def config(self, client: Client) -> ReaderGroupConfig:
+        """Tails are asked for now. Raises InvalidName, InvalidRequest, StreamNotFound."""
+        streams = [
+            await self._stream(GroupStreamBody(stream=one) if isinstance(one, str) else one, client)
+            for one in self.streams
+        ]
+        return ReaderGroupConfig(
+            streams=tuple(streams),
+            lease_ms=self.lease_ms,
+            automatic_checkpoint_ms=self.automatic_checkpoint_ms,
+            checkpoints_max=self.checkpoints_max,
+            retention=GroupRetention(self.retention_type.lower()),
+            release_after_checkpoint=self.release_after_checkpoint,
+        )
+
+    async def _stream(self, body: GroupStreamBody, client: Client) -> GroupStream:
+        GroupStream(body.stream)  # a name that is none is refused before anything is asked
+        start = self.start if body.start is None else body.start
+        ends = [await _cut(body.stream, at, client) for at in (start, body.end)]
+        return GroupStream(body.stream, *ends)
+
+
+class CreateReaderGroupRequest(GroupConfigBody):
+    reader_group_name: str
+
+
+class ResetReaderGroupRequest(HttpBody):
+    """No `config`: as before, from where it began. `expectedGeneration`: refuse at another."""
+
+    config: GroupConfigBody | None = None
+    expected_generation: Annotated[int, Field(ge=0, le=INT63)] | None = None
+
+
+class PlaceProperty(Told):
+    offset: int
+    event_index: int
+
+
+class GroupStreamProperty(Told):
+    stream: str
+    start: dict[int, PlaceProperty]
+    end: dict[int, PlaceProperty] | None = None
+
+
+class GroupConfigProperty(Told):
+    streams: list[GroupStreamProperty]
+    lease_ms: int
+    automatic_checkpoint_ms: int
+    checkpoints_max: int
+    retention_type: str
+    release_after_checkpoint: bool
+
+
+class LagProperty(Told):
+    """What is unread. `exact`: the events are counted, not estimated; bytes always are exact."""
+
+    events: int
+    bytes: int
+    seconds: float
+    exact: bool
+
+
+class ReaderProperty(Told):
+    reader_id: str
+    segments: list[str]
+    lag: LagProperty
+
+
+class GroupSegmentProperty(Told):
+    """`readerId`: who has it; none: nobody."""
+
+    segment: str
+    reader_id: str | None = None
+    offset: int
+    event_index: int
+    lag: LagProperty
+
+
+class CheckpointUnderWay(Told):
+    """`kind`: `user`, `automatic`, or `silent` (for stream cuts). `waiting`: for these readers."""
+
+    name: str
+    kind: str
+    waiting: list[str]
+
+
+class ReaderGroupProperty(Told):
+    """The first four fields are Pravega's. What follows `config` is asked of the readers' own log,
+    and left out with `?details=false` or while the group is being made or deleted. `logAnswers`
+    false: that log does not answer, so the readers hand out nothing, and the rest is not known."""
+
+    scope_name: str
+    reader_group_name: str
+    stream_list: list[str]
+    online_reader_ids: list[str]
+    generation: int
+    state: str
+    created_ms: int
+    config: GroupConfigProperty
+    complete: bool | None = None
+    readers: list[ReaderProperty] | None = None
+    segments: list[GroupSegmentProperty] | None = None
+    lag: LagProperty | None = None
+    checkpoints: list[CheckpointUnderWay] | None = None
+    log_answers: bool | None = None
+
+
+class GroupName(Told):
+    reader_group_name: str
+
+
+class ReaderGroupsList(Told):
+    reader_groups: list[GroupName]
+    next_page_token: NextPageToken = ""
+
+
+async def _cut(
+    stream: str, at: Literal["head", "tail"] | CutBody | None, client: Client
+) -> PositionCut:
+    match at:
+        case None | "head":
+            return ()
+        case "tail":
+            ends = await client.ranges().tail(stream_ref(stream))
+            places = (SegmentPosition(parse_segment_name(name)[1], e) for name, e in ends.items())
+            return tuple(sorted(places))
+        case _:
+            return position_cut(at)
+
+
+def _place(place: int | PlaceBody) -> tuple[int, int]:
+    return (place, 0) if isinstance(place, int) else (place.offset, place.event_index)
+
+
+def position_cut(cut: CutBody) -> PositionCut:
+    """A cut as it was sent."""
+    return tuple(
+        sorted(SegmentPosition(SegmentId(one), *_place(place)) for one, place in cut.items())
+    )
+
+
+def group_property(
+    described: ReaderGroupDescription, status: ReaderGroupStatus | None
+) -> ReaderGroupProperty:
+    """`status` None: what the readers know is left out."""
+    config = described.config
+    told = ReaderGroupProperty(
+        scope_name=described.scope,
+        reader_group_name=described.group,
+        stream_list=[each.stream for each in config.streams],
+        online_reader_ids=[] if status is None else list(status.readers),
+        generation=described.generation,
+        state=described.state.value.upper(),
+        created_ms=described.created_ms,
+        config=GroupConfigProperty(
+            streams=[_stream_property(each) for each in config.streams],
+            lease_ms=config.lease_ms,
+            automatic_checkpoint_ms=config.automatic_checkpoint_ms,
+            checkpoints_max=config.checkpoints_max,
+            retention_type=config.retention.value.upper(),
+            release_after_checkpoint=config.release_after_checkpoint,
+        ),
+    )
+    return told if status is None else told.model_copy(update=_status_fields(status))
+
+
+def _status_fields(status: ReaderGroupStatus) -> dict[str, object]:
+    if not status.log_answers:
+        return {"log_answers": False}
+    return {
+        "log_answers": True,
+        "complete": status.is_complete,
+        "lag": _lag(status.lag),
+        "readers": [
+            ReaderProperty(
+                reader_id=name, segments=list(held), lag=_lag(status.lag_of_readers[name])
+            )
+            for name, held in status.readers.items()
+        ],
+        "segments": [
+            GroupSegmentProperty(
+                segment=each.segment,
+                reader_id=each.reader_id or None,
+                offset=each.position.offset,
+                event_index=each.position.event_index,
+                lag=_lag(each.lag),
+            )
+            for each in status.segments
+        ],
+        "checkpoints": [
+            CheckpointUnderWay(name=each.name, kind=each.kind, waiting=list(each.waiting))
+            for each in status.checkpoints
+        ],
+    }
+
+
+def _stream_property(stream: GroupStream) -> GroupStreamProperty:
+    end = _places(stream.end)
+    return GroupStreamProperty(stream=stream.stream, start=_places(stream.start), end=end or None)
+
+
+def _places(cut: PositionCut) -> dict[int, PlaceProperty]:
+    return {int(at.segment_id): place_property(at) for at in cut}
+
+
+def place_property(at: SegmentPosition) -> PlaceProperty:
+    return PlaceProperty(offset=at.offset, event_index=at.event_index)
+
+
+def _lag(lag: Lag) -> LagProperty:
+    return LagProperty(
+        events=lag.events, bytes=lag.bytes, seconds=lag.seconds, exact=lag.events_are_exact
+    )
+
+
+StreamCuts = dict[str, dict[int, PlaceProperty]]
+"""Stream → its cut."""
+
+
+def cuts_by_stream(positions: Mapping[str, Position]) -> StreamCuts:
+    """A cut of every stream, of positions by full segment name."""
+    cuts: StreamCuts = {}
+    for name, at in sorted(positions.items()):
+        stream, number = parse_segment_name(name)
+        place = PlaceProperty(offset=at.offset, event_index=at.event_index)
+        cuts.setdefault(str(stream), {})[int(number)] = place
+    return cuts

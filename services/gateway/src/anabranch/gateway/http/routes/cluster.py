@@ -1,0 +1,128 @@
+"""The cluster: its controllers, segment stores and containers, as one controller sees them."""
+
+from typing import Literal
+
+from fastapi import APIRouter
+from starlette.requests import Request
+
+from anabranch.gateway.http.models.answers import Told
+from anabranch.gateway.http.routes.parts import parts_of
+
+router = APIRouter(prefix="/v1/cluster", tags=["cluster"])
+
+
+class Count(Told):
+    known: int
+    live: int
+
+
+class HoldProperty(Told):
+    """Why nothing is concluded and nothing is moved. `controllers`, `stores`: who seems gone."""
+
+    reason: Literal["blind", "losses"]
+    since_ms: int
+    controllers: list[str]
+    stores: list[str]
+
+
+class BucketProperty(Told):
+    """Whose a bucket's streams are to work on; empty: nobody's at the moment."""
+
+    bucket: int
+    owner: str
+
+
+class ClusterProperty(Told):
+    """`answeredBy`: whose view it is. `containers`: how many are in each state."""
+
+    answered_by: str
+    leader: str
+    term: int
+    hold: HoldProperty | None = None
+    controllers: Count
+    stores: Count
+    containers: dict[str, int]
+    buckets: list[BucketProperty]
+
+
+class ControllerProperty(Told):
+    """`session` is drawn anew at every start; `term`: of a leader, how many there were."""
+
+    controller_id: str
+    session: str
+    live: bool
+    since_ms: int
+    leader: bool
+    term: int
+    host: str
+    pid: int
+    started_ms: int
+
+
+class ControllersList(Told):
+    controllers: list[ControllerProperty]
+
+
+class StoreProperty(Told):
+    """`stopped`: it is down because it ended in order. `containers`: placed on it."""
+
+    node_id: str
+    host: str
+    port: int
+    live: bool = True
+    since_ms: int = 0
+    session: str = ""
+    stopped: bool = False
+    containers: int = 0
+    containers_open: int = 0
+
+
+class StoresList(Told):
+    stores: list[StoreProperty]
+
+
+class ContainerProperty(Told):
+    """Only an open container serves. `target`: the node that it is moving to."""
+
+    container: int
+    state: str
+    container_epoch: int
+    node_id: str
+    host: str
+    port: int
+    restarts: int
+    reason: str
+    target: str
+    since_ms: int = 0
+    pinned: bool = False
+
+
+class ContainersList(Told):
+    containers: list[ContainerProperty]
+
+
+@router.get("", response_model_exclude_none=True)
+async def show_cluster(request: Request) -> ClusterProperty:
+    """200, the cluster at a glance; 503 until a controller knows it."""
+    return ClusterProperty.model_validate(await parts_of(request).client.cluster.show())
+
+
+@router.get("/controllers")
+async def list_controllers(request: Request) -> ControllersList:
+    """200, by id; 503 until a controller knows them."""
+    found = await parts_of(request).client.cluster.list_controllers()
+    return ControllersList(controllers=[ControllerProperty.model_validate(one) for one in found])
+
+
+@router.get("/stores")
+async def list_stores(request: Request) -> StoresList:
+    """200, every segment store that announced itself, by id; 503 until a controller knows them."""
+    found = await parts_of(request).client.containers.list_nodes()
+    return StoresList(stores=[StoreProperty.model_validate(one) for one in found])
+
+
+@router.get("/containers")
+async def list_containers(request: Request) -> ContainersList:
+    """200, all of the cluster, by number; 503 until a controller knows them."""
+    found = await parts_of(request).client.list_containers()
+    return ContainersList(containers=[ContainerProperty.model_validate(one) for one in found])

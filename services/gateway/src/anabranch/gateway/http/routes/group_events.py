@@ -1,0 +1,102 @@
+"""Events of a reader group, as they come: server-sent events, or lines of JSON.
+
+The gateway joins the group for its caller. An event is processed when the caller acknowledges it:
+by coming back with its id (`Last-Event-ID`, as browsers do by themselves, or `?ack=`), or while it
+goes on by POST to the reader's `acks`. Messages with a name tell the rest: `reader` comes first,
+`truncated` says that events are gone, `unreadable` names a segment that has no event where the
+group stands in it, `problem` is the error that ends the answer, `end` why no more comes.
+"""
+
+from collections.abc import AsyncGenerator
+
+from starlette.requests import Request
+from starlette.routing import Route
+
+from anabranch.common.errors import (
+    AnabranchError,
+    EventsTruncated,
+    InvalidPosition,
+    InvalidRequest,
+)
+from anabranch.gateway.events.delivery import Delivered, parse_token
+from anabranch.gateway.events.held_reader import Feed, FeedEnd
+from anabranch.gateway.http.edge.event_stream import (
+    EventStream,
+    Form,
+    Message,
+    fields_of,
+    wanted_form,
+)
+from anabranch.gateway.http.edge.problem import document_of
+from anabranch.gateway.http.models.answers import group_at
+from anabranch.gateway.http.routes.parts import Parts, parts_of
+
+PATH = "/v1/scopes/{scope}/readergroups/{group}/events"
+READER_ID_LENGTH_MAX = 255
+
+
+def routes() -> list[Route]:
+    route = Route(PATH, stream_events, methods=["GET"])
+    assert route.methods is not None
+    route.methods.discard("HEAD")  # nobody joins a group to learn about headers
+    return [route]
+
+
+async def stream_events(request: Request) -> EventStream:
+    """200, then messages for as long as the caller listens; see `problem` for everything else."""
+    parts = parts_of(request)
+    group = str(group_at(request.path_params["scope"], request.path_params["group"]))
+    form = wanted_form(request.headers.get("accept", ""))
+    reader_id = request.query_params.get("reader")
+    if reader_id is not None and not 1 <= len(reader_id) <= READER_ID_LENGTH_MAX:
+        raise InvalidRequest("the reader's id is empty or too long")
+    said = request.headers.get("last-event-id") or request.query_params.get("ack")
+    token = parse_token(said) if said else None
+    feed, is_known = await parts.group_readers.connect(group, reader_id, token)
+
+    async def closed() -> None:
+        feed.close()
+
+    return EventStream(
+        _pieces(parts, feed, form, request.url.path, is_known=is_known),
+        form,
+        send_timeout_s=parts.settings.ack_wait_s,
+        closed=closed,
+        headers={"reader-id": feed.held.reader_id},
+    )
+
+
+async def _pieces(
+    parts: Parts, feed: Feed, form: Form, path: str, *, is_known: bool
+) -> AsyncGenerator[bytes, None]:
+    held = feed.held
+    try:
+        yield form.opening(_reader(feed, is_known=is_known))
+        while True:
+            try:
+                found = await feed.next()
+            except (EventsTruncated, InvalidPosition) as error:
+                name = "truncated" if isinstance(error, EventsTruncated) else "unreadable"
+                yield form.of([Message(document_of(error, path), name=name)])
+                continue
+            if isinstance(found, FeedEnd):
+                if found.reason == "end":
+                    await parts.group_readers.drop(held)
+                yield form.of([Message({"reason": found.reason}, name="end")])
+                return
+            parts.metrics.events_out += len(found)
+            yield form.of([_event(feed, event) for event in found]) or form.sign_of_life
+    except AnabranchError as error:
+        await parts.group_readers.drop(held)
+        yield form.of([Message(document_of(error, path), name="problem")])
+
+
+def _reader(feed: Feed, *, is_known: bool) -> Message:
+    """What comes first. Its id acknowledges nothing, and finds the reader again."""
+    held, delivery = feed.held, feed.held.delivery
+    told = {"group": held.group, "reader": held.reader_id, "resumed": is_known}
+    return Message(told, delivery.token(delivery.acknowledged), "reader")
+
+
+def _event(feed: Feed, delivered: Delivered) -> Message:
+    return Message(fields_of(delivered.event), feed.held.delivery.token(delivered.number))

@@ -1,0 +1,40 @@
+"""What routes work with; wiring puts one of it behind each application."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from opentelemetry.trace import Tracer
+from starlette.requests import Request
+
+from anabranch.client import Client
+from anabranch.common.runtime.health import PartHealth
+from anabranch.common.runtime.ids import IdSource
+from anabranch.gateway.events.appends import Appends
+from anabranch.gateway.events.held_readers import HeldReaders
+from anabranch.gateway.events.reads import Reads
+from anabranch.gateway.events.writers import OpenWriters
+from anabranch.gateway.http.edge.metrics import GatewayMetrics
+from anabranch.gateway.http.edge.used_keys import UsedKeys
+from anabranch.gateway.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """`health` is what the process reports about itself at the moment; `tracer` None: no traces."""
+
+    settings: Settings
+    client: Client
+    writers: OpenWriters
+    appends: Appends
+    reads: Reads
+    group_readers: HeldReaders
+    ids: IdSource
+    keys: UsedKeys
+    metrics: GatewayMetrics
+    tracer: Tracer | None
+    health: Callable[[], Mapping[str, PartHealth]]
+
+
+def parts_of(request: Request) -> Parts:
+    return cast("Parts", request.app.state.parts)

@@ -1,0 +1,127 @@
+"""How a request's change is sent: under which id, and how long its end is waited for.
+
+The wait is what the caller asks for by `?wait=seconds` or `Prefer: wait=seconds`, else as long as
+any request may take. A change whose end does not come in time goes on, and is answered 202 with
+its operation.
+
+An `Idempotency-Key` becomes the command's id, together with what is asked: so a repetition gets
+the first one's operation, also from another gateway and after a restart. That the same key came
+with another request is known only to the gateway that took the first one, as long as it
+remembers: bounded by count and age, and ended with the process.
+"""
+
+import contextlib
+import hashlib
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import Depends, Header, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anabranch.client import Operation, OperationState
+from anabranch.client.admin.operations import Sending
+from anabranch.gateway.http.models.answers import Told
+from anabranch.gateway.http.routes.parts import parts_of
+
+KEY_LENGTH_MAX = 255
+COMMAND_ID_LENGTH = 40
+_WAIT = re.compile(r"wait\s*=\s*\"?(\d{1,9})\"?", re.IGNORECASE)
+_ASYNC = re.compile(r"respond-async", re.IGNORECASE)
+
+
+class OperationHandle(Told):
+    """A change that goes on; ask `/v1/operations/{operation}` what became of it."""
+
+    operation: str
+    state: Literal["running", "succeeded"]
+
+
+async def waiting(
+    request: Request,
+    wait: Annotated[
+        float | None,
+        Query(ge=0, allow_inf_nan=False, description="seconds to wait for the end"),
+    ] = None,
+    prefer: Annotated[str, Header(description="wait=seconds, as in RFC 7240")] = "",
+) -> float:
+    """A dependency: how many seconds the caller wants to wait for the end of what it asks for."""
+    return _wait_s(wait, prefer, parts_of(request).settings.request_timeout_s)
+
+
+WaitS = Annotated[float, Depends(waiting)]
+
+
+async def change(
+    request: Request,
+    wait_s: WaitS,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=KEY_LENGTH_MAX)] = None,
+) -> AsyncIterator[Sending]:
+    """A dependency: how the client is to send the request's command. Raises
+    IdempotencyMismatch."""
+    parts = parts_of(request)
+    sending = Sending(
+        timeout_s=parts.settings.request_timeout_s,
+        wait_s=wait_s,
+    )
+    if idempotency_key is None:
+        yield sending
+        return
+    target = f"{request.method} {request.url.path}"
+    asked = await _fingerprint(request)
+    with parts.keys.using(f"{idempotency_key} {target}", asked):
+        digest = hashlib.sha256(msgspec.json.encode([idempotency_key, target, asked]))
+        yield {**sending, "command_id": digest.hexdigest()[:COMMAND_ID_LENGTH]}
+
+
+Sent = Annotated[Sending, Depends(change)]
+
+
+def still_running(operation: Operation) -> Response | None:
+    """The answer 202 for an operation that has not ended; None for one that has."""
+    if operation.state is OperationState.SUCCEEDED:
+        return None
+    told = OperationHandle(operation=operation.operation_id, state="running")
+    location = f"/v1/operations/{operation.operation_id}"
+    return Response(
+        told.model_dump_json(by_alias=True), 202, {"location": location}, "application/json"
+    )
+
+
+def ended(operation: Operation) -> OperationHandle:
+    """How an operation that has ended is answered."""
+    return OperationHandle(operation=operation.operation_id, state="succeeded")
+
+
+RUNNING: dict[int | str, dict[str, Any]] = {
+    202: {
+        "model": OperationHandle,
+        "description": "It goes on; Location names the operation",
+        "headers": {"Location": {"schema": {"type": "string"}}},
+    }
+}
+"""What every route that changes something may answer besides."""
+
+
+def _wait_s(wait: float | None, prefer: str, longest_s: float) -> float:
+    """At most `longest_s`, which is also what is waited when nothing was asked for."""
+    if wait is not None:
+        return min(wait, longest_s)
+    preferred = _WAIT.search(prefer)
+    if preferred is not None:
+        return min(float(preferred[1]), longest_s)
+    return 0.0 if _ASYNC.search(prefer) else longest_s
+
+
+async def _fingerprint(request: Request) -> str:
+    """What is asked, but for how long: the same for the same JSON, however it is written."""
+    body = await request.body()
+    # What is not JSON the route refuses, or it takes no body.
+    with contextlib.suppress(ValueError, RecursionError):
+        body = msgspec.json.encode(msgspec.json.decode(body), order="sorted")
+    query = sorted((k, v) for k, v in request.query_params.multi_items() if k != "wait")
+    digest = hashlib.sha256(msgspec.json.encode(query))
+    digest.update(body)
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""One container: its operations, sessions, replies, reads and throttle."""

@@ -1,0 +1,216 @@
+"""What a store counts. Plain numbers, added to on the event loop's thread and read when asked.
+
+Only three things are measured by histograms, each at most once per frame, group commit or flush:
+a value told to a histogram costs some microseconds, which no append shall pay.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from anabranch.common.errors import Defect
+from anabranch.common.runtime.metrics import Metrics, silent_metrics
+from anabranch.segstore.shell.container.throttle import Source
+
+PREFIX = "anabranch_segstore_"
+
+
+class StoreMetrics:
+    """The metrics of one store. What holds a number of its own is added by `watch`."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self.appends = 0
+        self.append_bytes = 0
+        self.append_events = 0
+        self.duplicates = 0
+        self.refused: Counter[tuple[str, ...]] = Counter()
+        self.reads = 0
+        self.read_bytes = 0
+        self.corrupt_chunks = 0
+        self.commits = 0
+        self.commit_bytes = 0
+        self.flushes = 0
+        self.flush_bytes = 0
+        self.flush_failures = 0
+        self.load_reports = 0
+        self.load_report_failures = 0
+        self.segment_loads = 0
+        self.segment_evictions = 0
+        self.residency_exceeded = 0
+        self.defects = 0
+        self._count_appends()
+        self._count_the_rest()
+        self._count_residency()
+        histogram = metrics.histogram
+        self.append_seconds = histogram(
+            f"{PREFIX}append_seconds",
+            "From accepting the first operation of a frame to answering it",
+        )
+        self.sync_seconds = histogram(
+            f"{PREFIX}journal_sync_seconds", "Writing and syncing a group commit"
+        )
+        self.flush_seconds = histogram(
+            f"{PREFIX}flush_seconds", "A flush of one container to tier 2"
+        )
+
+    def _count_appends(self) -> None:
+        count = self._metrics.counter
+        count(f"{PREFIX}appends_total", "Appends accepted", lambda: self.appends)
+        count(
+            f"{PREFIX}append_bytes_total",
+            "Bytes of the appends accepted",
+            lambda: self.append_bytes,
+        )
+        count(
+            f"{PREFIX}append_events_total",
+            "Events of the appends accepted",
+            lambda: self.append_events,
+        )
+        count(
+            f"{PREFIX}duplicates_total",
+            "Appends that were stored before",
+            lambda: self.duplicates,
+        )
+        count(
+            f"{PREFIX}refused_total",
+            "Appends and control requests refused by a container",
+            lambda: self.refused,
+            ("code",),
+        )
+
+    def _count_the_rest(self) -> None:
+        count = self._metrics.counter
+        count(f"{PREFIX}reads_total", "Reads answered", lambda: self.reads)
+        count(f"{PREFIX}read_bytes_total", "Bytes returned by reads", lambda: self.read_bytes)
+        count(
+            f"{PREFIX}corrupt_chunks_total",
+            "Reads that met a damaged object in tier 2",
+            lambda: self.corrupt_chunks,
+        )
+        count(f"{PREFIX}commits_total", "Group commits of the journal", lambda: self.commits)
+        count(
+            f"{PREFIX}commit_bytes_total",
+            "Bytes written by group commits",
+            lambda: self.commit_bytes,
+        )
+        count(f"{PREFIX}flushes_total", "Flushes to tier 2", lambda: self.flushes)
+        count(f"{PREFIX}flush_bytes_total", "Bytes moved to tier 2", lambda: self.flush_bytes)
+        count(
+            f"{PREFIX}flush_failures_total",
+            "Flushes that failed and are repeated",
+            lambda: self.flush_failures,
+        )
+        count(
+            f"{PREFIX}defects_total",
+            "Errors that nobody expected; each ended one container, which is opened again",
+            lambda: self.defects,
+        )
+        count(f"{PREFIX}load_reports_total", "Load reports sent", lambda: self.load_reports)
+        count(
+            f"{PREFIX}load_report_failures_total",
+            "Load reports that could not be sent",
+            lambda: self.load_report_failures,
+        )
+
+    def _count_residency(self) -> None:
+        count = self._metrics.counter
+        count(
+            f"{PREFIX}segment_loads_total",
+            "Segments and tombstones looked up in tier 2",
+            lambda: self.segment_loads,
+        )
+        count(
+            f"{PREFIX}segment_evictions_total",
+            "Segments and tombstones that left the memory for tier 2",
+            lambda: self.segment_evictions,
+        )
+        count(
+            f"{PREFIX}residency_exceeded_total",
+            "Times that more segments were in use than are to be in memory",
+            lambda: self.residency_exceeded,
+        )
+
+    def watch(
+        self,
+        *,
+        pending: Callable[[], int],
+        untiered: Callable[[], int],
+        cached: Callable[[], Mapping[tuple[str, ...], int]],
+        unsent: Callable[[], int],
+        containers: Callable[[], int],
+        states: Callable[[], Mapping[tuple[str, ...], int]],
+        resident: Callable[[], int],
+        connections: Callable[[], int],
+        unfinished: Callable[[], int],
+        granules: Callable[[], Mapping[tuple[str, ...], int]],
+    ) -> None:
+        """Add what the store's parts know at any moment; once."""
+        self._metrics.counter(
+            f"{PREFIX}read_ahead_total",
+            "Pieces of old data that reads found in memory or not, or that nobody asked for",
+            granules,
+            ("outcome",),
+        )
+        gauge = self._metrics.gauge
+        gauge(f"{PREFIX}pending_bytes", "Bytes waiting for the journal", pending)
+        gauge(f"{PREFIX}untiered_bytes", "Bytes that only the journal holds", untiered)
+        gauge(f"{PREFIX}cache_bytes", "Bytes kept in memory for reads", cached, ("kind",))
+        gauge(f"{PREFIX}unsent_bytes", "Bytes of answers that clients do not take", unsent)
+        gauge(f"{PREFIX}containers_open", "Containers served", containers)
+        gauge(
+            f"{PREFIX}containers",
+            "Containers placed on this store",
+            states,
+            ("state",),
+        )
+        gauge(f"{PREFIX}segments_resident", "Segments and tombstones in memory", resident)
+        gauge(f"{PREFIX}connections", "TCP connections open", connections)
+        gauge(f"{PREFIX}unfinished_bytes", "Bytes kept for packets on their way", unfinished)
+
+    def watch_journal(
+        self,
+        *,
+        live_size: Callable[[], int],
+        outstanding_s: Callable[[], float],
+        ratios: Callable[[], Mapping[Source, float]],
+        refused: Counter[tuple[str, ...]],
+    ) -> None:
+        """Add what tells how full the store is, and of what; once."""
+        gauge = self._metrics.gauge
+        gauge(f"{PREFIX}journal_bytes", "Bytes of journal files that a start would read", live_size)
+        gauge(
+            f"{PREFIX}journal_commit_outstanding_seconds",
+            "Since when the present group commit is being written",
+            outstanding_s,
+        )
+        gauge(
+            f"{PREFIX}throttle_ratio",
+            "How much of its limit each source of back-pressure takes",
+            lambda: {(source.value,): ratio for source, ratio in ratios().items()},
+            ("source",),
+        )
+        self._metrics.counter(
+            f"{PREFIX}throttle_refused_total",
+            "Operations refused because a source of back-pressure was full",
+            lambda: refused,
+            ("source",),
+        )
+
+    def note_defect(self, defect: Defect) -> None:  # noqa: ARG002
+        """An error that nobody expected ended a container, which is opened again."""
+        self.defects += 1
+
+    def refuse(self, code: str) -> None:
+        """A container refused a request."""
+        self.refused[code,] += 1
+
+    def flushed(self, size: int, seconds: float) -> None:
+        """A flush moved `size` bytes."""
+        self.flushes += 1
+        self.flush_bytes += size
+        self.flush_seconds.record(seconds)
+
+
+def uncounted() -> StoreMetrics:
+    """For containers that no store counts."""
+    return StoreMetrics(silent_metrics())

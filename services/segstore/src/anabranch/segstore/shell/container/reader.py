@@ -1,0 +1,330 @@
+"""Reading durable bytes: at once from memory, or with a wait from the journal and tier 2.
+
+`read_now` answers from the pieces in memory and from granules that are at hand; else it says
+which granules it needs. Whoever reads gets them and asks again, as often as it takes: what was
+true before a wait is never believed after it. Append boundaries in tier 2 are found by walking
+over the blocks' headers, which say their sizes; extents begin and end on boundaries.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from anabranch.common.errors import (
+    CorruptBlock,
+    FormatTooNew,
+    InvalidRequest,
+    SegmentTruncated,
+)
+from anabranch.common.tier2.state import ChunkRef, SegmentState, TieredExtent
+from anabranch.common.wire.block import (
+    BLOCK_SIZE_BYTES_MAX,
+    HEADER_SIZE_BYTES,
+    parse_header,
+)
+from anabranch.common.wire.messages import (
+    LocateOffset,
+    OffsetLocated,
+    ReadSegment,
+    SegmentRead,
+    TruncateSegment,
+)
+from anabranch.segstore.domain.container.decide import gone
+from anabranch.segstore.ports import LogAddress, TierTwo
+from anabranch.segstore.shell.container.container import Container
+from anabranch.segstore.shell.memory.granule import (
+    Bytes,
+    Granule,
+    Look,
+    granule_size,
+    joined,
+    part,
+    windows,
+)
+from anabranch.segstore.shell.memory.segment_index import InTierTwo, SegmentIndex
+
+READ_SIZE_BYTES_MAX = 8 * 1024 * 1024
+FRAMES_SIZE_BYTES_MAX = 16 * 1024 * 1024
+"""What one answer may read of the journal: frames hold other segments' appends too."""
+EXTENTS_PER_READ_MAX = 64
+_WINDOW_SIZE_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A read's answer and its payload; `number` is the segment's."""
+
+    number: int
+    reply: SegmentRead
+    data: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What must be at hand before the read can be answered; `number` is the segment's."""
+
+    number: int
+    granules: tuple[Granule, ...]
+
+
+def read_now(
+    container: Container, request: ReadSegment, look: Look, window: int = 0
+) -> Found | Needed:
+    """Up to `size_max` bytes (at most 8 MiB, or one larger append), or what is needed for them.
+
+    `window` bytes of a chunk are read at once; 0: what is asked for, for a read that nobody will
+    go on from. At the tail the answer is empty. Raises SegmentNotFound, SegmentTruncated,
+    InvalidRequest, CorruptJournal.
+    """
+    state, index = _segment(container, request.segment, request.offset)
+    if request.size_max < 1:
+        raise InvalidRequest("a read asks for at least one byte", size_max=request.size_max)
+    if request.offset == state.length:
+        return _found(state, request.offset, b"")
+    if index.extent_at(request.offset) is None:
+        found = _from_pieces(index, request, look)
+    else:
+        found = _from_tier_two(index, request, look, window)
+    if isinstance(found, list):
+        return Needed(state.number, tuple(dict.fromkeys(found)))
+    return _found(state, request.offset, found)
+
+
+def _from_pieces(index: SegmentIndex, request: ReadSegment, look: Look) -> Bytes | list[Granule]:
+    offset = request.offset
+    size_max = min(request.size_max, READ_SIZE_BYTES_MAX)
+    end = index.range_end(offset, size_max, whole_appends=request.whole_appends)
+    at_hand: dict[LogAddress, bytes] = {}
+    missing: list[Granule] = []
+    size = 0
+    for start, address in index.absent(offset, end):
+        size += address.payload_size
+        if size > FRAMES_SIZE_BYTES_MAX and start > offset:
+            end = start  # a piece begins on an append boundary
+            break
+        frame = look(address)
+        if frame is None:
+            missing.append(address)
+        else:
+            at_hand[address] = frame
+    return missing or index.fetch(offset, end, at_hand.__getitem__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """`size` bytes from `start` of a reference, of which `left` follow `start`."""
+
+    ref: ChunkRef
+    start: int
+    size: int
+    left: int
+
+
+def _from_tier_two(
+    index: SegmentIndex, request: ReadSegment, look: Look, window: int
+) -> Bytes | list[Granule]:
+    """From one extent, or from those that follow it too where that costs no extra wait."""
+    size_max = min(request.size_max, READ_SIZE_BYTES_MAX)
+    if request.whole_appends:
+        size_max = max(size_max, HEADER_SIZE_BYTES)
+    count_max = EXTENTS_PER_READ_MAX if window else 1
+    stretches = list(_stretches(index, request.offset, size_max, count_max))
+    parts: list[Bytes] = []
+    missing: list[Granule] = []
+    for stretch in stretches:
+        data = _bytes_of(stretch, look, window)
+        if isinstance(data, list):
+            missing += data
+        else:
+            parts.append(data)
+    if missing:
+        return missing
+    last = stretches[-1]
+    if request.whole_appends and last.size < last.left:
+        whole = _whole_blocks(parts[-1])
+        if whole == 0 and len(parts) == 1:
+            needed = _first_append_size(parts[0], last.left)
+            return _bytes_of(_Stretch(last.ref, last.start, needed, last.left), look, window)
+        parts[-1] = memoryview(parts[-1])[:whole]
+    return joined([found for found in parts if found] if len(parts) > 1 else parts)
+
+
+def _stretches(
+    index: SegmentIndex, offset: int, size_max: int, count_max: int
+) -> Iterator[_Stretch]:
+    """What is in tier 2 alone of the `size_max` bytes from `offset` on, extent by extent."""
+    end = min(offset + size_max, index.length)
+    for _ in range(count_max):
+        place = index.extent_at(offset) if offset < end else None
+        if place is None:
+            return
+        extent = place.extent
+        start = offset - extent.start
+        left = extent.ref.length - start
+        size = min(end - offset, left)
+        yield _Stretch(extent.ref, start, size, left)
+        offset += size
+
+
+def _bytes_of(stretch: _Stretch, look: Look, window: int) -> Bytes | list[Granule]:
+    parts: list[Bytes] = []
+    missing: list[Granule] = []
+    end = stretch.start + stretch.size
+    for granule in windows(stretch.ref, stretch.start, stretch.size, window):
+        data = look(granule)
+        if data is None:
+            missing.append(granule)
+            continue
+        first = max(stretch.start - granule.start, 0)
+        parts.append(part(data, first, min(end - granule.start, granule.size)))
+    return missing or joined(parts)
+
+
+def granules_ahead(
+    container: Container, number: int, offset: int, size: int, window: int
+) -> Iterator[Granule]:
+    """What a reader that goes on from `offset` will need next: about `size` bytes of it."""
+    index = container.applied.index.get(number)
+    if index is None:
+        return
+    for place in index.ahead(offset, offset + size):
+        if isinstance(place, LogAddress):
+            found: Iterator[Granule] = iter((place,))
+        else:
+            extent = place.extent
+            start = max(offset - extent.start, 0)
+            found = windows(extent.ref, start, extent.ref.length - start, window)
+        for granule in found:
+            yield granule
+            size -= granule_size(granule)
+            if size <= 0:
+                return
+
+
+def _found(state: SegmentState, offset: int, data: Bytes) -> Found:
+    at_end = offset + len(data) == state.length
+    reply = SegmentRead(
+        offset=offset,
+        at_tail=at_end and not state.sealed,
+        end_of_segment=at_end and state.sealed,
+    )
+    return Found(state.number, reply, data)
+
+
+def _segment(container: Container, segment: str, offset: int) -> tuple[SegmentState, SegmentIndex]:
+    container.check_serving()
+    state = container.applied.state.known(segment)
+    if not isinstance(state, SegmentState):
+        raise gone(state, segment)
+    if offset < state.start:
+        raise SegmentTruncated(
+            "the offset lies before the segment's start", segment=segment, start=state.start
+        )
+    if offset > state.length:
+        raise InvalidRequest(
+            "the offset lies beyond the segment's end", offset=offset, length=state.length
+        )
+    index = container.applied.index.get(state.number)
+    assert index is not None
+    return state, index
+
+
+def _whole_blocks(data: Bytes) -> int:
+    """The size of the run of whole blocks that `data` begins with."""
+    at = 0
+    while len(data) - at >= HEADER_SIZE_BYTES:
+        try:
+            size = parse_header(data, at).size
+        except (CorruptBlock, FormatTooNew):
+            break
+        if at + size > len(data):
+            break
+        at += size
+    return at
+
+
+def _first_append_size(data: Bytes, left: int) -> int:
+    """The size of the append at the start of `data`, of which not all is there.
+
+    Raises InvalidRequest where the segment does not hold blocks and its boundaries are unknown.
+    """
+    try:
+        size = parse_header(data).size if len(data) >= HEADER_SIZE_BYTES else left
+    except (CorruptBlock, FormatTooNew):
+        size = left
+    if size > min(left, BLOCK_SIZE_BYTES_MAX):
+        raise InvalidRequest(
+            "the append boundaries of this range are not known",
+            remedy="read without whole_appends, or from an append boundary",
+        )
+    return size
+
+
+# --- locating -----------------------------------------------------------------------------------
+
+
+def locate_now(container: Container, request: LocateOffset) -> OffsetLocated | InTierTwo:
+    """The first append boundary at or after the offset, or which extent knows it.
+
+    Raises SegmentNotFound, SegmentTruncated, InvalidRequest.
+    """
+    state, index = _segment(container, request.segment, request.offset)
+    if request.offset in (state.start, state.length):
+        return OffsetLocated(offset=request.offset)
+    place = index.extent_at(request.offset)
+    if place is not None:
+        return place
+    return OffsetLocated(offset=index.boundary(request.offset))
+
+
+async def locate_tiered(
+    tier_two: TierTwo, request: LocateOffset, place: InTierTwo
+) -> OffsetLocated:
+    """As `locate_now`; the extent's end where its boundaries are not known."""
+    extent = place.extent
+    _, higher = await _boundaries(tier_two, extent, request.offset - extent.start)
+    return OffsetLocated(offset=extent.start + higher)
+
+
+def truncation_place(container: Container, request: TruncateSegment) -> InTierTwo | None:
+    """The extent whose boundaries must be looked up before a truncation; None: none must."""
+    container.check_serving()
+    state = container.applied.state.known(request.segment)
+    if not isinstance(state, SegmentState) or not state.start < request.offset < state.length:
+        return None
+    index = container.applied.index.get(state.number)
+    assert index is not None
+    return index.extent_at(request.offset)
+
+
+async def boundary_before(tier_two: TierTwo, place: InTierTwo, offset: int) -> int:
+    """The last append boundary known at or before `offset`, which lies in the extent."""
+    extent = place.extent
+    lower, _ = await _boundaries(tier_two, extent, offset - extent.start)
+    return extent.start + lower
+
+
+async def _boundaries(tier_two: TierTwo, extent: TieredExtent, wanted: int) -> tuple[int, int]:
+    """The boundaries at or around `wanted`: (highest at or below, lowest at or above).
+
+    All relative to the extent. Walks over the blocks from the chunk's last sparse entry before
+    `wanted`. Where there are no blocks, the sparse entries are all that is known.
+    """
+    at, beyond = await tier_two.entries_around(extent.ref, wanted)
+    window, window_at = b"", 0
+    while at < wanted:
+        if at + HEADER_SIZE_BYTES > window_at + len(window):
+            window_at = at
+            window = await _window(tier_two, extent, at)
+        try:
+            size = parse_header(window, at - window_at).size
+        except (CorruptBlock, FormatTooNew):
+            return at, beyond
+        if at + size > wanted:
+            return at, min(at + size, extent.ref.length)
+        at += size
+    return at, at
+
+
+async def _window(tier_two: TierTwo, extent: TieredExtent, at: int) -> bytes:
+    size = min(_WINDOW_SIZE_BYTES, extent.ref.length - at)
+    return await tier_two.read(extent.ref, at, size)

@@ -1,0 +1,120 @@
+"""The reply barrier: no answer leaves before everything it depended on is durable.
+
+Every answer is decided against the *pending* state, so it is true only once all operations that
+were pending then are synced. Its barrier is the last sequence number assigned at that moment;
+barriers never fall, so one queue in order of decision is enough. Acknowledgements of appends
+are cumulative: per release one `Appended` per session, and before any other answer, so that the
+order of decisions is the order of answers. Two kinds of answers pass those that wait, so that a
+full disk holds up no reader: a refusal by the throttle outside an append session, which decided
+nothing, and an answer from the durable state.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from anabranch.common.errors import AnabranchError, Overloaded
+from anabranch.common.wire.messages import Appended, AppendSetup, Failed, Message, failed
+from anabranch.segstore.shell.container.sessions import AppendSession
+from anabranch.segstore.shell.container.throttle import Throttle
+
+Deliver = Callable[[Message], None]
+
+HELD_SIZE_BYTES = 256
+"""What a held answer counts for in the back-pressure on pending bytes."""
+
+
+class HeldAck(NamedTuple):
+    """An append's acknowledgement."""
+
+    barrier: int
+    session: AppendSession
+    request_id: int
+    last_event_number: int
+    length: int
+
+
+class HeldReply(NamedTuple):
+    """Any other answer."""
+
+    barrier: int
+    deliver: Deliver
+    message: Message
+
+
+class ReplyGate:
+    """Answers waiting for the log, in order of decision."""
+
+    def __init__(self, throttle: Throttle) -> None:
+        self._throttle = throttle
+        self._held: deque[HeldAck | HeldReply] = deque()
+        self._durable = 0
+
+    def start(self, durable: int) -> None:
+        """Everything up to `durable` was recovered."""
+        self._durable = durable
+
+    def hold(self, held: HeldAck | HeldReply) -> None:
+        """Deliver when the barrier is durable, which may be at once."""
+        if isinstance(held, HeldReply) and (
+            held.barrier <= self._durable or _depends_on_nothing(held.message)
+        ):
+            held.deliver(held.message)
+            return
+        assert not self._held or held.barrier >= self._held[-1].barrier
+        self._held.append(held)
+        self._throttle.pending += HELD_SIZE_BYTES
+        if held.barrier <= self._durable:
+            self._deliver_ready()
+
+    def release(self, durable: int) -> None:
+        """Everything up to `durable` is synced, applied and indexed."""
+        assert durable >= self._durable
+        self._durable = durable
+        self._deliver_ready()
+
+    def _deliver_ready(self) -> None:
+        acks: dict[AppendSession, HeldAck] = {}
+        held = self._held
+        count = 0
+        while held and held[0].barrier <= self._durable:
+            entry = held.popleft()
+            count += 1
+            if isinstance(entry, HeldAck):
+                before = acks.get(entry.session)
+                if before is None or entry.last_event_number >= before.last_event_number:
+                    acks[entry.session] = entry
+                continue
+            _send_acks(acks)
+            entry.deliver(entry.message)
+        _send_acks(acks)
+        self._throttle.forget_pending(count * HELD_SIZE_BYTES)
+
+    def fail(self, error: AnabranchError) -> None:
+        """Nothing held will become durable: everyone is told so, in order."""
+        held, self._held = self._held, deque()
+        for entry in held:
+            if isinstance(entry, HeldAck):
+                entry.session.alive = False
+                entry.session.send(failed(error, entry.session.session), entry.request_id)
+            else:
+                entry.deliver(failed(error, _session_of(entry.message)))
+        self._throttle.forget_pending(len(held) * HELD_SIZE_BYTES)
+
+
+def _depends_on_nothing(message: Message) -> bool:
+    return isinstance(message, Failed) and message.code == Overloaded.code and not message.session
+
+
+def _session_of(message: Message) -> int:
+    """The append session that a held answer belongs to, 0 for none."""
+    return message.session if isinstance(message, AppendSetup | Failed) else 0
+
+
+def _send_acks(acks: dict[AppendSession, HeldAck]) -> None:
+    for session, ack in acks.items():
+        reply = Appended(
+            session=session.session, last_event_number=ack.last_event_number, length=ack.length
+        )
+        session.send(reply, ack.request_id)
+    acks.clear()

@@ -1,0 +1,203 @@
+"""Spans of requests that name a sampled trace, from acceptance to answer, and of their syncs.
+
+    request ──begin──► span held at its barrier ──frame durable──► sync span below it ──► ended
+
+Requests without a trace never come here, and a store without a tracer makes no span at all. One
+group commit serves appends of many traces, so its sync is recorded anew below each of them, with
+the times of the real write; but below eight at most, because a commit may hold thousands. The
+spans of the others link to the first record, which tells the same.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer, set_span_in_context
+
+from anabranch.common.errors import AnabranchError
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.tracing import end_failed, is_sampled, remote_context
+from anabranch.common.wire.messages import (
+    Append,
+    AppendOnce,
+    CheckTruncation,
+    ConditionalAppend,
+    CreateSegment,
+    CreateTransient,
+    DeleteSegment,
+    GetAttributes,
+    GetSegmentInfo,
+    MergeSegments,
+    Message,
+    Request,
+    SealSegment,
+    TruncateSegment,
+    UpdateAttributes,
+)
+from anabranch.segstore.shell.container.metrics import StoreMetrics
+
+_SPAN_NAMES: Mapping[type[Message], str] = {
+    Append: "segstore append",
+    AppendOnce: "segstore append",
+    ConditionalAppend: "segstore append",
+    CreateSegment: "segstore create segment",
+    CreateTransient: "segstore create transient segment",
+    SealSegment: "segstore seal segment",
+    DeleteSegment: "segstore delete segment",
+    TruncateSegment: "segstore truncate segment",
+    CheckTruncation: "segstore check truncation",
+    MergeSegments: "segstore merge segments",
+    UpdateAttributes: "segstore update attributes",
+    GetAttributes: "segstore attributes",
+    GetSegmentInfo: "segstore segment info",
+}
+SYNC_SPANS_MAX = 8
+HELD_SPANS_MAX = 1024
+"""Per container; a request beyond it is served without a span."""
+SYNC_SPAN = "segstore journal sync"
+
+
+def span_name(request: Message) -> str:
+    """What the span of a request that a container answers is called."""
+    return _SPAN_NAMES[type(request)]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A group commit that is durable; times in Unix nanoseconds."""
+
+    began_ns: int
+    ended_ns: int
+    frame_count: int
+    size: int
+
+
+class Commits:
+    """Implements `ports.CommitWatch`: measures each commit and remembers the last one."""
+
+    def __init__(self, metrics: StoreMetrics, clock: Clock, now_ns: Callable[[], int]) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self.now_ns = now_ns
+        self._began_s = 0.0
+        self._seconds = 0.0
+        self._outstanding = False
+        self.last: Commit | None = None
+
+    def begin(self) -> None:
+        """See `ports.CommitWatch`."""
+        self._began_s = self._clock.monotonic()
+        self._outstanding = True
+
+    def outstanding_s(self) -> float:
+        """For how long the present commit has been written; 0 while there is none."""
+        return self._clock.monotonic() - self._began_s if self._outstanding else 0.0
+
+    def synced(self, frame_count: int, size: int) -> None:
+        """See `ports.CommitWatch`."""
+        self._outstanding = False
+        self._seconds = self._clock.monotonic() - self._began_s
+        ended_ns = self.now_ns()
+        began_ns = ended_ns - int(self._seconds * 1e9)
+        self.last = Commit(began_ns, ended_ns, frame_count, size)
+        self._metrics.commits += 1
+        self._metrics.commit_bytes += size
+
+    def told(self) -> None:
+        """See `ports.CommitWatch`."""
+        self._metrics.sync_seconds.record(self._seconds)
+
+
+class StoreTracing:
+    """Makes the spans of one store."""
+
+    def __init__(self, tracer: Tracer, commits: Commits) -> None:
+        self._tracer = tracer
+        self._commits = commits
+        self._recorded: Commit | None = None
+        self._record_count = 0
+        self._first: SpanContext | None = None
+
+    def begin(self, name: str, trace_parent: str, attributes: dict[str, str | int]) -> Span | None:
+        """A span of a request, not current anywhere; None if its trace is not sampled."""
+        if not is_sampled(trace_parent):
+            return None
+        context = remote_context(trace_parent)
+        return self._tracer.start_span(name, context, SpanKind.SERVER, attributes)
+
+    def now_ns(self) -> int:
+        """Unix time in nanoseconds, by the clock of the commits."""
+        return self._commits.now_ns()
+
+    def record_sync(self, span: Span) -> None:
+        """The last commit made the request of `span` durable."""
+        commit = self._commits.last
+        if commit is None:
+            return
+        if commit is not self._recorded:
+            self._recorded, self._record_count, self._first = commit, 0, None
+        if self._record_count >= SYNC_SPANS_MAX and self._first is not None:
+            span.add_link(self._first)
+            return
+        sync = self._tracer.start_span(
+            SYNC_SPAN,
+            set_span_in_context(span),
+            attributes={"anabranch.bytes": commit.size, "anabranch.frames": commit.frame_count},
+            start_time=commit.began_ns,
+        )
+        sync.end(commit.ended_ns)
+        self._record_count += 1
+        self._first = self._first or sync.get_span_context()
+
+
+class HeldSpans:
+    """The spans of one container's requests whose answers wait for the log, in their order."""
+
+    def __init__(self, tracing: StoreTracing | None, container: int) -> None:
+        self._tracing = tracing
+        self._container = container
+        self._held: deque[tuple[int, Span]] = deque()
+        self._durable = 0
+        self._answered_ns = 0
+
+    def begin(self, request: Request | Append, segment: str, size: int = 0) -> Span | None:
+        """A request's span; `size`: bytes of an append. `hold` or `end_failed` follows."""
+        if self._tracing is None or len(self._held) >= HELD_SPANS_MAX:
+            return None
+        attributes: dict[str, str | int] = {
+            "anabranch.container": self._container,
+            "anabranch.segment": segment,
+        }
+        if isinstance(request, Append):
+            attributes |= {"anabranch.events": request.count, "anabranch.bytes": size}
+        return self._tracing.begin(span_name(request), request.trace_parent, attributes)
+
+    def start(self, durable: int) -> None:
+        """Everything up to `durable` was recovered."""
+        self._durable = durable
+
+    def hold(self, barrier: int, span: Span) -> None:
+        """End the span when `barrier` is durable, which may be at once."""
+        if barrier <= self._durable:
+            span.end()
+        else:
+            self._held.append((barrier, span))
+
+    def note_answering(self) -> None:
+        """Answers leave now. Spans are ended by `release`, after them, so that none waits."""
+        if self._held and self._tracing is not None:
+            self._answered_ns = self._tracing.now_ns()
+
+    def release(self, durable: int) -> None:
+        """Everything up to `durable` was synced by the last commit, and answered when noted."""
+        self._durable = durable
+        while self._held and self._held[0][0] <= durable:
+            _, span = self._held.popleft()
+            assert self._tracing is not None
+            self._tracing.record_sync(span)
+            span.end(self._answered_ns)
+
+    def fail(self, error: AnabranchError) -> None:
+        """Nothing held will become durable."""
+        while self._held:
+            end_failed(self._held.popleft()[1], error)

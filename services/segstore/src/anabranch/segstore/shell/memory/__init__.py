@@ -1,0 +1,1 @@
+"""What a container holds in memory of its segments: cache, read index, tails."""

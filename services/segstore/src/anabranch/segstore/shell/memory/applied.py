@@ -1,0 +1,235 @@
+"""A container's applied state: what is durable, where its bytes are, what tier 2 lacks.
+
+Moves by `apply`, one durable operation after another, whether they come back from the journal
+while serving or from its replay at open. Remembers what changed since the last flush, which is
+what a `ContainerCut` is made of. What did not change since is *clean*: it may be evicted, for the
+newest manifest tells it exactly as it is.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import assert_never
+
+from anabranch.common.tier2.state import (
+    SegmentState,
+    TieredExtent,
+    Tombstone,
+    WriterKey,
+    WriterMark,
+)
+from anabranch.segstore.domain.container.evolve import SegmentMap
+from anabranch.segstore.domain.container.operations import (
+    APPEND_OVERHEAD_SIZE_BYTES,
+    AppendOperation,
+    AttributesOperation,
+    CreateOperation,
+    DeleteOperation,
+    MergedSource,
+    MergeOperation,
+    Operation,
+    SealOperation,
+    TruncateOperation,
+)
+from anabranch.segstore.domain.container.state import ContainerCut, SegmentCut
+from anabranch.segstore.ports import LogAddress, TieredExtents
+from anabranch.segstore.shell.memory.cache import Cache
+from anabranch.segstore.shell.memory.read_index import ReadIndex
+
+
+class Changes:
+    """What changed since a flush."""
+
+    __slots__ = ("names", "numbers", "writers")
+
+    def __init__(self) -> None:
+        self.numbers: set[int] = set()
+        self.names: set[str] = set()
+        self.writers: set[WriterKey] = set()
+
+    def add(self, other: "Changes") -> None:
+        """Take over another's changes."""
+        self.numbers |= other.numbers
+        self.names |= other.names
+        self.writers |= other.writers
+
+
+class Applied:
+    """State, index and changes of one container."""
+
+    def __init__(self, sequence: int, cache: Cache, is_known: Callable[[str], bool]) -> None:
+        """`sequence`: up to where tier 2 has everything; `is_known`: see `SegmentMap`."""
+        self.state = SegmentMap(sequence, is_known)
+        self.index = ReadIndex(cache)
+        self.flushed_sequence = sequence
+        self.untiered = 0
+        """Bytes that only the journal holds."""
+        self._changes = Changes()
+        self._flushing: Changes | None = None
+        self._touched: set[int] = set()
+
+    def apply(
+        self, sequence: int, operation: Operation, address: LogAddress, frame_offset: int
+    ) -> int:
+        """One operation is durable, at `frame_offset` of the frame at `address`.
+
+        Returns how many events a merge brought.
+        """
+        before = self._number_before(operation)
+        untiered = self._untiered_of(before)
+        merged = 0
+        if isinstance(operation, MergeOperation):
+            merged = self._events_merged(sequence, operation)
+        else:
+            self.state.apply(sequence, operation)
+        match operation:
+            case AppendOperation():
+                payload_at = frame_offset + APPEND_OVERHEAD_SIZE_BYTES
+                self.index.add_append(operation, address, payload_at)
+                self._changes.writers.add((operation.number, operation.writer_id))
+            case CreateOperation():
+                self.index.open_segment(sequence)
+                self._changes.numbers.add(sequence)
+            case DeleteOperation(segment):
+                self._changes.names.add(segment)
+                if before is not None:
+                    self.index.remove(before)
+            case TruncateOperation(offset=offset):
+                assert before is not None
+                self.index.truncate(before, offset)
+            case MergeOperation(sources=sources):
+                assert before is not None
+                self._merge(before, sources)
+            case AttributesOperation(client_id=client_id):
+                assert before is not None
+                self._changes.writers.add((before, client_id))
+            case SealOperation():
+                pass
+            case _:
+                assert_never(operation)
+        self.untiered += self._untiered_of(before) - untiered
+        if before is not None:
+            self._changes.numbers.add(before)
+            if not isinstance(operation, AttributesOperation):
+                self._touched.add(before)
+        return merged
+
+    def _events_merged(self, sequence: int, operation: MergeOperation) -> int:
+        before = self.state.living(operation.number)
+        after = self.state.apply(sequence, operation)
+        assert before is not None
+        assert isinstance(after, SegmentState)
+        return after.event_count - before.event_count
+
+    def _merge(self, number: int, sources: Iterable[MergedSource]) -> None:
+        """The sources' bytes, tiered or not, are the target's; what is un-tiered stays so."""
+        for source in sources:
+            self._changes.names.add(source.segment)
+            self._touched.add(source.number)
+            self.untiered -= self._untiered_of(source.number)
+            self.index.merge(number, source.number)
+
+    def _untiered_of(self, number: int | None) -> int:
+        index = None if number is None else self.index.get(number)
+        return 0 if index is None else index.untiered
+
+    def _number_before(self, operation: Operation) -> int | None:
+        if isinstance(operation, AppendOperation):
+            return operation.number
+        known = self.state.known(operation.segment)
+        return known.number if isinstance(known, SegmentState) else None
+
+    def end_frame(self) -> set[int]:
+        """A frame's operations are all applied. Returns the numbers of the segments touched."""
+        self.index.end_frame()
+        touched, self._touched = self._touched, set()
+        return touched
+
+    # --- what is resident ---------------------------------------------------------------------
+
+    def hold(
+        self,
+        known: SegmentState | Tombstone,
+        extents: Iterable[TieredExtent],
+        writers: Mapping[bytes, WriterMark],
+    ) -> None:
+        """What tier 2 tells of one name, which was not resident."""
+        self.state.hold(known, writers)
+        if isinstance(known, SegmentState):
+            self.index.load(known, extents)
+
+    def clean(self, segment: str) -> bool:
+        """Whether the newest manifest tells the name exactly as it is here."""
+        known = self.state.segments.get(segment)
+        number = known.number if isinstance(known, SegmentState) else None
+        return not any(
+            segment in changes.names or number in changes.numbers
+            for changes in (self._changes, self._flushing)
+            if changes is not None
+        )
+
+    def evict(self, segment: str) -> None:
+        """Forget what is known under the name, which is clean."""
+        known = self.state.segments.get(segment)
+        if isinstance(known, SegmentState):
+            self.index.evict(known.number)
+        self.state.evict(segment)
+
+    def forget(self, number: int, writer_id: bytes) -> bool:
+        """Forget a writer's mark; False if it is to be recorded first."""
+        if (number, writer_id) in self._changes.writers:
+            return False
+        self.state.forget_writer(number, writer_id)
+        return True
+
+    # --- flushing -----------------------------------------------------------------------------
+
+    @property
+    def changed(self) -> bool:
+        """Whether a flush would have anything to record."""
+        return self.state.sequence > self.flushed_sequence
+
+    def begin_flush(self) -> ContainerCut:
+        """The cut at the present sequence; `end_flush` follows, with its outcome."""
+        assert self._flushing is None
+        self.index.begin_flush()
+        changes = self._flushing = self._changes
+        self._changes = Changes()
+        living = (self.state.living(number) for number in sorted(changes.numbers))
+        known = (self.state.known(name) for name in sorted(changes.names))
+        return ContainerCut(
+            after_sequence=self.flushed_sequence,
+            sequence=self.state.sequence,
+            segments=tuple(self._cut(state) for state in living if state is not None),
+            tombstones=tuple(found for found in known if isinstance(found, Tombstone)),
+            writers={
+                (number, writer_id): self.state.writers[number][writer_id]
+                for number, writer_id in sorted(changes.writers)
+                if number in self.state.names
+            },
+        )
+
+    def _cut(self, state: SegmentState) -> SegmentCut:
+        index = self.index.get(state.number)
+        assert index is not None
+        return SegmentCut(state, index.runs(), index.adopted)
+
+    def end_flush(self, cut: ContainerCut, tiered: Sequence[TieredExtents] | None) -> int:
+        """The flush of `cut` ended: with these extents, or None if it failed.
+
+        Returns how many bytes are no longer un-tiered.
+        """
+        changes, self._flushing = self._flushing, None
+        assert changes is not None
+        before = self.untiered
+        if tiered is None:
+            self._changes.add(changes)
+        else:
+            self.flushed_sequence = cut.sequence
+            for found in tiered:
+                self.untiered -= self.index.add_tiered(found.segment_number, found.extents)
+            for segment in cut.segments:
+                index = self.index.get(segment.state.number)
+                if index is not None:
+                    index.recorded(segment.adopted)
+                    index.sealed_in_tier_two = segment.state.sealed
+        self.index.end_flush()
+        return before - self.untiered

@@ -1,0 +1,175 @@
+"""Where the bytes of a container's segments are, for everything that is durable.
+
+Finds the `SegmentIndex` of each segment, fills it frame by frame, and keeps what a flush under
+way may still ask for: bytes of segments that were deleted, truncated or merged since it began.
+
+Owned by the container; all calls come from the event loop's thread.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from anabranch.common.tier2.state import SegmentState, TieredExtent
+from anabranch.segstore.domain.container.operations import AppendOperation
+from anabranch.segstore.ports import LogAddress
+from anabranch.segstore.shell.memory.cache import Cache, Piece
+from anabranch.segstore.shell.memory.segment_index import (
+    FlushUnderWay,
+    ReadFrame,
+    SegmentIndex,
+)
+
+
+class ReadIndex:
+    """The indexes of all segments of a container, by number."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._segments: dict[int, SegmentIndex] = {}
+        self._frame: dict[int, Piece] = {}
+        self._flush = FlushUnderWay()
+        self._truncated: set[int] = set()
+        self._retired: dict[int, SegmentIndex] = {}
+        """Removed since the flush under way began, which may still have to fetch their bytes."""
+        self._moved: dict[int, tuple[int, int]] = {}
+        """Merged since then: number → (target's number, offset there)."""
+
+    def open_segment(self, number: int) -> None:
+        """A segment came to be, empty."""
+        self._segments[number] = SegmentIndex(number, self._cache, self._flush)
+
+    def load(self, state: SegmentState, extents: Iterable[TieredExtent]) -> None:
+        """A segment as tier 2 holds it."""
+        index = SegmentIndex(
+            state.number,
+            self._cache,
+            self._flush,
+            extents,
+            start=state.start,
+            length=state.length,
+        )
+        index.sealed_in_tier_two = state.sealed
+        self._segments[state.number] = index
+
+    def evict(self, number: int) -> None:
+        """Give the segment's memory back; tier 2 has all of it, and it may be loaded again."""
+        index = self._segments.pop(number)
+        assert index.tiered
+        index.drop()
+
+    def add_append(
+        self, operation: AppendOperation, address: LogAddress, frame_offset: int
+    ) -> None:
+        """An append of the frame at `address`; `end_frame` follows the frame's last one."""
+        index = self._segments[operation.number]
+        piece = self._frame.get(operation.number)
+        if piece is None:
+            piece = self._frame[operation.number] = index.new_piece(address)
+        index.add(piece, operation, frame_offset)
+
+    def end_frame(self) -> None:
+        """All operations of a frame are indexed: the cache may take their bytes over."""
+        for piece in self._frame.values():
+            self._cache.admit(piece)
+        self._frame.clear()
+
+    def _end_piece(self, number: int) -> None:
+        """What the frame still adds to the segment makes a new piece."""
+        piece = self._frame.pop(number, None)
+        if piece is not None:
+            self._cache.admit(piece)
+
+    def truncate(self, number: int, start: int) -> None:
+        """A segment starts at `start` now."""
+        self._end_piece(number)
+        self._segments[number].truncate(start)
+        if self._flush.under_way:
+            self._truncated.add(number)
+
+    def merge(self, number: int, source: int) -> None:
+        """The source's bytes follow those of the segment `number`; the source is gone."""
+        self._end_piece(number)
+        self._end_piece(source)
+        target, merged = self._segments[number], self._segments.pop(source)
+        if self._flush.under_way:
+            self._moved[source] = (number, target.length)
+        target.absorb(merged.hand_over())
+
+    def remove(self, number: int) -> None:
+        """A segment is gone."""
+        self._end_piece(number)
+        index = self._segments.pop(number)
+        if self._flush.under_way:
+            self._retired[number] = index
+        else:
+            index.drop()
+
+    # --- flushing -----------------------------------------------------------------------------
+
+    def begin_flush(self) -> None:
+        """Until `end_flush` everything that is there now can be fetched, whatever happens."""
+        self._flush.under_way = True
+
+    def end_flush(self) -> None:
+        """No flush is under way any more."""
+        self._flush.under_way = False
+        for index in self._retired.values():
+            index.drop()
+        self._retired.clear()
+        self._moved.clear()
+        for number in self._truncated & self._segments.keys():
+            self._segments[number].trim()
+        self._truncated.clear()
+
+    def add_tiered(self, number: int, extents: Iterable[TieredExtent]) -> int:
+        """A flush moved these extents of what the segment `number` was when it began.
+
+        If the segment was merged meanwhile they are the target's: the journal lets their bytes
+        go, so the target must know where else they are. Returns how many bytes are no longer
+        un-tiered.
+        """
+        owner, base = self._owner(number)
+        index = self._segments.get(owner)
+        if index is None:
+            return 0
+        untiered = index.untiered
+        if owner == number:
+            index.add_tiered(extents)
+        else:
+            index.adopt(extents, base)
+        return untiered - index.untiered
+
+    def _owner(self, number: int) -> tuple[int, int]:
+        """(the segment that holds the bytes of `number` now, their offset there)."""
+        base = 0
+        while number in self._moved:
+            number, offset = self._moved[number]
+            base += offset
+        return number, base
+
+    def absent(self, number: int, offset: int, end: int) -> Iterator[tuple[int, LogAddress]]:
+        """(start, address) of what `fetch` would have to read of the journal; the first may start
+        before `offset`."""
+        index, base = self._as_flushed(number)
+        for start, address in index.absent(base + offset, base + end):
+            yield start - base, address
+
+    def fetch(self, number: int, offset: int, end: int, read_frame: ReadFrame) -> bytes:
+        """Bytes of a segment as it was when the flush began."""
+        index, base = self._as_flushed(number)
+        return index.fetch(base + offset, base + end, read_frame)
+
+    def _as_flushed(self, number: int) -> tuple[SegmentIndex, int]:
+        """(whichever index has the bytes that the segment had then, their offset there)."""
+        owner, base = self._owner(number)
+        return self._segments.get(owner) or self._retired[owner], base
+
+    def get(self, number: int) -> SegmentIndex | None:
+        """The segment's index, unless it is gone."""
+        return self._segments.get(number)
+
+    def clear(self) -> None:
+        """The container ends: all memory goes back."""
+        for index in self._segments.values():
+            index.drop()
+        self._segments.clear()
+        self.end_flush()

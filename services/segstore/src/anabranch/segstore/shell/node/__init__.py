@@ -1,0 +1,1 @@
+"""The store as a node: its containers' lives, registration, load."""

@@ -1,0 +1,100 @@
+"""Follows the placements: one keeper for each container that is assigned to this node.
+
+Compares states, never edges: a placement that names this node gets a keeper unless one is at
+work; one that names another node loses it; one that names a target is told to leave. A container
+that is disabled or offline is tried again when somebody enables it, which raises its container
+epoch, or when the process starts.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import structlog
+
+from anabranch.common.contracts.cluster import placement_from_bytes
+from anabranch.common.errors import AnabranchError
+from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
+from anabranch.common.model.cluster import Placement
+from anabranch.common.runtime.clock import Clock
+from anabranch.segstore.shell.container.pauses import BackOff
+from anabranch.segstore.shell.node.lifecycle import ContainerKeeper
+from anabranch.segstore.shell.node.placements import Placements
+from anabranch.segstore.shell.node.store import Store
+
+_log = structlog.get_logger(__name__)
+
+
+class Assignments:
+    """The keepers of this node. `run` must be the only caller of its methods."""
+
+    def __init__(
+        self,
+        *,
+        objects: ObjectStore,
+        placements: Placements,
+        store: Store,
+        clock: Clock,
+        back_off_s: BackOff,
+        new_keeper: Callable[[int], ContainerKeeper],
+    ) -> None:
+        self._objects = objects
+        self._placements = placements
+        self._store = store
+        self._clock = clock
+        self._back_off_s = back_off_s
+        self._new_keeper = new_keeper
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._keepers: dict[int, ContainerKeeper] = {}
+        self._leaving: set[int] = set()
+
+    async def run(self) -> None:
+        """Follow the placements until cancelled; the keepers end with it."""
+        failures = 0
+        async with asyncio.TaskGroup() as group:
+            while not self._store.stopping:
+                try:
+                    await self._follow(self._objects.watch(), group)
+                    failures = 0
+                except AnabranchError as error:
+                    failures += 1
+                    _log.warning("the placements cannot be followed", error=str(error))
+                await self._clock.sleep(self._back_off_s(max(1, failures)))
+
+    async def _follow(
+        self, changes: AsyncIterator[StoredObject | None], group: asyncio.TaskGroup
+    ) -> None:
+        async for stored in changes:
+            if stored is not None and stored.value:
+                self.consider(placement_from_bytes(stored.value), group)
+
+    def consider(self, placement: Placement, group: asyncio.TaskGroup) -> None:
+        """Bring the container's keeper in line with its placement; repeated is harmless."""
+        container = placement.container
+        task = self._tasks.get(container)
+        working = task is not None and not task.done()
+        if not self._placements.is_mine(placement):
+            self._store.unassign(container)
+            if task is not None and working:
+                task.cancel()
+                self._leaving.add(container)
+            return
+        keeper = self._keepers.get(container)
+        if keeper is not None and container not in self._leaving:
+            keeper.note_target(placement.target)
+            if placement.container_epoch <= keeper.gave_up_epoch:
+                return  # not enabled since; what the watch shows late changes nothing
+            if working and not keeper.gave_up_epoch:
+                return
+        if self._store.stopping:
+            return
+        self._leaving.discard(container)
+        self._store.assign(container)
+        keeper = self._keepers[container] = self._new_keeper(container)
+        self._tasks[container] = group.create_task(_keep(keeper, task))
+
+
+async def _keep(keeper: ContainerKeeper, older: asyncio.Task[None] | None) -> None:
+    """A keeper's work, once the one before it has ended."""
+    if older is not None:
+        await asyncio.wait({older})
+    await keeper.run()

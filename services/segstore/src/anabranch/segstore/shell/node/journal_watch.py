@@ -1,0 +1,117 @@
+"""Looks after the journal once a second: its files, and a commit that does not end.
+
+Wakes by the clock. Each look
+
+    lets the journal look for room, if its disk was full, with growing pauses,
+    asks containers that hold up the journal's oldest file for a flush (`domain/log/pinning.py`),
+    lets connections go on that waited for the journal to shrink, and
+    says on `/readyz`, as part *journal*, whether a commit has been outstanding for too long, or the
+    disk is full.
+
+All of it may be repeated: a flush that was asked for is asked for again until the file is gone. A
+commit can be seen to be stuck only while a writer process performs it. An inline one stands still
+together with the loop, and with it the health port, whose silence tells the same.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from anabranch.common.runtime.clock import Clock
+from anabranch.segstore.domain.log.pinning import containers_to_flush
+from anabranch.segstore.ports import DurableDataLog
+from anabranch.segstore.shell.container.throttle import Throttle
+from anabranch.segstore.shell.node.store import Store
+
+LOOK_S = 1.0
+STUCK_COMMIT_S = 5.0
+TRY_AGAIN_S_MAX = 8.0
+"""How long the journal may not notice that its disk has room again."""
+PART = "journal"
+
+SetReady = Callable[[str, bool, str], None]
+
+_log = structlog.get_logger(__name__)
+
+
+class JournalWatch:
+    """The loop of one store. `outstanding_s`: for how long a commit has been; 0 without one."""
+
+    def __init__(
+        self,
+        log: DurableDataLog,
+        store: Store,
+        throttle: Throttle,
+        *,
+        clock: Clock,
+        bytes_max: int,
+        outstanding_s: Callable[[], float],
+        set_ready: SetReady,
+    ) -> None:
+        self._log = log
+        self._store = store
+        self._throttle = throttle
+        self._clock = clock
+        self._bytes_max = bytes_max
+        self._outstanding_s = outstanding_s
+        self._set_ready = set_ready
+        self._closed_pinning: frozenset[int] = frozenset()
+        self._tries = 0
+        """How often there was no room, in a row."""
+        self._next_try_s = 0.0
+
+    async def run(self) -> None:
+        """Look until the store stops."""
+        while not self._store.stopping:
+            self.look()
+            await self._clock.sleep(LOOK_S)
+
+    def look(self) -> None:
+        """See the module."""
+        self._look_for_room()
+        reason = ""
+        if self._log.no_room is not None:
+            reason = (
+                f"no room for the journal's next file, appends are refused: {self._log.no_room}"
+            )
+        elif self._outstanding_s() > STUCK_COMMIT_S:
+            reason = f"a commit has been outstanding for more than {STUCK_COMMIT_S:g} s"
+        self._set_ready(PART, not reason, reason)
+        self._hurry(containers_to_flush(self._log.live_files(), self._bytes_max))
+        self._throttle.wake()
+
+    def _look_for_room(self) -> None:
+        now = self._clock.monotonic()
+        if now < self._next_try_s:
+            return
+        self._log.try_again()
+        missing = self._log.no_room
+        if missing is None:
+            if self._tries:
+                _log.info("the journal has room again", tries=self._tries)
+            self._tries = 0
+            return
+        if not self._tries:
+            _log.error(
+                "the journal has no room for its next file: appends are refused, reads go on",
+                error=str(missing),
+                remedy=missing.remedy,
+            )
+        self._tries += 1
+        self._next_try_s = now + min(LOOK_S * 2.0 ** (self._tries - 1), TRY_AGAIN_S_MAX)
+
+    def _hurry(self, containers: frozenset[int]) -> None:
+        flushers = {
+            opened.container.container: opened.flusher for opened in self._store.open_containers()
+        }
+        for container in sorted(containers & flushers.keys()):
+            flushers[container].hurry()
+        closed = containers - flushers.keys()
+        if closed and closed != self._closed_pinning:
+            _log.warning(
+                "containers that are not open hold up the journal's oldest file",
+                containers=sorted(closed),
+                journal_bytes=self._log.live_size,
+                remedy="see why they are not open; until they are, the journal grows to its limit",
+            )
+        self._closed_pinning = closed

@@ -1,0 +1,430 @@
+"""From an assignment to an open container, and back again when it fails.
+
+Opening, in this order, because each step fences or proves what the next relies on:
+
+    1. take the next container epoch on the placement (compare-and-set, at every open)
+    2. choose the log, and create a new one in the journal's list if that is what is due
+    3. open tier 2: its fence manifest deposes older owners, its catalog is the state
+    4. open the log under the epoch and replay what came after the catalog; nothing else is loaded
+    5. report OPEN with the log id, then serve
+
+    assigned ──open──► open ──failure──► failed ──after a pause──► assigned …
+        │               │                   │ after five in a row
+        │               └─asked to leave    └──► disabled ─┐
+        │                 └─► closed, released             ├── enabled by an operator ──► assigned
+        └──corruption, log or tier 2 not here──► offline ──┘
+
+How a container is closed is told in `closing.py`.
+
+A failure of the journal, or of a sync of tier 2, ends the whole store: what became of unsynced
+bytes is not known.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from anabranch.common.errors import (
+    AnabranchError,
+    Corrupt,
+    CorruptJournal,
+    Defect,
+    Deposed,
+    DiskFailed,
+    LogNotHere,
+    NoRoom,
+    OutcomeUnknown,
+    SyncFailed,
+    TierTwoNotHere,
+    Unavailable,
+    WrongHost,
+)
+from anabranch.common.model.cluster import Placement, PlacementState
+from anabranch.common.runtime.ids import IdSource
+from anabranch.common.workflow.containment import naming_defects
+from anabranch.segstore.domain.storage.log_choice import LogsHere, choose_log, is_plain
+from anabranch.segstore.ports import DurableDataLog, OpenTierTwo
+from anabranch.segstore.shell.container.contained_source import ContainedSource
+from anabranch.segstore.shell.container.container import Container
+from anabranch.segstore.shell.container.replay import Replay
+from anabranch.segstore.shell.container.surroundings import Surroundings
+from anabranch.segstore.shell.node.closing import close_container
+from anabranch.segstore.shell.node.leftovers import end_leftovers
+from anabranch.segstore.shell.node.placements import Placements
+from anabranch.segstore.shell.node.store import OpenContainer, Store
+from anabranch.segstore.shell.tiering.collector import Collector
+from anabranch.segstore.shell.tiering.eviction import evict
+from anabranch.segstore.shell.tiering.flusher import Flusher, FlushLimits
+
+RESTARTS_MAX = 5
+SERVED_WELL_S = 60.0
+"""A container that served this long starts counting its failures anew."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Open again after a pause; `restarts` failures in a row so far."""
+
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """Stay closed, DISABLED or OFFLINE, until an operator or a new start of the process."""
+
+    restarts: int
+    state: PlacementState
+
+
+def after_failure(error: AnabranchError, restarts: int, served_s: float) -> Restart | Stay:
+    """What follows the end of a container that had failed `restarts` times in a row before.
+
+    What does not answer, such as tier 2, and a full disk are tried for ever: opening later may cure
+    them.
+    """
+    if isinstance(error, Corrupt | LogNotHere | TierTwoNotHere):
+        return Stay(restarts, PlacementState.OFFLINE)
+    failures = 1 if served_s >= SERVED_WELL_S else restarts + 1
+    if failures > RESTARTS_MAX and not isinstance(error, Unavailable | OutcomeUnknown | NoRoom):
+        return Stay(restarts, PlacementState.DISABLED)
+    return Restart(failures)
+
+
+def told_reason(error: AnabranchError, container: int, state: PlacementState) -> str:
+    """What an operator reads of a container that ended, with what to look at if it stays closed."""
+    reason = f"{error.code}: {error}"
+    if state is not PlacementState.OFFLINE:
+        return reason
+    in_journal = isinstance(error, CorruptJournal | LogNotHere)
+    command = "segstore journal" if in_journal else f"tier2 verify --container {container}"
+    return f"{reason}; inspect with `anabranch {command}`"
+
+
+def named_error(error: BaseException) -> AnabranchError:
+    """What the operating system refused, as an error that has a code and a remedy."""
+    if isinstance(error, AnabranchError):
+        return error
+    if isinstance(error, OSError):
+        return DiskFailed("reading stored bytes failed", cause=str(error))
+    return Unavailable("the container is closing")
+
+
+@dataclass(frozen=True, slots=True)
+class Tiers:
+    """Where a container's state of record is."""
+
+    log: DurableDataLog
+    open_tier_two: OpenTierTwo
+    placements: Placements
+    ids: IdSource
+
+
+async def open_container(
+    placement: Placement, tiers: Tiers, around: Surroundings, limits: FlushLimits
+) -> OpenContainer:
+    """Steps 2 to 4, under the epoch of `placement`; the container does not serve yet.
+
+    Raises LogNotHere, TierTwoNotHere, Deposed, Corrupt errors, DiskFailed, Unavailable, OSError.
+    """
+    container = placement.container
+    log_id = await _log_of(placement, tiers)
+    tier_two = await tiers.open_tier_two(
+        container,
+        placement.container_epoch,
+        log_id,
+        new_log=not (placement.log_id or placement.previous_log),
+        void=placement.void,
+    )
+    opened = Container(container, placement.container_epoch, tier_two, around)
+    log = tiers.log.open_log(container, log_id, placement.container_epoch, ContainedSource(opened))
+    try:
+        replay = Replay(opened, tier_two)
+        for frame in log.replay(tier_two.applied_sequence):
+            await replay.apply(frame)
+            await around.clock.sleep(0)
+        opened.serve(log)
+        # An earlier process may have died between its manifest and its release.
+        log.release(tier_two.applied_sequence)
+    except BaseException as error:
+        log.close()
+        opened.fail(named_error(error))
+        raise
+    flusher = Flusher(
+        opened,
+        tier_two,
+        clock=around.clock,
+        throttle=around.throttle,
+        call_later=around.call_later,
+        limits=limits,
+        back_off_s=around.back_off_s,
+    )
+    return OpenContainer(opened, tier_two, flusher, Collector(opened, tier_two, around.clock))
+
+
+async def _log_of(placement: Placement, tiers: Tiers) -> str:
+    """The id of the log to go on with, which is in the journal's list. Raises LogNotHere."""
+    container, log = placement.container, tiers.log
+    here = LogsHere(log.logs().get(container), log.has_frames(container))
+    newest = None
+    if not is_plain(placement.log_id, here):
+        newest = await tiers.open_tier_two.newest_log(container)
+    chosen = choose_log(container, placement.log_id, here, newest)
+    if chosen is not None:
+        return chosen
+    if here.listed is not None:
+        _log.warning("a log that counts no more is removed", container=container, log=here.listed)
+        log.remove_log(container)
+    log_id = tiers.ids.new_id()
+    log.create_log(container, log_id)
+    return log_id
+
+
+async def _load(container: Container) -> None:
+    """Load what requests wait for; damage found on the way ends the container."""
+    try:
+        await container.loading.run(lambda: evict(container))
+    except AnabranchError as error:
+        container.fail(error)
+
+
+async def _flush_and_collect(
+    opened: OpenContainer, asked: asyncio.Event, around: Surroundings
+) -> bool:
+    """The loops of a container, until it ends: what ended it is raised.
+
+    Returns True if it ended because it was `asked` to leave, and is closed.
+    """
+    ended: AnabranchError | OSError | None = None
+    async with asyncio.TaskGroup() as group:
+        closing = group.create_task(_close_when_asked(opened, asked, around))
+        beside = [
+            group.create_task(opened.collector.run()),
+            group.create_task(_load(opened.container)),
+            group.create_task(
+                end_leftovers(opened.container, opened.tier_two, around.clock, around.back_off_s)
+            ),
+            group.create_task(opened.tier_two.leave_receipts()),
+            closing,
+        ]
+        try:
+            await opened.flusher.run()
+        except (AnabranchError, OSError) as error:
+            ended = error
+            # ends the other loops too, should they not notice that they are cancelled
+            opened.container.fail(named_error(error))
+        finally:
+            for task in beside:
+                task.cancel()
+    if closing.done() and not closing.cancelled() and closing.result():
+        return True
+    if ended is not None:
+        raise ended
+    return False
+
+
+async def _close_when_asked(
+    opened: OpenContainer, asked: asyncio.Event, around: Surroundings
+) -> bool:
+    """True when the container is closed, and ended; False if closing failed, which ended it."""
+    container = opened.container
+    await asked.wait()
+    _log.info("the container is being closed, to leave this store", container=container.container)
+    try:
+        await close_container(opened, around.clock, around.back_off_s)
+    except (AnabranchError, OSError) as error:
+        container.fail(named_error(error))
+        return False
+    container.fail(Unavailable("the container moves to another store"))
+    return True
+
+
+class ContainerKeeper:
+    """Keeps one container open for as long as it is assigned here."""
+
+    def __init__(
+        self,
+        container: int,
+        *,
+        store: Store,
+        tiers: Tiers,
+        around: Surroundings,
+        limits: FlushLimits,
+        store_failed: Callable[[AnabranchError], None],
+    ) -> None:
+        self._container = container
+        self._store = store
+        self._tiers = tiers
+        self._around = around
+        self._limits = limits
+        self._store_failed = store_failed
+        self._restarts = 0
+        self._taken: Placement | None = None
+        self._asked_to_leave = asyncio.Event()
+        self.gave_up_epoch = 0
+        """The container epoch under which it ended for good, until somebody enables it."""
+
+    def note_target(self, target: str) -> None:
+        """The placement asks the container to leave for this node, or, with "", to stay."""
+        if target:
+            self._asked_to_leave.set()
+        else:
+            self._asked_to_leave.clear()
+
+    async def run(self) -> None:
+        """Open, serve, restart. Returns when the container is offline or another store's."""
+        clock = self._around.clock
+        unreachable = 0
+        self._store.assign(self._container)
+        while not self._store.stopping:
+            began = clock.monotonic()
+            self._taken = None
+            try:
+                with naming_defects("a loop of a container", OSError):
+                    if await self._open_and_serve() and not await self._release():
+                        self._store.unassign(self._container)
+                        return
+            except WrongHost:
+                self._store.unassign(self._container)
+                return
+            except (AnabranchError, OSError) as caught:
+                error = named_error(caught)
+                if isinstance(error, Defect):
+                    self._around.metrics.note_defect(error)
+                if self._ends_store(error):
+                    return
+                if self._taken is None:
+                    unreachable += 1
+                    self._log_failure("the placement cannot be taken, trying again", error)
+                    await clock.sleep(self._around.back_off_s(unreachable))
+                    continue
+                unreachable = 0
+                pause_s = await self._after(error, clock.monotonic() - began)
+                if pause_s is None:
+                    return
+                await clock.sleep(pause_s)
+
+    async def _open_and_serve(self) -> bool:
+        """Serve until the container ends; the error that ended it is raised.
+
+        Returns True if the container is closed, and shall be released.
+        """
+        self._store.note_state(self._container, PlacementState.ASSIGNED)
+        taken = self._taken = await self._tiers.placements.take_epoch(self._container)
+        self.note_target(taken.target)
+        opened = await open_container(taken, self._tiers, self._around, self._limits)
+        container = opened.container
+
+        def ended() -> None:
+            self._store.closed(opened)
+            opened.flusher.stop()
+            if container.log_failure and container.failure is not None:
+                self._store_failed(container.failure)
+
+        container.on_ended = ended
+        try:
+            await self._report_open(taken, opened)
+            if container.failure is not None:
+                raise container.failure
+            self._store.opened(opened)
+            _log.info(
+                "container open", container=self._container, container_epoch=taken.container_epoch
+            )
+            return await _flush_and_collect(opened, self._asked_to_leave, self._around)
+        except AnabranchError as error:
+            container.fail(error)
+            raise
+        finally:
+            container.fail(Unavailable("the container is closing", container=self._container))
+
+    async def _release(self) -> bool:
+        """Let go what is closed; True if the container is still this store's, as it may be when
+        the wish was withdrawn. Told until it is heard: nobody else can release it."""
+        assert self._taken is not None
+        attempts = 0
+        self._tiers.log.remove_log(self._container)
+        while True:
+            try:
+                released = await self._tiers.placements.release(self._taken)
+            except (Unavailable, OutcomeUnknown) as failure:
+                attempts += 1
+                self._log_failure("the container cannot be released yet", failure)
+                await self._around.clock.sleep(self._around.back_off_s(attempts))
+                continue
+            _log.info(
+                "the container was released", container=self._container, to=released.replicas[0]
+            )
+            return self._tiers.placements.is_mine(released)
+
+    def _ends_store(self, error: AnabranchError) -> bool:
+        """Whether the container cannot be opened again in this process; then the store is told."""
+        failure = error if isinstance(error, SyncFailed) else self._tiers.log.failure
+        if failure is None:
+            return False
+        self._log_failure("the container failed, and with it the store", error)
+        self._store_failed(failure)
+        return True
+
+    async def _report_open(self, taken: Placement, opened: OpenContainer) -> None:
+        """Placements that cannot be reached are no failure of the container: not counted."""
+        try:
+            await self._tiers.placements.report_open(
+                taken, opened.container.log.log_id, opened.tier_two.abandoned
+            )
+        except (Unavailable, OutcomeUnknown):
+            self._taken = None
+            raise
+
+    async def _after(self, error: AnabranchError, served_s: float) -> float | None:
+        """Decide, report, and return the pause before the next try (None: no next try)."""
+        taken = self._taken
+        assert taken is not None
+        next_move = after_failure(error, self._restarts, served_s)
+        self._restarts = next_move.restarts
+        self._log_failure("the container failed", error)
+        if isinstance(error, Defect):
+            _log.error(
+                "a container ended because of a defect",
+                container=self._container,
+                exc_info=error.__cause__,
+            )
+        if isinstance(next_move, Restart):
+            await self._report_failed(taken, error, PlacementState.FAILED)
+            return self._around.back_off_s(next_move.restarts)
+        attempts = 1
+        self.gave_up_epoch = taken.container_epoch
+        while not await self._report_failed(taken, error, next_move.state):
+            await self._around.clock.sleep(self._around.back_off_s(attempts))
+            attempts += 1
+        return None
+
+    async def _report_failed(
+        self, taken: Placement, error: AnabranchError, state: PlacementState
+    ) -> bool:
+        """False if the placement could not be reached: nobody else would tell of an end for good,
+        so that one is told again."""
+        self._store.note_state(self._container, state)
+        reason = told_reason(error, self._container, state)
+        try:
+            await self._tiers.placements.report_failed(
+                taken, restarts=self._restarts, reason=reason, state=state
+            )
+        except (Deposed, WrongHost) as failure:
+            self._log_failure("the container's failure concerns nobody any more", failure)
+        except (Unavailable, OutcomeUnknown) as failure:
+            self._log_failure("the container's failure could not be reported", failure)
+            return False
+        return True
+
+    def _log_failure(self, event: str, error: AnabranchError) -> None:
+        _log.warning(
+            event,
+            container=self._container,
+            code=error.code,
+            error=str(error),
+            remedy=error.remedy,
+            restarts=self._restarts,
+        )

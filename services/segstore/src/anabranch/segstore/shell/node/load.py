@@ -1,0 +1,91 @@
+"""Tells the controllers of the store's load, one report per period.
+
+    count ──period over──► report ──► published, or counted as a failure
+      ▲                      │
+      └──────next period─────┘
+
+Nothing waits for a report and nothing keeps it: one that cannot be sent is lost, and its sequence
+number tells the receivers so.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from anabranch.common.errors import AnabranchError, Unavailable
+from anabranch.common.runtime.clock import Clock
+from anabranch.segstore.domain.load.report import ContainerTraffic, Period, load_report
+from anabranch.segstore.shell.container.metrics import StoreMetrics
+from anabranch.segstore.shell.node.store import Store
+
+PUBLISH_S_MAX = 1.0
+
+Publish = Callable[[bytes], Awaitable[None]]
+"""Sends a report to whoever listens. Raises Unavailable."""
+
+_log = structlog.get_logger(__name__)
+
+
+class LoadReporter:
+    """One process's reports. `session` is drawn anew for each process."""
+
+    def __init__(
+        self,
+        store: Store,
+        publish: Publish,
+        *,
+        node_id: str,
+        session: str,
+        period_s: float,
+        clock: Clock,
+        metrics: StoreMetrics,
+    ) -> None:
+        self._store = store
+        self._publish = publish
+        self._node_id = node_id
+        self._session = session
+        self._period_s = period_s
+        self._clock = clock
+        self._metrics = metrics
+        self._sequence = 0
+        self._failing = False
+
+    async def run(self) -> None:
+        """Report until cancelled. A period ends where the next one begins."""
+        clock = self._clock
+        began_s, start_ms = clock.monotonic(), clock.now_ms()
+        while True:
+            await clock.sleep(max(0.0, began_s + self._period_s - clock.monotonic()))
+            ended_s, ended_ms = clock.monotonic(), clock.now_ms()
+            report = self._report(start_ms, max(1, round((ended_s - began_s) * 1000)))
+            began_s, start_ms = ended_s, ended_ms
+            await self._send(report)
+
+    def _report(self, start_ms: int, length_ms: int) -> bytes:
+        self._sequence += 1
+        period = Period(self._node_id, self._session, self._sequence, start_ms, length_ms)
+        containers = [found.container for found in self._store.open_containers()]
+        traffic = [
+            ContainerTraffic(found.container, found.container_epoch, found.traffic.take())
+            for found in containers
+        ]
+        return load_report(period, traffic).model_dump_json().encode()
+
+    async def _send(self, report: bytes) -> None:
+        try:
+            async with asyncio.timeout(PUBLISH_S_MAX):
+                await self._publish(report)
+        except (AnabranchError, TimeoutError) as error:
+            self._metrics.load_report_failures += 1
+            self._tell(error)
+        else:
+            self._metrics.load_reports += 1
+            self._failing = False
+
+    def _tell(self, error: AnabranchError | TimeoutError) -> None:
+        """Once per row of failures."""
+        if not self._failing:
+            self._failing = True
+            found = error if isinstance(error, AnabranchError) else Unavailable("no answer in time")
+            _log.warning("a load report was not sent", code=found.code, error=str(found))

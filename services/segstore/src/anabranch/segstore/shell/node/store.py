@@ -1,0 +1,148 @@
+"""The containers that a process serves, found by segment.
+
+A container is in one of three places: open here, being opened here, or not here at all. The
+doors ask for every request anew, so a container that ends is out of reach at once.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from anabranch.common.errors import InvalidRequest, Unavailable, WrongHost
+from anabranch.common.model.cluster import PlacementState
+from anabranch.common.model.hashing import container_of
+from anabranch.segstore.ports import TierTwo
+from anabranch.segstore.shell.container.container import Container
+from anabranch.segstore.shell.container.metrics import StoreMetrics, uncounted
+from anabranch.segstore.shell.memory.catch_up import CatchUp
+from anabranch.segstore.shell.tiering.collector import Collector
+from anabranch.segstore.shell.tiering.flusher import Flusher
+
+
+@dataclass(frozen=True, slots=True)
+class OpenContainer:
+    """A container that serves, with its tier 2 and the loops that flush and collect."""
+
+    container: Container
+    tier_two: TierTwo
+    flusher: Flusher
+    collector: Collector
+
+
+class Store:
+    """The containers of one process. `container_count` is the cluster's."""
+
+    def __init__(
+        self,
+        container_count: int,
+        on_changed: Callable[[], object] = lambda: None,
+        metrics: StoreMetrics | None = None,
+        catch_up: CatchUp | None = None,
+    ) -> None:
+        self.container_count = container_count
+        self.metrics = metrics or uncounted()
+        self._catch_up = catch_up
+        self._on_changed = on_changed
+        self._open: dict[int, OpenContainer] = {}
+        self._assigned: set[int] = set()
+        self._elsewhere: set[int] = set()
+        self._states: dict[int, PlacementState] = {}
+        self.stopping = False
+
+    @property
+    def catch_up(self) -> CatchUp:
+        """What the reads of all connections share."""
+        assert self._catch_up is not None, "a store that is read from needs it"
+        return self._catch_up
+
+    def assign(self, container: int) -> None:
+        """The container is to be opened here: Unavailable until it is."""
+        self._assigned.add(container)
+        self._elsewhere.discard(container)
+        self._on_changed()
+
+    def unassign(self, container: int) -> None:
+        """The container is another store's."""
+        self._assigned.discard(container)
+        self._elsewhere.add(container)
+        self._states.pop(container, None)
+        self._on_changed()
+
+    def note_state(self, container: int, state: PlacementState) -> None:
+        """What the container's keeper tells of it while it does not serve."""
+        self._states[container] = state
+
+    def count_states(self) -> Mapping[tuple[str, ...], int]:
+        """How many of the containers that are to be served here are in each state."""
+        counts: dict[tuple[str, ...], int] = {(state.value,): 0 for state in PlacementState}
+        for container in self._assigned:
+            noted = self._states.get(container, PlacementState.ASSIGNED)
+            state = PlacementState.OPEN if container in self._open else noted
+            counts[state.value,] += 1
+        return counts
+
+    def opened(self, opened: OpenContainer) -> None:
+        """The container serves from now on."""
+        self._open[opened.container.container] = opened
+        self._on_changed()
+
+    def closed(self, opened: OpenContainer) -> None:
+        """The container serves no more; repeated is success."""
+        number = opened.container.container
+        if self._open.get(number) is opened:
+            del self._open[number]
+            self._on_changed()
+
+    def open_containers(self) -> tuple[OpenContainer, ...]:
+        """All that serve."""
+        return tuple(self._open.values())
+
+    @property
+    def open_numbers(self) -> frozenset[int]:
+        """All containers that serve here."""
+        return frozenset(self._open)
+
+    @property
+    def assigned(self) -> frozenset[int]:
+        """All that are to be served here."""
+        return frozenset(self._assigned)
+
+    @property
+    def all_placed(self) -> bool:
+        """Whether every container of the cluster is known to be some store's."""
+        return len(self._assigned) + len(self._elsewhere) == self.container_count
+
+    def find(self, segment: str, container_epoch: int) -> OpenContainer:
+        """The container of a segment; `container_epoch` 0 accepts any.
+
+        Raises WrongHost, Unavailable.
+        """
+        found = self.by_number(container_of(segment, self.container_count))
+        served = found.container.container_epoch
+        if container_epoch not in (0, served):
+            raise WrongHost(
+                "the container is served under another epoch",
+                segment=segment,
+                asked=container_epoch,
+                served=served,
+            )
+        return found
+
+    def check_together(self, segment: str, others: Iterable[str]) -> None:
+        """Raises InvalidRequest unless all are of the segment's container."""
+        container = container_of(segment, self.container_count)
+        for other in others:
+            if container_of(other, self.container_count) != container:
+                raise InvalidRequest(
+                    "the segments are not in one container",
+                    remedy="merge segments of the same parent only",
+                    segment=segment, other=other,
+                )  # fmt: skip
+
+    def by_number(self, container: int) -> OpenContainer:
+        """Raises WrongHost, Unavailable."""
+        found = self._open.get(container)
+        if found is not None and not self.stopping:
+            return found
+        if self.stopping or container in self._assigned:
+            raise Unavailable("the container is not open at the moment", container=container)
+        raise WrongHost("the container is not assigned to this store", container=container)

@@ -1,0 +1,114 @@
+"""A container's catalog as its owner keeps it: a page directory, what changed since, some pages.
+
+    the newest snapshot's page directory     one head for each page
+    the overlay                              what the manifests since changed
+    the pages used last                      at most so many bytes
+
+so that a container may have more segments than fit into memory. State owned: these three. They
+move in one step when a manifest is committed; a question that waited for a page meanwhile looks
+again if another snapshot took the place of the one it read.
+"""
+
+from collections.abc import AsyncIterator, Collection, Iterable
+from dataclasses import dataclass
+
+from anabranch.common.errors import Unavailable
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.tier2.manifest import Manifest
+from anabranch.common.tier2.page_index import PageKind, name_key
+from anabranch.common.tier2.state import Catalog
+from anabranch.segstore.domain.storage.directory import Directory, OpenPage, look_up
+from anabranch.segstore.domain.storage.overlay import Overlay, compose
+from anabranch.segstore.shell.tiering.pages import Pages
+
+FIND_ATTEMPTS_MAX = 8
+"""Another snapshot comes after hundreds of manifests; so many while one page is read is a fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogState:
+    """What a catalog begins with: the newest snapshot, and what the manifests after it changed."""
+
+    directory: Directory
+    overlay: Overlay
+
+
+class PagedCatalog:
+    """Answers from the newest committed state of one container, for names or for all."""
+
+    def __init__(self, state: CatalogState, pages: Pages, clock: Clock, tombstone_s: float) -> None:
+        self.directory, self.overlay = state.directory, state.overlay
+        self._pages = pages
+        self._clock = clock
+        self._tombstone_ms = int(tombstone_s * 1000)
+
+    @property
+    def applied_sequence(self) -> int:
+        """Where the newest committed manifest stands."""
+        return self.overlay.applied_sequence
+
+    @property
+    def forget_ms(self) -> int:
+        """Tombstones made then or before are as if they were not there."""
+        return self._clock.now_ms() - self._tombstone_ms
+
+    def committed(self, manifest: Manifest, snapshot: Directory | None) -> None:
+        """The manifest is there; `snapshot` is what it names anew, the state before it."""
+        if snapshot is not None:
+            self.directory = snapshot
+            self.overlay = Overlay(snapshot.applied_sequence)
+        self.overlay.apply(manifest)
+
+    def knows_nothing_of(self, name: str) -> bool:
+        """See `ports.TierTwo.knows_nothing_of`."""
+        if name in self.overlay.names:
+            return self.overlay.names[name] is None
+        return not (
+            self._may_hold(PageKind.SEGMENTS, name) or self._may_hold(PageKind.TOMBSTONES, name)
+        )
+
+    def _may_hold(self, kind: PageKind, name: str) -> bool:
+        held = self.directory.page_of(kind, name_key(name))
+        if held is None:
+            return False
+        page = self._pages.peek(held)
+        return page is None or name in page.segments or name in page.tombstones
+
+    async def find(self, names: Collection[str]) -> Catalog:
+        """What is true of these names, all at one moment: a catalog of them alone.
+
+        Raises what `Pages.read` raises.
+        """
+        for _ in range(FIND_ATTEMPTS_MAX):
+            directory = self.directory
+            undecided = [
+                name for name in names if not self.overlay.decides(name, directory.applied_sequence)
+            ]
+            below = await self._pages.perform(look_up(directory, undecided))
+            if self.directory is directory:
+                return compose(self.overlay, below, names, self.forget_ms)
+        raise Unavailable("the catalog's snapshots change faster than a page of them is read")
+
+    async def all(self) -> AsyncIterator[Catalog]:
+        """Everything, as it is now, in catalogs of about one page.
+
+        Pages that a later snapshot dropped are there for the grace only. Raises what
+        `Pages.read` raises.
+        """
+        directory, overlay, forget_ms = self.directory, self.overlay.copy(), self.forget_ms
+        rest = set(overlay.names)
+
+        async def part(names: Collection[str]) -> Catalog:
+            rest.difference_update(names)
+            below = await self._pages.perform(look_up(directory, names))
+            return compose(overlay, below, names, forget_ms)
+
+        for kind in (PageKind.SEGMENTS, PageKind.TOMBSTONES):
+            for held in directory.of_kind(kind):
+                yield await part(_names_in(await self._pages.read(held)))
+        yield await part(sorted(rest))
+
+
+def _names_in(page: OpenPage) -> Collection[str]:
+    names: Iterable[str] = (*page.segments, *page.tombstones)
+    return tuple(names)

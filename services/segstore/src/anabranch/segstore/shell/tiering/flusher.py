@@ -1,0 +1,249 @@
+"""When and how a container moves its tail to tier 2.
+
+Wakes when enough bytes are un-tiered, when the oldest unrecorded change is old enough, when the
+container holds up the journal's oldest file, or on request; unless on request, at most once a
+second. A flush cuts at the applied sequence S, lets
+tier 2 make everything up to S durable, then moves the extents in the index and releases the log,
+in this order: the journal is not let go before the manifest is durable and no successor was seen.
+
+A request covers all that was applied, and so all that was acknowledged, when it came: a flush under
+way with an earlier cut does not answer it. Only an owner answers: one that was replaced and has
+nothing to flush does not know what its successor acknowledged, so tier 2 is asked each time.
+
+Safe to repeat: a flush that failed in its chunks leaves only unreferenced objects, and its changes
+are part of the next cut. One that failed at its manifest is finished first, because the manifest
+may be there; what came after it is the next cut. A failing or full tier 2 costs nothing but
+journal space until the store's un-tiered limit, and is tried until it recovers; a newer owner
+ends the container, a failed sync of tier 2 the store.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+
+from anabranch.common.errors import (
+    AnabranchError,
+    DiskFailed,
+    OutcomeUnknown,
+    SyncFailed,
+    Unavailable,
+)
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.wire.messages import Done, failed
+from anabranch.segstore.domain.container.state import ContainerCut
+from anabranch.segstore.ports import TieredExtents, TierTwo
+from anabranch.segstore.shell.container.container import Container
+from anabranch.segstore.shell.container.pauses import BackOff
+from anabranch.segstore.shell.container.replies import Deliver
+from anabranch.segstore.shell.container.throttle import Throttle
+from anabranch.segstore.shell.memory.tail import CallLater
+from anabranch.segstore.shell.tiering.eviction import evict, sweep
+from anabranch.segstore.shell.tiering.flush_fetch import FlushFetch
+
+REQUEST_DEADLINE_S = 60.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushLimits:
+    """`bytes_max` un-tiered bytes or `age_s_max` seconds, whichever comes first; but
+    `interval_s_min` seconds between two flushes that nobody requested."""
+
+    bytes_max: int = 64 * 1024 * 1024
+    age_s_max: float = 30.0
+    interval_s_min: float = 1.0
+
+
+class FlushRequest:
+    """Someone waits for everything up to `sequence`."""
+
+    __slots__ = ("cancel_timer", "deliver", "sequence")
+
+    def __init__(self, sequence: int, deliver: Deliver) -> None:
+        self.sequence = sequence
+        self.deliver = deliver
+        self.cancel_timer = _nothing
+
+
+class Flusher:
+    """The flush loop of one open container."""
+
+    def __init__(
+        self,
+        container: Container,
+        tier_two: TierTwo,
+        *,
+        clock: Clock,
+        throttle: Throttle,
+        call_later: CallLater,
+        limits: FlushLimits,
+        back_off_s: BackOff,
+    ) -> None:
+        self._container = container
+        self._tier_two = tier_two
+        self._clock = clock
+        self._throttle = throttle
+        self._call_later = call_later
+        self._limits = limits
+        self._back_off_s = back_off_s
+        self._requests: list[FlushRequest] = []
+        self._wanted = asyncio.Event()
+        self._urgent = asyncio.Event()
+        """Requested, or ended: a pause between flushes is cut short."""
+        self._unfinished: ContainerCut | None = None
+        self._cancel_age = _nothing
+        self._aging = False
+        container.on_applied = self.notice_applied
+
+    # --- being told ---------------------------------------------------------------------------
+
+    def notice_applied(self) -> None:
+        """The container applied a frame."""
+        if not self._aging:
+            self._aging = True
+            self._cancel_age = self._call_later(self._limits.age_s_max, self._wanted.set)
+        untiered = self._container.applied.untiered
+        if untiered >= self._limits.bytes_max or (untiered and self._throttle.flush_wanted):
+            self._wanted.set()
+
+    def request(self, deliver: Deliver) -> None:
+        """Flush everything acknowledged so far → Done, or Unavailable after a deadline."""
+        request = FlushRequest(self._container.applied.state.sequence, deliver)
+        request.cancel_timer = self._call_later(REQUEST_DEADLINE_S, lambda: self._give_up(request))
+        self._requests.append(request)
+        self._urgent.set()
+        self._wanted.set()
+
+    def hurry(self) -> None:
+        """Flush what there is, at the next turn that pauses and failures allow; nobody is told."""
+        if self._container.applied.changed:
+            self._wanted.set()
+
+    def _give_up(self, request: FlushRequest) -> None:
+        self._requests.remove(request)
+        error = Unavailable("the flush did not end in time; it goes on", seconds=REQUEST_DEADLINE_S)
+        request.deliver(failed(error))
+
+    def stop(self) -> None:
+        """The container ended: who waits is told, and `run` ends."""
+        self._cancel_age()
+        self._urgent.set()
+        self._wanted.set()
+        requests, self._requests = self._requests, []
+        for request in requests:
+            request.cancel_timer()
+            request.deliver(failed(Unavailable("the container ended before the flush did")))
+
+    # --- flushing -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Flush whenever it is due, until the container ends: what ended it is raised."""
+        failures = 0
+        if self._container.applied.changed:
+            self.notice_applied()
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            self._urgent.clear()
+            self._check_alive()
+            pause_s = self._limits.interval_s_min
+            try:
+                await self.flush()
+                failures = 0
+            except SyncFailed:
+                raise
+            except (DiskFailed, Unavailable, OutcomeUnknown) as error:
+                self._check_alive()
+                failures += 1
+                self._report(error, failures)
+                pause_s = self._back_off_s(failures)
+                self._wanted.set()
+            await self._pause(pause_s)
+
+    def _check_alive(self) -> None:
+        if self._container.failure is not None:
+            raise self._container.failure
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, unless a flush is requested or the container ends meanwhile."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._urgent.wait()
+
+    def _report(self, error: AnabranchError, failures: int) -> None:
+        self._container.metrics.flush_failures += 1
+        self._throttle.tier_two_failing(self._container.container, failing=True)
+        _log.warning(
+            "flushing to tier 2 failed, trying again",
+            container=self._container.container,
+            failures=failures,
+            error=str(error),
+            remedy=error.remedy,
+        )
+
+    async def flush(self) -> None:
+        """Move everything applied so far; nothing changed is success at once.
+
+        Raises Deposed, DiskFailed and what else `TierTwo.flush` raises; the changes are then
+        part of the next flush.
+        """
+        applied = self._container.applied
+        if self._unfinished is not None:
+            await self._move(self._unfinished)
+        if applied.changed:
+            self._cancel_age()
+            self._aging = False
+            await self._move(applied.begin_flush())
+            if applied.changed:
+                self.notice_applied()
+        await self._answer()
+        self._throttle.tier_two_failing(self._container.container, failing=False)
+
+    async def _move(self, cut: ContainerCut) -> None:
+        """Flush one cut; if its manifest may be there without our knowing, it stays begun."""
+        container = self._container
+        tiered: Sequence[TieredExtents] | None = None
+        moved, began_s = 0, self._clock.monotonic()
+        try:
+            tiered = await self._tier_two.flush(cut, FlushFetch(container, self._clock))
+        finally:
+            self._unfinished = cut if self._tier_two.unfinished else None
+            if container.failure is None and self._unfinished is None:
+                moved = container.applied.end_flush(cut, tiered)
+                self._throttle.add_untiered(-moved)
+        self._check_alive()
+        container.metrics.flushed(moved, self._clock.monotonic() - began_s)
+        container.log.release(cut.sequence)
+        self._throttle.wake()
+        await self._make_room(cut)
+
+    async def _make_room(self, cut: ContainerCut) -> None:
+        """What was flushed is clean, and what is clean may leave the memory."""
+        container = self._container
+        container.residency.touch(cut.names)
+        sweep(container, self._clock.now_ms())
+        while evict(container):
+            await self._clock.sleep(0)
+            self._check_alive()
+
+    async def _answer(self) -> None:
+        """Answer the requests that are covered, if this is still the owner. Raises Deposed."""
+        flushed = self._container.applied.flushed_sequence
+        covered = [request for request in self._requests if request.sequence <= flushed]
+        if not covered:
+            return
+        await self._tier_two.check_owner()
+        self._check_alive()
+        for request in covered:
+            if request in self._requests:  # else it was given up meanwhile
+                self._requests.remove(request)
+                request.cancel_timer()
+                request.deliver(Done())
+
+
+def _nothing() -> None:
+    return

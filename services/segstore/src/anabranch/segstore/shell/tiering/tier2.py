@@ -1,0 +1,438 @@
+"""A container's tier 2: flushing cuts into it, collecting in it, reading from it.
+
+State owned: the last manifest, the one that is being created, what is garbage; the catalog is
+`tier2_catalog.py`. A flush asks it for the segments of the cut and for nothing else. Then, in
+this order and for these reasons:
+
+1. the chunks, one after another, with what small extents of merged segments are gathered into
+   them, and the snapshot if one is due: what a manifest refers to must
+   be durable before it exists;
+2. the next manifest, create-only: from here on the state at the cut is the state of record;
+3. the list of manifests: a higher one means that a successor fenced us, perhaps long ago and
+   with our number collected since; then nothing further may be done;
+4. only then the catalog moves, and the caller may release its log; what the manifest dropped
+   is garbage, to be deleted after `gc_grace`. A receipt of the manifest follows, aside.
+
+If 2 or 3 fails or is cancelled, the manifest may exist or not. It is kept as it is, and the next
+flush, which must be of the same cut, begins by creating it again with the same bytes: it finds
+its own, or the manifest of a successor. So a full disk or an outage costs time only.
+
+Collection begins when the references are counted. It looks for a successor before every batch as
+a flush does, and deletes one object after another: an owner makes a few objects a second and an
+object store deletes dozens.
+"""
+
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import structlog
+
+from anabranch.common.errors import (
+    AnabranchError,
+    Busy,
+    CorruptChunk,
+    Deposed,
+    FormatTooNew,
+    Unavailable,
+)
+from anabranch.common.model.cluster import Abandonment
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.storage.chunk_reader import ChunkReader
+from anabranch.common.storage.objects import manifest_numbers
+from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.tier2.catalog import apply_manifest
+from anabranch.common.tier2.manifest import Manifest, encode_manifest
+from anabranch.common.tier2.names import container_prefix
+from anabranch.common.tier2.state import Catalog, ChunkRef, TieredExtent, Tombstone, WriterMark
+from anabranch.segstore.domain.container.state import ContainerCut
+from anabranch.segstore.domain.storage.changes import changes_of_cut
+from anabranch.segstore.domain.storage.collection import Garbage
+from anabranch.segstore.domain.storage.fence import closing_manifest, deposed_by
+from anabranch.segstore.domain.storage.plan import ChunkLimits, plan_flush
+from anabranch.segstore.domain.storage.snapshot import SinceSnapshot, SnapshotLimits
+from anabranch.segstore.ports import CatalogEntry, FetchRange, TieredExtents
+from anabranch.segstore.shell.tiering.catalog import CatalogState, PagedCatalog
+from anabranch.segstore.shell.tiering.chunk import write_chunk
+from anabranch.segstore.shell.tiering.gather import gather
+from anabranch.segstore.shell.tiering.manifest import create_manifest
+from anabranch.segstore.shell.tiering.pages import Pages
+from anabranch.segstore.shell.tiering.put import NewObjects
+from anabranch.segstore.shell.tiering.receipts import Receipts
+from anabranch.segstore.shell.tiering.references import ReferenceCount
+from anabranch.segstore.shell.tiering.snapshot import Snapshot, Snapshots
+
+COLLECT_BATCH_COUNT_MAX = 64
+COUNT_PAGES_MAX = 16
+GC_GRACE_S = 3600.0
+TOMBSTONE_S = 24 * 3600.0
+CACHED_PAGES_BYTES_MAX = 16 * 1024 * 1024
+
+_log = structlog.get_logger(__name__)
+
+_Extents = Mapping[int, tuple[TieredExtent, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class TierTwoLimits:
+    """Sizes of what is written, for how many seconds what was dropped is kept, and tombstones
+    are, and how many bytes of pages, as they are encoded, stay in memory."""
+
+    chunks: ChunkLimits = field(default_factory=ChunkLimits)
+    snapshots: SnapshotLimits = field(default_factory=SnapshotLimits)
+    gc_grace_s: float = GC_GRACE_S
+    tombstone_s: float = TOMBSTONE_S
+    cached_pages_max: int = CACHED_PAGES_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What an open found: the catalog, and the bytes of the manifests after its snapshot."""
+
+    catalog: CatalogState
+    manifests_size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A manifest on its way: all that it refers to is durable. `before` is the state of the
+    segments that it changes."""
+
+    manifest: Manifest
+    data: bytes
+    before: Catalog
+    snapshot: Snapshot | None
+    tiered: tuple[TieredExtents, ...]
+
+
+class ContainerTierTwo:
+    """Implements `ports.TierTwo`; made by `OpenContainerTierTwo`, one flush at a time."""
+
+    def __init__(
+        self,
+        storage: ChunkStorage,
+        clock: Clock,
+        fence: Manifest,
+        loaded: Loaded,
+        limits: TierTwoLimits,
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._limits = limits
+        self._last = fence
+        self._prepared: _Prepared | None = None
+        self._flushing = False
+        self._stopped: AnabranchError | None = None
+        self._closed = False
+        self._reader = ChunkReader(storage)
+        self._objects = NewObjects(storage, fence.container, fence.container_epoch)
+        self._opened_s = clock.monotonic()
+        self._listed = False
+        directory, overlay = loaded.catalog.directory, loaded.catalog.overlay
+        self._pages = Pages(storage, limits.cached_pages_max, self._check_page_taker)
+        self._catalog = PagedCatalog(loaded.catalog, self._pages, clock, limits.tombstone_s)
+        self._receipts = Receipts(storage, fence.container)
+        self._receipts.committed(fence.number)
+        self._garbage = Garbage(fence.container, fence.container_epoch, opened_s=self._opened_s)
+        self._count: ReferenceCount | None = ReferenceCount(directory, overlay.copy(), self._pages)
+        snapshot = Snapshot(fence.snapshot, directory) if fence.snapshot is not None else None
+        through = fence.snapshot.through if fence.snapshot is not None else 0
+        if snapshot is not None:
+            self._garbage.snapshot_committed(snapshot.names, through, self._opened_s)
+        since = SinceSnapshot(fence.number - through, loaded.manifests_size_bytes)
+        self._snapshots = Snapshots(
+            self._objects, self._pages, clock, limits.snapshots, last=snapshot, since=since
+        )
+
+    @property
+    def applied_sequence(self) -> int:
+        """See `ports.TierTwo.applied_sequence`."""
+        return self._catalog.applied_sequence
+
+    def knows_nothing_of(self, name: str) -> bool:
+        """See `ports.TierTwo.knows_nothing_of`."""
+        return self._catalog.knows_nothing_of(name)
+
+    async def find(self, names: Collection[str]) -> Mapping[str, CatalogEntry | Tombstone]:
+        """See `ports.TierTwo.find`. Raises Deposed too, if a page is missing for that reason."""
+        return entries_of(await self._catalog.find(names))
+
+    async def entries(self) -> AsyncIterator[CatalogEntry | Tombstone]:
+        """See `ports.TierTwo.entries`: as it is at the first of them. Raises what `find` does.
+
+        To be read within `gc_grace`, should there be flushes meanwhile.
+        """
+        async for part in self._catalog.all():
+            for entry in entries_of(part).values():
+                yield entry
+
+    @property
+    def unfinished(self) -> bool:
+        """See `ports.TierTwo.unfinished`."""
+        return self._prepared is not None
+
+    # --- flush --------------------------------------------------------------------------------
+
+    async def flush(self, cut: ContainerCut, fetch: FetchRange) -> Sequence[TieredExtents]:
+        """See `ports.TierTwo.flush`. A cut in which nothing happened writes nothing.
+
+        The cut begins at the catalog's applied sequence. After a failure in the chunks the same
+        or a later cut may be flushed again; while `unfinished`, the same cut only. Deposed is
+        final. Raises Busy while another flush runs.
+        """
+        assert cut.after_sequence == self._catalog.applied_sequence
+        assert cut.sequence >= cut.after_sequence
+        assert not self._closed
+        if self._stopped is not None:
+            raise self._stopped
+        if self._flushing:
+            raise Busy("another flush of the container is running", container=self._last.container)
+        self._flushing = True
+        try:
+            return await self._flush(cut, fetch)
+        finally:
+            self._flushing = False
+
+    async def close(self) -> None:
+        """See `ports.TierTwo.close`. After a failure it may be called again, and no flush."""
+        if self._stopped is not None:
+            raise self._stopped
+        if self._flushing:
+            raise Busy("a flush of the container is running", container=self._last.container)
+        if self._last.log.closed:
+            return
+        self._flushing = self._closed = True
+        try:
+            if self._prepared is None:
+                manifest = closing_manifest(self._last)
+                data = encode_manifest(manifest)
+                nothing = await self._catalog.find(())
+                self._prepared = _Prepared(manifest, data, nothing, None, ())
+            assert self._prepared.manifest.log.closed, "a flush is not finished"
+            await self._commit(self._prepared)
+        finally:
+            self._flushing = False
+
+    async def leave_receipts(self) -> NoReturn:
+        """See `ports.TierTwo.leave_receipts`."""
+        await self._receipts.serve(self._clock)
+
+    async def confirm(self) -> None:
+        """Leave the receipt of the newest manifest now. Raises what the storage raises."""
+        await self._receipts.leave()
+
+    @property
+    def abandoned(self) -> Abandonment | None:
+        """See `ports.TierTwo.abandoned`."""
+        return self._last.abandoned
+
+    async def _flush(self, cut: ContainerCut, fetch: FetchRange) -> Sequence[TieredExtents]:
+        if cut.sequence == cut.after_sequence:
+            return ()
+        if self._prepared is None:
+            self._prepared = await self._prepare(cut, fetch)
+        assert self._prepared.manifest.applied_sequence == cut.sequence
+        return await self._commit(self._prepared)
+
+    async def _prepare(self, cut: ContainerCut, fetch: FetchRange) -> _Prepared:
+        """Chunks, the snapshot if it is due, and the manifest that will name them."""
+        before = await self._catalog.find(_names_of(cut))
+        cut, added = await self._move(before, cut, fetch)
+        last = self._last
+        snapshot = await self._snapshots.write_if_due(self._catalog, last)
+        manifest = Manifest(
+            container=last.container,
+            number=last.number + 1,
+            container_epoch=last.container_epoch,
+            nonce=last.nonce,
+            log=last.log,
+            applied_sequence=cut.sequence,
+            snapshot=last.snapshot if snapshot is None else snapshot.ref,
+            changes=changes_of_cut(before, cut, added),
+            abandoned=last.abandoned,
+        )
+        apply_manifest(before, manifest)  # what breaks an invariant is never written
+        return _Prepared(
+            manifest=manifest,
+            data=encode_manifest(manifest),
+            before=before,
+            snapshot=snapshot,
+            tiered=tuple(TieredExtents(number, extents) for number, extents in added.items()),
+        )
+
+    async def _move(
+        self, before: Catalog, cut: ContainerCut, fetch: FetchRange
+    ) -> tuple[ContainerCut, _Extents]:
+        """Write the chunks: the cut as it was moved, and its extents by segment number.
+
+        What cannot be gathered, because it is damaged, stays as it is: reading it is not what a
+        flush is for.
+        """
+        try:
+            gathering = await gather(
+                cut,
+                fetch,
+                storage=self._storage,
+                reader=self._reader,
+                size_max=self._limits.chunks.gathered_max,
+            )
+            moved = gathering.cut
+            return moved, await self._write_chunks(before, moved, gathering.fetch)
+        except (CorruptChunk, FormatTooNew) as error:
+            _log.error(
+                "small extents of merged segments are damaged, and stay apart",
+                container=self._last.container,
+                error=str(error),
+            )
+            return cut, await self._write_chunks(before, cut, fetch)
+
+    async def _write_chunks(
+        self, before: Catalog, cut: ContainerCut, fetch: FetchRange
+    ) -> _Extents:
+        added: dict[int, list[TieredExtent]] = {}
+        for planned in plan_flush(before, cut, self._limits.chunks):
+            for number, extent in await write_chunk(self._objects, planned, fetch):
+                added.setdefault(number, []).append(extent)
+        return {number: _ascending(extents) for number, extents in added.items()}
+
+    async def _commit(self, prepared: _Prepared) -> tuple[TieredExtents, ...]:
+        """The manifest, then the look for a successor, then the state moves on in one step."""
+        manifest = prepared.manifest
+        try:
+            taken = await create_manifest(self._storage, manifest, prepared.data)
+            if taken is not None:
+                raise deposed_by(taken, manifest.container_epoch)
+            await self._look_for_successor(manifest)
+        except Deposed as deposed:
+            self._stopped = deposed
+            raise
+        except OSError as error:
+            raise _unreadable(manifest, error) from error
+        self._committed(prepared)
+        return prepared.tiered
+
+    async def _look_for_successor(self, newest: Manifest) -> tuple[int, ...]:
+        """Whoever fenced us wrote a number above our newest. Raises Deposed.
+
+        Returns the numbers of all manifests that there are.
+        """
+        numbers = await manifest_numbers(self._storage, newest.container)
+        highest = max(numbers, default=0)
+        if highest > newest.number:
+            raise Deposed(
+                "a newer owner has written to tier 2",
+                container=newest.container,
+                container_epoch=newest.container_epoch,
+                manifest=highest,
+            )
+        return numbers
+
+    async def check_owner(self) -> None:
+        """See `ports.TierTwo.check_owner`. Not to be called while a flush runs."""
+        newest = self._last if self._prepared is None else self._prepared.manifest
+        try:
+            await self._look_for_successor(newest)
+        except OSError as error:
+            raise _unreadable(newest, error) from error
+
+    def _committed(self, prepared: _Prepared) -> None:
+        now_s, snapshot = self._clock.monotonic(), prepared.snapshot
+        self._garbage.manifest_committed(prepared.before, prepared.manifest.changes, now_s)
+        if snapshot is not None:
+            self._garbage.snapshot_committed(snapshot.names, snapshot.ref.through, now_s)
+        self._snapshots.manifest_committed(len(prepared.data), snapshot)
+        directory = snapshot.directory if snapshot is not None else None
+        self._catalog.committed(prepared.manifest, directory)
+        self._last, self._prepared = prepared.manifest, None
+        self._receipts.committed(self._last.number)
+
+    async def _check_page_taker(self) -> None:
+        """A page is not there or not as it was: a successor may have collected it."""
+        try:
+            await self.check_owner()
+        except Deposed as deposed:
+            self._stopped = deposed
+            raise
+
+    # --- collection ---------------------------------------------------------------------------
+
+    async def collect(self) -> bool:
+        """See `ports.TierTwo.collect`: at most 64 objects, after a look for a successor.
+
+        A flush may run beside it: then the newest manifest is the one on its way.
+        """
+        if self._stopped is not None:
+            raise self._stopped
+        if self._count is not None and not await self._counted(self._count):
+            return True
+        now_s, grace_s = self._clock.monotonic(), self._limits.gc_grace_s
+        if not self._listed and self._opened_s + grace_s <= now_s:
+            names = await self._storage.list(container_prefix(self._last.container))
+            self._garbage.listed(names)
+            self._listed = True
+        if not self._garbage.anything_due(now_s, grace_s):
+            return False
+        newest = self._last if self._prepared is None else self._prepared.manifest
+        try:
+            numbers = await self._look_for_successor(newest)
+        except Deposed as deposed:
+            self._stopped = deposed
+            raise
+        names = self._garbage.due(numbers, now_s, grace_s, COLLECT_BATCH_COUNT_MAX)
+        await self._delete(names)
+        return bool(names)
+
+    async def _counted(self, count: ReferenceCount) -> bool:
+        """Count on; whether all references are counted."""
+        found = await count.go_on(COUNT_PAGES_MAX)
+        if found is None:
+            return False
+        self._garbage.counted(found)
+        self._count = None
+        return True
+
+    async def _delete(self, names: Sequence[str]) -> None:
+        for name in names:
+            if self._stopped is not None:
+                raise self._stopped
+            await self._storage.delete(name)
+            self._garbage.deleted(name)
+
+    # --- read ---------------------------------------------------------------------------------
+
+    async def read(self, ref: ChunkRef, offset: int, length: int) -> bytes:
+        """See `ports.TierTwo.read`."""
+        return await self._reader.read(ref, offset, length)
+
+    async def entries_around(self, ref: ChunkRef, offset: int) -> tuple[int, int]:
+        """See `ports.TierTwo.entries_around`."""
+        entries = await self._reader.entries(ref)
+        offsets = [0, *(entry.offset for entry in entries), ref.length]
+        at = bisect_right(offsets, offset) - 1
+        return offsets[at], offset if offsets[at] == offset else offsets[at + 1]
+
+
+def entries_of(catalog: Catalog) -> dict[str, CatalogEntry | Tombstone]:
+    """All that a catalog tells, by name."""
+    writers: dict[int, dict[bytes, WriterMark]] = {number: {} for number in catalog.extents}
+    for (number, writer_id), mark in catalog.writers.items():
+        writers[number][writer_id] = mark
+    living: dict[str, CatalogEntry | Tombstone] = {
+        name: CatalogEntry(state, catalog.extents[state.number], writers[state.number])
+        for name, state in catalog.segments.items()
+    }
+    return living | dict(catalog.tombstones)
+
+
+def _names_of(cut: ContainerCut) -> frozenset[str]:
+    names = {segment.state.name for segment in cut.segments}
+    return frozenset(names | {tombstone.name for tombstone in cut.tombstones})
+
+
+def _unreadable(manifest: Manifest, error: OSError) -> Unavailable:
+    return Unavailable("tier 2 cannot be read", container=manifest.container, cause=str(error))
+
+
+def _ascending(extents: Iterable[TieredExtent]) -> tuple[TieredExtent, ...]:
+    return tuple(sorted(extents, key=lambda extent: extent.start))
