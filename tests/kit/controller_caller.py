@@ -13,9 +13,12 @@ from nats.aio.client import Client
 from anabranch.common.contracts import commands, queries, subjects
 from anabranch.common.contracts.base import Contract
 from anabranch.common.contracts.command import about, subject_of
-from anabranch.common.errors import AnabranchError
+from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.runtime.service import Lifetime
+from anabranch.controller.settings import Settings
+from anabranch.controller.wiring import run_controller
 
+STARTS_MAX = 3
 DEADLINE_S = 15.0
 AGAIN_S = 4.0
 """After which whoever got no answer asks again: the server may have been restarted meanwhile."""
@@ -112,6 +115,20 @@ async def _answered(attempt: Callable[[], Awaitable[bytes]]) -> bytes:
                 return await attempt()
             except nats.errors.TimeoutError:
                 continue
+            except nats.errors.NoRespondersError:
+                await asyncio.sleep(0.05)  # the server is back before its callers are
+
+
+async def run_supervised(settings: Settings, lifetime: Lifetime) -> None:
+    """Run a controller, and start it again as a supervisor does if NATS was away at its start."""
+    for attempt in range(1, STARTS_MAX + 1):
+        try:
+            await run_controller(settings, lifetime)
+        except Unavailable:
+            if lifetime.ready or attempt == STARTS_MAX:
+                raise
+        else:
+            return
 
 
 async def refusal_of(run: Callable[[Lifetime], Awaitable[None]]) -> AnabranchError | None:

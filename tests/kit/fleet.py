@@ -11,8 +11,8 @@ from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.service import Lifetime
 from anabranch.controller.cluster.buckets import LEASE_S
 from anabranch.controller.settings import Settings
-from anabranch.controller.wiring import LEASE_PREFIX, run_controller
-from kit.controller_caller import until
+from anabranch.controller.wiring import LEASE_PREFIX
+from kit.controller_caller import run_supervised, until
 
 SECONDS_MAX = 20.0
 
@@ -32,7 +32,7 @@ class Fleet:
         for name in names:
             lifetime = self.lifetimes[name] = Lifetime()
             settings = self._settings.model_copy(update={"controller_id": name})
-            self._tasks[name] = self._group.create_task(run_controller(settings, lifetime))
+            self._tasks[name] = self._group.create_task(run_supervised(settings, lifetime))
         await until(lambda: all(self.lifetimes[name].ready for name in names))
 
     async def stop(self, name: str) -> None:

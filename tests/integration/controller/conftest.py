@@ -10,8 +10,7 @@ from nats.aio.client import Client
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.runtime.service import Lifetime
 from anabranch.controller.settings import Settings
-from anabranch.controller.wiring import run_controller
-from kit.controller_caller import Caller, StartController, until
+from kit.controller_caller import Caller, StartController, run_supervised, until
 from kit.fake_stores import FakeSegmentStores, FakeStoreOnNats
 from kit.infra import NatsServer
 
@@ -42,7 +41,7 @@ def controller(nats_server: NatsServer) -> StartController:
             tier2_url=tier2_url,
         )
         async with asyncio.TaskGroup() as group:
-            group.create_task(run_controller(settings, lifetime))
+            group.create_task(run_supervised(settings, lifetime))
             await until(lambda: lifetime.ready)
             try:
                 yield lifetime

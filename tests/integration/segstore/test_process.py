@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as NatsTimeoutError
 
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
 from anabranch.common.adapters.nats_connection import connect_nats
@@ -129,9 +130,13 @@ async def cluster(nats_server: NatsServer) -> AsyncIterator[Cluster]:
 async def ask(
     cluster: Cluster, verb: str, message: Message, payload: bytes = b""
 ) -> tuple[Message, bytes]:
-    """One request over NATS → the reply's message and payload."""
+    """One request over NATS → the reply's message and payload; a lost reply is asked for again."""
     data = b"".join(encode_message(message, 5, payload))
-    reply = await cluster.client.request(subjects.segment_request(0, verb), data, timeout=5)
+    subject = subjects.segment_request(0, verb)
+    try:
+        reply = await cluster.client.request(subject, data, timeout=5)
+    except NatsTimeoutError:
+        reply = await cluster.client.request(subject, data, timeout=5)
     (packet,) = PacketParser().feed(reply.data)
     assert packet.request_id == 5
     return decode_message(packet), packet.payload
