@@ -102,6 +102,21 @@ def test_only_a_container_that_holds_up_the_journal_and_has_something_is_flushed
     driver.finish()
 
 
+def test_a_full_disk_of_the_journal_has_what_holds_up_its_oldest_file_flushed() -> None:
+    driver = TieredDriver()
+    bench = Bench(driver)
+    driver.create()
+    driver.append(driver.setup(), 1, [b"data"])
+    driver.commit()
+    bench.log.files = [LiveLogFile(10, frozenset({0})), LiveLogFile(10, FREE)]
+    bench.watch.look()
+    assert not bench.flush_due
+    bench.log.missing = NoRoom("create failed: No space left on device")
+    bench.watch.look()
+    assert bench.flush_due
+    driver.finish()
+
+
 def test_a_container_that_is_not_open_is_named_once() -> None:
     driver = TieredDriver()
     bench = Bench(driver)

@@ -40,6 +40,13 @@ def test_above_half_of_the_cap_everybody_who_pins_the_oldest_file_is_hurried() -
     assert containers_to_flush(live((9000, {1})), CAP) == frozenset(), "it is the present one"
 
 
+def test_on_a_full_disk_all_containers_that_pin_the_oldest_file_are_flushed_to_make_room() -> None:
+    files = live((100, {1, 3}), (10, {0}))
+    assert containers_to_flush(files, CAP) == frozenset()
+    assert containers_to_flush(files, CAP, disk_full=True) == {1, 3}
+    assert containers_to_flush(live((100, {1})), CAP, disk_full=True) == frozenset()
+
+
 def test_a_journal_tells_what_an_open_would_read_and_who_pins_it() -> None:
     process = Process(SimDisk(), new_ledgers(), 1)
     process.open_containers()

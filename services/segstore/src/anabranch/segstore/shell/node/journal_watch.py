@@ -3,7 +3,8 @@
 Wakes by the clock. Each look
 
     lets the journal look for room, if its disk was full, with growing pauses,
-    asks containers that hold up the journal's oldest file for a flush (`domain/log/pinning.py`),
+    asks containers that hold up the journal's oldest file for a flush, which on a full disk may be
+    the only way to make room (`domain/log/pinning.py`),
     lets connections go on that waited for the journal to shrink, and
     says on `/readyz`, as part *journal*, whether a commit has been outstanding for too long, or the
     disk is full.
@@ -77,7 +78,10 @@ class JournalWatch:
         elif self._outstanding_s() > STUCK_COMMIT_S:
             reason = f"a commit has been outstanding for more than {STUCK_COMMIT_S:g} s"
         self._set_ready(PART, not reason, reason)
-        self._hurry(containers_to_flush(self._log.live_files(), self._bytes_max))
+        disk_full = self._log.no_room is not None
+        self._hurry(
+            containers_to_flush(self._log.live_files(), self._bytes_max, disk_full=disk_full)
+        )
         self._throttle.wake()
 
     def _look_for_room(self) -> None:
