@@ -68,7 +68,7 @@ class AnabranchStream:
         if source == "stores":
             options = {"nats_url": str(self._cluster.endpoints["nats"])}
         else:
-            await self._client.flush_to_tier2()
+            await self._client.cluster.flush_to_tier2()
             options = {"tier2": (self._cluster.data_dir / TIER_TWO).resolve().as_uri()}
         return SparkSource("anabranch", {**options, "stream": self.name})
 
@@ -95,7 +95,7 @@ class AnabranchStream:
 
     async def settle(self) -> None:
         if self._flushes:
-            await self._client.flush_to_tier2()
+            await self._client.cluster.flush_to_tier2()
 
     async def write_all(self, batches: Iterable[Sequence[bytes]]) -> None:
         await self._write_all(batches, None)
@@ -185,7 +185,7 @@ class Anabranch:
         async with embedded_cluster(settings, parts=self._parts) as cluster:
             await cluster.wait_ready()
             async with connect(str(cluster.endpoints["nats"]), name="bench") as client:
-                await client.create_scope(SCOPE)
+                await client.scopes.create(SCOPE)
                 self._cluster, self._client = cluster, client
                 yield
 
@@ -221,10 +221,10 @@ class Anabranch:
     async def named_stream(self, segments: int = 1) -> AsyncIterator[str]:
         """The name of a fresh stream of so many segments."""
         name = f"{SCOPE}/s{next(self._numbers)}"
-        await self.client.create_stream(name, segments=segments)
+        await self.client.streams.create(name, segments=segments)
         yield name
-        await self.client.seal_stream(name)
-        await self.client.delete_stream(name)
+        await self.client.streams.seal(name)
+        await self.client.streams.delete(name)
 
     @asynccontextmanager
     async def stream(

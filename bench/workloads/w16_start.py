@@ -46,7 +46,7 @@ class ControllerStart:
         assert isinstance(system, Anabranch), "needs a controller"
         client = system.client
         if warm_up:
-            await client.create_scope(SCOPE)
+            await client.scopes.create(SCOPE)
             await client.streams.create(f"{SCOPE}/s0", fixed(1))
             await _restart(system, clock)
             self._empty_bytes = resident_bytes(system.pids_of("controller"))
@@ -64,7 +64,7 @@ async def _restart(system: Anabranch, clock: Stopwatch) -> float:
     for pid in system.pids_of("controller"):
         os.kill(pid, signal.SIGKILL)
     began = clock.now()
-    await system.client.describe_stream(f"{SCOPE}/s0", timeout_s=ANSWER_S_MAX)
+    await system.client.streams.describe(f"{SCOPE}/s0", timeout_s=ANSWER_S_MAX)
     return clock.now() - began
 
 

@@ -63,11 +63,11 @@ class Cluster:
 
     async def spread(self) -> list[int]:
         """How many open containers the stores have; fewer than all while one moves."""
-        found = await self.client.list_containers()
+        found = [one async for one in self.client.containers.list()]
         return sorted(Counter(c.node_id for c in found if c.state == "open").values())
 
     async def stores(self) -> dict[str, NodeDescription]:
-        return {node.node_id: node for node in await self.client.containers.list_nodes()}
+        return {node.node_id: node async for node in self.client.stores.list()}
 
     def told(self, part: str, event: str) -> int:
         """How often a part has logged the event."""
@@ -115,8 +115,8 @@ async def write_and_read(client: Client, count: int) -> None:
 async def test_what_dies_is_noticed_and_what_comes_back_serves(tmp_path: Path) -> None:
     async with cluster(tmp_path) as found:
         client = found.client
-        await client.create_scope("members")
-        await client.create_stream(STREAM, segments=4)
+        await client.scopes.create("members")
+        await client.streams.create(STREAM, segments=4)
         await write_and_read(client, 100)
         assert len(found.running.controller_pids()) == 2
 
@@ -126,10 +126,10 @@ async def test_what_dies_is_noticed_and_what_comes_back_serves(tmp_path: Path) -
         async def noticed() -> bool:
             return not (await found.stores())[lost].live
 
-        owners = {c.container: c.node_id for c in await client.list_containers()}
+        owners = {c.container: c.node_id async for c in client.containers.list()}
 
         async def unavailable() -> bool:  # by either controller, each of which notices by itself
-            listed = await client.list_containers()
+            listed = [one async for one in client.containers.list()]
             states = {(c.node_id == lost, c.state) for c in listed}
             since = [c.since_ms for c in listed if c.state == "unavailable"]
             return states == {(True, "unavailable"), (False, "open")} and all(since)
@@ -144,7 +144,7 @@ async def test_what_dies_is_noticed_and_what_comes_back_serves(tmp_path: Path) -
 
         await found.until(serves)
         await write_and_read(client, 100)
-        assert {c.container: c.node_id for c in await client.list_containers()} == owners, (
+        assert {c.container: c.node_id async for c in client.containers.list()} == owners, (
             "nothing was moved away from it"
         )
 
@@ -157,7 +157,7 @@ async def test_what_dies_is_noticed_and_what_comes_back_serves(tmp_path: Path) -
             return (overview.leader, overview.term) == (other, 2)
 
         await found.until(other_leads)
-        told = {c.controller_id: c.live for c in await client.cluster.list_controllers()}
+        told = {c.controller_id: c.live async for c in client.controllers.list()}
         assert told == {leader: False, other: True}
         found.let_back(leader)
 

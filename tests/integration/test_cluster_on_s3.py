@@ -81,8 +81,8 @@ def payload(number: int) -> bytes:
 
 
 async def write(client: Client) -> None:
-    await client.create_scope("demo")
-    await client.create_stream(STREAM, segments=SEGMENTS)
+    await client.scopes.create("demo")
+    await client.streams.create(STREAM, segments=SEGMENTS)
     async with client.writer(STREAM) as writer:
         for number in range(EVENTS):
             writer.write(payload(number), key=f"{number % 11}")

@@ -82,8 +82,8 @@ async def test_every_event_survives_the_death_of_any_part(tmp_path: Path) -> Non
         embedded_cluster(UpSettings(data_dir=tmp_path / "data")) as cluster,
         connect(str(cluster.endpoints["nats"])) as client,
     ):
-        await client.create_scope("kills")
-        await client.create_stream(STREAM, segments=3)
+        await client.scopes.create("kills")
+        await client.streams.create(STREAM, segments=3)
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(read(client, audit))
             writing = [group.create_task(write(client, audit, number)) for number in range(WRITERS)]

@@ -20,8 +20,8 @@ async def test_a_group_of_processes_loses_nothing_when_one_of_them_is_killed(
         await cluster.wait_ready()
         nats_url = str(cluster.endpoints["nats"])
         async with connect(nats_url) as client:
-            await client.create_scope("demo")
-            await client.create_stream(STREAM, segments=4)
+            await client.scopes.create("demo")
+            await client.streams.create(STREAM, segments=4)
             folder = tmp_path / "readers"
             async with group_reading(client, nats_url, STREAM, folder, SystemClock()) as reading:
                 async with client.writer(STREAM) as writer:

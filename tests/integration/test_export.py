@@ -66,8 +66,8 @@ async def tier_two(tmp_path: Path) -> ChunkStorage:
 async def test_a_stream_is_told_to_tier_two_from_its_creation_to_its_end(
     client: Client, tmp_path: Path
 ) -> None:
-    await client.create_scope("export")
-    await client.create_stream("export/x", segments=2)
+    await client.scopes.create("export")
+    await client.streams.create("export/x", segments=2)
     storage = await tier_two(tmp_path)
 
     created = await told(storage, StreamState.ACTIVE)
@@ -75,7 +75,7 @@ async def test_a_stream_is_told_to_tier_two_from_its_creation_to_its_end(
     assert [segment.keys for segment in epoch.segments] == [KeyRange(0.0, 0.5), KeyRange(0.5, 1.0)]
     assert created.container_count == 4
 
-    await client.seal_stream("export/x")
+    await client.streams.seal("export/x")
     sealed = await told(storage, StreamState.SEALED)
     assert sealed.epochs == created.epochs
 
@@ -86,15 +86,15 @@ async def test_a_stream_is_told_to_tier_two_from_its_creation_to_its_end(
             return error.message == "the stream is deleted"
         return None
 
-    await client.delete_stream("export/x")
+    await client.streams.delete("export/x")
     assert await until(gone)
 
 
 async def test_after_a_flush_tier_two_holds_every_byte_that_was_acknowledged(
     client: Client, tmp_path: Path
 ) -> None:
-    await client.create_scope("flush")
-    await client.create_stream("flush/x", segments=6)
+    await client.scopes.create("flush")
+    await client.streams.create("flush/x", segments=6)
     storage = await tier_two(tmp_path)
     written = 0
     for _ in range(2):
@@ -102,7 +102,7 @@ async def test_after_a_flush_tier_two_holds_every_byte_that_was_acknowledged(
             for number in range(300):
                 writer.write(b"%d" % number * 50, key=f"k{number}")
         written += 300
-        assert await client.flush_to_tier2() == (0, 1, 2, 3)
+        assert await client.cluster.flush_to_tier2() == (0, 1, 2, 3)
 
         event_count, segment_count = await tiered(storage)
 

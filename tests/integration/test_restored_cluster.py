@@ -64,8 +64,8 @@ async def write_and_read(settings: UpSettings, new: list[bytes], backup: str = "
         url = str(cluster.endpoints["nats"])
         async with connect(url) as client:
             if backup:
-                await client.create_scope("s")
-                await client.create_stream(STREAM, segments=2)
+                await client.scopes.create("s")
+                await client.streams.create(STREAM, segments=2)
             async with client.writer(STREAM) as writer:
                 for event in new:
                     writer.write(event, key=event.decode())

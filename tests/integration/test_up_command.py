@@ -139,8 +139,8 @@ async def test_an_ephemeral_cluster_works_and_leaves_no_file_behind(tmp_path: Pa
         assert remark["reason"] == "left out as asked: buckets by rendezvous"
         ready = wait_for(lines, event="ready")
         async with connect(ready["endpoints"]["nats"]) as client:
-            await client.create_scope("demo")
-            await client.create_stream("demo/numbers", segments=2)
+            await client.scopes.create("demo")
+            await client.streams.create("demo/numbers", segments=2)
             async with client.writer("demo/numbers") as writer:
                 for number in range(100):
                     writer.write(b"%d" % number, key=f"{number % 7}")

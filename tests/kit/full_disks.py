@@ -138,9 +138,9 @@ class _Run:
     async def _begin(self) -> None:
         self._ledgers.mkdir(parents=True)
         async with connect(self._nats) as client:
-            await client.create_scope(SCOPE)
+            await client.scopes.create(SCOPE)
             for name in (STREAM, KNOWN):
-                await client.create_stream(name, segments=2)
+                await client.streams.create(name, segments=2)
             async with client.writer(KNOWN) as writer:
                 for payload in KNOWN_EVENTS:
                     writer.write(payload, "known")
@@ -225,7 +225,7 @@ class _Run:
                 while not is_cluster_ready(self._states):
                     await self._clock.sleep(LOOK_S)
                 async with connect(self._nats) as client:
-                    await client.create_stream("full/after")
+                    await client.streams.create("full/after")
                     async with (
                         client.writer("full/after") as writer,
                         writer.transaction() as transaction,

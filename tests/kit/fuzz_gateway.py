@@ -39,9 +39,9 @@ async def _prepare(nats_url: str) -> str:
     """Something that exists, so that not every answer is 404 → the ids of two transactions."""
     async with connect(nats_url) as client:
         for scope in (SCOPE, DOOMED):
-            await client.create_scope(scope)
+            await client.scopes.create(scope)
         for name in (STREAM, DOOMED):
-            await client.create_stream(f"{SCOPE}/{name}", segments=2)
+            await client.streams.create(f"{SCOPE}/{name}", segments=2)
         for name in (GROUP, DOOMED):
             await client.reader_groups.create(f"{SCOPE}/{name}", streams=[f"{SCOPE}/{STREAM}"])
         transactions = client.transactions(f"{SCOPE}/{STREAM}")

@@ -32,8 +32,8 @@ async def measure(folder: Path, nats: NatsServer) -> None:
         await StoresOnNats(connection).start()
         try:
             async with connect(nats.url) as client:
-                await client.create_scope(STREAM.split("/")[0])
-                await client.create_stream(STREAM)
+                await client.scopes.create(STREAM.split("/")[0])
+                await client.streams.create(STREAM)
                 sys.stdout.write(f"three answer: {await _asked_by_many(nats.url)}\n")
                 controllers[1].stand_still()
                 sys.stdout.write(f"one is hung:  {await _asked_by_many(nats.url)}\n")
@@ -54,7 +54,7 @@ async def _asked_by_many(nats_url: str) -> str:
 
 async def _ask_on_and_on(nats_url: str, took_s: list[float]) -> None:
     async with connect(nats_url) as client:
-        await client.describe_stream(STREAM)
+        await client.streams.describe(STREAM)
         until_s = time.monotonic() + MEASURED_S  # noqa: TID251
         while time.monotonic() < until_s:  # noqa: TID251
             took_s.append(await _seconds_of(client))
@@ -63,7 +63,7 @@ async def _ask_on_and_on(nats_url: str, took_s: list[float]) -> None:
 
 async def _seconds_of(client: Client) -> float:
     began_s = time.monotonic()  # noqa: TID251
-    await client.describe_stream(STREAM)
+    await client.streams.describe(STREAM)
     return time.monotonic() - began_s  # noqa: TID251
 
 

@@ -133,7 +133,7 @@ async def check_traffic_over_scales(client: Client, stream: StreamRef) -> None:
         await traffic.goes_on()
         traffic.done.set()
         await asyncio.wait(writing)
-        await client.seal_stream(str(stream))
+        await client.streams.seal(str(stream))
         async with asyncio.timeout(READ_S_MAX):
             for reader in reading:
                 traffic.history.check(await reader)

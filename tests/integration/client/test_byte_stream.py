@@ -27,8 +27,8 @@ async def test_a_file_survives_its_stores_death_and_tier_two(tmp_path: Path) -> 
         embedded_cluster(UpSettings(data_dir=tmp_path / "data")) as cluster,
         connect(str(cluster.endpoints["nats"])) as client,
     ):
-        await client.create_scope("files")
-        await client.create_stream(STREAM)
+        await client.scopes.create("files")
+        await client.streams.create(STREAM)
         async with client.byte_stream(STREAM, SETTINGS) as file:
             for start in range(0, SIZE, PIECE):
                 await file.write(content[start : start + PIECE])
@@ -37,7 +37,7 @@ async def test_a_file_survives_its_stores_death_and_tier_two(tmp_path: Path) -> 
                     os.kill(pid, signal.SIGKILL)
             await file.flush()
             assert await file.tail() == SIZE
-        await client.flush_to_tier2()
+        await client.cluster.flush_to_tier2()
         async with client.byte_stream(STREAM, SETTINGS) as file:
             assert await file.read() == content
             await file.seek(SIZE // 2 + 7)
@@ -53,5 +53,5 @@ async def test_a_file_survives_its_stores_death_and_tier_two(tmp_path: Path) -> 
             with pytest.raises(EventsTruncated):
                 await file.read(1)
             assert await file.read() == content[head:]
-            await client.seal_stream(STREAM)
+            await client.streams.seal(STREAM)
             assert await file.read(1) == b""

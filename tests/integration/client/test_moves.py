@@ -66,15 +66,15 @@ async def read(client: Client, audit: Audit) -> None:
 
 async def move_everything(client: Client) -> None:
     """Each container to the store that it is not on; returns when all are open there."""
-    nodes = [node.node_id for node in await client.containers.list_nodes()]
+    nodes = [node.node_id async for node in client.stores.list()]
     wanted: dict[int, str] = {}
-    for found in await client.list_containers():
+    async for found in client.containers.list():
         (other,) = set(nodes) - {found.node_id}
         wanted[found.container] = other
         await client.containers.move(found.container, other)
     async with asyncio.timeout(MOVED_S_MAX):
         while True:
-            placed = await client.list_containers()
+            placed = [one async for one in client.containers.list()]
             if all((c.node_id, c.state) == (wanted[c.container], "open") for c in placed):
                 return
             await asyncio.sleep(0.05)
@@ -89,8 +89,8 @@ async def test_every_event_is_read_once_and_in_order_while_containers_move(tmp_p
     ):
         await cluster.wait_ready()
         assert len(cluster.segstore_pids()) == 2
-        await client.create_scope("moves")
-        await client.create_stream(STREAM, segments=3)
+        await client.scopes.create("moves")
+        await client.streams.create(STREAM, segments=3)
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(read(client, audit))
             writing = group.create_task(write(client, audit))
@@ -104,6 +104,6 @@ async def test_every_event_is_read_once_and_in_order_while_containers_move(tmp_p
                 await last.append(b"%d" % audit.written, str(audit.written % KEYS))
             async with asyncio.timeout(MOVED_S_MAX):
                 await reading
-        epochs = [found.container_epoch for found in await client.list_containers()]
+        epochs = [found.container_epoch async for found in client.containers.list()]
     assert audit.read == audit.total
     assert min(epochs) > MOVES

@@ -53,30 +53,30 @@ async def cluster(
 async def test_scopes_and_streams_live_their_lives(nats_url: str) -> None:
     async with cluster(nats_url) as (client, _):
         for name in ("b", "a", "c"):
-            await client.create_scope(name)
-        assert [scope async for scope in client.list_scopes()] == ["a", "b", "c"]
+            await client.scopes.create(name)
+        assert [scope async for scope in client.scopes.list()] == ["a", "b", "c"]
         for name in ("s3", "s1", "s2"):
-            await client.create_stream(f"a/{name}", segments=2)
-        assert [stream async for stream in client.list_streams("a")] == ["s1", "s2", "s3"]
-        assert (await client.describe_stream("a/s1")).segment_count == 2
+            await client.streams.create(f"a/{name}", segments=2)
+        assert [stream async for stream in client.streams.list("a")] == ["s1", "s2", "s3"]
+        assert (await client.streams.describe("a/s1")).segment_count == 2
         with pytest.raises(ScopeNotEmpty):
-            await client.delete_scope("a")
+            await client.scopes.delete("a")
         with pytest.raises(StreamNotSealed):
-            await client.delete_stream("a/s1")
-        await client.seal_stream("a/s1")
-        assert (await client.describe_stream("a/s1")).state is StreamState.SEALED
-        await client.delete_stream("a/s1")
+            await client.streams.delete("a/s1")
+        await client.streams.seal("a/s1")
+        assert (await client.streams.describe("a/s1")).state is StreamState.SEALED
+        await client.streams.delete("a/s1")
         with pytest.raises(StreamNotFound):
-            await client.describe_stream("a/s1")
-        await client.delete_scope("c")
+            await client.streams.describe("a/s1")
+        await client.scopes.delete("c")
         with pytest.raises(ScopeNotFound):
-            await client.describe_scope("c")
+            await client.scopes.describe("c")
 
 
 async def test_events_find_their_store_through_nats(nats_url: str) -> None:
     async with cluster(nats_url) as (client, _):
-        await client.create_scope("plant")
-        await client.create_stream("plant/sensors", segments=3)
+        await client.scopes.create("plant")
+        await client.streams.create("plant/sensors", segments=3)
         async with client.writer("plant/sensors") as writer:
             writer.write_batch([b"a", b"b", b"c"], keys=["1", "2", "3"])
         async with client.reader("plant/sensors", until_tail=True) as reader:
@@ -87,16 +87,16 @@ async def test_a_lost_answer_is_asked_for_again_under_the_same_id(nats_url: str)
     async with cluster(nats_url) as (client, controller):
         controller.answers_to_lose = 1
         controller.notices_lost = True
-        await client.create_scope("once")
+        await client.scopes.create("once")
         assert len(controller.controller.operations) == 1
         with pytest.raises(ScopeExists):
-            await client.create_scope("once")
+            await client.scopes.create("once")
 
 
 async def test_a_lost_notice_is_made_up_for_by_polling(nats_url: str) -> None:
     async with cluster(nats_url) as (client, controller):
         controller.notices_lost = True
-        await client.create_scope("polled")
+        await client.scopes.create("polled")
         assert "polled" in controller.controller.scopes
 
 
@@ -104,7 +104,7 @@ async def test_a_command_that_nobody_answers_ends_with_its_operation(nats_url: s
     async with cluster(nats_url) as (client, controller):
         controller.deaf = True
         with pytest.raises(OutcomeUnknown) as caught:
-            await client.create_scope("lost", timeout_s=0.3)
+            await client.scopes.create("lost", timeout_s=0.3)
         assert caught.value.fields["operation"]
 
 
@@ -113,9 +113,9 @@ async def test_without_a_controller_commands_and_queries_are_unavailable(
 ) -> None:
     async with await connect(nats_server.url) as client:
         with pytest.raises(Unavailable):
-            await client.create_scope("nobody", timeout_s=0.3)
+            await client.scopes.create("nobody", timeout_s=0.3)
         with pytest.raises(Unavailable):
-            await client.describe_scope("nobody", timeout_s=0.3)
+            await client.scopes.describe("nobody", timeout_s=0.3)
 
 
 async def test_without_nats_connecting_is_refused_by_name() -> None:
@@ -129,8 +129,8 @@ async def test_a_change_is_awaited_as_long_as_asked_and_its_end_looked_up_later(
     async with cluster(nats_url, AdminController) as (client, served):
         fake = served.controller
         assert isinstance(fake, AdminController)
-        await client.create_scope("plant")
-        await client.create_stream("plant/sensors", segments=2)
+        await client.scopes.create("plant")
+        await client.streams.create("plant/sensors", segments=2)
         fake.held = {"scale_stream"}
         split = client.streams.split_segment
         async with asyncio.timeout(20):  # and not the half minute that all of it may take
@@ -151,4 +151,4 @@ async def test_a_command_that_nobody_answers_is_not_taken_for_accepted(nats_url:
     async with cluster(nats_url, AdminController) as (client, served):
         served.deaf = True
         with pytest.raises(OutcomeUnknown):
-            await client.create_scope("plant", timeout_s=0.3, wait_s=0)
+            await client.scopes.create("plant", timeout_s=0.3, wait_s=0)

@@ -30,8 +30,8 @@ async def client_of_a_group(path: Path, lease_ms: int = 2_000) -> AsyncIterator[
         connect(str(cluster.endpoints["nats"])) as client,
     ):
         await cluster.wait_ready()
-        await client.create_scope(STREAM.scope)
-        await client.create_stream(str(STREAM))
+        await client.scopes.create(STREAM.scope)
+        await client.streams.create(str(STREAM))
         await scale_to(client, STREAM, 4)
         config = ReaderGroupConfig((GroupStream(str(STREAM)),), lease_ms=lease_ms)
         await client.reader_groups.create("shared/workers", config)

@@ -81,8 +81,8 @@ async def test_a_stream_is_read_in_steps_by_pointers_and_behind_its_truncation(
         connect(str(cluster.endpoints["nats"])) as client,
     ):
         await cluster.wait_ready()
-        await client.create_scope(STREAM.scope)
-        await client.create_stream(NAME)
+        await client.scopes.create(STREAM.scope)
+        await client.streams.create(NAME)
         await write_epochs(client)
         async with client.reader(NAME, until_tail=True) as reader:
             events = [event async for event in reader]
@@ -117,9 +117,9 @@ async def test_a_stream_is_read_in_steps_by_pointers_and_behind_its_truncation(
             await client.fetch(events[0].pointer)
 
         async with client.reader(NAME, "tail") as reader:
-            await client.seal_stream(NAME)
+            await client.streams.seal(NAME)
             assert await reader.next_batch() is None
         async with client.reader(NAME, first) as reader:
-            await client.delete_stream(NAME)
+            await client.streams.delete(NAME)
             with pytest.raises(StreamNotFound):
                 await behind_truncations(reader)

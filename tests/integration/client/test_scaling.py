@@ -23,8 +23,8 @@ async def test_a_cluster_scales_a_stream_under_its_writers_and_readers(tmp_path:
         connect(str(cluster.endpoints["nats"])) as client,
     ):
         await cluster.wait_ready()
-        await client.create_scope(STREAM.scope)
-        await client.create_stream(str(STREAM))
+        await client.scopes.create(STREAM.scope)
+        await client.streams.create(str(STREAM))
         await check_traffic_over_scales(client, STREAM)
 
 
@@ -34,8 +34,8 @@ async def test_writers_and_readers_pass_over_what_a_truncation_deleted(tmp_path:
         connect(str(cluster.endpoints["nats"])) as client,
     ):
         await cluster.wait_ready()
-        await client.create_scope(STREAM.scope)
-        await client.create_stream(str(STREAM))
+        await client.scopes.create(STREAM.scope)
+        await client.streams.create(str(STREAM))
         async with client.writer(STREAM) as connected, client.writer(STREAM) as idle:
             await connected.append(b"given up", "k")
             await scale_to(client, STREAM, 2)
@@ -54,8 +54,8 @@ async def test_a_client_follows_scales_that_it_hears_of_by_nats(nats_url: str) -
             nats_controller(FakeController(store), connection),
             connect(nats_url) as client,
         ):
-            await client.create_scope(STREAM.scope)
-            await client.create_stream(str(STREAM))
+            await client.scopes.create(STREAM.scope)
+            await client.streams.create(str(STREAM))
             await check_traffic_over_scales(client, STREAM)
     finally:
         await connection.close()

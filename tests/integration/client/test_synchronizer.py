@@ -53,8 +53,8 @@ async def test_synchronizers_count_together_while_their_store_is_killed(tmp_path
         embedded_cluster(UpSettings(data_dir=tmp_path / "data")) as cluster,
         connect(str(cluster.endpoints["nats"])) as client,
     ):
-        await client.create_scope("shared")
-        await client.create_stream(STREAM)
+        await client.scopes.create("shared")
+        await client.streams.create(STREAM)
         killed = asyncio.Event()
         async with asyncio.timeout(COUNTED_S_MAX), asyncio.TaskGroup() as group:
             counting = [group.create_task(count(client, killed)) for _ in range(SYNCHRONIZERS)]

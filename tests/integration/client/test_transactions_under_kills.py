@@ -143,8 +143,8 @@ async def test_every_transaction_ends_whole_or_not_at_all(tmp_path: Path) -> Non
         connect(str(cluster.endpoints["nats"])) as client,
     ):
         await cluster.wait_ready()
-        await client.create_scope("kills")
-        await client.create_stream(STREAM, segments=3)
+        await client.scopes.create("kills")
+        await client.streams.create(STREAM, segments=3)
         done = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             for number in range(WRITERS):

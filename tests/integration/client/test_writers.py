@@ -53,15 +53,15 @@ async def test_every_batch_of_twenty_writers_is_read_once_and_in_order(tmp_path:
         connect(str(cluster.endpoints["nats"])) as client,
     ):
         await cluster.wait_ready()
-        await client.create_scope(STREAM.scope)
-        await client.create_stream(str(STREAM))
+        await client.scopes.create(STREAM.scope)
+        await client.streams.create(str(STREAM))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(scale_on(client, done))
             for number in range(WRITERS):
                 tasks.create_task(write(client, f"w{number}", history, done))
         async with client.reader(STREAM, until_tail=True) as reader:
             history.check([(event.key, event.payload) async for event in reader])
-        description = await client.describe_stream(str(STREAM))
+        description = await client.streams.describe(str(STREAM))
     assert description.stream_epoch == len(SCALES)
 
 
@@ -72,8 +72,8 @@ async def test_a_large_event_is_stored_and_counted_as_one_event(tmp_path: Path) 
         connect(str(cluster.endpoints["nats"])) as client,
     ):
         await cluster.wait_ready()
-        await client.create_scope(STREAM.scope)
-        await client.create_stream(str(STREAM))
+        await client.scopes.create(STREAM.scope)
+        await client.streams.create(str(STREAM))
         async with client.writer(STREAM, WriterSettings(large_events=True)) as writer:
             writer.write(b"before", "k")
             writer.write(large, "k")

@@ -43,8 +43,8 @@ async def test_what_is_written_over_http_is_read_alike_over_http_and_by_the_clie
         connect(str(cluster.endpoints["nats"])) as client,
     ):
         await cluster.wait_ready()
-        await client.create_scope("web")
-        await client.create_stream(STREAM, segments=3)
+        await client.scopes.create("web")
+        await client.streams.create(STREAM, segments=3)
         gateway = str(cluster.endpoints["gateway"])
         written = await anabranch(
             *(gateway, "write", STREAM, "--format", "json", "--key-field", "k"),

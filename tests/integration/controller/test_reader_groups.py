@@ -234,8 +234,8 @@ async def test_the_client_administers_groups_of_a_real_controller(
     controller: StartController, stores: FakeSegmentStores, nats_server: NatsServer
 ) -> None:
     async with controller(), connect(nats_server.url) as client:
-        await client.create_scope("s")
-        await client.create_stream("s/x", segments=2)
+        await client.scopes.create("s")
+        await client.streams.create("s/x", segments=2)
         groups = client.reader_groups
 
         created = await groups.create("s/g", config("s/x", retention="manual"))
@@ -251,7 +251,7 @@ async def test_the_client_administers_groups_of_a_real_controller(
         await client.streams.truncate(group_ref("s/g").state_stream, {0: 5})
         assert stores.segments["s/_RGg/0.#epoch.0"].start == 5
 
-        await client.delete_scope("s", recursive=True)
+        await client.scopes.delete("s", recursive=True)
         with pytest.raises(ScopeNotFound):
             await groups.describe("s/g")
         assert stores.live() == []

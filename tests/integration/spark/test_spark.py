@@ -44,12 +44,12 @@ class Cluster:
 
 async def fill(client: Client, rows: list[Flight]) -> dict[str, Position]:
     """Write the rows and flush → the position of the hundredth event read."""
-    await client.create_scope("demo")
-    await client.create_stream(STREAM, segments=3)
+    await client.scopes.create("demo")
+    await client.streams.create(STREAM, segments=3)
     async with client.writer(STREAM) as writer:
         for flight in rows:
             writer.write(flight.event, flight.key, flight.timestamp_ms)
-    await client.flush_to_tier2()
+    await client.cluster.flush_to_tier2()
     async with client.reader(STREAM, until_tail=True) as reader:
         for _ in range(100):
             await anext(reader)

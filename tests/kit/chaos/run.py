@@ -79,8 +79,8 @@ class _Run:
             await cluster.wait_ready()
             nats = str(cluster.endpoints["nats"])
             async with connect(nats) as client:
-                await client.create_scope("chaos")
-                await client.create_stream(STREAM, segments=SEGMENTS)
+                await client.scopes.create("chaos")
+                await client.streams.create(STREAM, segments=SEGMENTS)
             await self._strike_while_writing(cluster, nats)
             self.result.ledgers = {n: each.read_on() for n, each in self._followers.items()}
             await cluster.wait_ready()
@@ -207,7 +207,7 @@ class _Run:
                 async for batch in reader.batches():
                     verdict.take(batch.payloads, batch.keys)
             verdict.close()
-            await client.flush_to_tier2(timeout_s=FLUSH_S_MAX)
+            await client.cluster.flush_to_tier2(timeout_s=FLUSH_S_MAX)
 
     async def _read_from_tier2(self) -> None:
         verdict = self.result.readings["tier 2"] = Verdict(self.result.ledgers)

@@ -142,7 +142,7 @@ async def _until_ready(cluster: ClusterProcess, disk: PoweredDisk) -> None:
 async def _find(client: Client) -> Found:
     """Everything that a cluster shows."""
     try:
-        streams = frozenset([f"{SCOPE}/{name}" async for name in client.list_streams(SCOPE)])
+        streams = frozenset([f"{SCOPE}/{name}" async for name in client.streams.list(SCOPE)])
     except NotFound:
         return Found()
     events: list[tuple[str | None, str]] = []
@@ -162,8 +162,8 @@ async def _find(client: Client) -> Found:
 async def _work_on(client: Client) -> None:
     """New work is done as if nothing had been: a stream, an event, a transaction."""
     with suppress(AnabranchError):
-        await client.create_scope("after")
-    await client.create_stream("after/loss")
+        await client.scopes.create("after")
+    await client.streams.create("after/loss")
     async with client.writer("after/loss") as writer:
         writer.write(b"event", "key")
         await writer.flush()

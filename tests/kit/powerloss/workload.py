@@ -46,7 +46,7 @@ class Asking:
         """One that is there was created by a request whose answer did not come."""
         self.ledger.tried(Kind.STREAM, name)
         with suppress(StreamExists):
-            await client.create_stream(name, segments=segments)
+            await client.streams.create(name, segments=segments)
         self.ledger.acknowledged(Kind.STREAM, name)
 
 
@@ -88,7 +88,7 @@ async def run(nats: str, ledger: LedgerWriter) -> None:
         try:
             async with connect(nats) as client:
                 with suppress(ScopeExists):
-                    await client.create_scope(SCOPE)
+                    await client.scopes.create(SCOPE)
                 for name in (EVENTS, TRANSACTIONS):
                     await asking.create_stream(client, name, segments=2)
                 async with asyncio.TaskGroup() as group:

@@ -87,8 +87,8 @@ class _Run:
         self._judge()
 
     async def _begin(self, client: Client) -> None:
-        await client.create_scope(STREAM.scope)
-        await client.create_stream(str(STREAM))
+        await client.scopes.create(STREAM.scope)
+        await client.streams.create(str(STREAM))
         config = ReaderGroupConfig((GroupStream(str(STREAM)),), lease_ms=LEASE_MS)
         await client.reader_groups.create(GROUP, config)
 

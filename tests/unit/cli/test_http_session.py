@@ -162,7 +162,7 @@ async def test_administration_over_http_tells_what_the_client_tells() -> None:
         assert await s.describe_scope("a") == {"scope": "a"}
         await s.admin.create("a/x", fixed(3), wait_s=5)
         told = dict(await s.describe_stream("a/x"))
-        known = (await w.gateway.bench.client.describe_stream("a/x")).model_dump(mode="json")
+        known = (await w.gateway.bench.client.streams.describe("a/x")).model_dump(mode="json")
         assert told == {name: known[name] for name in told}
         assert set(told) == {
             "scope", "stream", "state", "segment_count", "stream_epoch", "created_ms",
@@ -210,7 +210,7 @@ async def test_the_fields_of_an_error_come_with_it() -> None:
         with pytest.raises(StreamNotFound) as refused:
             await w.session.describe_stream("plant/none")
         with pytest.raises(StreamNotFound) as known:
-            await w.gateway.bench.client.describe_stream("plant/none")
+            await w.gateway.bench.client.streams.describe("plant/none")
 
     assert refused.value.to_body() == known.value.to_body()
 

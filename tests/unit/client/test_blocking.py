@@ -17,6 +17,7 @@ from anabranch.client import (
     ScopeNotFound,
     StreamNotFound,
 )
+from anabranch.client.admin.scopes import Scopes
 from anabranch.client.blocking import Blocking
 from anabranch.client.blocking.background import THREAD_NAME
 from anabranch.client.blocking.calls import Call
@@ -55,11 +56,11 @@ def test_what_is_written_is_read_and_values_are_the_same_as_of_the_asynchronous_
 
 def test_administration_returns_contracts_and_iterators_of_names() -> None:
     with blocking_bench() as bench:
-        bench.client.create_scope("yard")
-        bench.client.create_stream("yard/gate", segments=2)
-        assert bench.client.describe_stream("yard/gate").segment_count == 2
-        assert list(bench.client.list_streams("yard")) == ["gate"]
-        assert [*bench.client.list_scopes()] == ["plant", "yard"]
+        bench.client.scopes.create("yard")
+        bench.client.streams.create("yard/gate", segments=2)
+        assert bench.client.streams.describe("yard/gate").segment_count == 2
+        assert list(bench.client.streams.list("yard")) == ["gate"]
+        assert [*bench.client.scopes.list()] == ["plant", "yard"]
         assert isinstance(bench.client.streams, Blocking)
         assert len(bench.client.streams.current_segments("yard/gate").segments) == 2
 
@@ -75,7 +76,7 @@ def test_a_stand_in_is_passed_on_as_what_it_stands_for() -> None:
 def test_errors_are_the_same_and_their_tracebacks_begin_at_the_caller() -> None:
     with blocking_bench() as bench:
         with pytest.raises(ScopeNotFound):
-            bench.client.create_stream("nowhere/gate")
+            bench.client.streams.create("nowhere/gate")
         with pytest.raises(StreamNotFound) as found:
             bench.client.writer("plant/missing").__enter__()
         frames = traceback.extract_tb(found.value.__traceback__)
@@ -114,9 +115,9 @@ def test_many_calls_can_be_made_by_one_way_to_the_loop() -> None:
 
 def test_methods_keep_their_documentation_and_attributes_are_listed() -> None:
     with blocking_bench() as bench:
-        assert bench.client.create_scope.__doc__ == Client.create_scope.__doc__
-        assert "scope" in inspect.signature(bench.client.create_scope).parameters
-        assert "create_stream" in dir(bench.client)
+        assert bench.client.scopes.create.__doc__ == Scopes.create.__doc__
+        assert "scope" in inspect.signature(bench.client.scopes.create).parameters
+        assert "create" in dir(bench.client.scopes)
         assert "Client" in repr(bench.client)
         with pytest.raises(AttributeError):
             _ = bench.client.no_such_method
@@ -134,8 +135,8 @@ def test_calls_of_several_threads_are_answered_each() -> None:
         found: list[str] = []
 
         def work(number: int) -> None:
-            bench.client.create_scope(f"scope-{number}")
-            found.append(bench.client.describe_scope(f"scope-{number}").scope)
+            bench.client.scopes.create(f"scope-{number}")
+            found.append(bench.client.scopes.describe(f"scope-{number}").scope)
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
         for thread in threads:
@@ -147,7 +148,7 @@ def test_calls_of_several_threads_are_answered_each() -> None:
 
 async def test_it_works_where_an_event_loop_turns_already() -> None:
     with blocking_bench() as bench:
-        assert [*bench.client.list_scopes()] == ["plant"]
+        assert [*bench.client.scopes.list()] == ["plant"]
 
 
 # --- iteration ----------------------------------------------------------------------------
@@ -272,7 +273,7 @@ def test_callbacks_run_in_the_thread_that_waits_and_may_call_the_client() -> Non
         found: list[object] = []
 
         def on_done(name: str) -> str:
-            found.extend((name, threading.current_thread(), *bench.client.list_scopes()))
+            found.extend((name, threading.current_thread(), *bench.client.scopes.list()))
             return "saved"
 
         assert bench.of(Waiting()).reader(on_done=on_done).finish() == "saved"
@@ -297,4 +298,4 @@ def test_an_asynchronous_callback_stays_one() -> None:
 
 def test_a_blocking_call_in_the_clients_own_thread_is_refused() -> None:
     with blocking_bench() as bench, pytest.raises(InvalidRequest, match="own thread"):
-        bench.on_loop(lambda: bench.client.describe_scope("plant"))
+        bench.on_loop(lambda: bench.client.scopes.describe("plant"))

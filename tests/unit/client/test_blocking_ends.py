@@ -102,7 +102,7 @@ def test_ctrl_c_cancels_what_is_waited_for_and_is_raised(press_ctrl_c: Callable[
             target.forever()
         waiting.on_wait = lambda: None
         assert waiting.cancelled == 1
-        assert [*bench.client.list_scopes()] == ["plant"]
+        assert [*bench.client.scopes.list()] == ["plant"]
 
 
 def test_an_item_that_comes_in_spite_of_ctrl_c_is_the_next_one(
@@ -150,7 +150,7 @@ def test_closing_twice_ends_the_thread_and_every_call_after_it_is_refused() -> N
         bench.client.close()
         assert thread_count() == before
         with pytest.raises(Closed):
-            bench.client.describe_scope("plant")
+            bench.client.scopes.describe("plant")
         with pytest.raises(Closed):
             next(reader)
 
@@ -174,7 +174,7 @@ def test_a_call_that_the_loop_never_came_to_ends_with_it(monkeypatch: pytest.Mon
 
         monkeypatch.setattr(bench.background.thread, "_submit", lost)
         with pytest.raises(Closed):
-            bench.client.describe_scope("plant")
+            bench.client.scopes.describe("plant")
         closing.join()
 
 
@@ -200,7 +200,7 @@ def test_a_forked_child_is_told_to_connect_by_itself(monkeypatch: pytest.MonkeyP
         own = os.getpid()
         monkeypatch.setattr(os, "getpid", lambda: own + 1)
         with pytest.raises(Closed, match="another process"):
-            bench.client.describe_scope("plant")
+            bench.client.scopes.describe("plant")
         bench.client.close()
         monkeypatch.undo()
-        assert [*bench.client.list_scopes()] == ["plant"]
+        assert [*bench.client.scopes.list()] == ["plant"]

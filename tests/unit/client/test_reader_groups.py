@@ -107,7 +107,7 @@ async def test_groups_are_listed_page_by_page_and_their_state_streams_not_among_
 
         assert [name async for name in groups.list("plant")] == ["a", "b", "c"]
         assert (await groups.page("plant", "a", 1)).groups == ("b",)
-        assert [name async for name in b.client.list_streams("plant")] == ["sensors"]
+        assert [name async for name in b.client.streams.list("plant")] == ["sensors"]
 
 
 async def test_a_reset_without_a_configuration_begins_again_where_the_group_began() -> None:

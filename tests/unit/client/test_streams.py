@@ -56,7 +56,7 @@ async def world(segment_count: int = 2) -> AsyncIterator[World]:
     controller = AdminController()
     control = FakeControlPlane(controller)
     client = Client(control, clock=SystemClock(), ids=SeededIds(1), rng=system_rng())
-    await client.create_scope("plant")
+    await client.scopes.create("plant")
     await client.streams.create(STREAM, fixed(segment_count))
     yield World(controller, control, client)
     await client.close()
@@ -92,6 +92,25 @@ async def test_a_split_and_a_merge_leave_the_keys_as_they_were() -> None:
     ]
     assert [len(event.segments) for event in events] == [2, 3, 2]
     assert checked.status == "done"
+
+
+async def test_a_stream_is_created_with_a_number_of_segments_or_with_a_configuration() -> None:
+    async with world() as w:
+        streams = w.client.streams
+        await streams.create("plant/four", segments=4)
+        await streams.create("plant/one")
+        for segments in (0, 2):
+            with pytest.raises(InvalidRequest):
+                await streams.create("plant/none", fixed(2), segments=segments)
+        with pytest.raises(InvalidRequest):
+            await streams.create("plant/none", segments=0)
+        counts = [
+            (await streams.describe(f"plant/{name}")).segment_count for name in ("four", "one")
+        ]
+        names = [name async for name in streams.list("plant")]
+
+    assert counts == [4, 1]
+    assert names == ["four", "one", "sensors"]
 
 
 async def test_a_scale_says_exactly_what_was_asked_for() -> None:
@@ -164,9 +183,9 @@ async def test_a_configuration_is_read_back_and_streams_are_found_by_their_tags(
         await streams.create("plant/other")
         read = await streams.config(STREAM)
         wet = [name async for name in streams.list("plant", tag="wet")]
-        every = [name async for name in w.client.list_streams("plant")]
+        every = [name async for name in w.client.streams.list("plant")]
         described = [d async for d in streams.describe_all("plant")]
-        await w.client.delete_scope("plant", recursive=True)
+        await w.client.scopes.delete("plant", recursive=True)
         with pytest.raises(StreamNotFound):
             await streams.config(STREAM)
 
@@ -178,14 +197,14 @@ async def test_a_configuration_is_read_back_and_streams_are_found_by_their_tags(
 async def test_a_command_that_is_not_waited_for_gives_the_handle_of_its_operation() -> None:
     async with world() as w:
         w.controller.held = {"seal_stream"}
-        handle = await w.client.seal_stream(STREAM, wait=False)
+        handle = await w.client.streams.seal(STREAM, wait=False)
         found = await w.client.operations.describe(handle)
         with pytest.raises(OutcomeUnknown) as late:
             await w.client.operations.wait(handle, timeout_s=0.01)
         running = [o.operation async for o in w.client.operations.list("running")]
         w.controller.release()
         ended = await w.client.operations.wait(handle.operation_id)
-        state = (await w.client.describe_stream(STREAM)).state
+        state = (await w.client.streams.describe(STREAM)).state
 
     assert handle.state is OperationState.RUNNING
     assert (found.state, found.kind, found.stream) == ("running", "seal", "sensors")
@@ -198,14 +217,14 @@ async def test_a_command_that_does_not_end_in_time_names_its_operation() -> None
     async with world() as w:
         w.controller.held = {"seal_stream"}
         with pytest.raises(OutcomeUnknown) as late:
-            await w.client.seal_stream(STREAM, command_id="mine")
+            await w.client.streams.seal(STREAM, command_id="mine")
     assert late.value.fields["operation"] == "mine"
 
 
 async def test_the_failure_of_an_operation_is_raised_to_whoever_waits_for_it() -> None:
     async with world() as w:
         w.controller.held = {"seal_stream"}
-        handle = await w.client.seal_stream(STREAM, wait=False)
+        handle = await w.client.streams.seal(STREAM, wait=False)
         w.controller.failing = StreamNotFound("it went")
         w.controller.release()
         with pytest.raises(StreamNotFound, match="it went"):
@@ -216,7 +235,7 @@ async def test_the_failure_of_an_operation_is_raised_to_whoever_waits_for_it() -
 
 async def test_waiting_for_an_operation_outlives_a_controller_that_is_away_for_a_while() -> None:
     async with world() as w:
-        handle = await w.client.seal_stream(STREAM)
+        handle = await w.client.streams.seal(STREAM)
         answers = itertools.count()
 
         def away_at_first(name: str) -> None:

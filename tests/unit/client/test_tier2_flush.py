@@ -30,14 +30,14 @@ def refusing(*answers: AnabranchError | Fault) -> FaultRule:
 async def test_every_container_is_flushed_once() -> None:
     async with bench() as b:
         b.controller.container_count = 5
-        assert await b.client.flush_to_tier2(timeout_s=5) == (0, 1, 2, 3, 4)
+        assert await b.client.cluster.flush_to_tier2(timeout_s=5) == (0, 1, 2, 3, 4)
         assert flushed(b) == [0, 1, 2, 3, 4]
 
 
 async def test_the_containers_are_listed_as_the_controller_tells() -> None:
     async with bench() as b:
         b.controller.container_count = 2
-        found = await b.client.list_containers()
+        found = [one async for one in b.client.containers.list()]
         assert [(one.container, one.state, one.port) for one in found] == [
             (0, "open", b.store.port),
             (1, "open", b.store.port),
@@ -53,7 +53,7 @@ async def test_a_container_that_refuses_or_moves_is_asked_again_alone(
     async with bench() as b:
         b.controller.container_count = 2
         b.store.fault = refusing(refusal)
-        assert await b.client.flush_to_tier2(timeout_s=5) == (0, 1)
+        assert await b.client.cluster.flush_to_tier2(timeout_s=5) == (0, 1)
         assert flushed(b) == [0, 1, 1]
 
 
@@ -61,7 +61,7 @@ async def test_a_lost_connection_is_opened_again() -> None:
     async with bench() as b:
         b.controller.container_count = 2
         b.store.fault = refusing(Fault.DROP)
-        assert await b.client.flush_to_tier2(timeout_s=5) == (0, 1)
+        assert await b.client.cluster.flush_to_tier2(timeout_s=5) == (0, 1)
         assert b.store.connection_count == 2
 
 
@@ -70,7 +70,7 @@ async def test_a_container_that_is_not_open_in_time_is_named() -> None:
         b.controller.container_count = 3
         b.store.fault = refusing(*[Unavailable("opening")] * 1000)
         with pytest.raises(Unavailable) as refused:
-            await b.client.flush_to_tier2(timeout_s=0.15)
+            await b.client.cluster.flush_to_tier2(timeout_s=0.15)
         assert (refused.value.fields["container"], refused.value.fields["missing"]) == (1, 1)
         assert refused.value.fields["cause"] == "opening"
 
@@ -79,19 +79,19 @@ async def test_a_container_that_nobody_serves_is_named_with_the_reason() -> None
     async with bench() as b:
         b.controller.away = True
         with pytest.raises(Unavailable) as refused:
-            await b.client.flush_to_tier2(timeout_s=0.05)
+            await b.client.cluster.flush_to_tier2(timeout_s=0.05)
         assert refused.value.fields["container"] == 0
         assert "disk-failed" in str(refused.value.fields["cause"])
 
 
 async def test_a_store_that_is_slow_to_flush_keeps_its_connection() -> None:
     async with bench() as b:
-        await b.client.flush_to_tier2(timeout_s=5)
+        await b.client.cluster.flush_to_tier2(timeout_s=5)
         b.store.fault = lambda _direction, message: (
             Fault.HOLD if isinstance(message, Done) else None
         )
         with pytest.raises(Unavailable, match="not all") as refused:
-            await b.client.flush_to_tier2(timeout_s=0.05)
+            await b.client.cluster.flush_to_tier2(timeout_s=0.05)
         assert "goes on" in str(refused.value.fields["cause"])
         assert b.store.connection_count == len(b.store.connections) == 1
 
@@ -101,7 +101,7 @@ async def test_an_answer_of_another_kind_is_raised_as_it_is() -> None:
         b.controller.container_count = 2
         b.store.fault = refusing(AnabranchError("a defect"))
         with pytest.raises(AnabranchError, match="a defect"):
-            await b.client.flush_to_tier2(timeout_s=5)
+            await b.client.cluster.flush_to_tier2(timeout_s=5)
 
 
 async def test_a_store_that_is_down_is_unavailable_by_name_until_it_is_back() -> None:

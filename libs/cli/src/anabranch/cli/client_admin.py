@@ -15,7 +15,7 @@ class ClientAdmin:
         self._streams = client.streams
 
     async def delete_scope(self, scope: str, *, recursive: bool, wait_s: float) -> Operation:
-        return await self._client.delete_scope(scope, recursive=recursive, wait_s=wait_s)
+        return await self._client.scopes.delete(scope, recursive=recursive, wait_s=wait_s)
 
     async def create(self, stream: str, config: StreamConfig, *, wait_s: float) -> Operation:
         return await self._streams.create(stream, config, wait_s=wait_s)

@@ -40,17 +40,17 @@ class ClientSession:
         return ClientTransactions(self._client)
 
     async def create_scope(self, scope: str) -> None:
-        await self._client.create_scope(scope)
+        await self._client.scopes.create(scope)
 
     def list_scopes(self) -> AsyncIterator[str]:
-        return self._client.list_scopes()
+        return self._client.scopes.list()
 
     async def describe_scope(self, scope: str) -> Mapping[str, object]:
-        found = await self._client.describe_scope(scope)
+        found = await self._client.scopes.describe(scope)
         return found.model_dump(mode="json", exclude={"ok"})
 
     async def describe_stream(self, stream: str) -> Mapping[str, object]:
-        found = await self._client.describe_stream(stream)
+        found = await self._client.streams.describe(stream)
         return found.model_dump(mode="json", exclude={"ok"})
 
     @asynccontextmanager

@@ -3,7 +3,7 @@
 ::
 
     async with connect("nats://127.0.0.1:4222") as client:
-        await client.create_stream("plant/sensors", segments=4)
+        await client.streams.create("plant/sensors", segments=4)
         async with client.writer("plant/sensors") as writer:
             writer.write(b"21.5", key="boiler")
             await writer.flush()
@@ -16,7 +16,11 @@ kind of an error (Retry, Conflict, Fenced, Invalid, NotFound, Corrupt, Unknown) 
 caller can do about it.
 """
 
+from anabranch.client.admin.cluster import Cluster, Controllers, Stores
+from anabranch.client.admin.containers import Containers
 from anabranch.client.admin.operations import Operation, Operations
+from anabranch.client.admin.parked import Parked
+from anabranch.client.admin.scopes import Scopes
 from anabranch.client.admin.streams import Streams
 from anabranch.client.client import Client
 from anabranch.client.connecting import Connecting, connect
@@ -198,6 +202,7 @@ __all__ = [
     "CheckpointStatus",
     "Client",
     "Closed",
+    "Cluster",
     "ClusterOverview",
     "CodecMissing",
     "CommittedPart",
@@ -205,7 +210,9 @@ __all__ = [
     "Connecting",
     "ConnectionLost",
     "ContainerDescription",
+    "Containers",
     "ControllerDescription",
+    "Controllers",
     "Corrupt",
     "CorruptBlock",
     "CutChecked",
@@ -255,6 +262,7 @@ __all__ = [
     "Operations",
     "OutcomeUnknown",
     "Overloaded",
+    "Parked",
     "ParkedDescription",
     "PartLength",
     "PartMismatch",
@@ -288,6 +296,7 @@ __all__ = [
     "ScopeExists",
     "ScopeNotEmpty",
     "ScopeNotFound",
+    "Scopes",
     "SegmentDescription",
     "SegmentInStream",
     "SegmentList",
@@ -304,6 +313,7 @@ __all__ = [
     "StateCodec",
     "StateNotInitialized",
     "StateSynchronizer",
+    "Stores",
     "StreamConfig",
     "StreamDescription",
     "StreamExists",

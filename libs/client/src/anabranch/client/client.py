@@ -7,19 +7,19 @@ after which OutcomeUnknown names the operation.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self, TypeVar, Unpack, overload
+from typing import Self, TypeVar, overload
 
 from opentelemetry.trace import Tracer
 
-from anabranch.client.admin.cluster import ClusterMembers
+from anabranch.client.admin.cluster import Cluster, Controllers, Stores
 from anabranch.client.admin.containers import Containers
-from anabranch.client.admin.operations import Operation, Operations, Sending, send
+from anabranch.client.admin.operations import Operations
 from anabranch.client.admin.parked import Parked
+from anabranch.client.admin.scopes import Scopes
 from anabranch.client.admin.streams import Streams
-from anabranch.client.admin.tier2_flush import FLUSH_TIMEOUT_S, TierTwoFlush, list_containers
 from anabranch.client.groups.access import GroupAccess
 from anabranch.client.groups.admin import ReaderGroups
 from anabranch.client.groups.group import ReaderGroup
@@ -46,28 +46,14 @@ from anabranch.client.transactions.admin import Transactions
 from anabranch.client.transactions.begin import Openings
 from anabranch.client.transactions.pings import Pings
 from anabranch.client.wire.control import (
-    QUERY_TIMEOUT_S,
     ConnectionPool,
     ControlPlane,
     SegmentDirectory,
 )
 from anabranch.client.writer import EventWriter
-from anabranch.common.contracts.commands import CreateScope, DeleteScope
-from anabranch.common.contracts.queries import (
-    PAGE_SIZE_MAX,
-    ContainerDescription,
-    DescribeScope,
-    ListScopes,
-    ScopeDescription,
-    ScopeList,
-    SegmentWithRate,
-    StreamDescription,
-    StreamList,
-)
 from anabranch.common.errors import AnabranchError, Closed, InvalidRequest
-from anabranch.common.model.names import StreamRef, scope_name, stream_ref
+from anabranch.common.model.names import StreamRef, stream_ref
 from anabranch.common.model.reader_group import GroupRef, group_ref
-from anabranch.common.model.stream import fixed
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource, Rng
 
@@ -132,58 +118,16 @@ class Client:
         await self._pool.close()
         await self._control.close()
 
-    # --- scopes ---------------------------------------------------------------------------
+    # --- administration -------------------------------------------------------------------
 
-    async def create_scope(self, scope: str, **how: Unpack[Sending]) -> Operation:
-        """Raises InvalidName, ScopeExists."""
-        name = scope_name(scope)
-        return await send(
-            self._control, lambda command_id: CreateScope(command_id=command_id, scope=name), **how
-        )
-
-    async def delete_scope(
-        self, scope: str, *, recursive: bool = False, **how: Unpack[Sending]
-    ) -> Operation:
-        """Delete the scope; `recursive`: with all its streams and everything in them, for good.
-
-        Raises ScopeNotFound, ScopeNotEmpty.
-        """
-        name = scope_name(scope)
-        return await send(
-            self._control,
-            lambda command_id: DeleteScope(command_id=command_id, scope=name, recursive=recursive),
-            **how,
-        )
-
-    async def describe_scope(
-        self, scope: str, *, timeout_s: float = QUERY_TIMEOUT_S
-    ) -> ScopeDescription:
-        """Raises ScopeNotFound."""
-        query = DescribeScope(scope=scope_name(scope))
-        return await self._control.query(
-            "describe_scope", query, ScopeDescription, timeout_s=timeout_s
-        )
-
-    async def list_scopes(self) -> AsyncIterator[str]:
-        """Scope names in order, fetched page by page."""
-        token = ""
-        while True:
-            page = await self.scope_page(token)
-            for scope in page.scopes:
-                yield scope
-            if not (token := page.next_page_token):
-                return
-
-    async def scope_page(self, page_token: str = "", page_size: int = PAGE_SIZE_MAX) -> ScopeList:
-        """One page of scope names, from the start or from an earlier page's token."""
-        query = ListScopes(page_token=page_token, page_size=page_size)
-        return await self._control.query("list_scopes", query, ScopeList, timeout_s=QUERY_TIMEOUT_S)
-
-    # --- streams --------------------------------------------------------------------------
+    @property
+    def scopes(self) -> Scopes:
+        """Scopes: creating, deleting, describing and listing them."""
+        return Scopes(self._control)
 
     @property
     def streams(self) -> Streams:
-        """All that can be done with streams; what follows here are the commonest of it."""
+        """Streams: creating, changing, scaling, truncating, ending and asking about them."""
         return Streams(self._control)
 
     @property
@@ -193,81 +137,33 @@ class Client:
 
     @property
     def operations(self) -> Operations:
-        """What became of commands."""
+        """Operations: what became of commands."""
         return Operations(self._control, self._clock)
 
-    async def create_stream(
-        self, stream: str, *, segments: int = 1, **how: Unpack[Sending]
-    ) -> Operation:
-        """Create a stream with so many segments for as long as nobody scales it.
-
-        Raises InvalidName, InvalidRequest, ScopeNotFound, StreamExists.
-        """
-        return await self.streams.create(stream, fixed(segments), **how)
-
-    async def describe_stream(
-        self, stream: str, *, timeout_s: float = QUERY_TIMEOUT_S
-    ) -> StreamDescription:
-        """Raises StreamNotFound."""
-        return await self.streams.describe(stream, timeout_s=timeout_s)
-
-    async def segment_rates(
-        self, stream: str, *, timeout_s: float = QUERY_TIMEOUT_S
-    ) -> tuple[SegmentWithRate, ...]:
-        """The stream's present segments by key range, and how fast each is written.
-
-        A rate that is None is not known, which is not the same as idle. Raises StreamNotFound.
-        """
-        return await self.streams.segment_rates(stream, timeout_s=timeout_s)
-
-    def list_streams(self, scope: str, *, tag: str = "") -> AsyncIterator[str]:
-        """The scope's stream names in order, fetched page by page. Raises ScopeNotFound."""
-        return self.streams.list(scope, tag=tag)
-
-    async def stream_page(
-        self, scope: str, page_token: str = "", page_size: int = PAGE_SIZE_MAX
-    ) -> StreamList:
-        """One page of the scope's stream names. Raises ScopeNotFound."""
-        return await self.streams.page(scope, page_token, page_size)
-
-    async def seal_stream(self, stream: str, **how: Unpack[Sending]) -> Operation:
-        """Make the stream read-only for ever. Raises StreamNotFound."""
-        return await self.streams.seal(stream, **how)
-
-    async def delete_stream(self, stream: str, **how: Unpack[Sending]) -> Operation:
-        """Delete a sealed stream. Raises StreamNotFound, StreamNotSealed."""
-        return await self.streams.delete(stream, **how)
-
-    # --- containers -----------------------------------------------------------------------
-
-    async def list_containers(
-        self, *, timeout_s: float = QUERY_TIMEOUT_S
-    ) -> tuple[ContainerDescription, ...]:
-        """Every container of the cluster, by number, and which store it is placed on."""
-        return await list_containers(self._control, timeout_s=timeout_s)
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster as a whole: an overview, lost members, flushing to tier 2."""
+        return Cluster(self._control, self._pool, self._clock)
 
     @property
-    def cluster(self) -> ClusterMembers:
-        """The processes of the cluster: who is alive, who leads, what is held."""
-        return ClusterMembers(self._control)
+    def controllers(self) -> Controllers:
+        """Controllers: who is alive, and who leads."""
+        return Controllers(self._control)
+
+    @property
+    def stores(self) -> Stores:
+        """Segment stores: who is alive, and where each listens."""
+        return Stores(self._control)
 
     @property
     def containers(self) -> Containers:
-        """What an operator asks of containers: to move, to be enabled."""
+        """Containers: where each is, and moving and enabling them."""
         return Containers(self._control)
 
     @property
     def parked(self) -> Parked:
-        """Commands that were put aside because handling them failed."""
+        """Commands and work that were put aside because handling them failed."""
         return Parked(self._control)
-
-    async def flush_to_tier2(self, *, timeout_s: float = FLUSH_TIMEOUT_S) -> tuple[int, ...]:
-        """Move to tier 2 everything that was acknowledged before the call, by whomever it was
-        written → the numbers of the containers that were flushed, which are all.
-
-        Raises Unavailable when some container was not flushed in time; it names the first.
-        """
-        return await TierTwoFlush(self._control, self._pool, self._clock).perform(timeout_s)
 
     # --- data -----------------------------------------------------------------------------
 

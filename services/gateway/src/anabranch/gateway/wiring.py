@@ -222,7 +222,7 @@ async def _probe(client: Client, clock: Clock, lifetime: Lifetime) -> None:
     while True:
         pause_s = PROBE_PAUSE_S
         try:
-            await client.scope_page(page_size=1)
+            await client.scopes.page(page_size=1)
             lifetime.set_ready("controller", True)
         except AnabranchError as error:
             lifetime.set_ready("controller", False, error.message)

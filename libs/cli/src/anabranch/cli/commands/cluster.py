@@ -50,7 +50,7 @@ def controllers(*, connection: Connection = _HERE) -> None:
     """List the controllers: who is alive, since when, and who leads."""
 
     async def perform(client: Client, output: Output) -> None:
-        found = await client.cluster.list_controllers()
+        found = [one async for one in client.controllers.list()]
         output.rows(
             CONTROLLER_COLUMNS,
             [_controller_row(one) for one in found],
@@ -65,7 +65,7 @@ def stores(*, connection: Connection = _HERE) -> None:
     """List the segment stores: who is alive, since when, and how many containers each has."""
 
     async def perform(client: Client, output: Output) -> None:
-        found = await client.containers.list_nodes()
+        found = [one async for one in client.stores.list()]
         output.rows(
             STORE_COLUMNS,
             [_store_row(one) for one in found],

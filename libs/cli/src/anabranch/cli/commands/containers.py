@@ -34,7 +34,7 @@ def list_all(*, connection: Connection = _HERE) -> None:
     """List all containers: state, container epoch, and the segment store that has them."""
 
     async def perform(client: Client, output: Output) -> None:
-        found = await client.list_containers()
+        found = [one async for one in client.containers.list()]
         output.rows(
             COLUMNS,
             [_row(one) for one in found],
@@ -154,7 +154,7 @@ async def _opened(client: Client, container: int, node: str) -> ContainerDescrip
     clock = SystemClock()
     deadline_s = clock.monotonic() + WAIT_S_MAX
     while True:
-        found = (await client.list_containers())[container]
+        found = [one async for one in client.containers.list()][container]
         if (found.node_id, found.state) == (node, "open"):
             return found
         if clock.monotonic() >= deadline_s:

@@ -34,7 +34,7 @@ def list_all(*, connection: Connection = _HERE) -> None:
     """List the segment stores that announced themselves: node id and address."""
 
     async def perform(client: Client, output: Output) -> None:
-        found = await client.containers.list_nodes()
+        found = [one async for one in client.stores.list()]
         output.rows(
             ("node", "endpoint"),
             [(one.node_id, f"{one.host}:{one.port}") for one in found],
@@ -57,7 +57,7 @@ def flush(*, timeout: float = FLUSH_TIMEOUT_S, connection: Connection = _HERE) -
         raise InvalidRequest("a timeout must be positive", timeout=timeout)
 
     async def perform(client: Client, output: Output) -> None:
-        flushed = await client.flush_to_tier2(timeout_s=timeout)
+        flushed = await client.cluster.flush_to_tier2(timeout_s=timeout)
         output.done(
             f"flushed {counted(len(flushed), 'container')} to tier 2", {"flushed": list(flushed)}
         )

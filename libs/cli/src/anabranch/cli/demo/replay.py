@@ -96,8 +96,8 @@ async def replay(plan: Plan) -> Outcome:
     async with embedded_cluster(UpSettings(data_dir=plan.data_dir)) as cluster:
         await cluster.wait_ready()
         async with connect(str(cluster.endpoints["nats"]), name="demo") as client:
-            await client.create_scope(SCOPE)
-            await client.create_stream(STREAM, segments=SEGMENT_COUNT)
+            await client.scopes.create(SCOPE)
+            await client.streams.create(STREAM, segments=SEGMENT_COUNT)
             folder = plan.data_dir / "readers"
             nats_url = str(cluster.endpoints["nats"])
             with _progress(console) as progress:
@@ -116,7 +116,7 @@ async def replay(plan: Plan) -> Outcome:
                 http_s = clock.monotonic()
             segments = (await client.streams.describe(STREAM)).segment_count
             console.print("flushing to tier 2, stopping the cluster")
-            await client.flush_to_tier2(timeout_s=FLUSH_S_MAX)
+            await client.cluster.flush_to_tier2(timeout_s=FLUSH_S_MAX)
     console.print("Spark reads tier 2 by itself: a table of delays per hour, and two plots")
     spark_start_s = clock.monotonic()
     spark = await run_pipeline(STREAM, _tier2_url(plan.data_dir), plan.out)

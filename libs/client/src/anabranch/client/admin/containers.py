@@ -1,15 +1,15 @@
 """Where the containers of segments are, and where they shall be: what an operator asks for."""
 
+from collections.abc import AsyncIterator
+
+from anabranch.client.admin.tier2_flush import list_containers
 from anabranch.client.wire.control import QUERY_TIMEOUT_S, ControlPlane
 from anabranch.common.contracts.queries import (
     AbandonTail,
     ContainerDescription,
     ContainerPlaced,
     EnableContainer,
-    ListNodes,
     MoveContainer,
-    NodeDescription,
-    NodeList,
     Query,
     UnpinContainer,
 )
@@ -24,12 +24,18 @@ class Containers:
     def __init__(self, control: ControlPlane) -> None:
         self._control = control
 
-    async def list_nodes(
+    async def list(
         self, *, timeout_s: float = QUERY_TIMEOUT_S
-    ) -> tuple[NodeDescription, ...]:
-        """Every segment store that announced itself, by node id. Raises Unavailable."""
-        found = await self._control.query("list_nodes", ListNodes(), NodeList, timeout_s=timeout_s)
-        return found.nodes
+    ) -> AsyncIterator[ContainerDescription]:
+        """Every container by number, and the store that has it. Raises Unavailable.
+
+        ::
+
+            async for container in client.containers.list():
+                print(container.container, container.state, container.node_id)
+        """
+        for container in await list_containers(self._control, timeout_s=timeout_s):
+            yield container
 
     async def move(self, container: int, node_id: str) -> ContainerDescription:
         """Ask the container's store to close it and let it go to another one, where it stays.

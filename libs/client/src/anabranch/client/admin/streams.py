@@ -35,20 +35,37 @@ class Streams(StreamViews):
     """The streams of a cluster; `client.streams`."""
 
     async def create(
-        self, stream: str, config: StreamConfig | None = None, **how: Unpack[Sending]
+        self,
+        stream: str,
+        config: StreamConfig | None = None,
+        *,
+        segments: int | None = None,
+        **how: Unpack[Sending],
     ) -> Operation:
-        """Create a stream; one segment that never scales, if no configuration is given.
+        """Create a stream with that configuration, or with so many segments that never scale.
 
-        Raises ScopeNotFound, StreamExists.
+        With neither, the stream has one segment. Raises ScopeNotFound, StreamExists,
+        InvalidRequest (both are given, or the number is out of bounds).
+
+        ::
+
+            await client.streams.create("plant/sensors", segments=4)
         """
         ref = stream_ref(stream)
+        if config is not None and segments is not None:
+            raise InvalidRequest(
+                "a stream is created with a configuration or with a number of segments",
+                remedy="give the number of segments in the configuration's scaling policy",
+                stream=stream,
+            )
+        asked = config or fixed(1 if segments is None else segments)
         return await send(
             self._control,
             lambda command_id: CreateStream(
                 command_id=command_id,
                 scope=ref.scope,
                 stream=ref.stream,
-                config=config or fixed(1),
+                config=asked,
             ),
             **how,
         )

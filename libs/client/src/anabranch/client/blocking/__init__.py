@@ -5,7 +5,7 @@
     from anabranch.client import blocking
 
     with blocking.connect("nats://127.0.0.1:4222") as client:
-        client.create_stream("plant/sensors", segments=4)
+        client.streams.create("plant/sensors", segments=4)
         with client.writer("plant/sensors") as writer:
             writer.write_batch([b"21.5", b"21.7"], ["boiler", "boiler"])
         with client.reader("plant/sensors", until_tail=True) as reader:

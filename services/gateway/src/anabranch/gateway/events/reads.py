@@ -109,7 +109,7 @@ class Reads:
         self._readers += 1
         try:
             async with asyncio.timeout(self._timeout_s):
-                incarnation = (await self._client.describe_stream(stream)).incarnation
+                incarnation = (await self._client.streams.describe(stream)).incarnation
                 request = ReadRequest(stream, start, EVENTS_AHEAD, 0.0)
                 at = _start(request, incarnation)
                 reader = await self._reader(request, at, until_tail=False).__aenter__()
@@ -125,7 +125,7 @@ class Reads:
         self._readers -= 1
 
     async def _read(self, request: ReadRequest) -> ReadEvents:
-        described = await self._client.describe_stream(request.stream)
+        described = await self._client.streams.describe(request.stream)
         found = ReadEvents(described.incarnation)
         try:
             async with asyncio.timeout(self._timeout_s):

@@ -110,19 +110,19 @@ async def show_cluster(request: Request) -> ClusterProperty:
 @router.get("/controllers")
 async def list_controllers(request: Request) -> ControllersList:
     """200, by id; 503 until a controller knows them."""
-    found = await parts_of(request).client.cluster.list_controllers()
+    found = [one async for one in parts_of(request).client.controllers.list()]
     return ControllersList(controllers=[ControllerProperty.model_validate(one) for one in found])
 
 
 @router.get("/stores")
 async def list_stores(request: Request) -> StoresList:
     """200, every segment store that announced itself, by id; 503 until a controller knows them."""
-    found = await parts_of(request).client.containers.list_nodes()
+    found = [one async for one in parts_of(request).client.stores.list()]
     return StoresList(stores=[StoreProperty.model_validate(one) for one in found])
 
 
 @router.get("/containers")
 async def list_containers(request: Request) -> ContainersList:
     """200, all of the cluster, by number; 503 until a controller knows them."""
-    found = await parts_of(request).client.list_containers()
+    found = [one async for one in parts_of(request).client.containers.list()]
     return ContainersList(containers=[ContainerProperty.model_validate(one) for one in found])

@@ -39,7 +39,7 @@ async def list_scopes(
     request: Request, page_token: PageToken = "", page_size: PageSize = PAGE_SIZE
 ) -> ScopesList:
     """The scopes by name, a page at a time."""
-    page = await parts_of(request).client.scope_page(page_after("scopes", page_token), page_size)
+    page = await parts_of(request).client.scopes.page(page_after("scopes", page_token), page_size)
     return ScopesList(
         scopes=[ScopeProperty(scope_name=name) for name in page.scopes],
         next_page_token=next_token("scopes", page.next_page_token),
@@ -51,14 +51,14 @@ async def create_scope(
     request: Request, body: CreateScopeRequest, sent: Sent
 ) -> ScopeProperty | Response:
     """201; 400 for a bad name; 409 if the scope exists."""
-    operation = await parts_of(request).client.create_scope(body.scope_name, **sent)
+    operation = await parts_of(request).client.scopes.create(body.scope_name, **sent)
     return still_running(operation) or ScopeProperty(scope_name=body.scope_name)
 
 
 @router.get("/{scope}")
 async def describe_scope(request: Request, scope: str) -> ScopeProperty:
     """200; 404."""
-    described = await parts_of(request).client.describe_scope(scope)
+    described = await parts_of(request).client.scopes.describe(scope)
     return ScopeProperty(scope_name=described.scope)
 
 
@@ -71,5 +71,5 @@ async def delete_scope(
 ) -> Response:
     """204; 404; 412 while the scope has streams, unless it is deleted with them."""
     client = parts_of(request).client
-    operation = await client.delete_scope(scope, recursive=recursive, **sent)
+    operation = await client.scopes.delete(scope, recursive=recursive, **sent)
     return still_running(operation) or Response(status_code=204)

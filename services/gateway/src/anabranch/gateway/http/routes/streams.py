@@ -86,7 +86,7 @@ async def list_streams(
     """The scope's streams by name, a page at a time; 400 for a filter that is none; 404."""
     client = parts_of(request).client
     if filter_type == "showInternalStreams":
-        await client.describe_scope(scope)
+        await client.scopes.describe(scope)
         return StreamsList(streams=[])  # what the cluster itself needs is not kept in streams
     tag = _tag(filter_type, filter_value)
     of = f"streams/{scope}/tag/{tag}" if tag else f"streams/{scope}"
@@ -118,13 +118,13 @@ async def create_stream(
     client = parts_of(request).client
     stream = str(stream_at(scope, body.stream_name))
     operation = await client.streams.create(stream, body.config(), **sent)
-    return still_running(operation) or _property(await client.describe_stream(stream))
+    return still_running(operation) or _property(await client.streams.describe(stream))
 
 
 @router.get("/{stream}", response_model_exclude_none=True)
 async def describe_stream(request: Request, scope: str, stream: str) -> StreamProperty:
     """200; 404."""
-    described = await parts_of(request).client.describe_stream(str(stream_at(scope, stream)))
+    described = await parts_of(request).client.streams.describe(str(stream_at(scope, stream)))
     return _property(described)
 
 
@@ -145,7 +145,7 @@ async def update_stream(
     client = parts_of(request).client
     name = str(stream_at(scope, stream))
     operation = await client.streams.update(name, body.config(), **sent)
-    return still_running(operation) or _property(await client.describe_stream(name))
+    return still_running(operation) or _property(await client.streams.describe(name))
 
 
 @router.delete("/{stream}", status_code=204, responses=RUNNING)
@@ -153,7 +153,7 @@ async def delete_stream(request: Request, scope: str, stream: str, sent: Sent) -
     """204; 404; 412 while the stream is not sealed."""
     parts = parts_of(request)
     name = str(stream_at(scope, stream))
-    operation = await parts.client.delete_stream(name, **sent)
+    operation = await parts.client.streams.delete(name, **sent)
     parts.writers.forget(name)
     return still_running(operation) or Response(status_code=204)
 
@@ -164,7 +164,7 @@ async def set_stream_state(
 ) -> StreamStateBody | Response:
     """200, also when it was sealed before; 400 for any other state; 404."""
     name = str(stream_at(scope, stream))
-    operation = await parts_of(request).client.seal_stream(name, **sent)
+    operation = await parts_of(request).client.streams.seal(name, **sent)
     return still_running(operation) or body
 
 
@@ -187,7 +187,7 @@ async def _described(
 
     async def describe(name: str) -> None:
         with suppress(NotFound):
-            found[name] = await client.describe_stream(f"{scope_name(scope)}/{name}")
+            found[name] = await client.streams.describe(f"{scope_name(scope)}/{name}")
 
     await for_each(names, DESCRIBED_AT_ONCE, describe)
     return tuple(found[name] for name in names if name in found)
