@@ -63,9 +63,9 @@ def _planned(segments: Sequence[SegmentRange]) -> list[dict[str, object]]:
 
 
 def shown_epochs(history: History) -> list[str]:
-    """A line for each: its number, the epoch that it repeats, its segments in key order."""
+    """A line for each: its number, the epoch that it repeats, its cause, its segments by key."""
     return [
-        f"epoch {record.stream_epoch} as {record.reference_epoch}: "
+        f"epoch {record.stream_epoch} as {record.reference_epoch} by {record.cause}: "
         + ",".join(told(s.segment_id) for s in history.segments_of(record.stream_epoch))
         for record in history.records
     ]

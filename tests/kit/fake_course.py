@@ -150,6 +150,7 @@ def epochs(course: Course) -> list[sq.EpochDescription]:
                 segment_count=len(segments),
                 splits=divided(before, segments),
                 merges=divided(segments, before),
+                cause="manual" if number else "create",
             )
         )
     return told

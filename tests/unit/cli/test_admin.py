@@ -225,10 +225,10 @@ def test_a_stream_is_split_merged_and_looked_at(line: Line) -> None:
     at = line.records("stream segments plant/sensors --at 2023-11-14T22:13:21")
     assert len(at) == 4
     epochs = line.records("stream epochs plant/sensors")
-    assert [(e["stream_epoch"], e["splits"], e["merges"]) for e in epochs][1:] == [
-        (2, 0, 1),
-        (1, 1, 0),
-        (0, 0, 0),
+    assert [(e["stream_epoch"], e["splits"], e["merges"], e["cause"]) for e in epochs][1:] == [
+        (2, 0, 1, "manual"),
+        (1, 1, 0, "manual"),
+        (0, 0, 0, "create"),
     ]
     (segment,) = line.records("stream segment plant/sensors 0")
     assert (segment["state"], segment["status"], len(segment["successors"])) == (

@@ -256,7 +256,7 @@ async def test_a_chunk_that_does_not_fit_the_state_stops_by_name() -> None:
         (b"{}", CorruptEvent),
         (b"[", CorruptEvent),
         (b'{"format": 1, "epochs": []}', CorruptEvent),
-        (b'{"format": 2, "epochs": "elsewhere"}', FormatTooNew),
+        (b'{"format": 3, "epochs": "elsewhere"}', FormatTooNew),
     ],
 )
 def test_bytes_that_are_no_chunk_are_refused_by_name(body: bytes, error: type[Exception]) -> None:

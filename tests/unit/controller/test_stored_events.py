@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from anabranch.common.contracts.base import Contract, ErrorBody
-from anabranch.common.contracts.subjects import transaction_outcomes
+from anabranch.common.contracts.subjects import stream_history, transaction_outcomes
 from anabranch.common.contracts.transactions import TransactionKey
+from anabranch.common.errors import CorruptEvent
 from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
-from anabranch.common.eventsourcing.message import KIND_EVENTS
+from anabranch.common.eventsourcing.message import KIND_EVENTS, KIND_SNAPSHOT
 from anabranch.common.eventsourcing.ports import EventMessage
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import segment_id, stream_ref
@@ -49,16 +50,18 @@ from anabranch.controller.domain.reader_group.events import GroupEvent
 from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.scope import state as scope
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent
-from anabranch.controller.domain.stream import archive, events
+from anabranch.controller.domain.stream import archive, causes, events
 from anabranch.controller.domain.stream.commits import Outcome, OutcomeChunk
+from anabranch.controller.domain.stream.cut_answers import epochs_before
 from anabranch.controller.domain.stream.events import PlannedSegment, StreamEvent
-from anabranch.controller.domain.stream.history import EpochRecord, SealedSegment
+from anabranch.controller.domain.stream.history import EpochRecord, History, SealedSegment
 from anabranch.controller.domain.stream.intents import IntentKind
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.transaction import events as transaction
 from anabranch.controller.domain.transaction.events import TransactionEvent
 from anabranch.controller.domain.transaction.invariants import TRANSACTION
+from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.outcomes import OutcomeHistory
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -94,7 +97,13 @@ STREAM_EVENTS: list[StreamEvent] = [
     events.StreamUpdating(command_id="c2", revision=4, config=CONFIG, at_ms=2500),
     events.StreamUpdateApplied(stream_epoch=2, sealed=(0,), created=HALVES),
     events.StreamScaling(
-        command_id="c2", revision=4, stream_epoch=1, sealed=(0,), created=HALVES, at_ms=2000
+        command_id="c2",
+        revision=4,
+        stream_epoch=1,
+        sealed=(0,),
+        created=HALVES,
+        at_ms=2000,
+        cause=causes.UPDATE,
     ),
     events.StreamSuccessorsMade(),
     events.StreamScaled(sizes=(77,)),
@@ -362,15 +371,78 @@ CHUNK = (
             SegmentRange(segment_id(1, 2), KeyRange(0.3333333333333333, 1.0)),
         ),
         (SealedSegment(segment_id(0, 0), 77),),
+        causes.UPDATE,
     ),
 )
+CAUSES_BEFORE = (causes.CREATE, causes.MANUAL)
 
 
 def test_a_history_chunk_is_written_and_read_as_it_always_was() -> None:
     body = archive.encode_chunk(CHUNK)
     if os.environ.get("REWRITE_GOLDEN") == "1":
-        (GOLDEN / "history_chunk_format_1.json").write_bytes(body + b"\n")
+        (GOLDEN / "history_chunk_format_2.json").write_bytes(body + b"\n")
 
-    assert read("history_chunk_format_1") == body
+    assert read("history_chunk_format_2") == body
     assert archive.decode_chunk(body, 0) == CHUNK
     assert json.loads(body)["format"] == archive.CHUNK_FORMAT
+
+
+def test_a_history_chunk_that_was_stored_before_there_were_causes_is_read() -> None:
+    found = archive.decode_chunk(read("history_chunk_format_1"), 0)
+
+    assert [record.cause for record in found] == list(CAUSES_BEFORE)
+    assert found[1].sealed == CHUNK[1].sealed
+
+
+async def test_a_chunk_that_an_earlier_release_stored_is_the_same_chunk() -> None:
+    store = InMemoryEventStore()
+    chunks = HistoryChunks(store, SeededIds(1))
+    stream = Stream(ref=stream_ref("s/x"), incarnation=1)
+    await chunks.put(stream_history(stream_ref("s/x"), 1, 0), read("history_chunk_format_1"))
+
+    await Histories(chunks).archive(stream, CHUNK)
+    await Histories(chunks).archive(stream, tuple(replace(r, cause=causes.MANUAL) for r in CHUNK))
+
+    other = (CHUNK[0], replace(CHUNK[1], created_ms=2001))
+    with pytest.raises(CorruptEvent):
+        await Histories(chunks).archive(stream, other)
+
+
+# --- causes of epochs ---------------------------------------------------------------------------
+
+
+def test_a_scale_that_was_stored_before_there_were_causes_is_manual() -> None:
+    state = STREAM.fold(Stream(), stored("stream_creating_1"))
+    for name in ("stream_joined_scope_1", "stream_created_1", "stream_scaling_1_without_cause"):
+        state = STREAM.fold(state, stored(name))
+    for name in ("stream_successors_made_1", "stream_scaled_1"):
+        state = STREAM.fold(state, stored(name))
+
+    assert [record.cause for record in state.epochs] == [causes.CREATE, causes.MANUAL]
+
+
+def test_a_snapshot_of_before_there_were_causes_tells_scales_and_rolls_apart() -> None:
+    message = replace(
+        stored("stream_created_1"),
+        kind=KIND_SNAPSHOT,
+        body=read("stream_state_1_without_causes"),
+    )
+
+    state = STREAM.fold(Stream(), message)
+
+    found = [causes.CREATE, causes.MANUAL, causes.ROLL, causes.ROLL]
+    assert [record.cause for record in state.epochs] == found
+    assert [intent.scale and intent.scale.cause for intent in state.intents] == [causes.MANUAL]
+    assert STREAM.states.validate_json(STREAM.encode_state(state)) == state
+
+
+def test_a_cause_of_a_later_release_is_kept_and_told() -> None:
+    event = read("stream_scaling_1").replace(b'"update"', b'"policy-split"')
+    state = STREAM.fold(Stream(), stored("stream_creating_1"))
+    for name in ("stream_joined_scope_1", "stream_created_1"):
+        state = STREAM.fold(state, stored(name))
+    state = STREAM.fold(state, replace(stored("stream_scaling_1"), body=b"[%s]" % event))
+    for name in ("stream_successors_made_1", "stream_scaled_1"):
+        state = STREAM.fold(state, stored(name))
+
+    assert next(epochs_before(History(state.epochs), None)).cause == "policy-split"

@@ -196,21 +196,21 @@ async def scaled_thrice(world: QueryWorld) -> None:
     await world.folded()
 
 
-async def test_epochs_are_listed_newest_first_with_splits_and_merges(world: QueryWorld) -> None:
+async def test_epochs_are_listed_newest_first_with_all_that_changed(world: QueryWorld) -> None:
     await scaled_thrice(world)
 
     first = await world.ask("list_epochs", asked.EpochList, page_size=3)
     second = await world.ask("list_epochs", asked.EpochList, page_token=first.next_page_token)
 
     described = [
-        (e.stream_epoch, e.created_ms, e.segment_count, e.splits, e.merges)
+        (e.stream_epoch, e.created_ms, e.segment_count, e.splits, e.merges, e.cause)
         for e in (*first.epochs, *second.epochs)
     ]
     assert described == [
-        (3, 4000, 2, 0, 2),
-        (2, 3000, 4, 2, 0),
-        (1, 2000, 2, 1, 0),
-        (0, 1000, 1, 0, 0),
+        (3, 4000, 2, 0, 2, "manual"),
+        (2, 3000, 4, 2, 0, "manual"),
+        (1, 2000, 2, 1, 0, "manual"),
+        (0, 1000, 1, 0, 0, "create"),
     ]
     assert (first.next_page_token, second.next_page_token) == ("1", "")
     assert await world.refusal("list_epochs", page_token="x") == "invalid-request"

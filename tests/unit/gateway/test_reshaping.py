@@ -239,6 +239,7 @@ async def test_scaling_events_are_told_in_pravegas_words_and_paged() -> None:
     assert [e["timestamp"] for e in first["scalingEvents"]] == [BEGAN_MS]
     (event,) = second["scalingEvents"]
     assert (event["timestamp"], event["splits"], event["merges"]) == (BEGAN_MS + 1000, 1, 0)
+    assert event["cause"] == "manual"
     assert event["segments"] == [
         {"number": 2, "epoch": 1, "start": BEGAN_MS + 1000, "keyStart": 0.0, "keyEnd": 0.25},
         {"number": 3, "epoch": 1, "start": BEGAN_MS + 1000, "keyStart": 0.25, "keyEnd": 0.5},

@@ -15,7 +15,7 @@ from anabranch.common.errors import InvalidRequest
 streams = cyclopts.App(name="stream", help="Create, change, inspect, seal and delete streams.")
 SEGMENT_COLUMNS = ("id", "segment", "keys")
 RATE_COLUMNS = ("events/s", "bytes/s", "over")
-EPOCH_COLUMNS = ("epoch", "begun", "segments", "splits", "merges")
+EPOCH_COLUMNS = ("epoch", "begun", "segments", "splits", "merges", "cause")
 SUBSCRIBER_COLUMNS = ("group", "generation", "released before")
 _HERE = Connection()
 
@@ -130,14 +130,14 @@ def segment(stream: str, segment: str, /, *, connection: Connection = _HERE) -> 
 
 @streams.command
 def epochs(stream: str, /, *, connection: Connection = _HERE) -> None:
-    """List the epochs of a stream, newest first: when it was scaled, and how."""
+    """List the epochs of a stream, newest first: when and why it was scaled, and how."""
 
     async def perform(session: Session, output: Output) -> None:
         found = [one async for one in session.admin.epochs(stream)]
         rows = [
             (
                 str(one["stream_epoch"]), moment(one["created_ms"]), str(one["segment_count"]),
-                str(one["splits"]), str(one["merges"]),
+                str(one["splits"]), str(one["merges"]), one.get("cause", ""),
             )
             for one in found
         ]  # fmt: skip

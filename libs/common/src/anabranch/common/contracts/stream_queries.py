@@ -181,7 +181,12 @@ class ListEpochs(PagedQuery):
 
 
 class EpochDescription(Contract):
-    """`splits` and `merges` count what changed on the way to it from the epoch before."""
+    """`splits` and `merges` count what changed on the way to it from the epoch before.
+
+    `cause`: why it began: `create`, `manual` (a scale command), `update` (a new scaling policy) or
+    `roll` (a batch of transactions of an earlier epoch); later releases add others. Empty: the
+    controller is of an earlier release.
+    """
 
     stream_epoch: int
     reference_epoch: int
@@ -189,6 +194,7 @@ class EpochDescription(Contract):
     segment_count: int
     splits: int
     merges: int
+    cause: str = ""
 
 
 class EpochList(Contract):

@@ -8,12 +8,13 @@ has to.
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 
 from anabranch.common.contracts.subjects import stream_history
 from anabranch.common.errors import CorruptEvent
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.model.names import StreamRef
-from anabranch.controller.domain.stream.archive import decode_chunk, encode_chunk
+from anabranch.controller.domain.stream.archive import decode_chunk, encode_chunk, holds
 from anabranch.controller.domain.stream.history import EpochRecord, History
 from anabranch.controller.domain.stream.state import Stream
 
@@ -47,7 +48,8 @@ class Histories:
 
     async def archive(self, stream: Stream, epochs: Sequence[EpochRecord]) -> None:
         """Store the stream's next history chunk. Idempotent. Raises Unavailable, CorruptEvent."""
-        await self._chunks.put(_subject(stream, stream.archived_chunks), encode_chunk(epochs))
+        subject = _subject(stream, stream.archived_chunks)
+        await self._chunks.put(subject, encode_chunk(epochs), partial(holds, epochs=epochs))
 
     def known(self, stream: Stream) -> History:
         """The same, without waiting. Raises HistoryNotLoaded."""

@@ -3,19 +3,23 @@
 A stream's state would grow with its age, and a snapshot of it must stay small. So its oldest epochs
 move to chunks, which never change. A chunk is the shortest run of epochs with `CHUNK_ENTRIES`
 segments created or sealed; it depends on nothing but the history before it, so whoever makes it,
-and whenever, makes the same. The current epoch stays in the state.
+and whenever, makes the same. Only causes may differ, because earlier releases did not know them: a
+chunk that is stored already is taken if it holds the same epochs but for those. The current epoch
+stays in the state.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
 
 from anabranch.common.errors import CorruptEvent, FormatTooNew
+from anabranch.controller.domain.stream.causes import EpochCause
 from anabranch.controller.domain.stream.history import EpochRecord
 
 CHUNK_ENTRIES = 1000
-CHUNK_FORMAT = 1
+CHUNK_FORMAT = 2
+"""1: the epochs had no causes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,20 @@ def due_chunk(epochs: Sequence[EpochRecord]) -> tuple[EpochRecord, ...]:
 def encode_chunk(epochs: Sequence[EpochRecord]) -> bytes:
     """The chunk that holds these epochs."""
     return _CHUNKS.dump_json(HistoryChunk(CHUNK_FORMAT, tuple(epochs)))
+
+
+def holds(body: bytes, epochs: Sequence[EpochRecord]) -> bool:
+    """Whether a chunk that is stored already holds these epochs, whatever causes it says.
+
+    A controller of an earlier release, which knew no causes, may have stored the chunk, or the
+    snapshot that another controller made it from. Raises CorruptEvent, FormatTooNew.
+    """
+    found = decode_chunk(body, epochs[0].stream_epoch)
+    return _without_causes(found) == _without_causes(epochs)
+
+
+def _without_causes(epochs: Sequence[EpochRecord]) -> list[EpochRecord]:
+    return [replace(record, cause=EpochCause("-")) for record in epochs]
 
 
 def decode_chunk(body: bytes, first_epoch: int) -> tuple[EpochRecord, ...]:

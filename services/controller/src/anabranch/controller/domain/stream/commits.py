@@ -26,6 +26,7 @@ from pydantic import PlainSerializer, TypeAdapter
 from anabranch.common.model.names import SegmentId, number_of, segment_id
 from anabranch.common.model.stream import SegmentRange
 from anabranch.common.model.transaction import TransactionState
+from anabranch.controller.domain.stream.causes import ROLL
 from anabranch.controller.domain.stream.history import EpochRecord, SealedSegment
 from anabranch.controller.domain.stream.intents import CommitPlan, ScalePlan
 from anabranch.controller.domain.stream.rows import reading
@@ -144,6 +145,7 @@ def rolled_epochs(
         created_ms=max(at_ms, current.created_ms + 1),
         created=roll.taken,
         sealed=_sealed(segments, sizes),
+        cause=ROLL,
     )
     renewed = EpochRecord(
         stream_epoch=current.stream_epoch + 2,
@@ -151,6 +153,7 @@ def rolled_epochs(
         created_ms=taken.created_ms + 1,
         created=roll.renewed,
         sealed=_sealed(roll.taken, roll.lengths),
+        cause=ROLL,
     )
     return taken, renewed
 

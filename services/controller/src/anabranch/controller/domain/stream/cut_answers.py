@@ -147,6 +147,7 @@ def _epoch_described(
         segment_count=segment_count,
         splits=_over_several(old, new),
         merges=_over_several(new, old),
+        cause=record.cause,
     )
 
 

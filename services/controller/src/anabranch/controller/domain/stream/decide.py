@@ -38,7 +38,7 @@ from anabranch.common.model.names import (
 from anabranch.common.model.reader_group import STATE_STREAM_PREFIX
 from anabranch.common.model.stream import StreamState
 from anabranch.controller.domain import operations
-from anabranch.controller.domain.stream import cuts, intents, scaling, subscribers
+from anabranch.controller.domain.stream import causes, cuts, intents, scaling, subscribers
 from anabranch.controller.domain.stream.events import (
     PlannedSegment,
     StreamCommandSatisfied,
@@ -237,6 +237,7 @@ def _scaling(
         sealed=plan.sealed,
         created=plan.created,
         at_ms=at.now_ms,
+        cause=causes.UPDATE if isinstance(command, UpdateStream) else causes.MANUAL,
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import Field
 from anabranch.common.contracts.base import Contract, ErrorBody
 from anabranch.common.model.reader_group import SegmentPosition
 from anabranch.common.model.stream import SegmentOffset, StreamConfig
+from anabranch.controller.domain.stream.causes import MANUAL, EpochCause
 
 
 class PlannedSegment(Contract):
@@ -99,7 +100,8 @@ class StreamUpdateApplied(Contract):
 
 class StreamScaling(Contract):
     """A scale was accepted: `sealed` are to be replaced by `created`, which make `stream_epoch`
-    together with the segments that stay. `created` is in the order of their numbers."""
+    together with the segments that stay. `created` is in the order of their numbers. `cause`: of
+    the epoch; MANUAL in an event that was stored before there were causes."""
 
     kind: Literal["stream_scaling"] = "stream_scaling"
     schema_number: Literal[1] = 1
@@ -109,6 +111,7 @@ class StreamScaling(Contract):
     sealed: tuple[int, ...]
     created: tuple[PlannedSegment, ...]
     at_ms: int
+    cause: EpochCause = MANUAL
 
 
 class StreamSuccessorsMade(Contract):

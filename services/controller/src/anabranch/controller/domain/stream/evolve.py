@@ -15,7 +15,7 @@ from anabranch.common.model.stream import (
     fixed,
 )
 from anabranch.controller.domain import operations
-from anabranch.controller.domain.stream import commits, events, intents
+from anabranch.controller.domain.stream import causes, commits, events, intents
 from anabranch.controller.domain.stream.commits import CommitsSeen, Outcome, OutcomeChunk
 from anabranch.controller.domain.stream.events import PlannedSegment, StreamEvent
 from anabranch.controller.domain.stream.history import EpochRecord, SealedSegment
@@ -132,7 +132,7 @@ def _creating(stream: Stream, event: events.StreamCreating) -> Stream:
         highest_number=_highest(stream, segments),
         created_ms=event.at_ms,
         head=tuple(sorted(SegmentOffset(s.segment_id, 0) for s in segments)),
-        epochs=(EpochRecord(0, 0, event.at_ms, segments),),
+        epochs=(EpochRecord(0, 0, event.at_ms, segments, cause=causes.CREATE),),
         operations=stream.operations,
     )
     return _accepted(created, IntentKind.CREATE, event)
@@ -162,7 +162,8 @@ def _update(
             if not event.created:
                 return _ended(updated, IntentKind.UPDATE)
             created = _ranges(event.created)
-            plan = ScalePlan(event.stream_epoch, tuple(map(SegmentId, event.sealed)), created)
+            sealed = tuple(map(SegmentId, event.sealed))
+            plan = ScalePlan(event.stream_epoch, sealed, created, cause=causes.UPDATE)
             turned = intents.become_scale(stream.intents, plan)
             return replace(updated, intents=turned, highest_number=_highest(stream, created))
 
@@ -174,7 +175,8 @@ def _scale(
     match event:
         case events.StreamScaling():
             created = _ranges(event.created)
-            plan = ScalePlan(event.stream_epoch, tuple(map(SegmentId, event.sealed)), created)
+            sealed = tuple(map(SegmentId, event.sealed))
+            plan = ScalePlan(event.stream_epoch, sealed, created, cause=event.cause)
             accepted = _accepted(stream, IntentKind.SCALE, event, scale=plan)
             return replace(accepted, highest_number=_highest(stream, created))
         case events.StreamSuccessorsMade():
@@ -244,6 +246,7 @@ def _scaled(stream: Stream, event: events.StreamScaled) -> Stream:
         created_ms=max(intent.since_ms, stream.epochs[-1].created_ms + 1),
         created=tuple(sorted(plan.created, key=lambda s: s.keys.start)),
         sealed=tuple(map(SealedSegment, plan.sealed, event.sizes)),
+        cause=plan.cause,
     )
     stay = [s for s in stream.segments if s.segment_id not in plan.sealed]
     segments = tuple(sorted((*stay, *plan.created), key=lambda s: s.keys.start))

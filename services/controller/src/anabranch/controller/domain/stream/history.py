@@ -16,7 +16,10 @@ from pydantic import PlainSerializer, TypeAdapter
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId, epoch_of
 from anabranch.common.model.stream import SegmentRange
+from anabranch.controller.domain.stream.causes import EpochCause, cause_before_causes
 from anabranch.controller.domain.stream.rows import SegmentRanges, reading
+
+_UNKNOWN = EpochCause("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class EpochRecord:
 
     `created`: new segments, sorted by key; of epoch 0, all. `sealed`: those of the epoch before
     that they replace. `reference_epoch`: the epoch whose segments these duplicate, else its own.
+    `cause`: why it began; filled in for a record that was stored before there were causes.
     """
 
     stream_epoch: int
@@ -52,6 +56,12 @@ class EpochRecord:
     created_ms: int
     created: SegmentRanges
     sealed: SealedSegments = ()
+    cause: EpochCause = _UNKNOWN
+
+    def __post_init__(self) -> None:
+        if self.cause == _UNKNOWN:
+            known = cause_before_causes(self.stream_epoch, self.reference_epoch)
+            object.__setattr__(self, "cause", known)
 
 
 @dataclass(frozen=True, slots=True)

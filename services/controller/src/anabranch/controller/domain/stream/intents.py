@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from anabranch.common.model.names import SegmentId
 from anabranch.common.model.stream import SegmentRange, StreamConfig
+from anabranch.controller.domain.stream.causes import MANUAL, EpochCause
 from anabranch.controller.domain.stream.rows import SegmentOffsets, SegmentRanges
 
 
@@ -27,12 +28,14 @@ class IntentKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
     """`sealed` are replaced by `created` (in the order of their numbers), which begin
-    `stream_epoch`. `is_made`: the new segments exist."""
+    `stream_epoch`. `is_made`: the new segments exist. `cause`: why; MANUAL in a plan that was
+    stored before there were causes."""
 
     stream_epoch: int
     sealed: tuple[SegmentId, ...]
     created: SegmentRanges
     is_made: bool = False
+    cause: EpochCause = MANUAL
 
     def count_after(self, present_count: int) -> int:
         """How many segments there will be of the `present_count` of now."""

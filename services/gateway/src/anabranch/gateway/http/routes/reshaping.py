@@ -71,7 +71,11 @@ class TruncateRequest(HttpBody):
 
 
 class Epoch(Told):
-    """`splits` and `merges` count what changed on the way to it from the epoch before."""
+    """`splits` and `merges` count what changed on the way to it from the epoch before.
+
+    `cause`: `create`, `manual` (a scale command), `update` (a new scaling policy), `roll` (a batch
+    of transactions of an earlier epoch), or a word of a later release.
+    """
 
     stream_epoch: int
     reference_epoch: int
@@ -79,6 +83,7 @@ class Epoch(Told):
     segment_count: int
     splits: int
     merges: int
+    cause: str
 
 
 class EpochsList(Told):
@@ -97,12 +102,13 @@ class ScaledSegment(Told):
 
 
 class ScaleMetadata(Told):
-    """An epoch, and all segments that it had."""
+    """An epoch, all segments that it had, and why it began (`cause`, as in `Epoch`)."""
 
     timestamp: int
     segments: list[ScaledSegment]
     splits: int
     merges: int
+    cause: str
 
 
 class ScalingEventsList(Told):
@@ -230,5 +236,9 @@ def _scale_metadata(event: ScalingEvent, begun_ms: dict[int, int]) -> ScaleMetad
             )
         )
     return ScaleMetadata(
-        timestamp=event.created_ms, segments=segments, splits=event.splits, merges=event.merges
+        timestamp=event.created_ms,
+        segments=segments,
+        splits=event.splits,
+        merges=event.merges,
+        cause=event.cause,
     )
