@@ -81,6 +81,11 @@ asyncapi: setup
 wire-doc: setup
 	PYTHONPATH=tests $(BIN)/python -m tidy.wire_document
 
+## make prose     headless words per document and package; ARGS=--write lowers the permitted figures
+.PHONY: prose
+prose: setup
+	@PYTHONPATH=tests $(BIN)/python -m tidy.prose $(ARGS)
+
 ## make check     linters, types, import rules, project rules, drift of the lock, asyncapi.json and wire.md
 .PHONY: check
 check: setup
