@@ -85,7 +85,7 @@ class ControllerMetrics:
     ) -> None:
         """Add what failed because of defects; once."""
         self._metrics.counter(
-            f"{PREFIX}defects_total", "Errors that nobody expected, contained", defects, ("part",)
+            f"{PREFIX}defects_total", "Unexpected errors, contained", defects, ("part",)
         )
         self._metrics.gauge(
             f"{PREFIX}parked", "Aggregates that are left alone because of defects", parked,

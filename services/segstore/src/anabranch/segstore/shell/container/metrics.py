@@ -102,7 +102,7 @@ class StoreMetrics:
         )
         count(
             f"{PREFIX}defects_total",
-            "Errors that nobody expected; each ended one container, which is opened again",
+            "Unexpected errors; each ended one container, which is opened again",
             lambda: self.defects,
         )
         count(f"{PREFIX}load_reports_total", "Load reports sent", lambda: self.load_reports)
@@ -147,7 +147,7 @@ class StoreMetrics:
         """Add what the store's parts know at any moment; once."""
         self._metrics.counter(
             f"{PREFIX}read_ahead_total",
-            "Pieces of old data that reads found in memory or not, or that nobody asked for",
+            "Pieces of old data: found in memory, not found, or evicted without a read",
             granules,
             ("outcome",),
         )
