@@ -81,7 +81,8 @@ asyncapi: setup
 wire-doc: setup
 	PYTHONPATH=tests $(BIN)/python -m tidy.wire_document
 
-## make prose     headless words per document and package; ARGS=--write lowers the permitted figures
+## make prose     headless words per document and package; ARGS=--write lowers the permitted figures,
+##                ARGS=--moved follows modules that moved to other packages
 .PHONY: prose
 prose: setup
 	@PYTHONPATH=tests $(BIN)/python -m tidy.prose $(ARGS)
