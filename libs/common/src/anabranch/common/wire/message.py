@@ -1,5 +1,5 @@
-"""What every message of the wire begins with, the parts that several messages share, and the two
-messages that both sides send.
+"""The base of all wire messages, the parts that several messages share, and the two messages that
+both sides send.
 """
 
 from typing import Literal
@@ -27,16 +27,16 @@ UpdateKind = Literal["create", "replace", "replace-if-greater", "replace-if-equa
 
 
 class AttributeUpdate(msgspec.Struct, frozen=True):
-    """What is to become of one attribute; `attribute` is its id, 16 bytes.
+    """The change of one attribute; `attribute` is its id, 16 bytes.
 
     create              set it; it must be absent
-    replace             set it, whatever it is
+    replace             set it, regardless of its value
     replace-if-greater  set it; it must be absent or lower
     replace-if-equals   set it; it must equal `expected` (None: be absent)
     accumulate          add to it; absent counts as 0
 
-    `value` is a signed 64-bit number, or None with the two that replace unconditionally or if
-    equal: then the attribute is removed.
+    `value` is a signed 64-bit number. With `replace` and `replace-if-equals` it may be None, which
+    removes the attribute.
     """
 
     attribute: bytes
@@ -46,14 +46,14 @@ class AttributeUpdate(msgspec.Struct, frozen=True):
 
 
 class AttributeValue(msgspec.Struct, frozen=True):
-    """An attribute as it is."""
+    """An attribute and its value."""
 
     attribute: bytes
     value: int
 
 
 class MergedSegment(msgspec.Struct, frozen=True):
-    """Where a merged segment's `length` bytes are in the target."""
+    """The place of a merged segment's `length` bytes in the target."""
 
     source: str
     offset: int
@@ -69,4 +69,4 @@ class Hello(Message, frozen=True, kw_only=True):
 
 
 class KeepAlive(Message, frozen=True, kw_only=True):
-    """Nothing; sent when a side has been silent. Never answered."""
+    """An empty message of a side that has been silent. It has no answer."""

@@ -2,7 +2,7 @@
 
 A message is a msgspec struct encoded as a MessagePack map, so that fields can be added:
 unknown fields are ignored, new ones have defaults. Bulk bytes are never inside a message but
-in the packet's payload. The messages themselves are defined in `message` (what all of them share),
+in the packet's payload. The messages themselves are defined in `message` (their common base),
 `requests` and `replies`; users import them from here.
 """
 

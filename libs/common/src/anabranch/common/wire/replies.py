@@ -1,4 +1,4 @@
-"""What a segment store answers: one message per reply, and `Failed` for every refusal."""
+"""Replies of a segment store: one message each, and `Failed` for every refusal."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ class Done(Message, frozen=True, kw_only=True):
 
 
 class SegmentCreated(Message, frozen=True, kw_only=True):
-    """The transient segment is there, under this name."""
+    """The transient segment exists, under this name."""
 
     segment: str
 
@@ -18,9 +18,10 @@ class SegmentCreated(Message, frozen=True, kw_only=True):
 class SegmentInfo(Message, frozen=True, kw_only=True):
     """A segment as the store has it; lengths and offsets in bytes.
 
-    `tiered_length`: where what is in tier 2 without a gap ends. `sealed_in_tier_two`: tier 2
-    knows it as sealed. `modified_ms`: when bytes were last added, 0 for never. Of what is gone
-    only `deleted` and, if it was merged, `length` and where its bytes are now say something.
+    `tiered_length`: the end of the bytes that are in tier 2 without a gap. `sealed_in_tier_two`:
+    tier 2 knows it as sealed. `modified_ms`: when bytes were last added, 0 for never. For a segment
+    that is gone, only `deleted` is meaningful and, if it was merged, `length` and the new place of
+    its bytes.
     """
 
     segment: str
@@ -45,19 +46,19 @@ class Sealed(Message, frozen=True, kw_only=True):
 
 
 class Truncated(Message, frozen=True, kw_only=True):
-    """The segment starts at `start`, which may lie beyond what was asked for."""
+    """The segment starts at `start`, which may lie beyond the requested offset."""
 
     start: int
 
 
 class SegmentsMerged(Message, frozen=True, kw_only=True):
-    """Where each source's bytes are now, in the order asked for."""
+    """The new place of each source's bytes, in the order of the request."""
 
     merged: tuple[MergedSegment, ...]
 
 
 class AttributeValues(Message, frozen=True, kw_only=True):
-    """Ascending by id."""
+    """The attributes, ascending by id."""
 
     values: tuple[AttributeValue, ...]
 
@@ -69,7 +70,7 @@ class OffsetLocated(Message, frozen=True, kw_only=True):
 class AppendSetup(Message, frozen=True, kw_only=True):
     """The session is open; `last_event_number` is 0 for a writer unknown to the segment.
 
-    `sealed`: appends will be refused, but the caller now knows what to resend elsewhere.
+    `sealed`: the store will refuse appends; the caller now knows which events to resend elsewhere.
     """
 
     session: int
@@ -88,7 +89,8 @@ class Appended(Message, frozen=True, kw_only=True):
 class SegmentRead(Message, frozen=True, kw_only=True):
     """The payload holds the segment's bytes from `offset`.
 
-    `at_tail`: nothing lies beyond at the moment; `end_of_segment`: sealed and nothing ever will.
+    `at_tail`: the segment has no more bytes at the moment; `end_of_segment`: it is sealed and never
+    will have more.
     """
 
     offset: int

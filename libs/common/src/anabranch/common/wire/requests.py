@@ -1,11 +1,11 @@
-"""What a segment store is asked for: one message per request.
+"""Requests to a segment store: one message each.
 
-Segments are named in full (``scope/stream/0.#epoch.0``). The field `container_epoch`, where
-present, is what the caller looked up; a store that serves another epoch answers WrongHost (0 = not
-looked up, accept any).
+Requests name segments in full (``scope/stream/0.#epoch.0``). The field `container_epoch`, where
+present, is the epoch that the caller looked up; a store that serves another epoch answers WrongHost
+(0 = not looked up, accept any).
 
 Every control request carries the stamp {incarnation, revision} of the aggregate decision that
-it performs; a container refuses older ones (StaleRequest). Those about transient segments, and
+it performs; a container refuses older ones (StaleRequest). Requests about transient segments, and
 their merge, carry `NO_DECISION`.
 """
 
@@ -15,9 +15,9 @@ from anabranch.common.wire.message import AttributeUpdate, Message, Stamp
 class Request(Message, frozen=True, kw_only=True):
     """Common fields of requests.
 
-    `trace_parent` (W3C traceparent) continues a trace. `token` is carried and ignored today: it is
-    reserved for who the caller is, so that asking for it needs no new protocol version. An append
-    has none; the setup of its session speaks for it.
+    `trace_parent` (W3C traceparent) continues a trace. `token` is reserved for the caller's
+    identity, so that requiring it needs no new protocol version; stores ignore it today. An append
+    has none, because the setup of its session has one.
     """
 
     segment: str
@@ -35,10 +35,10 @@ class CreateSegment(Request, frozen=True, kw_only=True):
 class CreateTransient(Request, frozen=True, kw_only=True):
     """Create an empty segment that lives no longer than this connection. → SegmentCreated.
 
-    `segment` is its parent. It is written, sealed and read under the name that the answer tells
-    and may be merged into its parent; what is left of it is deleted when the connection ends, and
-    when its container is opened again. `writer_id` has 16 bytes; its first eight become part of
-    the name. Every request makes another segment.
+    `segment` is its parent. Write, seal and read it under the name in the answer; it may be merged
+    into its parent. The store deletes it when the connection ends, and when its container opens
+    again. `writer_id` has 16 bytes; its first eight become part of the name. Every request creates
+    another segment.
     """
 
     writer_id: bytes
@@ -57,9 +57,9 @@ class DeleteSegment(Request, frozen=True, kw_only=True):
 
 
 class TruncateSegment(Request, frozen=True, kw_only=True):
-    """Give up what lies before `offset`, an append boundary. → Truncated.
+    """Give up all bytes before `offset`, an append boundary. → Truncated.
 
-    An offset at or below the present start changes nothing and is success. Works on sealed
+    An offset at or below the present start changes nothing and succeeds. Works on sealed
     segments. NotAtBoundary names the nearest lower boundary that is known.
     """
 
@@ -70,24 +70,24 @@ class TruncateSegment(Request, frozen=True, kw_only=True):
 class CheckTruncation(TruncateSegment, frozen=True, kw_only=True):
     """Answer as `TruncateSegment` would now, and change nothing. → Truncated.
 
-    The controller sends it to every segment of a cut before it truncates the first one. A
-    Truncated answer holds for good if the segment contains blocks: it never gets shorter, and its
-    blocks keep their places. Of bytes that are not blocks, the store forgets boundaries when it
-    moves them to tier 2; NotAtBoundary then names the nearest lower one that it still knows.
+    The controller sends it to every segment of a cut before it truncates the first one. If the
+    segment contains blocks, a Truncated answer holds for good: the segment never gets shorter, and
+    its blocks keep their places. When the store moves bytes that are not blocks to tier 2, it
+    forgets their boundaries; NotAtBoundary then names the nearest lower one that it still knows.
     """
 
 
 class MergeSegments(Request, frozen=True, kw_only=True):
     """Append all of each source to `segment`, in this order, all or none. → SegmentsMerged.
 
-    The sources are sealed, never truncated, and of the same container; what they are afterwards
-    is known as merged. Their attributes and writers' numbers end. Repeated → the same answer.
-    Transient sources are merged into their parent only, and not together with others; the stamp
-    is `NO_DECISION`, which is not held against the parent's and does not change it.
+    The sources are sealed, never truncated, and of the same container; afterwards the store knows
+    them as merged. Their attributes and writers' numbers end. Repeated → the same answer.
+    Transient sources merge into their parent only, and not together with other kinds; their stamp
+    is `NO_DECISION`, which the store does not compare with the parent's stamp and does not keep.
 
-    Transaction segments need not be sealed, for the merge is their seal. They are merged into a
-    segment of their parent's stream and number, and not together with others. One that is
-    forgotten is answered as empty if `segment` has seen this very stamp.
+    Transaction segments need not be sealed, because the merge seals them. They merge into a segment
+    of their parent's stream and number, and not together with other kinds. If the store has
+    forgotten a source and `segment` has seen this very stamp, the answer gives the source as empty.
     """
 
     stamp: Stamp
@@ -95,11 +95,11 @@ class MergeSegments(Request, frozen=True, kw_only=True):
 
 
 class UpdateAttributes(Request, frozen=True, kw_only=True):
-    """Perform all updates or none. → Done; recognised when repeated → Done.
+    """Perform all updates or none. → Done; repeated → Done.
 
     `request_number` counts the requests of `client_id` (16 bytes) on the segment from 1 without
     gaps, in one sequence with the events that are appended under this id. AttributeMismatch
-    names the attribute that did not allow it.
+    names the attribute whose value forbids the update.
     """
 
     stamp: Stamp
@@ -109,7 +109,7 @@ class UpdateAttributes(Request, frozen=True, kw_only=True):
 
 
 class GetAttributes(Request, frozen=True, kw_only=True):
-    """→ AttributeValues: those asked for, or all if none is named; absent ones are left out."""
+    """→ AttributeValues: the named ones, or all if none is named, without absent ones."""
 
     attributes: tuple[bytes, ...] = ()
 
@@ -129,7 +129,7 @@ class LocateOffset(Request, frozen=True, kw_only=True):
 class SetupAppend(Request, frozen=True, kw_only=True):
     """Open the append session `session` of (writer id, segment) on this connection.
 
-    → AppendSetup. Ends an older session of the same writer and segment, wherever it is.
+    → AppendSetup. Ends an older session of the same writer and segment, on any connection.
     """
 
     writer_id: bytes
@@ -154,9 +154,9 @@ class Append(Message, frozen=True, kw_only=True):
 class AppendOnce(Request, frozen=True, kw_only=True):
     """Append the payload as `Append` does, without a session. → Appended with `session` 0.
 
-    For callers without a connection of their own, such as those on NATS. The numbers decide as
-    always, so a repeat is safe. Needs no live session of the writer and ends none: the next
-    append of a session is judged by the numbers that this one leaves behind.
+    For callers without a connection of their own, such as those on NATS. The event numbers decide
+    as always, so a repetition is safe. The request needs no live session of the writer and ends
+    none: the store judges the next append of a session by the numbers that this one leaves behind.
     """
 
     writer_id: bytes
@@ -169,8 +169,8 @@ class ConditionalAppend(AppendOnce, frozen=True, kw_only=True):
     """Append as `AppendOnce` does if the conditions hold, and update attributes with it.
 
     `expected_length`: the segment's length before the append (None: any); else OffsetMismatch.
-    `updates`: all are performed with the append, or nothing is. What is stored already is
-    acknowledged before any condition is looked at, so a repeat is safe. → Appended.
+    `updates`: the store performs all of them with the append, or nothing. It acknowledges stored
+    events before it checks any condition, so a repetition is safe. → Appended.
     """
 
     expected_length: int | None = None
@@ -180,9 +180,9 @@ class ConditionalAppend(AppendOnce, frozen=True, kw_only=True):
 class ReadSegment(Request, frozen=True, kw_only=True):
     """Read from `offset`, up to about `size_max` bytes, waiting ≤ `wait_ms` at the tail.
 
-    → SegmentRead with the bytes as payload. `whole_appends`: what is returned ends on an
-    append boundary (at least one append is returned even if it is longer than `size_max`);
-    `offset` must then be a boundary. Of a transaction segment nothing is read: InvalidRequest.
+    → SegmentRead with the bytes as payload. `whole_appends`: the bytes end on an append boundary
+    (the answer holds at least one append, even if it is longer than `size_max`), and `offset` must
+    be a boundary. A transaction segment cannot be read: InvalidRequest.
     """
 
     offset: int
