@@ -58,7 +58,7 @@ class LightOperations:
         asked = _Asked(client, names)
         meter = Meter(system, clock)
         seconds = effort.warm_up_s if warm_up else max(1.0, effort.http_s)
-        late_ms = await _repeat(asked.next, clock, seconds)
+        late_ms = await act_by_callers(asked.next, clock, seconds)
         spent, cpu_seconds = meter.read()
         for name in names:
             await client.streams.seal(name)
@@ -127,7 +127,7 @@ class HeavyOperations:
             names.append(name)
 
         meter = Meter(system, clock)
-        await _repeat(life, clock, 0.2 if warm_up else max(HEAVY_SECONDS_MIN, effort.http_s))
+        await act_by_callers(life, clock, 0.2 if warm_up else max(HEAVY_SECONDS_MIN, effort.http_s))
         spent, cpu_seconds = meter.read()
         verified = True
         for name in names:
@@ -137,17 +137,21 @@ class HeavyOperations:
         return _sample(late_ms, spent, cpu_seconds, verified=verified)
 
 
-async def _repeat(
+async def act_by_callers(
     act: Callable[[], Awaitable[None]], clock: Stopwatch, seconds: float
 ) -> list[float]:
-    """Act again and again by all callers until time is up → how long each took, in ms."""
+    """All callers act again and again until time is up, once at least → how long each took, ms."""
     late_ms: list[float] = []
     ends_at = clock.now() + seconds
 
     async def call() -> None:
-        while (began := clock.now()) < ends_at:
+        began = clock.now()
+        while True:
             await act()
-            late_ms.append((clock.now() - began) * 1000)
+            began, before = clock.now(), began
+            late_ms.append((began - before) * 1000)
+            if began >= ends_at:
+                return
 
     async with asyncio.TaskGroup() as group:
         for _ in range(CALLERS):

@@ -135,13 +135,15 @@ class _Load:
 
         async def ping() -> None:
             nonlocal pinged
-            while self._clock.now() < ends_at:
+            while True:
                 page = next(pages)
                 found = await self._ask(
                     "ping_transactions", self._pings(page), t.TransactionsPinged
                 )
                 assert all(each.state is TransactionState.OPEN for each in found.results)
                 pinged += len(page)
+                if self._clock.now() >= ends_at:
+                    return
 
         await _by(PINGERS, ping)
         return pinged
