@@ -5,7 +5,7 @@ All of it is read from `/proc`, so it costs next to nothing while something is b
 
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,6 +17,8 @@ PROBE_COUNT = 400
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _SECTOR_SIZE_BYTES = 512
 _PAGE_SIZE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_STEAL_INDEX = 7
+"""Of `steal` among user, nice, system, idle, iowait, irq, softirq, steal."""
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
@@ -79,13 +81,31 @@ class StealMeter:
     """How much of the machine's time its host gave to others, since this was made."""
 
     def __init__(self) -> None:
-        self._before = _processor_times()
+        self._before = _times_now()
 
     def percent(self) -> float:
-        spent = [
-            after - before for before, after in zip(self._before, _processor_times(), strict=True)
-        ]
-        return round(100 * spent[7] / max(1, sum(spent)), 2)
+        return stolen_percent(self._before, _times_now())
+
+
+def processor_times(stat: str) -> tuple[int, ...]:
+    """The first line of `/proc/stat` → ticks of all processors together, from `user` to `steal`.
+
+    Time of guests comes after `steal` and is left out, because the kernel counts it in `user` too.
+    """
+    return tuple(int(text) for text in stat.partition("\n")[0].split()[1 : _STEAL_INDEX + 2])
+
+
+def stolen_percent(before: Sequence[int], after: Sequence[int]) -> float:
+    """The share of the time between two readings of `processor_times` that the host stole.
+
+    0 where the kernel does not count it, where no time has passed, and where a counter went back,
+    as it can when a virtual machine moves to another host.
+    """
+    spent = [max(0, now - then) for then, now in zip(before, after, strict=True)]
+    total = sum(spent)
+    if total == 0 or len(spent) <= _STEAL_INDEX:
+        return 0.0
+    return round(100 * spent[_STEAL_INDEX] / total, 2)
 
 
 def describe(directory: Path) -> dict[str, object]:
@@ -112,9 +132,8 @@ def file_system_of(directory: Path) -> str:
     return best[1]
 
 
-def _processor_times() -> list[int]:
-    first = Path("/proc/stat").read_text().partition("\n")[0]
-    return [int(text) for text in first.split()[1:9]]
+def _times_now() -> tuple[int, ...]:
+    return processor_times(Path("/proc/stat").read_text())
 
 
 def _first_field(path: str, name: str) -> str:

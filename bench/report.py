@@ -3,8 +3,9 @@
     python -m bench.report              the last run
     python -m bench.report --markdown   the same to be pasted into a document
 
-`bench/out/latest.json` = {machine, probe, rows}; a row's `range` holds the least and the
-greatest of the rounds behind each median.
+`bench/out/latest.json` = {machine, probe, rows, failures}; a row's `range` holds the least and the
+greatest of the rounds behind each median, `steal_percent` the most that the host stole of the
+machine's time in one of them, and `repeats` how many rounds were repeated for that reason.
 """
 
 import argparse
@@ -21,7 +22,7 @@ LATEST = Path(__file__).parent / "out" / "latest.json"
 Result = Mapping[str, Any]
 _COLUMNS = (
     "workload", "event", "system", "class", "events/s (least–greatest)", "MB/s",
-    "p50 ms", "p99 ms", "ack p99 ms", "CPU µs/event", "notes", "verified",
+    "p50 ms", "p99 ms", "ack p99 ms", "CPU µs/event", "stolen %", "notes", "verified",
 )  # fmt: skip
 _LEFT_COLUMNS = 4
 
@@ -45,6 +46,7 @@ def cells(row: Result) -> tuple[str, ...]:
         _milliseconds(row["p99_ms"]),
         _milliseconds(row["ack_p99_ms"]),
         "–" if row["cpu_us_per_event"] is None else f"{row['cpu_us_per_event']:,.1f}",
+        _stolen(row),
         ", ".join(f"{name} {value:g}" for name, value in row["notes"].items()) or "–",
         "yes" if row["verified"] else "NO: LOST OR CHANGED",
     )
@@ -60,6 +62,26 @@ def conditions(result: Result) -> list[str]:
         f"bare 4 KB sync: {_sync(probe)} before, {_sync(probe['after'])} after",
         f"load before {machine['load_1m_before']}, stolen time {machine['steal_percent']} %, "
         f"{result['effort']} run of {result['seconds']} s at {result['at']}",
+        *_repeats(result),
+    ]
+
+
+def _repeats(result: Result) -> list[str]:
+    repeats = sum(row.get("repeats", 0) for row in result["rows"])
+    if not repeats:
+        return []
+    limit = result["steal_percent_max"]
+    return [
+        f"rounds repeated because the host stole more than {limit:g} % of their time: {repeats}"
+    ]
+
+
+def failures(result: Result) -> list[str]:
+    """The cases that have no row because they failed, as lines."""
+    return [
+        f"FAILED: {each['workload']} {each['event_bytes']} B of {each['system']} "
+        f"{each['settings']}: {each['error']}"
+        for each in result.get("failures", ())
     ]
 
 
@@ -78,7 +100,7 @@ def print_table(result: Result, stream: TextIO) -> None:
         table.add_row(*cells(row))
     console = Console(file=stream, width=None if stream.isatty() else 160)
     console.print(table)
-    for line in conditions(result):
+    for line in (*failures(result), *conditions(result)):
         console.print(line, highlight=False)
 
 
@@ -87,7 +109,8 @@ def markdown(result: Result) -> str:
     sides = [":--" if index < _LEFT_COLUMNS else "--:" for index in range(len(_COLUMNS))]
     lines = [_COLUMNS, tuple(sides), *(cells(row) for row in result["rows"])]
     table = [f"| {' | '.join(line)} |" for line in lines]
-    return "\n".join([*(f"- {line}" for line in conditions(result)), "", *table])
+    above = [f"- {line}" for line in (*conditions(result), *failures(result))]
+    return "\n".join([*above, "", *table])
 
 
 def main() -> int:
@@ -105,6 +128,14 @@ def main() -> int:
 
 def _sync(probe: Result) -> str:
     return f"p50 {probe['sync_4k_p50_ms']} ms and p99 {probe['sync_4k_p99_ms']} ms"
+
+
+def _stolen(row: Result) -> str:
+    """Rows of older results say nothing about it."""
+    if "steal_percent" not in row:
+        return "–"
+    again = f" ({row['repeats']} again)" if row["repeats"] else ""
+    return f"{row['steal_percent']:.1f}{again}"
 
 
 def _milliseconds(value: float | None) -> str:

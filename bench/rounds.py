@@ -3,22 +3,116 @@
 So what disturbs the machine for a while disturbs all of them. Before each round what the kernel
 still holds of other systems' writes is put on disk, or a later round would pay for it. The rows
 hold the median of the rounds with the least and the greatest.
+
+If the host steals more than `steal_percent_max` of the machine's time during a round, the round is
+repeated, `REPEATS_MAX` times for a row at most; the attempt with the least stolen time counts. An
+attempt that lost events spoils its row even if it does not count.
+
+A system that fails takes no further part in its case. The case's row becomes a failure; the rows of
+the other systems and of the other cases stay.
 """
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
+from anabranch.common.errors import AnabranchError
 from bench.case import Case, Effort, Sample, case_of
 from bench.clock import Stopwatch
+from bench.machine import StealMeter
 from bench.stats import rotated, spread
 from bench.systems.port import System
 from bench.workloads.port import Workload
 
 Row = dict[str, object]
+Failure = dict[str, object]
 Tell = Callable[[str], None]
+
+STEAL_PERCENT_MAX = 5.0
+"""In a short round one tick of 10 ms is half a per cent of two processors' time, or more."""
+REPEATS_MAX = 3
+MEASURE_SECONDS_MAX = 1_800.0
+"""A system that has not finished its round by then has failed."""
+
+
+class Steal(Protocol):
+    """Measures, from when it was made, the share of the machine's time that the host stole."""
+
+    def percent(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """How every case of a run is measured."""
+
+    effort: Effort
+    clock: Stopwatch
+    tell: Tell
+    steal_meter: Callable[[], Steal] = StealMeter
+    steal_percent_max: float = STEAL_PERCENT_MAX
+    measure_seconds_max: float = MEASURE_SECONDS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One round that was measured, and the host's share of that time."""
+
+    sample: Sample
+    steal_percent: float
+
+
+@dataclass(slots=True)
+class Results:
+    """What a run has brought so far."""
+
+    rows: list[Row] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+    @contextmanager
+    def containing(
+        self, workload: str, event_bytes: int = 0, system: System | None = None
+    ) -> Iterator[None]:
+        """Note any error of the block as a failure of the workload, and carry on after the block.
+
+        Without a system the failure is that of all systems, such as a server that does not start.
+        """
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - the other cases' results must not be lost
+            self.failures.append(
+                {
+                    "workload": workload,
+                    "event_bytes": event_bytes,
+                    "system": system.label.system if system else "all",
+                    "settings": system.label.settings if system else "",
+                    "error": error_text(error),
+                }
+            )
+
+
+def error_text(error: BaseException) -> str:
+    """An error in one line; of a group, the errors that it holds."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(error_text(inner) for inner in error.exceptions)
+    remedy = f" / try: {error.remedy}" if isinstance(error, AnabranchError) else ""
+    text = " ".join(f"{error}".split())
+    return f"{type(error).__name__}: {text}{remedy}" if text else type(error).__name__
+
+
+def is_repeated(steal_percent: float, *, percent_max: float, repeats: int) -> bool:
+    """Whether a round is measured again, after so many repeats for the same row."""
+    return steal_percent > percent_max and repeats < REPEATS_MAX
+
+
+def counted(attempts: Sequence[Attempt]) -> Attempt:
+    """The attempt at a round that counts; verified only if every attempt was."""
+    least = min(attempts, key=lambda attempt: attempt.steal_percent)
+    verified = all(attempt.sample.verified for attempt in attempts)
+    return replace(least, sample=replace(least.sample, verified=verified))
 
 
 @asynccontextmanager
@@ -32,55 +126,115 @@ async def running(systems: Sequence[System], directory: Path) -> AsyncIterator[N
         yield
 
 
+class _Entrant:
+    """One system in one case: its rounds so far."""
+
+    def __init__(
+        self, system: System, workload: Workload, case: Case, conditions: Conditions
+    ) -> None:
+        self._system = system
+        self._workload = workload
+        self._case = case
+        self._conditions = conditions
+        self._rounds: list[Attempt] = []
+        self._repeats = 0
+        self.takes_part = True
+
+    @contextmanager
+    def contained(self, results: Results) -> Iterator[None]:
+        """Perform a step; if it fails, the system takes part in no further one."""
+        self.takes_part = False
+        with results.containing(self._workload.name, self._case.event_bytes, self._system):
+            yield
+            self.takes_part = True
+
+    async def warm_up(self) -> None:
+        self._tell("warm-up")
+        await self._measure(warm_up=True)
+
+    async def round(self, number: int) -> None:
+        attempts: list[Attempt] = []
+        while True:
+            self._tell(f"round {number + 1}{' again' if attempts else ''}")
+            await asyncio.to_thread(os.sync)
+            steal = self._conditions.steal_meter()
+            sample = await self._measure(warm_up=False)
+            stolen = steal.percent()
+            attempts.append(Attempt(sample, stolen))
+            percent_max = self._conditions.steal_percent_max
+            if not is_repeated(stolen, percent_max=percent_max, repeats=self._repeats):
+                break
+            self._repeats += 1
+        self._rounds.append(counted(attempts))
+
+    def row(self) -> Row:
+        samples = [each.sample for each in self._rounds]
+        row = row_of(self._workload.name, self._case.event_bytes, self._system, samples)
+        steal_percent = max(each.steal_percent for each in self._rounds)
+        return {**row, "steal_percent": steal_percent, "repeats": self._repeats}
+
+    async def _measure(self, *, warm_up: bool) -> Sample:
+        effort, clock = self._conditions.effort, self._conditions.clock
+        async with asyncio.timeout(self._conditions.measure_seconds_max):
+            return await self._workload.measure(
+                self._system, self._case, effort, clock, warm_up=warm_up
+            )
+
+    def _tell(self, what: str) -> None:
+        label = self._system.label
+        case = f"{self._workload.name} {self._case.event_bytes} B"
+        self._conditions.tell(f"{case}: {what} of {label.system} ({label.settings})")
+
+
 async def run_case(
     workload: Workload,
     case: Case,
     systems: Sequence[System],
     *,
-    effort: Effort,
-    clock: Stopwatch,
-    tell: Tell,
-) -> list[Row]:
-    """All rounds of one workload with one size of event, on systems that run → a row each."""
-    chosen = [system for system in systems if workload.suits(system.label)]
-    samples: dict[int, list[Sample]] = {index: [] for index in range(len(chosen))}
-    for system in chosen:
-        tell(f"{workload.name} {case.event_bytes} B: warm-up of {_name(system)}")
-        await workload.measure(system, case, effort, clock, warm_up=True)
-    for number in range(effort.rounds):
-        for index in rotated(range(len(chosen)), number):
-            system = chosen[index]
-            tell(f"{workload.name} {case.event_bytes} B: round {number + 1} of {_name(system)}")
-            await asyncio.to_thread(os.sync)
-            samples[index].append(
-                await workload.measure(system, case, effort, clock, warm_up=False)
-            )
-    return [
-        row_of(workload.name, case.event_bytes, system, samples[index])
-        for index, system in enumerate(chosen)
+    conditions: Conditions,
+    results: Results,
+) -> None:
+    """All rounds of one workload with one size of event, on systems that run.
+
+    `results` gets a row for each system, or a failure.
+    """
+    entrants = [
+        _Entrant(system, workload, case, conditions)
+        for system in systems
+        if workload.suits(system.label)
     ]
+    for entrant in entrants:
+        with entrant.contained(results):
+            await entrant.warm_up()
+    for number in range(conditions.effort.rounds):
+        for entrant in rotated(entrants, number):
+            if entrant.takes_part:
+                with entrant.contained(results):
+                    await entrant.round(number)
+    for entrant in entrants:
+        if entrant.takes_part:
+            with entrant.contained(results):
+                results.rows.append(entrant.row())
 
 
 async def run_workload(
     workload: Workload,
     systems: Sequence[System],
     *,
-    effort: Effort,
-    clock: Stopwatch,
-    tell: Tell,
+    conditions: Conditions,
+    results: Results,
     fresh_in: Path | None,
-) -> list[Row]:
+) -> None:
     """All sizes of a workload; `fresh_in`: start the systems there for each size, and stop them."""
-    rows: list[Row] = []
     for event_bytes in workload.event_bytes:
         case = case_of(event_bytes)
         if fresh_in is None:
-            rows += await run_case(workload, case, systems, effort=effort, clock=clock, tell=tell)
+            await run_case(workload, case, systems, conditions=conditions, results=results)
             continue
         chosen = [system for system in systems if workload.suits(system.label)]
-        async with running(chosen, fresh_in / f"{workload.name}-{event_bytes}"):
-            rows += await run_case(workload, case, chosen, effort=effort, clock=clock, tell=tell)
-    return rows
+        with results.containing(workload.name, event_bytes):
+            async with running(chosen, fresh_in / f"{workload.name}-{event_bytes}"):
+                await run_case(workload, case, chosen, conditions=conditions, results=results)
 
 
 def row_of(workload: str, event_bytes: int, system: System, samples: Sequence[Sample]) -> Row:
@@ -126,7 +280,3 @@ def row_of(workload: str, event_bytes: int, system: System, samples: Sequence[Sa
 
 def _us_per_event(sample: Sample) -> float | None:
     return None if sample.cpu_seconds is None else sample.cpu_seconds / sample.events * 1e6
-
-
-def _name(system: System) -> str:
-    return f"{system.label.system} ({system.label.settings})"

@@ -2,7 +2,8 @@
 
     python -m bench.run --workloads W1,W3,W12 --effort quick
 
-Ends with 1 if any system did not hold exactly what was written to it. Data lie in
+Ends with 1 if any system did not hold exactly what was written to it, and with 2 if a case failed,
+which is then listed below the table; the results of the other cases stay. Data lie in
 `bench/out/data-<n>` and are removed at the end; the directory must be on the disk that is meant,
 and a file system in memory is refused.
 """
@@ -24,10 +25,10 @@ from anabranch.cli.up.binaries import find_nats_server
 from anabranch.common.errors import AnabranchError, DirectoryUnusable
 from bench.case import LONG, MEDIUM, QUICK, Effort
 from bench.catalogue import systems, workloads
-from bench.clock import Stopwatch, SystemStopwatch, utc_text
+from bench.clock import SystemStopwatch, utc_text
 from bench.machine import StealMeter, describe, file_system_of, sync_probe
 from bench.report import LATEST, is_verified, print_table
-from bench.rounds import Row, run_workload, running
+from bench.rounds import STEAL_PERCENT_MAX, Conditions, Results, run_workload, running
 from bench.systems.process import find_program
 from bench.systems.redis import BINARY_VARIABLE
 from bench.workloads.port import Workload
@@ -38,7 +39,13 @@ EXIT_FAILED = 2
 _IN_MEMORY = ("tmpfs", "ramfs", "overlay")
 
 
-async def perform(names: Sequence[str], effort: Effort, directory: Path) -> dict[str, Any]:
+async def perform(
+    names: Sequence[str],
+    effort: Effort,
+    directory: Path,
+    *,
+    steal_percent_max: float = STEAL_PERCENT_MAX,
+) -> dict[str, Any]:
     """The whole run, with its data in `directory` → the result as it is written to the file."""
     clock = SystemStopwatch()
     chosen = workloads(names)
@@ -46,7 +53,8 @@ async def perform(names: Sequence[str], effort: Effort, directory: Path) -> dict
     machine = describe(directory)
     machine["servers"] = await _server_versions()
     probe = sync_probe(directory, clock)
-    rows = await _rows(chosen, effort, directory, clock)
+    conditions = Conditions(effort, clock, _tell, steal_percent_max=steal_percent_max)
+    results = await _results(chosen, directory, conditions)
     machine["steal_percent"] = steal.percent()
     return {
         "at": utc_text(),
@@ -54,30 +62,36 @@ async def perform(names: Sequence[str], effort: Effort, directory: Path) -> dict
         "seconds": round(clock.now() - started, 1),
         "machine": machine,
         "probe": {**probe, "after": sync_probe(directory, clock)},
-        "rows": rows,
+        "steal_percent_max": steal_percent_max,
+        "rows": results.rows,
+        "failures": results.failures,
     }
 
 
-async def _rows(
-    chosen: Sequence[Workload], effort: Effort, directory: Path, clock: Stopwatch
-) -> list[Row]:
+async def _results(chosen: Sequence[Workload], directory: Path, conditions: Conditions) -> Results:
     """Every workload in turn, on servers of its own or on those of the whole run."""
+    effort, results = conditions.effort, Results()
     compared = [
         system
         for system in systems(effort)
         if any(workload.suits(system.label) for workload in chosen)
     ]
-    async with AsyncExitStack() as stack:
-        if not effort.fresh_servers:
-            await stack.enter_async_context(running(compared, directory))
-        fresh_in = directory if effort.fresh_servers else None
-        rows: list[Row] = []
-        for workload in chosen:
-            async with _prepared(workload):
-                rows += await run_workload(
-                    workload, compared, effort=effort, clock=clock, tell=_tell, fresh_in=fresh_in
-                )
-        return rows
+    fresh_in = directory if effort.fresh_servers else None
+    with results.containing("all"):
+        async with AsyncExitStack() as stack:
+            if fresh_in is None:
+                await stack.enter_async_context(running(compared, directory))
+            for workload in chosen:
+                with results.containing(workload.name):
+                    async with _prepared(workload):
+                        await run_workload(
+                            workload,
+                            compared,
+                            conditions=conditions,
+                            results=results,
+                            fresh_in=fresh_in,
+                        )
+    return results
 
 
 @asynccontextmanager
@@ -132,6 +146,13 @@ def main() -> int:
         "--workloads", default="W1,W2,W3,W4,W5,W6,W7,W10,W11,W12", help="names, separated by commas"
     )
     parser.add_argument("--effort", choices=sorted(EFFORTS), default=MEDIUM.name)
+    parser.add_argument(
+        "--steal-max",
+        type=float,
+        default=STEAL_PERCENT_MAX,
+        metavar="PERCENT",
+        help="repeat rounds of which the host stole more",
+    )
     parser.add_argument("--out", type=Path, default=LATEST.parent, help="where results go")
     options = parser.parse_args()
     try:
@@ -139,7 +160,10 @@ def main() -> int:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 names = [name for name in options.workloads.split(",") if name]
-                result = runner.run(perform(names, EFFORTS[options.effort], directory))
+                effort = EFFORTS[options.effort]
+                result = runner.run(
+                    perform(names, effort, directory, steal_percent_max=options.steal_max)
+                )
         finally:
             shutil.rmtree(directory)
     except AnabranchError as error:
@@ -148,7 +172,9 @@ def main() -> int:
     (options.out / LATEST.name).write_text(json.dumps(result, indent=2) + "\n")
     sys.stderr.write("\n")
     print_table(result, sys.stdout)
-    return 0 if is_verified(result["rows"]) else EXIT_UNVERIFIED
+    if not is_verified(result["rows"]):
+        return EXIT_UNVERIFIED
+    return EXIT_FAILED if result["failures"] else 0
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from bench.case import QUICK, Case, Supply, case_of
-from bench.rounds import run_case
+from bench.rounds import Conditions, Results, run_case
 from bench.spark_child import READY_SUFFIX
 from bench.systems.arrow import ArrowStream
 from bench.systems.port import NOT_KEPT, Label, SparkSource
@@ -71,9 +71,9 @@ async def row_of_read(lost: int = 0) -> dict[str, object]:
     system, workload = FakeSystem(), SparkRead("W13", "tier2", frozenset())
     workload._spark = AnsweredByHand(system, lost)  # type: ignore[assignment]
     clock = FakeStopwatch()
-    [row] = await run_case(
-        workload, CASE, [system], effort=EFFORT, clock=clock, tell=lambda _: None
-    )
+    results, conditions = Results(), Conditions(EFFORT, clock, tell=lambda _: None)
+    await run_case(workload, CASE, [system], conditions=conditions, results=results)
+    [row] = results.rows
     return row
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from bench.case import QUICK, Digest, Effort, Sample, Supply, case_of
 from bench.report import is_verified, markdown
-from bench.rounds import row_of, run_case
+from bench.rounds import Conditions, Results, row_of, run_case
 from bench.workloads.port import Workload, holds_exactly
 from bench.workloads.w1_max_write import MaxWrite
 from bench.workloads.w2_keys import holds_in_any_order
@@ -42,7 +42,10 @@ def swapping(events: list[bytes]) -> list[bytes]:
 async def run_on(
     system: FakeSystem, clock: FakeStopwatch, workload: Workload
 ) -> list[dict[str, object]]:
-    return await run_case(workload, CASE, [system], effort=EFFORT, clock=clock, tell=lambda _: None)
+    results, conditions = Results(), Conditions(EFFORT, clock, tell=lambda _: None)
+    await run_case(workload, CASE, [system], conditions=conditions, results=results)
+    assert results.failures == []
+    return results.rows
 
 
 async def rows_of(
