@@ -105,6 +105,17 @@ bench: setup
 	$(BIN)/python -m bench.run --workloads $(WORKLOADS) \
 		--effort $(if $(QUICK),quick,$(if $(LONG),long,medium)) $(ARGS)
 
+## make bench-compare  OLD=<revision|path> [NEW=.] [WORKLOADS=…] [PAIRS=7] [EFFORT=quick]: is NEW slower?
+COMPARED := W1,W2,W3,W4,W6,W7,W14
+NEW ?= .
+PAIRS ?= 7
+EFFORT ?= quick
+.PHONY: bench-compare
+bench-compare: setup
+	$(BIN)/python -m bench.compare --old $(or $(OLD),$(error say what to compare with: OLD=<revision|path>)) \
+		--new $(NEW) --pairs $(PAIRS) --effort $(EFFORT) \
+		--workloads $(if $(filter file,$(origin WORKLOADS)),$(COMPARED),$(WORKLOADS)) $(ARGS)
+
 ## make bench-table  the table of the last `make bench` as Markdown
 .PHONY: bench-table
 bench-table: setup

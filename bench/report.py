@@ -27,9 +27,9 @@ _COLUMNS = (
 _LEFT_COLUMNS = 4
 
 
-def is_verified(rows: Sequence[Result]) -> bool:
-    """Whether every system held exactly what was written to it, in every row."""
-    return all(row["verified"] is True for row in rows)
+def is_verified(outcomes: Sequence[Result]) -> bool:
+    """Whether every system held exactly what was written to it, in every row and failed case."""
+    return all(each["verified"] is True for each in outcomes)
 
 
 def cells(row: Result) -> tuple[str, ...]:
@@ -81,6 +81,7 @@ def failures(result: Result) -> list[str]:
     return [
         f"FAILED: {each['workload']} {each['event_bytes']} B of {each['system']} "
         f"{each['settings']}: {each['error']}"
+        f"{'' if each['verified'] else ', AND EVENTS WERE LOST OR CHANGED'}"
         for each in result.get("failures", ())
     ]
 
@@ -101,7 +102,7 @@ def print_table(result: Result, stream: TextIO) -> None:
     console = Console(file=stream, width=None if stream.isatty() else 160)
     console.print(table)
     for line in (*failures(result), *conditions(result)):
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, markup=False)
 
 
 def markdown(result: Result) -> str:

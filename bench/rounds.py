@@ -67,7 +67,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Results:
-    """What a run has brought so far."""
+    """The rows and failures of a run so far."""
 
     rows: list[Row] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
@@ -79,6 +79,7 @@ class Results:
         """Note any error of the block as a failure of the workload, and carry on after the block.
 
         Without a system the failure is that of all systems, such as a server that does not start.
+        `verified` becomes False for a system that lost events before it failed.
         """
         try:
             yield
@@ -90,6 +91,7 @@ class Results:
                     "system": system.label.system if system else "all",
                     "settings": system.label.settings if system else "",
                     "error": error_text(error),
+                    "verified": True,
                 }
             )
 
@@ -138,6 +140,7 @@ class _Entrant:
         self._conditions = conditions
         self._rounds: list[Attempt] = []
         self._repeats = 0
+        self._is_verified = True
         self.takes_part = True
 
     @contextmanager
@@ -147,6 +150,8 @@ class _Entrant:
         with results.containing(self._workload.name, self._case.event_bytes, self._system):
             yield
             self.takes_part = True
+        if not self.takes_part:
+            results.failures[-1]["verified"] = self._is_verified
 
     async def warm_up(self) -> None:
         self._tell("warm-up")
@@ -159,6 +164,7 @@ class _Entrant:
             await asyncio.to_thread(os.sync)
             steal = self._conditions.steal_meter()
             sample = await self._measure(warm_up=False)
+            self._is_verified = self._is_verified and sample.verified
             stolen = steal.percent()
             attempts.append(Attempt(sample, stolen))
             percent_max = self._conditions.steal_percent_max
@@ -180,10 +186,10 @@ class _Entrant:
                 self._system, self._case, effort, clock, warm_up=warm_up
             )
 
-    def _tell(self, what: str) -> None:
+    def _tell(self, step: str) -> None:
         label = self._system.label
         case = f"{self._workload.name} {self._case.event_bytes} B"
-        self._conditions.tell(f"{case}: {what} of {label.system} ({label.settings})")
+        self._conditions.tell(f"{case}: {step} of {label.system} ({label.settings})")
 
 
 async def run_case(

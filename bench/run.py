@@ -53,7 +53,7 @@ async def perform(
     machine = describe(directory)
     machine["servers"] = await _server_versions()
     probe = sync_probe(directory, clock)
-    conditions = Conditions(effort, clock, _tell, steal_percent_max=steal_percent_max)
+    conditions = Conditions(effort, clock, tell, steal_percent_max=steal_percent_max)
     results = await _results(chosen, directory, conditions)
     machine["steal_percent"] = steal.percent()
     return {
@@ -121,12 +121,14 @@ async def _server_versions() -> dict[str, str]:
     return found
 
 
-def _tell(text: str) -> None:
+def tell(text: str) -> None:
+    """Show how far the run is: on a terminal, in one line that is written over."""
     sys.stderr.write(f"\r\x1b[K{text}" if sys.stderr.isatty() else f"{text}\n")
     sys.stderr.flush()
 
 
-def _fresh_directory(out: Path) -> Path:
+def fresh_directory(out: Path) -> Path:
+    """A new directory on a real disk. Raises DirectoryUnusable."""
     out.mkdir(parents=True, exist_ok=True)
     kind = file_system_of(out)
     if kind in _IN_MEMORY:
@@ -156,7 +158,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=LATEST.parent, help="where results go")
     options = parser.parse_args()
     try:
-        directory = _fresh_directory(options.out)
+        directory = fresh_directory(options.out)
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 names = [name for name in options.workloads.split(",") if name]
@@ -165,14 +167,15 @@ def main() -> int:
                     perform(names, effort, directory, steal_percent_max=options.steal_max)
                 )
         finally:
-            shutil.rmtree(directory)
+            # A server that failed may still be writing, which must not cost the result.
+            shutil.rmtree(directory, ignore_errors=True)
     except AnabranchError as error:
         sys.stderr.write(f"error: {error} / try: {error.remedy}\n")
         return EXIT_FAILED
     (options.out / LATEST.name).write_text(json.dumps(result, indent=2) + "\n")
     sys.stderr.write("\n")
     print_table(result, sys.stdout)
-    if not is_verified(result["rows"]):
+    if not is_verified([*result["rows"], *result["failures"]]):
         return EXIT_UNVERIFIED
     return EXIT_FAILED if result["failures"] else 0
 

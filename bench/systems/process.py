@@ -47,7 +47,7 @@ async def server(
             stdout=log,
             stderr=log,
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
     try:
         await _wait_ready(process, command[0], log_file, is_ready)
@@ -100,5 +100,6 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """In a child before its program starts: have the kernel kill it when its parent ends."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -13,7 +13,7 @@ from anabranch.common.errors import Unavailable
 from bench.case import QUICK, Case, Effort, Sample, case_of
 from bench.clock import Stopwatch
 from bench.machine import processor_times, stolen_percent
-from bench.report import cells, markdown
+from bench.report import cells, is_verified, markdown
 from bench.rounds import (
     REPEATS_MAX,
     Attempt,
@@ -141,6 +141,19 @@ async def test_a_defect_of_a_workload_is_a_failure_of_its_case_alone(defect: Exc
 
     assert results.rows == []
     assert [type(defect).__name__ in str(each["error"]) for each in results.failures] == [True]
+
+
+@pytest.mark.parametrize("verified", [True, False])
+async def test_a_system_that_lost_events_before_it_failed_is_not_taken_for_a_mere_failure(
+    verified: bool,
+) -> None:
+    workload = Scripted(sample(), sample(verified=verified), ValueError("then it failed"))
+
+    results = await results_of(workload)
+
+    text = markdown({**RESULT, "rows": [], "failures": results.failures})
+    assert is_verified(results.failures) is verified
+    assert ("AND EVENTS WERE LOST OR CHANGED" in text) is not verified
 
 
 async def test_a_round_without_events_is_a_failure_too() -> None:

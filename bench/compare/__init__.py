@@ -1,0 +1,1 @@
+"""Two checkouts of the project side by side: is one of them slower?"""
