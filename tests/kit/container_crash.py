@@ -27,6 +27,7 @@ from anabranch.common.wire.messages import (
     Message,
     OffsetLocated,
     ReadSegment,
+    Request,
     Sealed,
     SealSegment,
     SegmentsMerged,
@@ -36,25 +37,21 @@ from anabranch.common.wire.messages import (
     TruncateSegment,
 )
 from anabranch.segstore.adapters.journal.journal import open_journal
+from anabranch.segstore.domain.container.circumstances import Given
 from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.invariants import check_state
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.pauses import drawn_from
 from anabranch.segstore.shell.container.reader import (
     Found,
-    boundary_before,
-    locate_now,
-    locate_tiered,
-    truncation_place,
 )
 from anabranch.segstore.shell.container.replay import Replay
+from anabranch.segstore.shell.container.replies import Deliver
 from anabranch.segstore.shell.container.sessions import AppendSession
 from anabranch.segstore.shell.container.surroundings import Surroundings
 from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
-from anabranch.segstore.shell.memory.boundaries import TieredBoundary
 from anabranch.segstore.shell.memory.cache import Cache
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
-from anabranch.segstore.shell.memory.segment_index import InTierTwo
 from anabranch.segstore.shell.tiering.eviction import evict
 from anabranch.segstore.shell.tiering.flusher import Flusher, FlushLimits
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
@@ -63,7 +60,7 @@ from kit.history import History, HistoryViolation, Place, make_event
 from kit.log_driver import Callbacks
 from kit.rng import seeded
 from kit.simdisk import Crashed, RandomSurvival, SimDisk
-from kit.tiered_driver import read_through
+from kit.tiered_driver import ask_through, read_through
 
 SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(3)]
 WRITERS = [bytes([number + 1]) * 16 for number in range(2)]
@@ -186,7 +183,7 @@ class CrashingContainer:
             with self._resident(segment) as state:
                 if state.known(segment) is None:
                     request = CreateSegment(segment=segment, stamp=Stamp(1, 1))
-                    container.create(request, self._note_created(segment))
+                    container.ask(request, self._note_created(segment))
         self._callbacks.run()
 
     @contextmanager
@@ -278,7 +275,7 @@ class CrashingContainer:
                 self.history.acknowledge(segment, writer, message.last_event_number)
 
         once = AppendOnce(segment=segment, writer_id=writer, first_event_number=first, count=count)
-        self._container.append_once(once, block, deliver)
+        self._container.ask(once, deliver, Given(block))
 
     def _append_again(self, segment: str, writer: bytes) -> None:
         sent = self._sent.get((segment, writer))
@@ -296,14 +293,14 @@ class CrashingContainer:
                     self.history.sealed_at[segment] = message.length
 
             request = SealSegment(segment=segment, stamp=Stamp(1, 2))
-            self._container.seal(request, sealed)
+            self._container.ask(request, sealed)
         else:
 
             def deleted(message: Message) -> None:
                 if isinstance(message, Done):
                     self.history.deleted.add(segment)
 
-            self._container.delete(DeleteSegment(segment=segment, stamp=Stamp(1, 3)), deleted)
+            self._container.ask(DeleteSegment(segment=segment, stamp=Stamp(1, 3)), deleted)
 
     def _reshape(self, segment: str) -> None:
         """Truncate the segment, or seal another one and merge it into this one."""
@@ -320,25 +317,22 @@ class CrashingContainer:
         state = self._container.applied.state.known(segment)
         assert isinstance(state, SegmentState)
         wanted = self._random.randrange(state.start, state.length + 1)
-        located = locate_now(self._container, LocateOffset(segment=segment, offset=wanted))
-        if isinstance(located, InTierTwo):
-            asked = LocateOffset(segment=segment, offset=wanted)
-            located = self._wait(locate_tiered(self._tier_two, asked, located))
+        answers: list[Message] = []
+        self._ask(LocateOffset(segment=segment, offset=wanted), answers.append)
+        (located,) = answers
         assert isinstance(located, OffsetLocated)
         offset = located.offset
         request = TruncateSegment(segment=segment, stamp=Stamp(1, 2), offset=offset)
         self.history.truncating[segment] = max(offset, self.history.truncating.get(segment, 0))
-        place = truncation_place(self._container, request)
-        boundary = None
-        if place is not None:
-            lower = self._wait(boundary_before(self._tier_two, place, offset))
-            boundary = TieredBoundary(place.number, lower)
 
         def truncated(message: Message) -> None:
             if isinstance(message, Truncated):
                 self.history.truncated[segment] = message.start
 
-        self._container.truncate(request, truncated, boundary)
+        self._ask(request, truncated)
+
+    def _ask(self, request: Request, deliver: Deliver) -> None:
+        ask_through(self._container, self._tier_two, self._wait, request, deliver)
 
     def _merge(self, target: str, source: str) -> None:
         def merged(message: Message) -> None:
@@ -348,7 +342,7 @@ class CrashingContainer:
 
         self.history.merging.add((source, target))
         request = MergeSegments(segment=target, stamp=Stamp(1, 2), sources=(source,))
-        self._container.merge(request, merged)
+        self._container.ask(request, merged)
 
     # --- checking -----------------------------------------------------------------------------
 

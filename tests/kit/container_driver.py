@@ -33,6 +33,7 @@ from anabranch.common.wire.messages import (
     UpdateAttributes,
 )
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
+from anabranch.segstore.domain.container.circumstances import Given
 from anabranch.segstore.domain.container.decide import Known
 from anabranch.segstore.ports import StoredCatalog
 from anabranch.segstore.shell.container.container import Container
@@ -217,7 +218,7 @@ class ContainerDriver:
     ) -> None:
         request = CreateSegment(segment=segment, stamp=stamp, trace_parent=trace_parent)
         deliver = self._deliver()
-        self.first((segment,), lambda: self.container.create(request, deliver))
+        self.first((segment,), lambda: self.container.ask(request, deliver))
 
     def create_transient(
         self, unique: int, segment: str = SEGMENT, writer_id: bytes = WRITER
@@ -226,31 +227,31 @@ class ContainerDriver:
         name = transient_name(segment, unique.to_bytes(16, "big"))
         request = CreateTransient(segment=segment, writer_id=writer_id)
         deliver = self._deliver()
-        self.first((segment, name), lambda: self.container.create_transient(request, name, deliver))
+        self.first((segment, name), lambda: self.container.ask(request, deliver, Given(name=name)))
         return name
 
     def seal(self, segment: str = SEGMENT, stamp: Stamp = SEAL_STAMP) -> None:
         request, deliver = SealSegment(segment=segment, stamp=stamp), self._deliver()
-        self.first((segment,), lambda: self.container.seal(request, deliver))
+        self.first((segment,), lambda: self.container.ask(request, deliver))
 
     def delete(self, segment: str = SEGMENT, stamp: Stamp = DELETE_STAMP) -> None:
         request, deliver = DeleteSegment(segment=segment, stamp=stamp), self._deliver()
-        self.first((segment,), lambda: self.container.delete(request, deliver))
+        self.first((segment,), lambda: self.container.ask(request, deliver))
 
     def info(self, segment: str = SEGMENT, *, even_gone: bool = False) -> None:
         request = GetSegmentInfo(segment=segment, even_gone=even_gone)
         deliver = self._deliver()
-        self.first((segment,), lambda: self.container.info(request, deliver))
+        self.first((segment,), lambda: self.container.ask(request, deliver))
 
     def truncate(self, offset: int, segment: str = SEGMENT, stamp: Stamp = TRUNCATE_STAMP) -> None:
         request = TruncateSegment(segment=segment, stamp=stamp, offset=offset)
         deliver = self._deliver()
-        self.first((segment,), lambda: self.container.truncate(request, deliver))
+        self.first((segment,), lambda: self.container.ask(request, deliver))
 
     def merge(self, *sources: str, target: str = SEGMENT, stamp: Stamp = MERGE_STAMP) -> None:
         request = MergeSegments(segment=target, stamp=stamp, sources=sources)
         deliver = self._deliver()
-        self.first((target, *sources), lambda: self.container.merge(request, deliver))
+        self.first((target, *sources), lambda: self.container.ask(request, deliver))
 
     def update(
         self,
@@ -268,12 +269,12 @@ class ContainerDriver:
             updates=updates,
         )
         deliver = self._deliver()
-        self.first((segment,), lambda: self.container.update_attributes(request, deliver))
+        self.first((segment,), lambda: self.container.ask(request, deliver))
 
     def attributes(self, *ids: bytes, segment: str = SEGMENT) -> None:
         request = GetAttributes(segment=segment, attributes=ids)
         deliver = self._deliver()
-        self.first((segment,), lambda: self.container.attributes(request, deliver))
+        self.first((segment,), lambda: self.container.ask(request, deliver))
 
     def append_if(
         self,
@@ -296,7 +297,7 @@ class ContainerDriver:
             updates=updates,
         )
         deliver = self._deliver()
-        self.first((segment,), lambda: self.container.append_once(request, block, deliver))
+        self.first((segment,), lambda: self.container.ask(request, deliver, Given(block)))
         return block
 
     def setup(
@@ -352,7 +353,7 @@ class ContainerDriver:
             segment=segment, writer_id=writer_id, first_event_number=first, count=len(events)
         )
         deliver = self._deliver()
-        self.first((segment,), lambda: self.container.append_once(request, block, deliver))
+        self.first((segment,), lambda: self.container.ask(request, deliver, Given(block)))
         return block
 
     def take_replies(self) -> list[Message]:

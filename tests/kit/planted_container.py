@@ -9,13 +9,23 @@ managers under which a container behaves as if a line were missing.
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from typing import Any, cast
 from unittest.mock import patch
 
 from anabranch.common.tier2.state import Attributes, TieredExtent
-from anabranch.common.wire.messages import Appended, AppendOnce, Message
+from anabranch.common.wire.messages import Appended, AppendOnce, ConditionalAppend, Request
 from anabranch.segstore.domain.container import evolve
+from anabranch.segstore.domain.container.answer import VERBS
 from anabranch.segstore.domain.container.attributes import AttributeChange, apply_changes
+from anabranch.segstore.domain.container.circumstances import (
+    NOTHING_GIVEN,
+    Answer,
+    Circumstances,
+    Given,
+    InTierTwo,
+)
 from anabranch.segstore.domain.container.decide import Duplicate, decide_append, decide_setup
+from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.operations import (
     DecodedOperation,
     TruncateOperation,
@@ -25,7 +35,7 @@ from anabranch.segstore.ports import ContainerLog, ReplayedFrame
 from anabranch.segstore.shell.container import container as containers
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.replay import Replay
-from anabranch.segstore.shell.container.replies import HeldAck, HeldReply, ReplyGate
+from anabranch.segstore.shell.container.replies import Deliver, HeldAck, HeldReply, ReplyGate
 from anabranch.segstore.shell.memory import resident_segments
 from anabranch.segstore.shell.memory.applied import Applied
 from anabranch.segstore.shell.memory.read_index import ReadIndex
@@ -106,22 +116,32 @@ def attributes_twice_at_replay() -> Iterator[None]:
 def condition_on_the_applied_state() -> AbstractContextManager[object]:
     """A conditional append does not see what is pending."""
 
-    def careless(self: Container, request: AppendOnce, payload: bytes) -> Message:
-        applied, writer_id = self.applied.state, request.writer_id
-        decide_setup(self._pending.known(request.segment), request.segment, writer_id)
-        state = decide_setup(applied.known(request.segment), request.segment, writer_id)
-        last = self._pending.last_event_number(state.number, writer_id)
-        decision = decide_append(state, last, writer_id, request, payload, now_ms=0)
-        pending = self._pending.living(state.number) or state
-        if not isinstance(decision, Duplicate):
-            decision = replace(decision, offset=pending.length)
-        return Appended(
-            session=0,
-            last_event_number=request.first_event_number + request.count - 1,
-            length=self._perform_append(pending, decision),
-        )
+    real = Container.ask
 
-    return patch.object(Container, "_append_once", careless)
+    def careless(
+        self: Container, request: Request, deliver: Deliver, given: Given = NOTHING_GIVEN
+    ) -> InTierTwo | None:
+        applied = self.applied.state
+
+        def answer(state: SegmentMap, request: AppendOnce, around: Circumstances) -> Answer:
+            writer_id, payload = request.writer_id, around.given.payload
+            decide_setup(state.known(request.segment), request.segment, writer_id)
+            known = decide_setup(applied.known(request.segment), request.segment, writer_id)
+            last = state.last_event_number(known.number, writer_id)
+            decision = decide_append(known, last, writer_id, request, payload, now_ms=0)
+            length = (state.living(known.number) or known).length
+            if not isinstance(decision, Duplicate):
+                decision = replace(decision, offset=length)
+                length += len(payload)
+            last = request.first_event_number + request.count - 1
+            return Answer(decision, Appended(session=0, last_event_number=last, length=length))
+
+        rows = cast("dict[type[Request], Any]", VERBS)
+        row = replace(rows[AppendOnce], answer=answer)
+        with patch.dict(rows, {AppendOnce: row, ConditionalAppend: row}):
+            return real(self, request, deliver, given)
+
+    return patch.object(Container, "ask", careless)
 
 
 @contextmanager

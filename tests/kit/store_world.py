@@ -35,10 +35,11 @@ from anabranch.common.wire.messages import (
 )
 from anabranch.segstore.adapters.journal.commits import CommitWriter, InlineCommits
 from anabranch.segstore.adapters.journal.journal import Journal, open_journal
+from anabranch.segstore.domain.container.circumstances import Given
 from anabranch.segstore.domain.storage.plan import ChunkLimits
 from anabranch.segstore.domain.storage.snapshot import SnapshotLimits
-from anabranch.segstore.handlers.append import AppendDesk, append_once, setup_without_session
-from anabranch.segstore.handlers.control import CONTROL, ControlDesk
+from anabranch.segstore.handlers.append import AppendDesk, setup_without_session
+from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.shell.container.metrics import StoreMetrics, uncounted
 from anabranch.segstore.shell.container.pauses import drawn_from
@@ -350,9 +351,7 @@ class Client:
     async def control(self, request: Message) -> Message:
         """Perform a control request; raises what the store answers."""
         request_id, waiting = self._new_request()
-        CONTROL[type(request)](
-            self._control, request, lambda message: self._replied(message, request_id)
-        )
+        self._control.ask(request, lambda message: self._replied(message, request_id))
         return await _answer(waiting)
 
     async def read(self, request: ReadSegment) -> tuple[SegmentRead, bytes]:
@@ -398,7 +397,7 @@ class Client:
     async def append_if(self, request: ConditionalAppend, block: bytes) -> Appended:
         """Append under conditions; raises what the store answers."""
         request_id, waiting = self._new_request()
-        append_once(self.life.store, request, block, lambda reply: self._replied(reply, request_id))
+        self._control.ask(request, lambda reply: self._replied(reply, request_id), Given(block))
         reply = await _answer(waiting)
         assert isinstance(reply, Appended)
         return reply

@@ -8,18 +8,25 @@ from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.ports import Buffer, ChunkStorage
 from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, Tombstone
-from anabranch.common.wire.messages import ReadSegment, TruncateSegment
+from anabranch.common.wire.messages import (
+    LocateOffset,
+    Message,
+    OffsetLocated,
+    ReadSegment,
+    Request,
+    TruncateSegment,
+)
+from anabranch.segstore.domain.container.circumstances import Given
 from anabranch.segstore.ports import CatalogEntry, LogAddress, TierTwo
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.pauses import drawn_from
 from anabranch.segstore.shell.container.reader import (
     Found,
-    boundary_before,
     read_now,
-    truncation_place,
 )
+from anabranch.segstore.shell.container.replies import Deliver
 from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
-from anabranch.segstore.shell.memory.boundaries import TieredBoundary
+from anabranch.segstore.shell.container.tiered_boundaries import find_boundaries
 from anabranch.segstore.shell.memory.catch_up import new_catch_up
 from anabranch.segstore.shell.memory.granule import Granule
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
@@ -47,6 +54,19 @@ async def read_through(
                 at_hand[granule] = await container.log.read_aside(granule)
             else:
                 at_hand[granule] = await tier_two.read(granule.ref, granule.start, granule.size)
+
+
+Wait = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+def ask_through(
+    container: Container, tier_two: TierTwo, wait: Wait, request: Request, deliver: Deliver
+) -> None:
+    """One request without a desk around it, wherever the boundaries that it depends on are."""
+    place = container.ask(request, deliver)
+    if place is not None:
+        given = Given(tiered=wait(find_boundaries(tier_two, place)))
+        assert container.ask(request, deliver, given) is None
 
 
 class InterruptedStorage(MemoryChunkStorage):
@@ -158,12 +178,19 @@ class TieredDriver(ContainerDriver):
     def truncate_anywhere(self, request: TruncateSegment) -> None:
         """As the handler does it: what only tier 2 knows is looked up first."""
         with self.container.residency.pinned(request.segment):
-            place = self.now(request.segment, lambda: truncation_place(self.container, request))
-            boundary = None
-            if place is not None:
-                lower = self.wait(boundary_before(self.tier_two, place, request.offset))
-                boundary = TieredBoundary(place.number, lower)
-            self.container.truncate(request, self._deliver(), boundary)
+            self.now(request.segment, lambda: None)
+            ask_through(self.container, self.tier_two, self.wait, request, self._deliver())
+
+    def locate(self, offset: int, segment: str = SEGMENT) -> OffsetLocated:
+        """The first boundary at or after `offset`, wherever it is known."""
+        request = LocateOffset(segment=segment, offset=offset)
+        found: list[Message] = []
+        with self.container.residency.pinned(segment):
+            self.now(segment, lambda: None)
+            ask_through(self.container, self.tier_two, self.wait, request, found.append)
+        (located,) = found
+        assert isinstance(located, OffsetLocated)
+        return located
 
     def read(self, offset: int, *, segment: str = SEGMENT, size: int = 1 << 23) -> Found:
         """One read, wherever the bytes are."""

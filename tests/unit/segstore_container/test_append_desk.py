@@ -18,6 +18,7 @@ from anabranch.common.wire.messages import (
     Message,
     SetupAppend,
 )
+from anabranch.segstore.domain.container.circumstances import Given
 from anabranch.segstore.handlers import append as desks
 from anabranch.segstore.handlers.append import AppendDesk
 from anabranch.segstore.shell.container.container import Container
@@ -54,7 +55,7 @@ async def test_a_connection_never_runs_out_of_sessions(monkeypatch: pytest.Monke
     await world.assign(0)
     async with live_store(world) as live:
         container = live.store.open_containers()[0].container
-        container.create(CreateSegment(segment=SEGMENT, stamp=CREATE_STAMP), lambda _: None)
+        container.ask(CreateSegment(segment=SEGMENT, stamp=CREATE_STAMP), lambda _: None)
         await durable(container)
         writer = Writer(live)
         # sessions that are over make room first, here those of one writer's first two setups
@@ -84,7 +85,7 @@ def test_a_block_that_readers_would_refuse_for_ever_is_refused_at_the_door() -> 
     session = driver.setup()
     driver.append_raw(session, 1, 2, block, is_block=True)
     once = AppendOnce(segment=SEGMENT, writer_id=WRITER, first_event_number=1, count=2)
-    driver.container.append_once(once, block, driver._deliver())
+    driver.container.ask(once, driver._deliver(), Given(block))
     driver.commit()
     refused = [reply for reply in driver.take_replies() if isinstance(reply, Failed)]
     assert [reply.code for reply in refused] == [MalformedBlock.code] * 2

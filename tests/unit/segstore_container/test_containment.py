@@ -67,7 +67,7 @@ async def test_a_defect_in_one_container_leaves_the_others_open(plant: str) -> N
             for opened in live.store.open_containers():
                 number = opened.container.container
                 request = CreateSegment(segment=f"a/b/{number}.#epoch.0", stamp=Stamp(1, 1))
-                opened.container.create(request, partial(replies.__setitem__, number))
+                opened.container.ask(request, partial(replies.__setitem__, number))
             await until(lambda: 1 in replies)
             bad = await opened_again(world)
             other = await placement_of(world, 1)

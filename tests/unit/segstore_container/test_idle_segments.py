@@ -28,7 +28,7 @@ from anabranch.common.wire.messages import (
     TruncateSegment,
 )
 from anabranch.segstore.handlers.append import AppendDesk
-from anabranch.segstore.handlers.control import CONTROL, ControlDesk
+from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.handlers.transient import TransientDesk
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
@@ -336,7 +336,7 @@ class Doors:
         self.replies.append((message, data))
 
     def control(self, request: Message) -> None:
-        CONTROL[type(request)](self._control, request, self._answered)
+        self._control.ask(request, self._answered)
 
     def run(self) -> None:
         """Load what is waited for, and do what was spawned."""

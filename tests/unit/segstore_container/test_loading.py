@@ -76,13 +76,13 @@ class Case:
     def info(self, name: str) -> None:
         request = GetSegmentInfo(segment=name)
         self.container.load_first(
-            (name,), lambda: self.container.info(request, self.told.append), self._refused
+            (name,), lambda: self.container.ask(request, self.told.append), self._refused
         )
 
     def create(self, name: str) -> None:
         request = CreateSegment(segment=name, stamp=Stamp(1, 1))
         self.container.load_first(
-            (name,), lambda: self.container.create(request, self.told.append), self._refused
+            (name,), lambda: self.container.ask(request, self.told.append), self._refused
         )
 
     def _refused(self, error: AnabranchError) -> None:
@@ -255,7 +255,7 @@ def test_more_names_than_a_batch_are_all_found(case: Case, monkeypatch: pytest.M
 
 def test_a_decision_about_a_name_that_was_not_loaded_is_a_programming_error(case: Case) -> None:
     with pytest.raises(AssertionError, match="not loaded"):
-        case.container.create(CreateSegment(segment=NONE, stamp=Stamp(1, 1)), _ignore)
+        case.container.ask(CreateSegment(segment=NONE, stamp=Stamp(1, 1)), _ignore)
 
 
 def _ignore(_: Message) -> None:

@@ -10,9 +10,8 @@ from anabranch.common.errors import (
     SegmentNotFound,
 )
 from anabranch.common.tier2.state import SegmentState
-from anabranch.common.wire.messages import LocateOffset, OffsetLocated, ReadSegment, Stamp
-from anabranch.segstore.shell.container.reader import Needed, locate_now, locate_tiered, read_now
-from anabranch.segstore.shell.memory.segment_index import InTierTwo
+from anabranch.common.wire.messages import OffsetLocated, ReadSegment, Stamp
+from anabranch.segstore.shell.container.reader import Needed, read_now
 from anabranch.segstore.shell.tiering.flush_fetch import FlushFetch
 from kit.container_driver import SEGMENT
 from kit.tiered_driver import TieredDriver
@@ -89,13 +88,7 @@ def test_offsets_are_located_on_the_next_boundary(driver: TieredDriver, place: s
 
 
 def locate(driver: TieredDriver, offset: int) -> OffsetLocated:
-    request = LocateOffset(segment=SEGMENT, offset=offset)
-    found = locate_now(driver.container, request)
-    if isinstance(found, InTierTwo):
-        located = driver.wait(locate_tiered(driver.tier_two, request, found))
-        assert isinstance(located, OffsetLocated)
-        return located
-    return found
+    return driver.locate(offset)
 
 
 def test_the_ends_of_a_segment_have_distinct_answers(driver: TieredDriver, place: str) -> None:

@@ -19,17 +19,13 @@ from anabranch.common.wire.messages import (
     Appended,
     AttributeUpdate,
     Failed,
-    LocateOffset,
-    OffsetLocated,
     Stamp,
     TruncateSegment,
     UpdateKind,
 )
 from anabranch.segstore.domain.container.decide import Known
 from anabranch.segstore.domain.container.invariants import check_state, check_step
-from anabranch.segstore.shell.container.reader import locate_now, locate_tiered
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
-from anabranch.segstore.shell.memory.segment_index import InTierTwo
 from kit.container_driver import CLIENT, WRITER, ContainerDriver
 from kit.planted_container import CONTAINER_BUGS
 from kit.tiered_driver import TieredDriver
@@ -174,12 +170,7 @@ def update(driver: TieredDriver, name: str, detail: int, stamp: Stamp) -> None:
 
 
 def locate(driver: TieredDriver, name: str, offset: int) -> int:
-    request = LocateOffset(segment=name, offset=offset)
-    found = locate_now(driver.container, request)
-    if isinstance(found, InTierTwo):
-        found = driver.wait(locate_tiered(driver.tier_two, request, found))
-    assert isinstance(found, OffsetLocated)
-    return found.offset
+    return driver.locate(offset, name).offset
 
 
 Found = tuple[Known, dict[bytes, WriterMark], bytes]

@@ -8,34 +8,8 @@ not fit belong on a TCP connection to the store.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from anabranch.common.wire.messages import (
-    Appended,
-    AppendOnce,
-    AppendSetup,
-    AttributeValues,
-    CheckTruncation,
-    ConditionalAppend,
-    CreateSegment,
-    DeleteSegment,
-    Done,
-    FlushContainer,
-    GetAttributes,
-    GetSegmentInfo,
-    LocateOffset,
-    MergeSegments,
-    Message,
-    OffsetLocated,
-    ReadSegment,
-    Sealed,
-    SealSegment,
-    SegmentInfo,
-    SegmentRead,
-    SegmentsMerged,
-    SetupAppend,
-    Truncated,
-    TruncateSegment,
-    UpdateAttributes,
-)
+from anabranch.common.wire.message import Message
+from anabranch.common.wire.requests import REQUESTS
 
 PAYLOAD_SIZE_BYTES_MAX = 512 * 1024
 """Of a packet's payload, in requests and replies alike, so that what fits in fits out."""
@@ -52,20 +26,6 @@ class Exchange(NamedTuple):
 
 
 SEGMENT_REQUESTS: Mapping[str, Exchange] = {
-    "create": Exchange(CreateSegment, Done),
-    "seal": Exchange(SealSegment, Sealed),
-    "delete": Exchange(DeleteSegment, Done),
-    "truncate": Exchange(TruncateSegment, Truncated),
-    "check_truncation": Exchange(CheckTruncation, Truncated),
-    "merge": Exchange(MergeSegments, SegmentsMerged),
-    "update_attributes": Exchange(UpdateAttributes, Done),
-    "attributes": Exchange(GetAttributes, AttributeValues),
-    "info": Exchange(GetSegmentInfo, SegmentInfo),
-    "locate": Exchange(LocateOffset, OffsetLocated),
-    "flush": Exchange(FlushContainer, Done),
-    "setup": Exchange(SetupAppend, AppendSetup),
-    "append": Exchange(AppendOnce, Appended),
-    "append_if": Exchange(ConditionalAppend, Appended),
-    "read": Exchange(ReadSegment, SegmentRead),
+    row.verb: Exchange(row.request, row.reply) for row in REQUESTS if row.verb
 }
 """By verb. `setup` opens no session here: it ends an older one and says what is stored."""

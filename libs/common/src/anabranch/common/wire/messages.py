@@ -40,6 +40,7 @@ from anabranch.common.wire.replies import (
     Truncated,
 )
 from anabranch.common.wire.requests import (
+    REQUESTS,
     Append,
     AppendOnce,
     CheckTruncation,
@@ -110,11 +111,7 @@ __all__ = [
 
 KINDS: dict[int, type[Message]] = {
     1: Hello, 2: KeepAlive,
-    10: CreateSegment, 11: SealSegment, 12: DeleteSegment, 13: GetSegmentInfo,
-    14: LocateOffset, 15: SetupAppend, 16: Append, 17: ReadSegment, 18: FlushContainer,
-    19: AppendOnce, 20: TruncateSegment, 21: MergeSegments, 22: UpdateAttributes,
-    23: GetAttributes, 24: ConditionalAppend, 25: CreateTransient,
-    26: CheckTruncation,
+    **{row.kind: row.request for row in REQUESTS},
     40: Done, 41: SegmentInfo, 42: Sealed, 43: OffsetLocated, 44: AppendSetup,
     45: Appended, 46: SegmentRead, 47: Failed, 48: Truncated, 49: SegmentsMerged,
     50: AttributeValues, 51: SegmentCreated,

@@ -4,12 +4,30 @@ Requests name segments in full (``scope/stream/0.#epoch.0``). The field `contain
 present, is the epoch that the caller looked up; a store that serves another epoch answers WrongHost
 (0 = not looked up, accept any).
 
+`REQUESTS` is the table of all of them. A new control verb is a message and a row here, and a
+function and a row in the store's table of answers.
+
 Every control request carries the stamp {incarnation, revision} of the aggregate decision that
 it performs; a container refuses older ones (StaleRequest). Requests about transient segments, and
 their merge, carry `NO_DECISION`.
 """
 
+from typing import NamedTuple
+
 from anabranch.common.wire.message import AttributeUpdate, Message, Stamp
+from anabranch.common.wire.replies import (
+    Appended,
+    AppendSetup,
+    AttributeValues,
+    Done,
+    OffsetLocated,
+    Sealed,
+    SegmentCreated,
+    SegmentInfo,
+    SegmentRead,
+    SegmentsMerged,
+    Truncated,
+)
 
 
 class Request(Message, frozen=True, kw_only=True):
@@ -196,3 +214,38 @@ class FlushContainer(Message, frozen=True, kw_only=True):
 
     container: int
     token: str = ""
+
+
+class RequestKind(NamedTuple):
+    """A request's place in the protocol.
+
+    `kind` is its number in packets: add, never change. `verb` is its name on NATS subjects; without
+    one the request needs a connection.
+    """
+
+    kind: int
+    request: type[Message]
+    reply: type[Message]
+    verb: str = ""
+
+
+REQUESTS = (
+    RequestKind(10, CreateSegment, Done, "create"),
+    RequestKind(11, SealSegment, Sealed, "seal"),
+    RequestKind(12, DeleteSegment, Done, "delete"),
+    RequestKind(20, TruncateSegment, Truncated, "truncate"),
+    RequestKind(26, CheckTruncation, Truncated, "check_truncation"),
+    RequestKind(21, MergeSegments, SegmentsMerged, "merge"),
+    RequestKind(22, UpdateAttributes, Done, "update_attributes"),
+    RequestKind(23, GetAttributes, AttributeValues, "attributes"),
+    RequestKind(13, GetSegmentInfo, SegmentInfo, "info"),
+    RequestKind(14, LocateOffset, OffsetLocated, "locate"),
+    RequestKind(18, FlushContainer, Done, "flush"),
+    RequestKind(15, SetupAppend, AppendSetup, "setup"),
+    RequestKind(19, AppendOnce, Appended, "append"),
+    RequestKind(24, ConditionalAppend, Appended, "append_if"),
+    RequestKind(17, ReadSegment, SegmentRead, "read"),
+    RequestKind(16, Append, Appended),
+    RequestKind(25, CreateTransient, SegmentCreated),
+)
+"""Every request and its reply; a `Failed` may come instead."""

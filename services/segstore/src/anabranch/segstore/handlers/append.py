@@ -4,14 +4,14 @@
 a dictionary look-up and a call of the container; nothing waits here but a setup, until its
 segment is resident.
 
-A door without connections serves `append_once`, whose request names segment and writer itself,
-and `setup_without_session`. Both kinds may be mixed by one writer: what an append does depends
-on the writer's event numbers alone, so a late or repeated one is a duplicate, a gap or exactly
-the next, whoever sends it. What a mix can cost is a session, which a refusal ends.
+A door without connections serves `AppendOnce`, a control request that names segment and writer
+itself, and `setup_without_session`. Both kinds may be mixed by one writer: what an append does
+depends on the writer's event numbers alone, so a late or repeated one is a duplicate, a gap or
+exactly the next, whoever sends it. What a mix can cost is a session, which a refusal ends.
 """
 
 from anabranch.common.errors import AnabranchError, SessionEnded
-from anabranch.common.wire.messages import Append, AppendOnce, SetupAppend, failed
+from anabranch.common.wire.messages import Append, SetupAppend, failed
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.replies import Deliver
 from anabranch.segstore.shell.container.sessions import AppendSession, Send
@@ -92,17 +92,6 @@ class AppendDesk:
         self._setups.clear()
         for number in tuple(self._sessions):
             self._end(number)
-
-
-def append_once(store: Store, request: AppendOnce, payload: bytes, deliver: Deliver) -> None:
-    """AppendOnce → Appended. Raises what keeps it from being decided: WrongHost, Unavailable."""
-    container = store.find(request.segment, request.container_epoch).container
-    container.load_first(
-        (request.segment,),
-        lambda: container.append_once(request, payload, deliver),
-        lambda error: deliver(failed(error)),
-        size=len(payload),
-    )
 
 
 def setup_without_session(store: Store, request: SetupAppend, deliver: Deliver) -> None:

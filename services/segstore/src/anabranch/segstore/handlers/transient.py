@@ -11,6 +11,7 @@ from anabranch.common.errors import Overloaded
 from anabranch.common.model.names import transient_name
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.wire.messages import CreateTransient, failed
+from anabranch.segstore.domain.container.circumstances import Given
 from anabranch.segstore.domain.container.operations import WRITER_ID_SIZE_BYTES
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.replies import Deliver
@@ -44,7 +45,7 @@ class TransientDesk:
                 return
             self._make_room()
             self._made[name] = container
-            container.create_transient(request, name, deliver)
+            container.ask(request, deliver, Given(name=name))
 
         container.load_first((request.segment, name), create, lambda error: deliver(failed(error)))
 

@@ -32,8 +32,9 @@ from anabranch.common.wire.messages import (
     failed,
 )
 from anabranch.common.wire.packet import Packet, PacketParser
-from anabranch.segstore.handlers.append import append_once, setup_without_session
-from anabranch.segstore.handlers.control import CONTROL, ControlDesk
+from anabranch.segstore.domain.container.circumstances import Given
+from anabranch.segstore.handlers.append import setup_without_session
+from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.shell.container.replies import Deliver
 from anabranch.segstore.shell.container.throttle import Throttle
@@ -57,7 +58,6 @@ class PacketDesk:
 
     def __init__(self, control: ControlDesk, throttle: Throttle) -> None:
         self._control = control
-        self._store = control.store
         self._throttle = throttle
         self._reads = ReadDesk(control.store, self._read_done, control.spawn)
         self._readers: dict[int, tuple[int, Respond]] = {}
@@ -92,14 +92,12 @@ class PacketDesk:
             deliver(failed(error))
 
     def _perform(self, message: Message, payload: bytes, deliver: Deliver) -> None:
-        if isinstance(message, AppendOnce):
-            if self._throttle.paused:
-                raise Overloaded("the store takes no appends at the moment")
-            append_once(self._store, message, payload, deliver)
-        elif isinstance(message, SetupAppend):
-            setup_without_session(self._store, message, deliver)
-        else:
-            CONTROL[type(message)](self._control, message, deliver)
+        if isinstance(message, SetupAppend):
+            setup_without_session(self._control.store, message, deliver)
+            return
+        if isinstance(message, AppendOnce) and self._throttle.paused:
+            raise Overloaded("the store takes no appends at the moment")
+        self._control.ask(message, deliver, Given(payload))
 
     # --- reads --------------------------------------------------------------------------------
 

@@ -34,7 +34,6 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.wire.messages import (
     Append,
-    AppendOnce,
     CreateTransient,
     Hello,
     KeepAlive,
@@ -51,8 +50,9 @@ from anabranch.common.wire.packet import (
     Packet,
     PacketParser,
 )
-from anabranch.segstore.handlers.append import AppendDesk, append_once
-from anabranch.segstore.handlers.control import CONTROL, ControlDesk, Spawn
+from anabranch.segstore.domain.container.circumstances import Given
+from anabranch.segstore.handlers.append import AppendDesk
+from anabranch.segstore.handlers.control import ControlDesk, Spawn
 from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.handlers.transient import TransientDesk
 from anabranch.segstore.server.admission import Admission
@@ -205,18 +205,13 @@ class Connection(asyncio.Protocol):
         def deliver(reply: Message) -> None:
             self.send(reply, request_id)
 
-        handler = CONTROL.get(type(message))
         try:
             if isinstance(message, ReadSegment):
                 self._reads.submit(request_id, message)
             elif isinstance(message, CreateTransient):
                 self._transients.create(message, deliver)
-            elif isinstance(message, AppendOnce):
-                append_once(self._served.store, message, payload, deliver)
-            elif handler is not None:
-                handler(self._control, message, deliver)
             else:
-                raise BadPacket("a packet is no request", kind=type(message).__name__)
+                self._control.ask(message, deliver, Given(payload))
         except BadPacket:
             raise
         except AnabranchError as error:

@@ -1,26 +1,40 @@
-"""What a container logs and answers for the requests that change more than one append does.
+"""What a container logs and answers, by request: one function and one row of `VERBS` for each.
 
-Each function is handed the whole map of segments, pending included, and returns the operation
-to log, if any, and the answer, which is true once everything pending is durable; or it raises
-the rejection.
+    ask(request) ──► VERBS[type(request)] ──► answer(state, request, circumstances)
+                                                 ├──► Answer(operation or nothing, reply)
+                                                 ├──► InTierTwo: look there, then ask again
+                                                 └──► raises the rejection
+
+Each function receives the whole map of segments, as the row's `sees` says, and changes nothing.
+A new verb is a message, a function and a row. Appends in a session and reads are not verbs: they
+have ways of their own, which build no object per request.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Generic, TypeVar, cast
 
+from anabranch.common.contracts.segment_requests import MERGE_SOURCES_MAX
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.messages import (
+    Appended,
+    AppendOnce,
     AttributeValue,
     AttributeValues,
     CheckTruncation,
+    ConditionalAppend,
     CreateSegment,
+    CreateTransient,
     DeleteSegment,
     Done,
     GetAttributes,
     GetSegmentInfo,
+    LocateOffset,
     MergeSegments,
-    Message,
+    OffsetLocated,
+    Request,
     Sealed,
     SealSegment,
     SegmentInfo,
@@ -30,78 +44,125 @@ from anabranch.common.wire.messages import (
     UpdateAttributes,
 )
 from anabranch.segstore.domain.container.attributes import ATTRIBUTES_MAX
+from anabranch.segstore.domain.container.circumstances import (
+    Answer,
+    Circumstances,
+    InTierTwo,
+    Whereabouts,
+)
 from anabranch.segstore.domain.container.decide import (
+    NO_CHANGE,
     Duplicate,
-    NoChange,
+    decide_append,
     decide_attributes,
     decide_create,
     decide_delete,
+    decide_read,
     decide_seal,
+    decide_setup,
     decide_truncate,
     gone,
 )
 from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.merge import decide_merge
-from anabranch.segstore.domain.container.operations import ControlOperation, Operation
+from anabranch.segstore.domain.container.transient import answer_create_transient
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What to log, None for nothing, and what to tell once that and all before it is durable."""
-
-    operation: Operation | None
-    message: Message
-
-
-@dataclass(frozen=True, slots=True)
-class Whereabouts:
-    """Where a segment is served, and how far tier 2 has it."""
-
-    container: int
-    container_epoch: int
-    tiered_length: int
-    sealed_in_tier_two: bool
-
-
-def answer_create(state: SegmentMap, request: CreateSegment, now_ms: int) -> Answer:
+def answer_create(state: SegmentMap, request: CreateSegment, around: Circumstances) -> Answer:
     """→ Done. Raises what `decide_create` raises."""
     known = state.known(request.segment)
-    decision = decide_create(known, request.segment, request.stamp, now_ms)
-    return Answer(_to_log(decision), Done())
+    return Answer(decide_create(known, request.segment, request.stamp, around.now_ms), Done())
 
 
-def answer_seal(state: SegmentMap, request: SealSegment, now_ms: int) -> Answer:
+def answer_seal(state: SegmentMap, request: SealSegment, around: Circumstances) -> Answer:
     """→ Sealed. Raises what `decide_seal` raises."""
     known = state.known(request.segment)
-    decision = decide_seal(known, request.segment, request.stamp, now_ms)
+    decision = decide_seal(known, request.segment, request.stamp, around.now_ms)
     assert isinstance(known, SegmentState)
-    return Answer(_to_log(decision), Sealed(length=known.length))
+    return Answer(decision, Sealed(length=known.length))
 
 
-def answer_delete(state: SegmentMap, request: DeleteSegment, now_ms: int) -> Answer:
+def answer_delete(state: SegmentMap, request: DeleteSegment, around: Circumstances) -> Answer:
     """→ Done. Raises what `decide_delete` raises."""
     known = state.known(request.segment)
-    decision = decide_delete(known, request.segment, request.stamp, now_ms)
-    return Answer(_to_log(decision), Done())
+    return Answer(decide_delete(known, request.segment, request.stamp, around.now_ms), Done())
 
 
-def _to_log(decision: ControlOperation | NoChange) -> Operation | None:
-    return None if isinstance(decision, NoChange) else decision
-
-
-def answer_info(
-    state: SegmentMap, request: GetSegmentInfo, whereabouts: Callable[[int], Whereabouts]
-) -> Answer:
-    """→ SegmentInfo; `whereabouts` is asked with a segment's number (0: of one that is gone).
-
-    Raises SegmentNotFound.
-    """
+def answer_truncate(
+    state: SegmentMap, request: TruncateSegment, around: Circumstances
+) -> Answer | InTierTwo:
+    """→ Truncated. Raises what `decide_truncate` and `boundary_before` raise."""
     known = state.known(request.segment)
-    if isinstance(known, Tombstone) and request.even_gone:
-        return Answer(None, _gone_info(known, whereabouts(0)))
+    lower = around.boundary_before(known, request.offset)
+    if isinstance(lower, InTierTwo):
+        return lower
+    decision = decide_truncate(known, request, lower, around.now_ms)
+    assert isinstance(known, SegmentState)
+    return Answer(decision, Truncated(start=max(known.start, request.offset)))
+
+
+def answer_check(
+    state: SegmentMap, request: CheckTruncation, around: Circumstances
+) -> Answer | InTierTwo:
+    """→ Truncated, as `answer_truncate` would answer; a check logs nothing."""
+    found = answer_truncate(state, request, around)
+    return found if isinstance(found, InTierTwo) else Answer(NO_CHANGE, found.message)
+
+
+def answer_merge(state: SegmentMap, request: MergeSegments, around: Circumstances) -> Answer:
+    """→ SegmentsMerged. Raises what `decide_merge` raises."""
+    decided = decide_merge(
+        state.known, request.segment, request.sources, request.stamp, around.now_ms
+    )
+    return Answer(decided.operation or NO_CHANGE, SegmentsMerged(merged=decided.merged))
+
+
+def answer_update(state: SegmentMap, request: UpdateAttributes, around: Circumstances) -> Answer:
+    """→ Done. Raises what `decide_attributes` raises."""
+    known = state.known(request.segment)
+    number = known.number if isinstance(known, SegmentState) else 0
+    last = state.last_event_number(number, request.client_id)
+    decision = decide_attributes(known, last, request, around.now_ms)
+    return Answer(NO_CHANGE if isinstance(decision, Duplicate) else decision, Done())
+
+
+def answer_append_once(state: SegmentMap, request: AppendOnce, around: Circumstances) -> Answer:
+    """→ Appended. Needs no session and ends none. Raises what `decide_setup` and `decide_append`
+    raise."""
+    payload, writer_id = around.given.payload, request.writer_id
+    known = decide_setup(state.known(request.segment), request.segment, writer_id)
+    last = state.last_event_number(known.number, writer_id)
+    decision = decide_append(known, last, writer_id, request, payload, now_ms=around.now_ms)
+    added = 0 if isinstance(decision, Duplicate) else len(payload)
+    last = request.first_event_number + request.count - 1
+    message = Appended(session=0, last_event_number=last, length=known.length + added)
+    return Answer(decision, message)
+
+
+def answer_attributes(state: SegmentMap, request: GetAttributes, _: Circumstances) -> Answer:
+    """→ AttributeValues. Raises SegmentNotFound, InvalidRequest."""
+    known = state.known(request.segment)
     if not isinstance(known, SegmentState):
         raise gone(known, request.segment)
-    found = whereabouts(known.number)
+    if len(request.attributes) > ATTRIBUTES_MAX:
+        raise InvalidRequest(
+            "too many attributes are asked for",
+            attributes=len(request.attributes), limit=ATTRIBUTES_MAX,
+        )  # fmt: skip
+    found = known.attributes
+    ids = set(request.attributes or found) & found.keys()
+    values = tuple(AttributeValue(attribute, found[attribute]) for attribute in sorted(ids))
+    return Answer(NO_CHANGE, AttributeValues(values=values))
+
+
+def answer_info(state: SegmentMap, request: GetSegmentInfo, around: Circumstances) -> Answer:
+    """→ SegmentInfo. Raises SegmentNotFound."""
+    known = state.known(request.segment)
+    if isinstance(known, Tombstone) and request.even_gone:
+        return Answer(NO_CHANGE, _gone_info(known, around.whereabouts(0)))
+    if not isinstance(known, SegmentState):
+        raise gone(known, request.segment)
+    found = around.whereabouts(known.number)
     info = SegmentInfo(
         segment=known.name,
         start=known.start,
@@ -114,7 +175,7 @@ def answer_info(
         sealed_in_tier_two=found.sealed_in_tier_two,
         modified_ms=known.modified_ms,
     )
-    return Answer(None, info)
+    return Answer(NO_CHANGE, info)
 
 
 def _gone_info(tombstone: Tombstone, found: Whereabouts) -> SegmentInfo:
@@ -134,42 +195,82 @@ def _gone_info(tombstone: Tombstone, found: Whereabouts) -> SegmentInfo:
     )
 
 
-def answer_truncate(state: SegmentMap, request: TruncateSegment, lower: int, now_ms: int) -> Answer:
-    """→ Truncated. `lower` and the errors are those of `decide_truncate`; a check logs nothing."""
-    known = state.known(request.segment)
-    decision = decide_truncate(known, request, lower, now_ms)
-    assert isinstance(known, SegmentState)
-    message = Truncated(start=max(known.start, request.offset))
-    is_check = isinstance(request, CheckTruncation)
-    return Answer(None if is_check else _to_log(decision), message)
+def answer_locate(
+    state: SegmentMap, request: LocateOffset, around: Circumstances
+) -> Answer | InTierTwo:
+    """→ OffsetLocated. Raises what `decide_read` and `boundary_after` raise."""
+    known = decide_read(state.known(request.segment), request.segment, request.offset)
+    higher = around.boundary_after(known, request.offset)
+    if isinstance(higher, InTierTwo):
+        return higher
+    return Answer(NO_CHANGE, OffsetLocated(offset=higher))
 
 
-def answer_merge(state: SegmentMap, request: MergeSegments, now_ms: int) -> Answer:
-    """→ SegmentsMerged. Raises what `decide_merge` raises."""
-    decision = decide_merge(state.known, request.segment, request.sources, request.stamp, now_ms)
-    return Answer(decision.operation, SegmentsMerged(merged=decision.merged))
+# --- the table ------------------------------------------------------------------------------------
 
 
-def answer_update(state: SegmentMap, request: UpdateAttributes, now_ms: int) -> Answer:
-    """→ Done. Raises what `decide_attributes` raises."""
-    known = state.known(request.segment)
-    number = known.number if isinstance(known, SegmentState) else 0
-    last = state.last_event_number(number, request.client_id)
-    decision = decide_attributes(known, last, request, now_ms)
-    return Answer(None if isinstance(decision, Duplicate) else decision, Done())
+class Sees(Enum):
+    """Which state of the segments a verb is answered from."""
+
+    PENDING = auto()
+    """All that was accepted: the verb may change segments."""
+    PENDING_WHILE_ROOM = auto()
+    """All that was accepted; what is durable while the journal's disk is full, so that whoever
+    only asks still gets an answer. Everything acknowledged is in both."""
+    DURABLE = auto()
+    """What is durable, at once."""
 
 
-def answer_attributes(state: SegmentMap, request: GetAttributes) -> Answer:
-    """→ AttributeValues. Raises SegmentNotFound, InvalidRequest."""
-    known = state.known(request.segment)
-    if not isinstance(known, SegmentState):
-        raise gone(known, request.segment)
-    if len(request.attributes) > ATTRIBUTES_MAX:
-        raise InvalidRequest(
-            "too many attributes are asked for",
-            attributes=len(request.attributes), limit=ATTRIBUTES_MAX,
-        )  # fmt: skip
-    found = known.attributes
-    ids = set(request.attributes or found) & found.keys()
-    values = tuple(AttributeValue(attribute, found[attribute]) for attribute in sorted(ids))
-    return Answer(None, AttributeValues(values=values))
+R = TypeVar("R", bound=Request)
+
+
+@dataclass(frozen=True, slots=True)
+class Verb(Generic[R]):
+    """How one kind of request is answered.
+
+    `title` names it in traces. `names`: the segments that the request names, which must be
+    resident and of one container.
+    """
+
+    title: str
+    answer: Callable[[SegmentMap, R, Circumstances], Answer | InTierTwo]
+    sees: Sees
+    names: Callable[[R], tuple[str, ...]]
+
+
+def _only_its_own(request: Request) -> tuple[str, ...]:
+    return (request.segment,)
+
+
+def _with_sources(request: MergeSegments) -> tuple[str, ...]:
+    # more of them are refused before any is looked at
+    return (request.segment, *request.sources[:MERGE_SOURCES_MAX])
+
+
+def _row(
+    request: type[R],
+    title: str,
+    answer: Callable[[SegmentMap, R, Circumstances], Answer | InTierTwo],
+    sees: Sees = Sees.PENDING,
+    names: Callable[[R], tuple[str, ...]] = _only_its_own,
+) -> tuple[type[Request], Verb[Request]]:
+    return request, cast("Verb[Request]", Verb(title, answer, sees, names))
+
+
+VERBS: Mapping[type[Request], Verb[Request]] = dict(
+    (
+        _row(CreateSegment, "create segment", answer_create),
+        _row(CreateTransient, "create transient segment", answer_create_transient),
+        _row(SealSegment, "seal segment", answer_seal),
+        _row(DeleteSegment, "delete segment", answer_delete),
+        _row(TruncateSegment, "truncate segment", answer_truncate),
+        _row(CheckTruncation, "check truncation", answer_check),
+        _row(MergeSegments, "merge segments", answer_merge, names=_with_sources),
+        _row(UpdateAttributes, "update attributes", answer_update),
+        _row(AppendOnce, "append", answer_append_once),
+        _row(ConditionalAppend, "append", answer_append_once),
+        _row(GetAttributes, "attributes", answer_attributes, Sees.PENDING_WHILE_ROOM),
+        _row(GetSegmentInfo, "segment info", answer_info, Sees.PENDING_WHILE_ROOM),
+        _row(LocateOffset, "locate offset", answer_locate, Sees.DURABLE),
+    )
+)  # fmt: skip

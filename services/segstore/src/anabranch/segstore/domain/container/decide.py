@@ -39,6 +39,7 @@ from anabranch.common.errors import (
     SegmentMerged,
     SegmentNotFound,
     SegmentSealed,
+    SegmentTruncated,
     StaleRequest,
     WriterExpired,
 )
@@ -218,6 +219,22 @@ def decide_setup(known: Known, segment: str, writer_id: bytes) -> SegmentState:
         )
     if known is None:
         raise not_found(segment)
+    return known
+
+
+def decide_read(known: Known, segment: str, offset: int) -> SegmentState:
+    """The segment to read from at `offset`. Raises SegmentNotFound, SegmentTruncated,
+    InvalidRequest."""
+    if not isinstance(known, SegmentState):
+        raise gone(known, segment)
+    if offset < known.start:
+        raise SegmentTruncated(
+            "the offset lies before the segment's start", segment=segment, start=known.start
+        )
+    if offset > known.length:
+        raise InvalidRequest(
+            "the offset lies beyond the segment's end", offset=offset, length=known.length
+        )
     return known
 
 

@@ -12,7 +12,7 @@ from anabranch.common.errors import InvalidRequest, Overloaded, SegmentExists, S
 from anabranch.common.model.names import transaction_segment
 from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import NO_DECISION, CreateTransient, SegmentCreated
-from anabranch.segstore.domain.container.answer import Answer
+from anabranch.segstore.domain.container.circumstances import Answer, Circumstances
 from anabranch.segstore.domain.container.decide import check_segment_name, decide_delete, gone
 from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.operations import (
@@ -26,13 +26,14 @@ TRANSIENTS_MAX = 1000
 
 
 def answer_create_transient(
-    state: SegmentMap, request: CreateTransient, name: str, now_ms: int
+    state: SegmentMap, request: CreateTransient, around: Circumstances
 ) -> Answer:
-    """→ SegmentCreated. `name` was made by `model.names.transient_name`.
+    """→ SegmentCreated. The given name was made by `model.names.transient_name`.
 
     Raises InvalidRequest (also if the parent is a transaction's), SegmentNotFound and SegmentSealed
     (of the parent), InvalidName, SegmentExists, Overloaded.
     """
+    name = around.given.name
     if transaction_segment(request.segment) is not None:
         raise InvalidRequest(
             "a transaction segment has no transient ones",
@@ -58,7 +59,7 @@ def answer_create_transient(
             remedy="merge or delete transient segments, or wait until others are",
             limit=TRANSIENTS_MAX,
         )
-    return Answer(CreateOperation(name, NO_DECISION, now_ms), SegmentCreated(segment=name))
+    return Answer(CreateOperation(name, NO_DECISION, around.now_ms), SegmentCreated(segment=name))
 
 
 def end_transient(state: SegmentMap, name: str, now_ms: int) -> DeleteOperation:

@@ -17,37 +17,22 @@ from anabranch.common.runtime.tracing import end_failed, mark_failed
 from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import (
     Append,
-    Appended,
-    AppendOnce,
     AppendSetup,
-    CreateSegment,
-    CreateTransient,
-    DeleteSegment,
-    GetAttributes,
-    GetSegmentInfo,
-    MergeSegments,
     Message,
     Request,
-    SealSegment,
     SetupAppend,
-    TruncateSegment,
-    UpdateAttributes,
     failed,
 )
-from anabranch.segstore.domain.container.answer import (
+from anabranch.segstore.domain.container.answer import VERBS, Sees
+from anabranch.segstore.domain.container.circumstances import (
+    NOTHING_GIVEN,
     Answer,
-    Whereabouts,
-    answer_attributes,
-    answer_create,
-    answer_delete,
-    answer_info,
-    answer_merge,
-    answer_seal,
-    answer_truncate,
-    answer_update,
+    Given,
+    InTierTwo,
 )
 from anabranch.segstore.domain.container.decide import (
     Duplicate,
+    NoChange,
     decide_append,
     decide_setup,
     gone,
@@ -59,7 +44,7 @@ from anabranch.segstore.domain.container.operations import (
     Operation,
     decode_operations,
 )
-from anabranch.segstore.domain.container.transient import answer_create_transient, end_transient
+from anabranch.segstore.domain.container.transient import end_transient
 from anabranch.segstore.domain.load.traffic import Traffic
 from anabranch.segstore.ports import (
     ContainerLog,
@@ -68,13 +53,13 @@ from anabranch.segstore.ports import (
     ReplayedFrame,
     StoredCatalog,
 )
+from anabranch.segstore.shell.container.circumstances import ContainerCircumstances
 from anabranch.segstore.shell.container.loading import Loading, Refuse
 from anabranch.segstore.shell.container.operation_queue import OperationQueue, PendingOperation
 from anabranch.segstore.shell.container.replies import Deliver, HeldAck, HeldReply, ReplyGate
 from anabranch.segstore.shell.container.sessions import AppendSession, LiveSessions, Send
 from anabranch.segstore.shell.container.surroundings import Surroundings
 from anabranch.segstore.shell.container.tracing import HeldSpans
-from anabranch.segstore.shell.memory.boundaries import TieredBoundary, boundary_before
 from anabranch.segstore.shell.memory.resident_segments import ResidentSegments
 from anabranch.segstore.shell.memory.tail import TailWaiters
 
@@ -235,17 +220,82 @@ class Container:
 
     # --- requests -----------------------------------------------------------------------------
 
-    def create(self, request: CreateSegment, deliver: Deliver) -> None:
-        """→ Done."""
-        now_ms = self._around.clock.now_ms()
-        self._decide(request, deliver, lambda: answer_create(self._pending, request, now_ms))
+    def ask(
+        self, request: Request, deliver: Deliver, given: Given = NOTHING_GIVEN
+    ) -> InTierTwo | None:
+        """Answer a request by its row of `VERBS`, once all that the answer depends on is durable.
 
-    def create_transient(self, request: CreateTransient, name: str, deliver: Deliver) -> None:
-        """→ SegmentCreated."""
-        now_ms = self._around.clock.now_ms()
-        self._decide(
-            request, deliver, lambda: answer_create_transient(self._pending, request, name, now_ms)
+        All segments that the row names are resident. Returns a place in tier 2 if the answer
+        depends on append boundaries there: then nothing was answered, and the request is to be
+        asked again with the boundaries given. Raises Unavailable.
+        """
+        self.check_serving()
+        verb = VERBS[type(request)]
+        state = self._seen_by(verb.sees)
+        answer: Answer | AnabranchError | InTierTwo
+        try:
+            answer = verb.answer(state, request, self._circumstances(given))
+            if isinstance(answer, InTierTwo):
+                return answer
+            assert state is self._pending or isinstance(answer.decision, NoChange)
+            self._perform(answer.decision)
+        except AnabranchError as error:
+            answer = error
+        self._hold(request, verb.title, deliver, answer, state)
+        return None
+
+    def _seen_by(self, sees: Sees) -> SegmentMap:
+        match sees:
+            case Sees.PENDING:
+                return self._pending
+            case Sees.PENDING_WHILE_ROOM:
+                return self.applied.state if self._throttle.has_no_room else self._pending
+            case Sees.DURABLE:
+                return self.applied.state
+
+    def _circumstances(self, given: Given) -> ContainerCircumstances:
+        return ContainerCircumstances(
+            self.container,
+            self.container_epoch,
+            self._around.clock.now_ms(),
+            given,
+            self.applied.index,
+            self._queue.operations,
         )
+
+    def _perform(self, decision: Operation | NoChange | Duplicate) -> None:
+        """Log what was decided. Raises Overloaded; then nothing happened."""
+        if isinstance(decision, Duplicate):
+            self.metrics.duplicates += 1
+        elif not isinstance(decision, NoChange):
+            self._enqueue(decision, self._throttle.admit)
+            if isinstance(decision, AppendOperation):
+                self.metrics.appends += 1
+                self.metrics.append_bytes += len(decision.payload)
+                self.metrics.append_events += decision.event_count
+
+    def _hold(
+        self,
+        request: Request,
+        title: str,
+        deliver: Deliver,
+        answer: Answer | AnabranchError,
+        state: SegmentMap,
+    ) -> None:
+        """Deliver the answer once `state`, which it was decided against, is durable."""
+        span = None
+        if request.trace_parent:
+            span = self._spans.begin(title, request.trace_parent, request.segment)
+        if isinstance(answer, Answer):
+            message = answer.message
+        else:
+            self.metrics.refuse(answer.code)
+            message = failed(answer)
+            if span is not None:
+                mark_failed(span, answer)
+        self._gate.hold(HeldReply(state.sequence, deliver, message))
+        if span is not None:
+            self._spans.hold(state.sequence, span)
 
     def has_transient(self, name: str) -> bool:
         """Whether the transient segment is alive, pending included."""
@@ -260,94 +310,7 @@ class Container:
         for name in names:
             if name in self._pending.transients:
                 operation = end_transient(self._pending, name, now_ms)
-                self._enqueue_admitted(operation, self._throttle.count)
-
-    def seal(self, request: SealSegment, deliver: Deliver) -> None:
-        """→ Sealed."""
-        now_ms = self._around.clock.now_ms()
-        self._decide(request, deliver, lambda: answer_seal(self._pending, request, now_ms))
-
-    def delete(self, request: DeleteSegment, deliver: Deliver) -> None:
-        """→ Done."""
-        now_ms = self._around.clock.now_ms()
-        self._decide(request, deliver, lambda: answer_delete(self._pending, request, now_ms))
-
-    def info(self, request: GetSegmentInfo, deliver: Deliver) -> None:
-        """→ SegmentInfo; see `_look_up`."""
-        self._look_up(
-            request, deliver, lambda state: answer_info(state, request, self._whereabouts)
-        )
-
-    def _whereabouts(self, number: int) -> Whereabouts:
-        index = self.applied.index.get(number)
-        tiered = (index.tiered_length, index.sealed_in_tier_two) if index else (0, False)
-        return Whereabouts(self.container, self.container_epoch, *tiered)
-
-    def truncate(
-        self, request: TruncateSegment, deliver: Deliver, tiered: TieredBoundary | None = None
-    ) -> None:
-        """→ Truncated. `tiered` is given where only tier 2 knows the boundaries."""
-        now_ms = self._around.clock.now_ms()
-
-        def answer() -> Answer:
-            known = self._pending.known(request.segment)
-            lower = boundary_before(
-                known, request.offset, self.applied.index, self._queue.operations(), tiered
-            )
-            return answer_truncate(self._pending, request, lower, now_ms)
-
-        self._decide(request, deliver, answer)
-
-    def merge(self, request: MergeSegments, deliver: Deliver) -> None:
-        """→ SegmentsMerged."""
-        now_ms = self._around.clock.now_ms()
-        self._decide(request, deliver, lambda: answer_merge(self._pending, request, now_ms))
-
-    def update_attributes(self, request: UpdateAttributes, deliver: Deliver) -> None:
-        """→ Done."""
-        now_ms = self._around.clock.now_ms()
-        self._decide(request, deliver, lambda: answer_update(self._pending, request, now_ms))
-
-    def attributes(self, request: GetAttributes, deliver: Deliver) -> None:
-        """→ AttributeValues; see `_look_up`."""
-        self._look_up(request, deliver, lambda state: answer_attributes(state, request))
-
-    def _look_up(
-        self, request: Request, deliver: Deliver, answer: Callable[[SegmentMap], Answer]
-    ) -> None:
-        """Answer from the pending state, once that is durable; changes nothing.
-
-        While the journal's disk is full, answer from the durable state at once: everything
-        acknowledged is in it, and readers go on.
-        """
-        state = self.applied.state if self._throttle.has_no_room else self._pending
-        self._control(request, deliver, lambda: answer(state).message, state)
-
-    def _decide(self, request: Request, deliver: Deliver, decide: Callable[[], Answer]) -> None:
-        def perform() -> Message:
-            answer = decide()
-            if answer.operation is not None:
-                self._enqueue(answer.operation)
-            return answer.message
-
-        self._control(request, deliver, perform, self._pending)
-
-    def _control(
-        self, request: Request, deliver: Deliver, perform: Callable[[], Message], state: SegmentMap
-    ) -> None:
-        """Answer with what `perform` returns or raises, once `state` is durable."""
-        self.check_serving()
-        span = self._spans.begin(request, request.segment) if request.trace_parent else None
-        try:
-            message = perform()
-        except AnabranchError as error:
-            self.metrics.refuse(error.code)
-            message = failed(error)
-            if span is not None:
-                mark_failed(span, error)
-        self._gate.hold(HeldReply(state.sequence, deliver, message))
-        if span is not None:
-            self._spans.hold(state.sequence, span)
+                self._enqueue(operation, self._throttle.count)
 
     def setup(self, request: SetupAppend, request_id: int, send: Send) -> AppendSession | None:
         """Open an append session → AppendSetup, or None and a Failed reply.
@@ -382,7 +345,10 @@ class Container:
         self.check_serving()
         span = None
         if request.trace_parent:
-            span = self._spans.begin(request, session.segment, len(payload))
+            span = self._spans.begin(
+                "append", request.trace_parent, session.segment,
+                events=request.count, bytes=len(payload),
+            )  # fmt: skip
         try:
             length = self._append(session, request, payload)
         except AnabranchError as error:
@@ -407,46 +373,15 @@ class Container:
         last = self._pending.last_event_number(session.number, session.writer_id)
         now_ms = self._around.clock.now_ms()
         decision = decide_append(state, last, session.writer_id, request, payload, now_ms=now_ms)
-        return self._perform_append(state, decision)
-
-    def append_once(self, request: AppendOnce, payload: bytes, deliver: Deliver) -> None:
-        """→ Appended. Needs no session and ends none, whatever the answer is."""
-        self._control(request, deliver, lambda: self._append_once(request, payload), self._pending)
-
-    def _append_once(self, request: AppendOnce, payload: bytes) -> Message:
-        writer_id = request.writer_id
-        state = decide_setup(self._pending.known(request.segment), request.segment, writer_id)
-        last = self._pending.last_event_number(state.number, writer_id)
-        now_ms = self._around.clock.now_ms()
-        decision = decide_append(state, last, writer_id, request, payload, now_ms=now_ms)
-        return Appended(
-            session=0,
-            last_event_number=request.first_event_number + request.count - 1,
-            length=self._perform_append(state, decision),
-        )
-
-    def _perform_append(self, state: SegmentState, decision: AppendOperation | Duplicate) -> int:
-        """Returns the segment's length after the append."""
-        metrics = self.metrics
-        if isinstance(decision, Duplicate):
-            metrics.duplicates += 1
-            return state.length
-        self._enqueue(decision)
-        size = len(decision.payload)
-        metrics.appends += 1
-        metrics.append_bytes += size
-        metrics.append_events += decision.event_count
-        return state.length + size
+        self._perform(decision)
+        return state.length + (0 if isinstance(decision, Duplicate) else len(payload))
 
     def end_session(self, session: AppendSession) -> None:
         """The session's connection is gone."""
         self._sessions.end(session)
 
-    def _enqueue(self, operation: Operation) -> None:
-        """Give the operation its sequence number. Raises Overloaded; then nothing happened."""
-        self._enqueue_admitted(operation, self._throttle.admit)
-
-    def _enqueue_admitted(self, operation: Operation, admit: Callable[[int], None]) -> None:
+    def _enqueue(self, operation: Operation, admit: Callable[[int], None]) -> None:
+        """Give the operation its sequence number; `admit` may raise, then nothing happened."""
         pending = PendingOperation(self._pending.sequence + 1, operation)
         admit(pending.size)
         self._pending.apply(pending.sequence, operation)

@@ -2,8 +2,7 @@
 
 `read_now` answers from the pieces in memory and from granules that are at hand; else it says
 which granules it needs. Whoever reads gets them and asks again, as often as it takes: what was
-true before a wait is never believed after it. Append boundaries in tier 2 are found by walking
-over the blocks' headers, which say their sizes; extents begin and end on boundaries.
+true before a wait is never believed after it.
 """
 
 from collections.abc import Iterator
@@ -13,23 +12,19 @@ from anabranch.common.errors import (
     CorruptBlock,
     FormatTooNew,
     InvalidRequest,
-    SegmentTruncated,
 )
-from anabranch.common.tier2.state import ChunkRef, SegmentState, TieredExtent
+from anabranch.common.tier2.state import ChunkRef, SegmentState
 from anabranch.common.wire.block import (
     BLOCK_SIZE_BYTES_MAX,
     HEADER_SIZE_BYTES,
     parse_header,
 )
 from anabranch.common.wire.messages import (
-    LocateOffset,
-    OffsetLocated,
     ReadSegment,
     SegmentRead,
-    TruncateSegment,
 )
-from anabranch.segstore.domain.container.decide import gone
-from anabranch.segstore.ports import LogAddress, TierTwo
+from anabranch.segstore.domain.container.decide import decide_read
+from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.memory.granule import (
     Bytes,
@@ -40,13 +35,12 @@ from anabranch.segstore.shell.memory.granule import (
     part,
     windows,
 )
-from anabranch.segstore.shell.memory.segment_index import InTierTwo, SegmentIndex
+from anabranch.segstore.shell.memory.segment_index import SegmentIndex
 
 READ_SIZE_BYTES_MAX = 8 * 1024 * 1024
 FRAMES_SIZE_BYTES_MAX = 16 * 1024 * 1024
 """What one answer may read of the journal: frames hold other segments' appends too."""
 EXTENTS_PER_READ_MAX = 64
-_WINDOW_SIZE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,17 +206,7 @@ def _found(state: SegmentState, offset: int, data: Bytes) -> Found:
 
 def _segment(container: Container, segment: str, offset: int) -> tuple[SegmentState, SegmentIndex]:
     container.check_serving()
-    state = container.applied.state.known(segment)
-    if not isinstance(state, SegmentState):
-        raise gone(state, segment)
-    if offset < state.start:
-        raise SegmentTruncated(
-            "the offset lies before the segment's start", segment=segment, start=state.start
-        )
-    if offset > state.length:
-        raise InvalidRequest(
-            "the offset lies beyond the segment's end", offset=offset, length=state.length
-        )
+    state = decide_read(container.applied.state.known(segment), segment, offset)
     index = container.applied.index.get(state.number)
     assert index is not None
     return state, index
@@ -257,74 +241,3 @@ def _first_append_size(data: Bytes, left: int) -> int:
             remedy="read without whole_appends, or from an append boundary",
         )
     return size
-
-
-# --- locating -----------------------------------------------------------------------------------
-
-
-def locate_now(container: Container, request: LocateOffset) -> OffsetLocated | InTierTwo:
-    """The first append boundary at or after the offset, or which extent knows it.
-
-    Raises SegmentNotFound, SegmentTruncated, InvalidRequest.
-    """
-    state, index = _segment(container, request.segment, request.offset)
-    if request.offset in (state.start, state.length):
-        return OffsetLocated(offset=request.offset)
-    place = index.extent_at(request.offset)
-    if place is not None:
-        return place
-    return OffsetLocated(offset=index.boundary(request.offset))
-
-
-async def locate_tiered(
-    tier_two: TierTwo, request: LocateOffset, place: InTierTwo
-) -> OffsetLocated:
-    """As `locate_now`; the extent's end where its boundaries are not known."""
-    extent = place.extent
-    _, higher = await _boundaries(tier_two, extent, request.offset - extent.start)
-    return OffsetLocated(offset=extent.start + higher)
-
-
-def truncation_place(container: Container, request: TruncateSegment) -> InTierTwo | None:
-    """The extent whose boundaries must be looked up before a truncation; None: none must."""
-    container.check_serving()
-    state = container.applied.state.known(request.segment)
-    if not isinstance(state, SegmentState) or not state.start < request.offset < state.length:
-        return None
-    index = container.applied.index.get(state.number)
-    assert index is not None
-    return index.extent_at(request.offset)
-
-
-async def boundary_before(tier_two: TierTwo, place: InTierTwo, offset: int) -> int:
-    """The last append boundary known at or before `offset`, which lies in the extent."""
-    extent = place.extent
-    lower, _ = await _boundaries(tier_two, extent, offset - extent.start)
-    return extent.start + lower
-
-
-async def _boundaries(tier_two: TierTwo, extent: TieredExtent, wanted: int) -> tuple[int, int]:
-    """The boundaries at or around `wanted`: (highest at or below, lowest at or above).
-
-    All relative to the extent. Walks over the blocks from the chunk's last sparse entry before
-    `wanted`. Where there are no blocks, the sparse entries are all that is known.
-    """
-    at, beyond = await tier_two.entries_around(extent.ref, wanted)
-    window, window_at = b"", 0
-    while at < wanted:
-        if at + HEADER_SIZE_BYTES > window_at + len(window):
-            window_at = at
-            window = await _window(tier_two, extent, at)
-        try:
-            size = parse_header(window, at - window_at).size
-        except (CorruptBlock, FormatTooNew):
-            return at, beyond
-        if at + size > wanted:
-            return at, min(at + size, extent.ref.length)
-        at += size
-    return at, at
-
-
-async def _window(tier_two: TierTwo, extent: TieredExtent, at: int) -> bytes:
-    size = min(_WINDOW_SIZE_BYTES, extent.ref.length - at)
-    return await tier_two.read(extent.ref, at, size)

@@ -9,7 +9,7 @@ spans of the others link to the first record, which tells the same.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer, set_span_in_context
@@ -17,49 +17,12 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer, set_span_in
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.tracing import end_failed, is_sampled, remote_context
-from anabranch.common.wire.messages import (
-    Append,
-    AppendOnce,
-    CheckTruncation,
-    ConditionalAppend,
-    CreateSegment,
-    CreateTransient,
-    DeleteSegment,
-    GetAttributes,
-    GetSegmentInfo,
-    MergeSegments,
-    Message,
-    Request,
-    SealSegment,
-    TruncateSegment,
-    UpdateAttributes,
-)
 from anabranch.segstore.shell.container.metrics import StoreMetrics
 
-_SPAN_NAMES: Mapping[type[Message], str] = {
-    Append: "segstore append",
-    AppendOnce: "segstore append",
-    ConditionalAppend: "segstore append",
-    CreateSegment: "segstore create segment",
-    CreateTransient: "segstore create transient segment",
-    SealSegment: "segstore seal segment",
-    DeleteSegment: "segstore delete segment",
-    TruncateSegment: "segstore truncate segment",
-    CheckTruncation: "segstore check truncation",
-    MergeSegments: "segstore merge segments",
-    UpdateAttributes: "segstore update attributes",
-    GetAttributes: "segstore attributes",
-    GetSegmentInfo: "segstore segment info",
-}
 SYNC_SPANS_MAX = 8
 HELD_SPANS_MAX = 1024
 """Per container; a request beyond it is served without a span."""
 SYNC_SPAN = "segstore journal sync"
-
-
-def span_name(request: Message) -> str:
-    """What the span of a request that a container answers is called."""
-    return _SPAN_NAMES[type(request)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,17 +123,16 @@ class HeldSpans:
         self._durable = 0
         self._answered_ns = 0
 
-    def begin(self, request: Request | Append, segment: str, size: int = 0) -> Span | None:
-        """A request's span; `size`: bytes of an append. `hold` or `end_failed` follows."""
+    def begin(self, title: str, trace_parent: str, segment: str, **sizes: int) -> Span | None:
+        """The span of a request; `sizes` become attributes. `hold` or `end_failed` follows."""
         if self._tracing is None or len(self._held) >= HELD_SPANS_MAX:
             return None
         attributes: dict[str, str | int] = {
             "anabranch.container": self._container,
             "anabranch.segment": segment,
         }
-        if isinstance(request, Append):
-            attributes |= {"anabranch.events": request.count, "anabranch.bytes": size}
-        return self._tracing.begin(span_name(request), request.trace_parent, attributes)
+        attributes |= {f"anabranch.{name}": size for name, size in sizes.items()}
+        return self._tracing.begin(f"segstore {title}", trace_parent, attributes)
 
     def start(self, durable: int) -> None:
         """Everything up to `durable` was recovered."""

@@ -1,14 +1,15 @@
-"""The append boundary before an offset, wherever it is known: in tier 2, in memory, or waiting.
+"""The append boundaries next to an offset, wherever they are known: in tier 2, in memory, waiting.
 
 Truncation goes by boundaries, and its answer is decided against the pending state: an append
 that is not yet synced makes a boundary too.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from anabranch.common.errors import Unavailable
-from anabranch.common.tier2.state import SegmentState, Tombstone
+from anabranch.common.tier2.state import SegmentState
+from anabranch.segstore.domain.container.circumstances import InTierTwo, TieredBoundaries
+from anabranch.segstore.domain.container.decide import Known
 from anabranch.segstore.domain.container.operations import (
     AppendOperation,
     MergeOperation,
@@ -17,21 +18,13 @@ from anabranch.segstore.domain.container.operations import (
 from anabranch.segstore.shell.memory.read_index import ReadIndex
 
 
-@dataclass(frozen=True, slots=True)
-class TieredBoundary:
-    """The last append boundary at or before an offset of the segment `number`, from tier 2."""
-
-    number: int
-    lower: int
-
-
 def boundary_before(
-    known: SegmentState | Tombstone | None,
+    known: Known,
     offset: int,
     index: ReadIndex,
     waiting: Iterable[Operation],
-    tiered: TieredBoundary | None,
-) -> int:
+    tiered: TieredBoundaries | None,
+) -> int | InTierTwo:
     """The last append boundary at or before `offset`; the offset itself where that is no matter.
 
     `waiting`: operations that wait for their sync, in order. Raises Unavailable if `tiered` is
@@ -40,15 +33,32 @@ def boundary_before(
     if not isinstance(known, SegmentState) or not known.start < offset < known.length:
         return offset
     if tiered is not None:
-        if tiered.number != known.number:
-            raise Unavailable("the segment was replaced meanwhile", segment=known.name)
-        return tiered.lower
+        return _same(known, tiered).lower
     segment = index.get(known.number)
     if segment is None or offset >= segment.length:
         applied = segment.length if segment is not None else 0
         return _boundary_waiting(waiting, known.number, offset, applied)
-    assert segment.extent_at(offset) is None
-    return segment.boundary_before(offset)
+    return segment.extent_at(offset) or segment.boundary_before(offset)
+
+
+def boundary_after(
+    known: Known, offset: int, index: ReadIndex, tiered: TieredBoundaries | None
+) -> int | InTierTwo:
+    """The first append boundary at or after `offset`, of what is durable; else as above."""
+    if not isinstance(known, SegmentState) or not known.start < offset < known.length:
+        return offset
+    if tiered is not None:
+        return _same(known, tiered).higher
+    segment = index.get(known.number)
+    assert segment is not None
+    return segment.extent_at(offset) or segment.boundary(offset)
+
+
+def _same(known: SegmentState, tiered: TieredBoundaries) -> TieredBoundaries:
+    """The boundaries, if they are the segment's. They never change."""
+    if tiered.number != known.number:
+        raise Unavailable("the segment was replaced meanwhile", segment=known.name)
+    return tiered
 
 
 def _boundary_waiting(waiting: Iterable[Operation], number: int, offset: int, lower: int) -> int:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from anabranch.common.errors import CorruptJournal, InvalidRequest
 from anabranch.common.tier2.state import TieredExtent
+from anabranch.segstore.domain.container.circumstances import InTierTwo
 from anabranch.segstore.domain.container.operations import AppendOperation
 from anabranch.segstore.domain.container.state import AppendMark, UntieredRun
 from anabranch.segstore.ports import LogAddress
@@ -24,14 +25,6 @@ from anabranch.segstore.shell.memory.cache import Cache, Piece
 from anabranch.segstore.shell.memory.granule import Bytes
 
 ReadFrame = Callable[[LogAddress], bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class InTierTwo:
-    """The bytes asked for are in this extent of the segment with this number."""
-
-    number: int
-    extent: TieredExtent
 
 
 class FlushUnderWay:
@@ -285,7 +278,7 @@ class SegmentIndex:
             return None
         extent = self._extents[bisect_right(self._extent_starts, offset) - 1]
         assert extent.start <= offset < extent.start + extent.ref.length
-        return InTierTwo(self.number, extent)
+        return InTierTwo(self.number, extent, offset)
 
     def range_end(self, offset: int, size_max: int, *, whole_appends: bool) -> int:
         """Where a read of about `size_max` bytes from `offset`, which the pieces have, shall end.

@@ -4,7 +4,7 @@ A container is in one of three places: open here, being opened here, or not here
 doors ask for every request anew, so a container that ends is out of reach at once.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.common.errors import InvalidRequest, Unavailable, WrongHost
@@ -127,15 +127,18 @@ class Store:
             )
         return found
 
-    def check_together(self, segment: str, others: Iterable[str]) -> None:
-        """Raises InvalidRequest unless all are of the segment's container."""
-        container = container_of(segment, self.container_count)
+    def check_together(self, segments: Sequence[str]) -> None:
+        """Raises InvalidRequest unless all are of one container."""
+        if len(segments) < 2:
+            return
+        first, *others = segments
+        container = container_of(first, self.container_count)
         for other in others:
             if container_of(other, self.container_count) != container:
                 raise InvalidRequest(
                     "the segments are not in one container",
                     remedy="merge segments of the same parent only",
-                    segment=segment, other=other,
+                    segment=first, other=other,
                 )  # fmt: skip
 
     def by_number(self, container: int) -> OpenContainer:

@@ -1,0 +1,39 @@
+"""The circumstances of one request, as its container knows them at the moment of the answer."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from anabranch.segstore.domain.container.circumstances import Given, InTierTwo, Whereabouts
+from anabranch.segstore.domain.container.decide import Known
+from anabranch.segstore.domain.container.operations import Operation
+from anabranch.segstore.shell.memory.boundaries import boundary_after, boundary_before
+from anabranch.segstore.shell.memory.read_index import ReadIndex
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerCircumstances:
+    """Implements `domain.container.circumstances.Circumstances`.
+
+    `index` is of what is durable; `waiting` tells the operations that are not, in order.
+    """
+
+    container: int
+    container_epoch: int
+    now_ms: int
+    given: Given
+    index: ReadIndex
+    waiting: Callable[[], Iterable[Operation]]
+
+    def whereabouts(self, number: int) -> Whereabouts:
+        """See `Circumstances`."""
+        index = self.index.get(number)
+        tiered = (index.tiered_length, index.sealed_in_tier_two) if index else (0, False)
+        return Whereabouts(self.container, self.container_epoch, *tiered)
+
+    def boundary_before(self, known: Known, offset: int) -> int | InTierTwo:
+        """See `Circumstances`."""
+        return boundary_before(known, offset, self.index, self.waiting(), self.given.tiered)
+
+    def boundary_after(self, known: Known, offset: int) -> int | InTierTwo:
+        """See `Circumstances`."""
+        return boundary_after(known, offset, self.index, self.given.tiered)

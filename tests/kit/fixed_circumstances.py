@@ -1,0 +1,23 @@
+"""Circumstances of a request that a test chooses, without a container."""
+
+from dataclasses import dataclass
+
+from anabranch.segstore.domain.container.circumstances import NOTHING_GIVEN, Given, Whereabouts
+from anabranch.segstore.domain.container.decide import Known
+
+
+@dataclass(frozen=True, slots=True)
+class FixedCircumstances:
+    """Implements `Circumstances`; every offset is an append boundary."""
+
+    given: Given = NOTHING_GIVEN
+    now_ms: int = 0
+
+    def whereabouts(self, number: int) -> Whereabouts:
+        return Whereabouts(0, 1, 0, sealed_in_tier_two=False)
+
+    def boundary_before(self, known: Known, offset: int) -> int:
+        return offset
+
+    def boundary_after(self, known: Known, offset: int) -> int:
+        return offset
