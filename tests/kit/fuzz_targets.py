@@ -59,7 +59,7 @@ from kit.message_samples import SAMPLES
 
 CHUNK = "c3/0000000007-0000000012"
 JOURNAL = (CorruptJournal, FormatTooNew)
-OPERATIONS = ("log_operations", "log_operations_format_2")
+OPERATIONS = ("log_operations", "log_operations_format_2", "log_operations_format_4")
 STREAM = stream_ref("demo/flights")
 
 
@@ -371,9 +371,9 @@ TARGETS: tuple[Target, ...] = (
     *map(_log_operations, OPERATIONS),
     Target("chunks", _golden("chunk_format_1"), _chunk, (CorruptChunk, FormatTooNew), _seal_chunk,
            shape=Shape(_take_footer, _put_footer)),
-    _enveloped("manifests", _golden("manifest_format_1", "manifest_format_3"),
+    _enveloped("manifests", _golden("manifest_format_1", "manifest_format_4"),
                lambda data: decode_manifest(data, 3, 42)),
-    _enveloped("pages", _golden("page_format_1", "page_format_3"), _page),
+    _enveloped("pages", _golden("page_format_1", "page_format_4"), _page),
     _enveloped("page indexes", _golden("page_index_format_1", "page_index_format_2"),
                lambda data: decode_index(data, "index")),
     _enveloped("streams", [_stream_seed()],

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.common.contracts.segment_requests import MERGE_NAMES_SIZE_BYTES_MAX
 from anabranch.common.errors import AnabranchError, InvalidRequest
-from anabranch.common.model.names import transaction_segment_name
+from anabranch.common.model.names import segment_kind, transaction_segment_name
 from anabranch.common.tier2.state import MergedInto, SegmentState, Tombstone
 from anabranch.common.wire.messages import CreateTransient, Stamp
 from anabranch.segstore.domain.container.circumstances import Given
@@ -92,7 +92,10 @@ def known_as(text: str, name: str, number: int, length: int) -> Known:
     match kind:
         case "open" | "sealed" | "truncated":
             start = 10 if kind == "truncated" else 0
-            return SegmentState(name, number, stamp, start, length, 3, sealed=kind == "sealed")
+            return SegmentState(
+                name, number, stamp, start, length, 3,
+                sealed=kind == "sealed", kind=segment_kind(name),
+            )  # fmt: skip
         case "merged":
             return Tombstone(name, Stamp(1, 4), 8, 0, merged)
         case "aborted":
@@ -124,7 +127,9 @@ def test_the_target_is_the_parent_or_its_duplicate_of_another_epoch(
     target: str, outcome: str
 ) -> None:
     known = {target: SegmentState(target, 1, CREATED)}
-    known |= {name: SegmentState(name, 9, CREATED, 0, 30) for name in SOURCES}
+    known |= {
+        name: SegmentState(name, 9, CREATED, 0, 30, kind=segment_kind(name)) for name in SOURCES
+    }
     decided = code_or(lambda: decide_merge(known.get, target, tuple(SOURCES), Stamp(1, 4), 0))
     assert ("merged" if isinstance(decided, MergeDecision) else decided) == outcome
 
@@ -132,7 +137,9 @@ def test_the_target_is_the_parent_or_its_duplicate_of_another_epoch(
 def test_segments_of_two_epochs_with_one_number_are_merged_together() -> None:
     names = (SOURCES[0], transaction_segment_name(DUPLICATE, IDS[1]))
     known = {PARENT: SegmentState(PARENT, 1, CREATED)}
-    known |= {name: SegmentState(name, 9, CREATED, 0, 30) for name in names}
+    known |= {
+        name: SegmentState(name, 9, CREATED, 0, 30, kind=segment_kind(name)) for name in names
+    }
     decided = decide_merge(known.get, PARENT, names, Stamp(1, 4), 0)
     assert [place.offset for place in decided.merged] == [0, 30]
 
@@ -149,8 +156,11 @@ def test_segments_of_two_epochs_with_one_number_are_merged_together() -> None:
 def test_nothing_is_merged_into_a_transaction_and_nothing_else_with_one(
     target: str, sources: tuple[str, ...]
 ) -> None:
-    known = {name: SegmentState(name, 1, CREATED, sealed=True) for name in sources}
-    known[target] = SegmentState(target, 2, CREATED)
+    known = {
+        name: SegmentState(name, 1, CREATED, sealed=True, kind=segment_kind(name))
+        for name in sources
+    }
+    known[target] = SegmentState(target, 2, CREATED, kind=segment_kind(target))
     with pytest.raises(InvalidRequest, match="transaction"):
         decide_merge(known.get, target, sources, Stamp(1, 4), 0)
 

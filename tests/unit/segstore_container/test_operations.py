@@ -1,5 +1,7 @@
 """The binary form of log operations."""
 
+import struct
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -8,10 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.common.errors import CorruptJournal, FormatTooNew
+from anabranch.common.model.names import SegmentKind
+from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.container.attributes import AttributeChange
+from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.operations import (
     APPEND_OVERHEAD_SIZE_BYTES,
+    HEADER_SIZE_BYTES,
     AppendOperation,
     AttributesOperation,
     CreateOperation,
@@ -24,7 +30,7 @@ from anabranch.segstore.domain.container.operations import (
     decode_operations,
     encode_operation,
 )
-from kit.golden import assert_golden
+from kit.golden import assert_golden, read_golden
 
 NAME = "scope/stream/0.#epoch.0"
 PAYLOAD = b"the payload"
@@ -43,7 +49,17 @@ OF_TRANSACTIONS = (
     MergedSource(f"{NAME}#transaction.{'0a' * 16}", 3, 40),
     MergedSource(f"{NAME}#transaction.{'0b' * 16}.{'0c' * 16}", 4, 0),
 )
-OF_FORMAT_3: list[Operation] = [MergeOperation(NAME, Stamp(1, 7), 1008, 7, 11, OF_TRANSACTIONS)]
+OF_FORMAT_3: list[Operation] = [
+    MergeOperation(NAME, Stamp(1, 7), 1008, 7, 11, OF_TRANSACTIONS, commits=True)
+]
+KINDS = {
+    NAME: SegmentKind.STREAM,
+    f"{NAME}#transaction.{'0a' * 16}.{'0c' * 16}": SegmentKind.TRANSACTION,
+    f"{NAME}#transient.{'0b' * 16}": SegmentKind.TRANSIENT,
+}
+OF_FORMAT_4: list[Operation] = [
+    CreateOperation(name, Stamp(1, 2), 1000, kind) for name, kind in KINDS.items()
+]
 OF_FORMAT_2: list[Operation] = [
     TruncateOperation(NAME, Stamp(1, 4), 1004, 4096),
     MergeOperation(NAME, Stamp(1, 5), 1005, 7, 11, SOURCES),
@@ -52,30 +68,66 @@ OF_FORMAT_2: list[Operation] = [
 ]
 
 
-def frame(operations: list[Operation] = OPERATIONS) -> bytes:
+def frame(operations: list[Operation] = OPERATIONS, first: int = 7) -> bytes:
     parts: list[bytes | memoryview] = []
-    for sequence, operation in enumerate(operations, 7):
+    for sequence, operation in enumerate(operations, first):
         parts += encode_operation(sequence, operation)
     return b"".join(parts)
 
 
 def test_the_form_is_frozen() -> None:
-    assert_golden("log_operations", frame())
+    assert read_golden("log_operations").endswith(frame(OPERATIONS[1:], 8))
     assert_golden("log_operations_format_2", frame(OF_FORMAT_2))
     assert_golden("log_operations_format_3", frame(OF_FORMAT_3))
+    assert_golden("log_operations_format_4", frame(OF_FORMAT_4))
+
+
+def test_a_create_without_a_kind_has_the_one_that_its_name_says() -> None:
+    for golden, operations in {
+        "log_operations": OPERATIONS,
+        "log_operations_before_kinds": OF_FORMAT_4,
+    }.items():
+        found = decode_operations(read_golden(golden), 7)
+        assert [item.operation for item in found] == operations
+
+
+def test_a_log_without_kinds_is_replayed() -> None:
+    state = SegmentMap(6)
+    for found in decode_operations(read_golden("log_operations_before_kinds"), 7):
+        state.apply(found.sequence, found.operation)
+    states = [known for known in state.segments.values() if isinstance(known, SegmentState)]
+    assert {known.name: known.kind for known in states} == KINDS
+    assert state.transients == {
+        name for name, kind in KINDS.items() if kind is SegmentKind.TRANSIENT
+    }
+
+
+def test_the_kind_that_is_stored_counts_and_not_the_name() -> None:
+    stored = CreateOperation(NAME, Stamp(1, 2), 1000, SegmentKind.TRANSIENT)
+    (found,) = decode_operations(frame([stored]), 7)
+    assert found.operation == stored
+
+
+@pytest.mark.parametrize("damage", [lambda data: data + b"\0", lambda data: data[:-1] + b"\x09"])
+def test_a_create_with_no_kind_or_two_is_corruption(damage: Callable[[bytes], bytes]) -> None:
+    data = bytearray(damage(frame(OF_FORMAT_4[:1])))
+    data[4:8] = struct.pack("<I", len(data) - HEADER_SIZE_BYTES)
+    with pytest.raises(CorruptJournal):
+        list(decode_operations(bytes(data), 7))
 
 
 def test_what_is_decoded_is_what_was_encoded() -> None:
-    for operations in (OPERATIONS, OF_FORMAT_2, OF_FORMAT_3):
+    for operations in (OPERATIONS, OF_FORMAT_2, OF_FORMAT_3, OF_FORMAT_4):
         found = list(decode_operations(frame(operations), 7))
         assert [item.sequence for item in found] == [7, 8, 9, 10][: len(operations)]
         assert [item.operation for item in found] == operations
 
 
 def test_an_older_release_meets_a_newer_format_and_no_damage() -> None:
-    assert {frame([operation])[1] for operation in OPERATIONS} == {1}
+    assert {frame([operation])[1] for operation in OPERATIONS[1:]} == {1}
     assert {frame([operation])[1] for operation in OF_FORMAT_2} == {2}
     assert {frame([operation])[1] for operation in OF_FORMAT_3} == {3}
+    assert {frame([operation])[1] for operation in OF_FORMAT_4} == {4}
 
 
 def test_a_payload_is_neither_copied_nor_moved() -> None:
@@ -86,7 +138,7 @@ def test_a_payload_is_neither_copied_nor_moved() -> None:
     assert frame()[at : at + len(PAYLOAD)] == PAYLOAD
 
 
-@pytest.mark.parametrize("operations", [OPERATIONS, OF_FORMAT_2])
+@pytest.mark.parametrize("operations", [OPERATIONS, OF_FORMAT_2, OF_FORMAT_4])
 def test_a_cut_frame_is_never_mistaken_for_a_whole_one(operations: list[Operation]) -> None:
     for size in range(1, len(frame(operations))):
         try:
@@ -116,6 +168,6 @@ def test_a_changed_payload_a_wrong_sequence_and_an_unknown_kind_are_corruption()
 
 def test_a_newer_format_is_refused_by_name() -> None:
     data = bytearray(frame())
-    data[1] = 4
+    data[1] = 5
     with pytest.raises(FormatTooNew):
         list(decode_operations(bytes(data), 7))

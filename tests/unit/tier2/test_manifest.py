@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.common.errors import CorruptManifest, FormatTooNew
 from anabranch.common.model.cluster import Abandonment
+from anabranch.common.model.names import SegmentKind
 from anabranch.common.tier2 import manifest as m
 from anabranch.common.tier2 import page as p
 from anabranch.common.tier2 import page_index as i
@@ -31,6 +32,12 @@ OLD_TOMBSTONE = Tombstone("s/a/1.#epoch.0", Stamp(1, 7), 11, 1_700_000_000_000)
 TOMBSTONE = replace(OLD_TOMBSTONE, merged=MergedInto(STATE.name, 9, 10, 30))
 OLD_WRITERS = {(9, bytes(range(16))): WriterMark(12), (4, bytes(16)): WriterMark(3)}
 WRITERS = {key: WriterMark(mark.last, 1_700_000_000_123) for key, mark in OLD_WRITERS.items()}
+OF_STREAM = "scope/stream/0.#epoch.0"
+KINDS = {
+    OF_STREAM: SegmentKind.STREAM,
+    f"{OF_STREAM}#transaction.{'0a' * 16}.{'0c' * 16}": SegmentKind.TRANSACTION,
+    f"{OF_STREAM}#transient.{'0b' * 16}": SegmentKind.TRANSIENT,
+}
 MANIFEST = m.Manifest(
     container=3,
     number=42,
@@ -71,18 +78,18 @@ PAGE_2 = replace(PAGE, writers=OLD_WRITERS)
 
 CODECS: list[tuple[str, bytes, Callable[[bytes], object], object]] = [
     (
-        "manifest_format_3",
+        "manifest_format_4",
         m.encode_manifest(MANIFEST),
         lambda data: m.decode_manifest(data, 3, 42),
         MANIFEST,
     ),
     (
-        "manifest_abandoned",
+        "manifest_abandoned_format_4",
         m.encode_manifest(ABANDONED),
         lambda data: m.decode_manifest(data, 3, 42),
         ABANDONED,
     ),
-    ("page_format_3", p.encode_page(PAGE), lambda data: p.decode_page(data, "page"), PAGE),
+    ("page_format_4", p.encode_page(PAGE), lambda data: p.decode_page(data, "page"), PAGE),
     ("page_index_format_2", i.encode_index(INDEX), lambda data: i.decode_index(data, "i"), INDEX),
 ]
 each_codec = pytest.mark.parametrize(("name", "data", "decode", "value"), CODECS)
@@ -105,6 +112,38 @@ def test_what_format_1_wrote_is_read() -> None:
 def test_what_format_2_wrote_is_read() -> None:
     assert m.decode_manifest(read_golden("manifest_format_2"), 3, 42) == MANIFEST_2
     assert p.decode_page(read_golden("page_format_2"), "page") == PAGE_2
+
+
+def test_what_format_3_wrote_is_read() -> None:
+    assert m.decode_manifest(read_golden("manifest_format_3"), 3, 42) == MANIFEST
+    assert m.decode_manifest(read_golden("manifest_abandoned"), 3, 42) == ABANDONED
+    assert p.decode_page(read_golden("page_format_3"), "page") == PAGE
+
+
+def test_a_segment_without_a_kind_has_the_one_that_its_name_says() -> None:
+    page = p.decode_page(read_golden("page_before_kinds"), "page")
+    manifest = m.decode_manifest(read_golden("manifest_before_kinds"), 3, 42)
+    for states in (
+        [state for state, _ in page.segments],
+        [change.state for change in manifest.changes.segments],
+    ):
+        assert {state.name: state.kind for state in states} == KINDS
+
+
+def test_the_kind_that_is_stored_counts_and_not_the_name() -> None:
+    page = p.Page(((replace(STATE, kind=SegmentKind.TRANSIENT), ()),))
+    assert p.decode_page(p.encode_page(page), "page") == page
+
+
+def test_a_kind_that_is_not_known_is_damage() -> None:
+    body = open_envelope(
+        p.encode_page(PAGE), p.PAGE_MAGIC, p.FORMAT, name="page", damaged=CorruptManifest
+    )
+    found = msgspec.msgpack.decode(body)
+    found["segments"][0][0][-1] = 99
+    data = seal_envelope(p.PAGE_MAGIC, p.FORMAT, msgspec.msgpack.encode(found))
+    with pytest.raises(CorruptManifest):
+        p.decode_page(data, "page")
 
 
 @each_codec
@@ -132,7 +171,7 @@ def test_every_truncation_and_anything_appended_is_detected(
 def test_a_newer_format_is_named_as_such(
     name: str, data: bytes, decode: Callable[[bytes], object], value: object
 ) -> None:
-    newer = seal_envelope(data[:4], 4, data[HEAD.size :])
+    newer = seal_envelope(data[:4], 5, data[HEAD.size :])
     with pytest.raises(FormatTooNew):
         decode(newer)
 
@@ -141,7 +180,7 @@ def test_a_newer_format_is_named_as_such(
 def test_fields_that_are_not_known_are_ignored(
     name: str, data: bytes, decode: Callable[[bytes], object], value: object
 ) -> None:
-    body = open_envelope(data, data[:4], 3, name=name, damaged=CorruptManifest)
+    body = open_envelope(data, data[:4], 4, name=name, damaged=CorruptManifest)
     fields = msgspec.msgpack.decode(body) | {"later": [1, 2]}
     assert decode(seal_envelope(data[:4], 1, msgspec.msgpack.encode(fields))) == value
 

@@ -9,10 +9,14 @@ that a natural sort of ids sorts by (creation epoch, number). A transient segmen
 
 An *internal* stream is one that the system keeps for itself: its name begins with an underscore,
 which no name that a user gives may contain. It is not listed, but has segments as any other.
+
+A name says of which kind a segment is. It is asked where a segment is created, and where older data
+is decoded; what a store holds carries its kind.
 """
 
 import re
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import NamedTuple, NewType
 
 from anabranch.common.errors import InvalidName
@@ -183,6 +187,24 @@ def transaction_segment(name: str) -> TransactionSegment | None:
     if match is None:
         return None
     return TransactionSegment(match["parent"], match["transaction"], match["part"] or "")
+
+
+class SegmentKind(IntEnum):
+    """What a segment is for. The numbers are stored: add, never change."""
+
+    STREAM = 0
+    """A piece of a stream, internal ones included."""
+    TRANSACTION = 1
+    """What a transaction, or a part of it, has written beside a stream's segment."""
+    TRANSIENT = 2
+    """What one connection writes, to be merged into its parent as a whole."""
+
+
+def segment_kind(name: str) -> SegmentKind:
+    """The kind of a segment with this name."""
+    if transaction_segment(name) is not None:
+        return SegmentKind.TRANSACTION
+    return SegmentKind.STREAM if transient_parent(name) is None else SegmentKind.TRANSIENT
 
 
 def _is_int31(digits: str) -> bool:

@@ -30,9 +30,9 @@ from anabranch.common.tier2.state import (
 from anabranch.common.wire.malformed import MALFORMED
 
 MAGIC = b"ANMF"
-FORMAT = 3
+FORMAT = 4
 """2 added attributes, the time of the last change, and where a merged segment went; 3 when a
-writer was last heard of."""
+writer was last heard of; 4 the kind of a segment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ from anabranch.common.tier2.state import (
 from anabranch.common.wire.malformed import MALFORMED
 
 PAGE_MAGIC = b"ANPG"
-FORMAT = 3
-"""Of pages; 2 and 3 added what these formats of the manifest added."""
+FORMAT = 4
+"""Of pages; 2 to 4 added what these formats of the manifest added."""
 PAGE_SIZE_BYTES_MAX = 1024 * 1024
 
 Extents = tuple[TieredExtent, ...]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from anabranch.common.model.names import SegmentKind
 from anabranch.common.wire.messages import Stamp
 
 WriterKey = tuple[int, bytes]
@@ -31,7 +32,7 @@ class SegmentState:
 
     `number` is the sequence number of the operation that created it: unique in the container
     and kept for life. `stamp` is the highest (incarnation, revision) seen. `modified_ms` is when
-    bytes were last added, by an append or a merge; 0 is never.
+    bytes were last added, by an append or a merge; 0 is never. `kind` never changes.
     """
 
     name: str
@@ -43,6 +44,7 @@ class SegmentState:
     sealed: bool = False
     modified_ms: int = 0
     attributes: Attributes = field(default_factory=dict)
+    kind: SegmentKind = SegmentKind.STREAM
 
 
 @dataclass(frozen=True, slots=True)

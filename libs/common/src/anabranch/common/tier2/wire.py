@@ -6,6 +6,7 @@ Each has a pair of functions to and from the container's own values.
 
 import msgspec
 
+from anabranch.common.model.names import SegmentKind, segment_kind
 from anabranch.common.tier2.state import (
     Attributes,
     ChunkRef,
@@ -45,6 +46,7 @@ class SegmentWire(Entry, frozen=True):
     event_count: int
     sealed: bool
     modified_ms: int = 0  # since format 2
+    kind: SegmentKind | None = None  # since format 4; before, the name tells it
 
 
 class MergedWire(Entry, frozen=True):
@@ -102,6 +104,7 @@ def segment_to_wire(state: SegmentState) -> SegmentWire:
         event_count=state.event_count,
         sealed=state.sealed,
         modified_ms=state.modified_ms,
+        kind=state.kind,
     )
 
 
@@ -122,6 +125,7 @@ def segment_from_wire(wire: SegmentWire, attributes: Attributes) -> SegmentState
         sealed=wire.sealed,
         modified_ms=wire.modified_ms,
         attributes=attributes,
+        kind=segment_kind(wire.name) if wire.kind is None else wire.kind,
     )
 
 

@@ -23,12 +23,10 @@ from anabranch.common.errors import (
     AnabranchError,
     CorruptChunk,
     CorruptJournal,
-    InvalidRequest,
     ObjectNotFound,
     Overloaded,
     Unavailable,
 )
-from anabranch.common.model.names import transaction_segment
 from anabranch.common.wire.messages import Message, ReadSegment, failed
 from anabranch.segstore.handlers.control import TIER_TWO_DEADLINE_S, Spawn, tier_two_error
 from anabranch.segstore.ports import LogAddress
@@ -105,13 +103,7 @@ class ReadDesk:
         self._rests = False
 
     def submit(self, request_id: int, request: ReadSegment) -> None:
-        """ReadSegment → SegmentRead. Raises Overloaded, InvalidRequest (a transaction segment)."""
-        if transaction_segment(request.segment) is not None:
-            raise InvalidRequest(
-                "a transaction segment is not read: it may be aborted",
-                remedy="read the stream's segments; what is committed is merged into them",
-                segment=request.segment,
-            )
+        """ReadSegment → SegmentRead. Raises Overloaded."""
         if len(self._outstanding) >= OUTSTANDING_MAX:
             raise Overloaded("the connection has too many reads", limit=OUTSTANDING_MAX)
         run = self._continuations.pop((request.segment, request.offset), 0)

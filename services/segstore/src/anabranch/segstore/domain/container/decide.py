@@ -44,7 +44,9 @@ from anabranch.common.errors import (
     WriterExpired,
 )
 from anabranch.common.model.names import (
+    SegmentKind,
     parse_segment_name,
+    segment_kind,
     segment_name,
     transaction_segment,
     transient_parent,
@@ -105,8 +107,9 @@ def decide_create(
 ) -> CreateOperation | NoChange:
     """Raises InvalidName, InvalidRequest, StaleRequest, SegmentExists (made at a lower stamp)."""
     check_segment_name(segment)
-    check_stamp(segment, stamp)
-    if transient_parent(segment) is not None:
+    kind = segment_kind(segment)
+    check_stamp(kind, segment, stamp)
+    if kind is SegmentKind.TRANSIENT:
         raise InvalidName("the store itself names transient segments", segment=segment)
     if isinstance(known, Tombstone) and stamp <= known.stamp:
         raise _stale(segment, stamp, known.stamp)
@@ -116,12 +119,12 @@ def decide_create(
         if stamp > known.stamp:
             raise SegmentExists("the segment exists already", segment=segment)
         return NO_CHANGE
-    return CreateOperation(segment, stamp, now_ms)
+    return CreateOperation(segment, stamp, now_ms, kind)
 
 
 def decide_seal(known: Known, segment: str, stamp: Stamp, now_ms: int) -> SealOperation | NoChange:
     """Raises InvalidRequest, StaleRequest, SegmentNotFound."""
-    check_stamp(segment, stamp)
+    check_stamp(kind_of(known, segment), segment, stamp)
     check_not_stale(known, segment, stamp)
     if not isinstance(known, SegmentState):
         raise gone(known, segment)
@@ -139,9 +142,10 @@ def decide_delete(
     StaleRequest.
     """
     check_segment_name(segment)
-    check_stamp(segment, stamp)
+    kind = kind_of(known, segment)
+    check_stamp(kind, segment, stamp)
     check_not_stale(known, segment, stamp)
-    if known is None and transient_parent(segment) is not None:
+    if known is None and kind is SegmentKind.TRANSIENT:
         return NO_CHANGE
     if isinstance(known, Tombstone) and stamp == known.stamp:
         return NO_CHANGE
@@ -157,7 +161,7 @@ def decide_truncate(
     StaleRequest, SegmentNotFound, NotAtBoundary.
     """
     segment, stamp, offset = request.segment, request.stamp, request.offset
-    check_stamp(segment, stamp)
+    check_stamp(kind_of(known, segment), segment, stamp)
     check_not_stale(known, segment, stamp)
     if not isinstance(known, SegmentState):
         raise gone(known, segment)
@@ -185,7 +189,7 @@ def decide_attributes(
     Works on sealed segments too. Raises InvalidRequest, StaleRequest, SegmentNotFound, EventGap,
     WriterExpired, and what `change_attributes` raises.
     """
-    check_stamp(request.segment, request.stamp)
+    check_stamp(kind_of(known, request.segment), request.segment, request.stamp)
     check_not_stale(known, request.segment, request.stamp)
     if not isinstance(known, SegmentState):
         raise gone(known, request.segment)
@@ -369,10 +373,15 @@ def check_segment_name(segment: str) -> None:
         )
 
 
-def check_stamp(segment: str, stamp: Stamp) -> None:
+def kind_of(known: Known, segment: str) -> SegmentKind:
+    """The kind of a segment; of one that is not alive only the name can tell it."""
+    return known.kind if isinstance(known, SegmentState) else segment_kind(segment)
+
+
+def check_stamp(kind: SegmentKind, segment: str, stamp: Stamp) -> None:
     """Raises InvalidRequest for numbers that the log cannot hold, and for a decision about a
     transient segment: one with a stamp of its own would outlive the connection that ends it."""
-    if stamp != NO_DECISION and transient_parent(segment) is not None:
+    if stamp != NO_DECISION and kind is SegmentKind.TRANSIENT:
         raise InvalidRequest(
             "no decision concerns a transient segment",
             remedy="send the stamp (0, 0)",

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from anabranch.common.errors import CorruptJournal
-from anabranch.common.model.names import transaction_segment, transient_parent
+from anabranch.common.model.names import SegmentKind
 from anabranch.common.tier2.state import MergedInto, SegmentState, Tombstone, WriterMark
 from anabranch.segstore.domain.container.attributes import apply_changes
 from anabranch.segstore.domain.container.decide import Known
@@ -36,10 +36,10 @@ def evolve(known: Known, sequence: int, operation: Operation) -> SegmentState | 
     match operation:
         case AppendOperation():
             return _evolve_append(known, operation)
-        case CreateOperation(segment, stamp, _):
+        case CreateOperation(segment, stamp, _, kind):
             if isinstance(known, SegmentState):
                 raise _impossible("creates a segment that exists", sequence, segment)
-            return SegmentState(segment, sequence, stamp)
+            return SegmentState(segment, sequence, stamp, kind=kind)
         case SealOperation(segment, stamp, _):
             if not isinstance(known, SegmentState):
                 raise _impossible("seals a segment that does not exist", sequence, segment)
@@ -81,7 +81,7 @@ def _evolve_append(known: Known, operation: AppendOperation) -> SegmentState:
     return SegmentState(
         known.name, known.number, known.stamp, known.start,
         known.length + len(operation.payload), known.event_count + operation.event_count, False,
-        operation.time_ms, attributes,
+        operation.time_ms, attributes, known.kind,
     )  # fmt: skip
 
 
@@ -112,7 +112,7 @@ def evolve_source(
     """
     if (
         not isinstance(known, SegmentState)
-        or (not known.sealed and transaction_segment(source.segment) is None)
+        or (not known.sealed and known.kind is not SegmentKind.TRANSACTION)
         or (known.number, known.start, known.length) != (source.number, 0, source.length)
     ):
         raise _impossible("merges a segment that is not as it says", sequence, source.segment)
@@ -187,7 +187,7 @@ class SegmentMap:
             writers[operation.client_id] = mark
         elif isinstance(operation, CreateOperation):
             self.names[sequence] = name
-            if transient_parent(name) is not None:
+            if operation.kind is SegmentKind.TRANSIENT:
                 self.transients.add(name)
         elif isinstance(operation, DeleteOperation) and isinstance(before, SegmentState):
             self._forget(before.number)
@@ -229,7 +229,7 @@ class SegmentMap:
         self.segments[known.name] = known
         if isinstance(known, SegmentState):
             self.names[known.number] = known.name
-            if transient_parent(known.name) is not None:
+            if known.kind is SegmentKind.TRANSIENT:
                 self.transients.add(known.name)
             if writers:
                 self.writers[known.number] = dict(writers)

@@ -12,13 +12,15 @@ SEG-9  a segment's attributes are bounded, in number and in value
 SEG-10 the transient segments that live are those that are listed, and bear no decision's stamp
 SEG-14 nothing is merged into a transaction segment, and such a one only into a segment of its
        parent's stream and number
+SEG-15 a segment's kind never changes, and is the one that its name says
 """
 
 from anabranch.common.model.names import (
+    SegmentKind,
     number_of,
     parse_segment_name,
+    segment_kind,
     transaction_segment,
-    transient_parent,
 )
 from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.messages import NO_DECISION
@@ -28,7 +30,7 @@ from anabranch.segstore.domain.container.evolve import SegmentMap
 
 
 def check_state(state: SegmentMap) -> None:
-    """SEG-6, SEG-8, SEG-9, SEG-10, SEG-14. Raises AssertionError."""
+    """SEG-6, SEG-8, SEG-9, SEG-10, SEG-14, SEG-15. Raises AssertionError."""
     living = {}
     for name, known in state.segments.items():
         assert known.name == name, f"SEG-6: {known.name} is filed under {name}"
@@ -36,6 +38,7 @@ def check_state(state: SegmentMap) -> None:
             living[known.number] = name
             assert 0 <= known.start <= known.length, f"SEG-6: {known}"
             assert known.number <= state.sequence, f"SEG-6: {known}"
+            assert known.kind is segment_kind(name), f"SEG-15: {known}"
             _check_attributes(known)
     assert living == state.names, "SEG-6: numbers and names disagree"
     assert state.writers.keys() <= living.keys(), "SEG-6: writers of a segment that is gone"
@@ -50,7 +53,11 @@ def _check_attributes(known: SegmentState) -> None:
 
 
 def _check_transients(state: SegmentMap) -> None:
-    living = {name for name in state.names.values() if transient_parent(name) is not None}
+    living = {
+        known.name
+        for known in state.segments.values()
+        if isinstance(known, SegmentState) and known.kind is SegmentKind.TRANSIENT
+    }
     assert state.transients == living, "SEG-10: a transient segment is not listed, or not alive"
     for name in living:
         assert state.segments[name].stamp == NO_DECISION, f"SEG-10: {state.segments[name]}"

@@ -32,6 +32,7 @@ from anabranch.common.errors import (
     SegmentTruncated,
 )
 from anabranch.common.model.names import (
+    SegmentKind,
     number_of,
     parse_segment_name,
     transaction_segment,
@@ -45,6 +46,7 @@ from anabranch.segstore.domain.container.decide import (
     check_not_stale,
     check_stamp,
     gone,
+    kind_of,
 )
 from anabranch.segstore.domain.container.operations import MergedSource, MergeOperation
 
@@ -69,10 +71,12 @@ def decide_merge(
     Raises InvalidRequest, StaleRequest (of target or source), SegmentNotFound, SegmentMerged,
     SegmentSealed (the target), SegmentNotSealed and SegmentTruncated (a source).
     """
-    check_stamp(segment, stamp)
-    _check_names(segment, sources)
-    decided = not _transient(segment, sources, stamp)
     target = known(segment)
+    check_stamp(kind_of(target, segment), segment, stamp)
+    _check_names(segment, sources)
+    kind = _kind_of_sources(known, segment, sources)
+    check_stamp(kind, sources[0], stamp)
+    decided = kind is not SegmentKind.TRANSIENT
     if decided:
         check_not_stale(target, segment, stamp)
     if not isinstance(target, SegmentState):
@@ -94,7 +98,10 @@ def decide_merge(
         raise InvalidRequest("the target would be too long", segment=segment, length=length)
     if not fresh and (stamp == target.stamp or not decided):
         return MergeDecision(None, tuple(merged))
-    operation = MergeOperation(segment, stamp, now_ms, target.number, target.length, tuple(fresh))
+    operation = MergeOperation(
+        segment, stamp, now_ms, target.number, target.length, tuple(fresh),
+        commits=bool(fresh) and kind is SegmentKind.TRANSACTION,
+    )  # fmt: skip
     return MergeDecision(operation, tuple(merged))
 
 
@@ -112,22 +119,40 @@ def _check_names(segment: str, sources: tuple[str, ...]) -> None:
             remedy="merge fewer segments at once",
             size=names_size, limit=MERGE_NAMES_SIZE_BYTES_MAX,
         )  # fmt: skip
-    if transaction_segment(segment) is not None:
+
+
+def _kind_of_sources(
+    known: Callable[[str], Known], segment: str, sources: tuple[str, ...]
+) -> SegmentKind:
+    """The one kind that the sources have, checked against the target and their parents' names.
+
+    Raises InvalidRequest.
+    """
+    if kind_of(known(segment), segment) is SegmentKind.TRANSACTION:
         raise InvalidRequest(
             "nothing is merged into a transaction segment",
             remedy="merge into the parent, or write to the transaction segment",
             segment=segment,
         )
-    parents = {found.parent for found in map(transaction_segment, sources) if found is not None}
-    if not parents:
-        return
-    if not all(map(transaction_segment, sources)):
-        raise InvalidRequest(
-            "transaction segments are not merged together with others",
-            segment=segment, sources=len(sources),
-        )  # fmt: skip
-    for parent in parents - {segment}:
-        _check_duplicate(segment, parent)
+    kinds = {kind_of(known(name), name) for name in sources}
+    if SegmentKind.TRANSACTION in kinds:
+        if len(kinds) > 1:
+            raise InvalidRequest(
+                "transaction segments are not merged together with others",
+                segment=segment, sources=len(sources),
+            )  # fmt: skip
+        for parent in {found.parent for found in map(transaction_segment, sources) if found}:
+            if parent != segment:
+                _check_duplicate(segment, parent)
+        return SegmentKind.TRANSACTION
+    if SegmentKind.TRANSIENT in kinds:
+        if {transient_parent(name) for name in sources} != {segment}:
+            raise InvalidRequest(
+                "transient segments are merged into their parent, and not with others",
+                segment=segment, sources=len(sources),
+            )  # fmt: skip
+        return SegmentKind.TRANSIENT
+    return SegmentKind.STREAM
 
 
 def _check_duplicate(segment: str, parent: str) -> None:
@@ -141,20 +166,6 @@ def _check_duplicate(segment: str, parent: str) -> None:
         )  # fmt: skip
 
 
-def _transient(segment: str, sources: tuple[str, ...], stamp: Stamp) -> bool:
-    """Whether the sources are transient. Raises InvalidRequest if only some are, or of others."""
-    parents = {transient_parent(name) for name in sources}
-    if parents == {None}:
-        return False
-    if parents != {segment}:
-        raise InvalidRequest(
-            "transient segments are merged into their parent, and not with others",
-            segment=segment, sources=len(sources),
-        )  # fmt: skip
-    check_stamp(sources[0], stamp)
-    return True
-
-
 def _source(
     known: Known, name: str, target: SegmentState, stamp: Stamp
 ) -> SegmentState | MergedSegment:
@@ -164,7 +175,7 @@ def _source(
         place = known.merged
         if (place.target, place.target_number) == (target.name, target.number):
             return MergedSegment(name, place.offset, place.length)
-    of_transaction = transaction_segment(name) is not None
+    of_transaction = kind_of(known, name) is SegmentKind.TRANSACTION
     if known is None and of_transaction and stamp == target.stamp:
         return MergedSegment(name, target.length, 0)
     if not isinstance(known, SegmentState):

@@ -4,7 +4,8 @@ Layout (little-endian), one operation after another in a frame::
 
     header   u8 kind, u8 format, u16 name size, u32 body size, u64 sequence number
     body     control: i64 incarnation, i64 revision, i64 time_ms, name, then
-               create, seal, delete: nothing
+               create: u8 kind of the segment
+               seal, delete: nothing
                truncate: u64 offset
                merge: u64 target's number, u64 target's length before, then per source
                    u64 number, u64 length, u16 name size, name
@@ -15,7 +16,8 @@ Layout (little-endian), one operation after another in a frame::
 
 In an append the header's name size is the size of the attribute changes. An operation is written
 in the oldest format that knows it: truncate, merge, attributes and an append with attribute
-changes are format 2, a merge of transaction segments, which need not be sealed, is format 3.
+changes are format 2, a merge of transaction segments, which need not be sealed, is format 3, and a
+create is format 4. Before that a create had nothing after the name, and the name tells the kind.
 
 The frame around them carries the checksum that guards the headers; the payload's own checksum
 goes with it from the request to every place it is copied to. Encoding returns buffers and
@@ -30,18 +32,20 @@ from typing import assert_never
 from crc32c import crc32c
 
 from anabranch.common.errors import CorruptJournal, FormatTooNew
-from anabranch.common.model.names import transaction_segment
+from anabranch.common.model.names import SegmentKind, segment_kind
 from anabranch.common.wire.block import is_part
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.container.attributes import AttributeChange
 
-FORMAT = 3
+FORMAT = 4
+_KINDS_SINCE, _COMMITS = 4, 3
 WRITER_ID_SIZE_BYTES = 16
 
 _CREATE, _APPEND, _SEAL, _DELETE, _TRUNCATE, _MERGE, _ATTRIBUTES = 1, 2, 3, 4, 5, 6, 7
 _HEADER = struct.Struct("<BBHIQ")
 _CONTROL = struct.Struct("<qqq")
 _APPEND_BODY = struct.Struct("<QQ16sQIIq")
+_KIND = struct.Struct("<B")
 _OFFSET = struct.Struct("<Q")
 _TARGET = struct.Struct("<QQ")
 _SOURCE = struct.Struct("<QQH")
@@ -60,6 +64,7 @@ class CreateOperation:
     segment: str
     stamp: Stamp
     time_ms: int
+    kind: SegmentKind = SegmentKind.STREAM
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,8 @@ class MergedSource:
 class MergeOperation:
     """All bytes of each source follow the target's first `offset` bytes, in this order.
 
-    Without sources it only raises the stamp.
+    Without sources it only raises the stamp. `commits`: the sources are transaction segments, which
+    need not be sealed before, for the merge is their seal.
     """
 
     segment: str
@@ -112,6 +118,7 @@ class MergeOperation:
     number: int
     offset: int
     sources: tuple[MergedSource, ...]
+    commits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +160,13 @@ class AppendOperation:
         return 0 if is_part(self.payload) else self.count
 
 
-PlainOperation = CreateOperation | SealOperation | DeleteOperation
-ControlOperation = PlainOperation | TruncateOperation | MergeOperation | AttributesOperation
+PlainOperation = SealOperation | DeleteOperation
+ControlOperation = (
+    CreateOperation | PlainOperation | TruncateOperation | MergeOperation | AttributesOperation
+)
 Operation = ControlOperation | AppendOperation
 
 _PLAIN_KINDS: dict[int, type[PlainOperation]] = {
-    _CREATE: CreateOperation,
     _SEAL: SealOperation,
     _DELETE: DeleteOperation,
 }
@@ -202,7 +210,9 @@ def _encode_append(sequence: int, operation: AppendOperation) -> list[bytes | me
 def _control_parts(operation: ControlOperation) -> tuple[int, int, bytes]:
     """(kind, format, what follows the name)."""
     match operation:
-        case CreateOperation() | SealOperation() | DeleteOperation():
+        case CreateOperation():
+            return _CREATE, _KINDS_SINCE, _KIND.pack(operation.kind)
+        case SealOperation() | DeleteOperation():
             return _KIND_OF[type(operation)], 1, b""
         case TruncateOperation():
             return _TRUNCATE, 2, _OFFSET.pack(operation.offset)
@@ -211,9 +221,7 @@ def _control_parts(operation: ControlOperation) -> tuple[int, int, bytes]:
             for source in operation.sources:
                 name = source.segment.encode()
                 parts += (_SOURCE.pack(source.number, source.length, len(name)), name)
-            sources = (source.segment for source in operation.sources)
-            fmt = 3 if any(map(transaction_segment, sources)) else 2
-            return _MERGE, fmt, b"".join(parts)
+            return _MERGE, _COMMITS if operation.commits else 2, b"".join(parts)
         case AttributesOperation():
             client = _CLIENT.pack(operation.client_id, operation.request_number)
             return _ATTRIBUTES, 2, client + _encode_changes(operation.changes)
@@ -252,16 +260,16 @@ def decode_operations(payload: bytes, first_sequence: int) -> Iterator[DecodedOp
                 "a log operation is out of place", expected=sequence, found=stored_sequence
             )
         try:
-            operation = _decode_body(kind, name_size, body)
-        except (struct.error, UnicodeDecodeError) as error:
+            operation = _decode_body(kind, fmt, name_size, body)
+        except (struct.error, ValueError) as error:
             raise CorruptJournal("a log operation has no sense", kind=kind) from error
         yield DecodedOperation(sequence, at, operation)
         at += HEADER_SIZE_BYTES + size
         sequence += 1
 
 
-def _decode_body(kind: int, name_size: int, body: memoryview) -> Operation:
-    """Raises CorruptJournal, struct.error (cut short), UnicodeDecodeError."""
+def _decode_body(kind: int, fmt: int, name_size: int, body: memoryview) -> Operation:
+    """Raises CorruptJournal, struct.error (cut short), ValueError (no text, no kind)."""
     if kind == _APPEND:
         return _decode_append(name_size, body)
     incarnation, revision, time_ms = _CONTROL.unpack_from(body)
@@ -271,13 +279,19 @@ def _decode_body(kind: int, name_size: int, body: memoryview) -> Operation:
     plain = _PLAIN_KINDS.get(kind)
     if plain is not None and len(body) == _CONTROL.size + name_size:
         return plain(name, stamp, time_ms)
+    if kind == _CREATE:
+        if fmt < _KINDS_SINCE and not rest:
+            return CreateOperation(name, stamp, time_ms, segment_kind(name))
+        return CreateOperation(name, stamp, time_ms, SegmentKind(*_KIND.unpack(rest)))
     if kind == _TRUNCATE:
         (offset,) = _OFFSET.unpack(rest)
         return TruncateOperation(name, stamp, time_ms, offset)
     if kind == _MERGE:
         number, offset = _TARGET.unpack_from(rest)
         sources = tuple(_decode_sources(rest[_TARGET.size :]))
-        return MergeOperation(name, stamp, time_ms, number, offset, sources)
+        return MergeOperation(
+            name, stamp, time_ms, number, offset, sources, commits=fmt >= _COMMITS
+        )
     if kind == _ATTRIBUTES:
         client_id, request_number = _CLIENT.unpack_from(rest)
         changes = _decode_changes(rest[_CLIENT.size :])

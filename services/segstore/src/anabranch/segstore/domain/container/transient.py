@@ -3,17 +3,22 @@
     CreateTransient ──► alive ──merged into the parent──► tombstone
                           └──connection ended, container opened again, deleted──► tombstone
 
-The log and tier 2 know them as any other segment; their name says what they are. Nobody but the
+The log and tier 2 know them as any other segment, by their kind. Nobody but the
 store names them, and never twice, so no late request can bring one back. What is alive when a
 container begins to serve was made for a connection of an older container epoch, and is deleted.
 """
 
 from anabranch.common.errors import InvalidRequest, Overloaded, SegmentExists, SegmentSealed
-from anabranch.common.model.names import transaction_segment
+from anabranch.common.model.names import SegmentKind
 from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import NO_DECISION, CreateTransient, SegmentCreated
 from anabranch.segstore.domain.container.circumstances import Answer, Circumstances
-from anabranch.segstore.domain.container.decide import check_segment_name, decide_delete, gone
+from anabranch.segstore.domain.container.decide import (
+    check_segment_name,
+    decide_delete,
+    gone,
+    kind_of,
+)
 from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.operations import (
     WRITER_ID_SIZE_BYTES,
@@ -34,7 +39,8 @@ def answer_create_transient(
     (of the parent), InvalidName, SegmentExists, Overloaded.
     """
     name = around.given.name
-    if transaction_segment(request.segment) is not None:
+    parent = state.known(request.segment)
+    if kind_of(parent, request.segment) is SegmentKind.TRANSACTION:
         raise InvalidRequest(
             "a transaction segment has no transient ones",
             remedy="write large events outside transactions",
@@ -43,7 +49,6 @@ def answer_create_transient(
     if len(request.writer_id) != WRITER_ID_SIZE_BYTES:
         raise InvalidRequest("a writer id has 16 bytes", size=len(request.writer_id))
     check_segment_name(name)
-    parent = state.known(request.segment)
     if not isinstance(parent, SegmentState):
         raise gone(parent, request.segment)
     if parent.sealed:
@@ -59,7 +64,8 @@ def answer_create_transient(
             remedy="merge or delete transient segments, or wait until others are",
             limit=TRANSIENTS_MAX,
         )
-    return Answer(CreateOperation(name, NO_DECISION, around.now_ms), SegmentCreated(segment=name))
+    operation = CreateOperation(name, NO_DECISION, around.now_ms, SegmentKind.TRANSIENT)
+    return Answer(operation, SegmentCreated(segment=name))
 
 
 def end_transient(state: SegmentMap, name: str, now_ms: int) -> DeleteOperation:

@@ -7,10 +7,11 @@ A transaction segment is nobody's load before it is committed, and it is no segm
 its events are counted when they are merged, all at once, as the target's.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from anabranch.common.model.names import transaction_segment, transient_parent
+from anabranch.common.model.names import SegmentKind
+from anabranch.common.tier2.state import SegmentState
 from anabranch.segstore.domain.container.operations import (
     AppendOperation,
     MergeOperation,
@@ -21,7 +22,13 @@ COUNTED_MAX = 50_000
 """Segments in one period; of further ones is known only that there were some."""
 
 
+Living = Callable[[int], SegmentState | None]
+"""The living segment with a number."""
+
+
 class _Count:
+    """`name` is empty for segments that nobody reads under their own name, or that are gone."""
+
     __slots__ = ("events", "name", "size")
 
     def __init__(self, name: str) -> None:
@@ -54,28 +61,30 @@ class Traffic:
         self._counts: dict[int, _Count] = {}
         self._complete = True
 
-    def add(self, operations: Iterable[Operation], names: Mapping[int, str]) -> None:
-        """These became durable; `names` has the living segments after them, by number."""
+    def add(self, operations: Iterable[Operation], living: Living) -> None:
+        """These became durable; `living` tells the segments after them, by number."""
         counts = self._counts
         for operation in operations:
             if isinstance(operation, AppendOperation):
-                count = counts.get(operation.number) or self._begin(operation.number, names)
+                count = counts.get(operation.number) or self._begin(operation.number, living)
                 count.events += operation.event_count
                 count.size += len(operation.payload)
 
-    def add_merged(self, operation: Operation, events: int, names: Mapping[int, str]) -> None:
+    def add_merged(self, operation: Operation, events: int, living: Living) -> None:
         """The merge became durable and brought `events`, which count if they are a transaction's.
 
         All sources of a merge are of transactions, or none is.
         """
         assert isinstance(operation, MergeOperation)
-        if transaction_segment(operation.sources[0].segment) is not None:
-            count = self._counts.get(operation.number) or self._begin(operation.number, names)
+        if operation.commits:
+            count = self._counts.get(operation.number) or self._begin(operation.number, living)
             count.events += events
             count.size += sum(source.length for source in operation.sources)
 
-    def _begin(self, number: int, names: Mapping[int, str]) -> _Count:
-        count = _Count(names.get(number, ""))
+    def _begin(self, number: int, living: Living) -> _Count:
+        state = living(number)
+        is_read = state is not None and state.kind is SegmentKind.STREAM
+        count = _Count(state.name if state is not None and is_read else "")
         if len(self._counts) < COUNTED_MAX:
             self._counts[number] = count
         else:
@@ -90,11 +99,6 @@ class Traffic:
         segments = tuple(
             SegmentTraffic(count.name, count.events, count.size)
             for count in counts.values()
-            if count.name and not _is_unread(count.name)
+            if count.name
         )
         return Counted(segments, complete)
-
-
-def _is_unread(name: str) -> bool:
-    """Whether nobody reads the segment under its own name."""
-    return transient_parent(name) is not None or transaction_segment(name) is not None

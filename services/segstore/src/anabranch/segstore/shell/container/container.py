@@ -406,7 +406,7 @@ class Container:
         for item in items:
             merged = self.applied.apply(item.sequence, item.operation, address, at)
             if merged:
-                self.traffic.add_merged(item.operation, merged, self.applied.state.names)
+                self.traffic.add_merged(item.operation, merged, self.applied.state.living)
             at += item.size
         touched = self.applied.end_frame()
         self._throttle.add_untiered(self.applied.untiered - untiered)
@@ -417,7 +417,7 @@ class Container:
         self.metrics.append_seconds.record(self._around.clock.monotonic() - frame.queued_at_s)
         for number in touched:
             self.tails.wake(number)
-        self.traffic.add((item.operation for item in items), self.applied.state.names)
+        self.traffic.add((item.operation for item in items), self.applied.state.living)
         self.on_applied()
 
     def log_failed(self, error: AnabranchError) -> None:

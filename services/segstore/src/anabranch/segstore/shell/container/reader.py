@@ -13,6 +13,7 @@ from anabranch.common.errors import (
     FormatTooNew,
     InvalidRequest,
 )
+from anabranch.common.model.names import SegmentKind
 from anabranch.common.tier2.state import ChunkRef, SegmentState
 from anabranch.common.wire.block import (
     BLOCK_SIZE_BYTES_MAX,
@@ -23,7 +24,7 @@ from anabranch.common.wire.messages import (
     ReadSegment,
     SegmentRead,
 )
-from anabranch.segstore.domain.container.decide import decide_read
+from anabranch.segstore.domain.container.decide import decide_read, kind_of
 from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.memory.granule import (
@@ -206,7 +207,14 @@ def _found(state: SegmentState, offset: int, data: Bytes) -> Found:
 
 def _segment(container: Container, segment: str, offset: int) -> tuple[SegmentState, SegmentIndex]:
     container.check_serving()
-    state = decide_read(container.applied.state.known(segment), segment, offset)
+    known = container.applied.state.known(segment)
+    if kind_of(known, segment) is SegmentKind.TRANSACTION:
+        raise InvalidRequest(
+            "a transaction segment is not read: it may be aborted",
+            remedy="read the stream's segments; what is committed is merged into them",
+            segment=segment,
+        )
+    state = decide_read(known, segment, offset)
     index = container.applied.index.get(state.number)
     assert index is not None
     return state, index

@@ -8,7 +8,7 @@ created since the opening has a higher number and stays.
 import structlog
 
 from anabranch.common.errors import AnabranchError, DiskFailed, Unavailable
-from anabranch.common.model.names import transient_parent
+from anabranch.common.model.names import SegmentKind
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.tier2.state import Tombstone
 from anabranch.segstore.ports import StoredCatalog
@@ -53,7 +53,7 @@ async def _leftovers(stored: StoredCatalog, opened_sequence: int) -> list[str]:
         async for entry in stored.entries()
         if not isinstance(entry, Tombstone)
         and entry.state.number <= opened_sequence
-        and transient_parent(entry.state.name) is not None
+        and entry.state.kind is SegmentKind.TRANSIENT
     ]
 
 
