@@ -12,6 +12,7 @@ from anabranch.common.errors import DirectoryInUse
 from anabranch.common.runtime.ids import SystemIds
 from anabranch.segstore.adapters.journal.local import LocalJournal, open_local_journal
 from kit import journal_child
+from kit.fixed_catalog import run_at_once
 from kit.log_driver import Callbacks, ScriptedSource, replayed
 
 TESTS = Path(__file__).parent.parent
@@ -56,7 +57,9 @@ def test_a_stopped_owner_acknowledges_nothing_after_it_wakes(
         callbacks = Callbacks()
         opened = take_over(tmp_path, callbacks)
         source = ScriptedSource()
-        view = opened.journal.open_log(journal_child.CONTAINER, journal_child.LOG_ID, 2, source)
+        view = run_at_once(
+            opened.journal.open_log(journal_child.CONTAINER, journal_child.LOG_ID, 2, source)
+        )
         seen = replayed(view)
         os.kill(owner.pid, signal.SIGCONT)
         # not `communicate`: it would pass over lines that `readline` has buffered
@@ -77,8 +80,8 @@ def test_a_stopped_owner_acknowledges_nothing_after_it_wakes(
     callbacks.run()
     opened.close()
     again = take_over(tmp_path, Callbacks())
-    view = again.journal.open_log(
-        journal_child.CONTAINER, journal_child.LOG_ID, 3, ScriptedSource()
+    view = run_at_once(
+        again.journal.open_log(journal_child.CONTAINER, journal_child.LOG_ID, 3, ScriptedSource())
     )
     assert replayed(view) == seen | {max(seen) + 1: b"by the new owner"}
     again.close()

@@ -16,6 +16,7 @@ from anabranch.common.runtime.ids import SystemIds
 from anabranch.segstore.adapters.journal.local import LocalJournal, open_local_journal
 from anabranch.segstore.adapters.journal.process_commits import ProcessCommits
 from kit import journal_child
+from kit.fixed_catalog import run_at_once
 from kit.log_driver import Callbacks, ScriptedSource, replayed
 from kit.writer_child import ChildCallbacks
 
@@ -37,8 +38,8 @@ class Owner:
             choose_commits=lambda _, lock: self.callbacks.start(lock.fd),
         )
         self.source = ScriptedSource()
-        self.opened.journal.create_log(0, "log-0")
-        self.view = self.opened.journal.open_log(0, "log-0", 1, self.source)
+        run_at_once(self.opened.journal.create_log(0, "log-0"))
+        self.view = run_at_once(self.opened.journal.open_log(0, "log-0", 1, self.source))
 
     @property
     def child(self) -> ProcessCommits:
@@ -79,7 +80,7 @@ def successor(directory: Path) -> dict[int, bytes]:
         opened = open_local_journal(
             directory, ids=SystemIds(), schedule=callbacks, file_size=FILE_SIZE, take_over=True
         )
-        view = opened.journal.open_log(0, "log-0", epoch, source)
+        view = run_at_once(opened.journal.open_log(0, "log-0", epoch, source))
         found.append(replayed(view))
         source.next_sequence = max(found[-1], default=0) + 1
         source.put(b"by epoch %d" % epoch)
@@ -169,7 +170,7 @@ def test_a_stopped_child_that_wakes_after_a_successor_changes_nothing(
     opened = open_local_journal(
         tmp_path, ids=SystemIds(), schedule=callbacks, file_size=FILE_SIZE, take_over=True
     )
-    view = opened.journal.open_log(0, "log-0", 2, source)
+    view = run_at_once(opened.journal.open_log(0, "log-0", 2, source))
     seen = replayed(view)
     assert seen == owner.source.durable
     os.kill(owner.child.pid, signal.SIGCONT)
@@ -184,7 +185,7 @@ def test_a_stopped_child_that_wakes_after_a_successor_changes_nothing(
     again = open_local_journal(
         tmp_path, ids=SystemIds(), schedule=callbacks, file_size=FILE_SIZE, take_over=True
     )
-    view = again.journal.open_log(0, "log-0", 3, ScriptedSource())
+    view = run_at_once(again.journal.open_log(0, "log-0", 3, ScriptedSource()))
     assert replayed(view) == seen | {max(seen) + 1: b"by the successor"}
     again.close()
 
@@ -221,7 +222,7 @@ def test_a_child_does_not_outlive_a_killed_parent(tmp_path: Path, acknowledged: 
     opened = open_local_journal(
         tmp_path, ids=SystemIds(), schedule=Callbacks(), file_size=journal_child.FILE_SIZE
     )
-    view = opened.journal.open_log(0, journal_child.LOG_ID, 2, ScriptedSource())
+    view = run_at_once(opened.journal.open_log(0, journal_child.LOG_ID, 2, ScriptedSource()))
     found = replayed(view)
     for line in lines:
         sequence = int(line.split()[1])

@@ -168,7 +168,7 @@ class ClusterWorld:
         """Open what is placed on the store, and release what is to leave."""
         while True:
             for found in await self.placements():
-                if found.replicas[0] != name:
+                if found.owner != name:
                     continue
                 if found.target or not found.log_id:
                     await self.change(found.container, obeyed)
@@ -179,7 +179,7 @@ class ClusterWorld:
         return sorted(found, key=lambda one: one.container)
 
     async def owners(self) -> dict[int, str]:
-        return {found.container: found.replicas[0] for found in await self.placements()}
+        return {found.container: found.owner for found in await self.placements()}
 
     async def change(self, container: int, change: Callable[[Placement], Placement]) -> None:
         stored = await self.placed.get(placement_key(container))

@@ -56,6 +56,7 @@ from anabranch.segstore.shell.tiering.eviction import evict
 from anabranch.segstore.shell.tiering.flusher import Flusher, FlushLimits
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.container_driver import ManualTime
+from kit.fixed_catalog import run_at_once
 from kit.history import History, HistoryViolation, Place, make_event
 from kit.log_driver import Callbacks
 from kit.rng import seeded
@@ -146,7 +147,7 @@ class CrashingContainer:
         )
         log_id = self._log_id or self._journal.logs().get(0) or self._ids.new_id()
         if not self._log_id:
-            self._journal.create_log(0, log_id)
+            run_at_once(self._journal.create_log(0, log_id))
         storage = LocalChunkStorage(self.tier_disk, self._ids, "node", in_threads=False)
         storage.open()
         time = ManualTime()
@@ -162,7 +163,7 @@ class CrashingContainer:
             residency=self._residency,
         )
         container = self._container_type(0, self._epoch, self._tier_two, around)
-        log = self._journal.open_log(0, log_id, self._epoch, container)
+        log = run_at_once(self._journal.open_log(0, log_id, self._epoch, container))
         replay = Replay(container, self._tier_two)
         for frame in log.replay(self._tier_two.applied_sequence):
             self._wait(replay.apply(frame))

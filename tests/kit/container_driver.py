@@ -149,7 +149,7 @@ class ContainerDriver:
             self.residency,
         )
         self.container = self._container_type(0, self._epoch, stored, around)
-        view = self.log.open_log(0, LOG_ID, self._epoch, self.container)
+        view = run_at_once(self.log.open_log(0, LOG_ID, self._epoch, self.container))
         replay = Replay(self.container, stored)
         for frame in view.replay(stored.applied_sequence):
             run_at_once(replay.apply(frame))

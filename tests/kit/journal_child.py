@@ -12,6 +12,7 @@ from pathlib import Path
 from anabranch.common.runtime.ids import SystemIds
 from anabranch.segstore.adapters.journal.commits import InlineCommits
 from anabranch.segstore.adapters.journal.local import open_local_journal
+from kit.fixed_catalog import run_at_once
 from kit.log_driver import ScriptedSource
 from kit.writer_child import ChildCallbacks
 
@@ -40,8 +41,8 @@ def main(directory: Path, *, by_process: bool) -> None:
     for child in callbacks.children:
         sys.stdout.write(f"writer {child.pid}\n")
     source = ScriptedSource()
-    opened.journal.create_log(CONTAINER, LOG_ID)
-    view = opened.journal.open_log(CONTAINER, LOG_ID, 1, source)
+    run_at_once(opened.journal.create_log(CONTAINER, LOG_ID))
+    view = run_at_once(opened.journal.open_log(CONTAINER, LOG_ID, 1, source))
     while not source.failures:
         sequence = source.next_sequence
         source.put(payload(sequence))

@@ -19,6 +19,7 @@ from anabranch.segstore.adapters.journal.journal import open_journal
 from anabranch.segstore.adapters.journal.layout import journal_file
 from anabranch.segstore.adapters.journal.mending import perform_repair, planned_repair
 from anabranch.segstore.domain.log.formats import FRAME_HEADER_SIZE_BYTES
+from kit.fixed_catalog import run_at_once
 from kit.journal_scenario import FILE_SIZE
 from kit.log_driver import Callbacks, ScriptedSource, replayed
 from kit.rng import Random, seeded
@@ -51,8 +52,8 @@ def written_journal(rng: Random) -> Journal:
     sources = {container: ScriptedSource() for container in CONTAINERS}
     views = {}
     for container, source in sources.items():
-        journal.create_log(container, f"log-{container}")
-        views[container] = journal.open_log(container, f"log-{container}", 1, source)
+        run_at_once(journal.create_log(container, f"log-{container}"))
+        views[container] = run_at_once(journal.open_log(container, f"log-{container}", 1, source))
     rounds = rng.randrange(8, 20)
     earlier = disk.fork()
     for number in range(rounds):
@@ -141,7 +142,7 @@ def read_all(disk: SimDisk) -> Written:
     journal = open_journal(disk, ids=SeededIds(9), schedule=Callbacks(), file_size=FILE_SIZE)
     found = {}
     for container in CONTAINERS:
-        log = journal.open_log(container, f"log-{container}", 2, ScriptedSource())
+        log = run_at_once(journal.open_log(container, f"log-{container}", 2, ScriptedSource()))
         found[container] = replayed(log)
     disk.end_process()
     return found

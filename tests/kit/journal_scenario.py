@@ -18,6 +18,7 @@ from anabranch.segstore.adapters.journal.journal import Journal, open_journal
 from anabranch.segstore.domain.log.scan import TornTail
 from anabranch.segstore.ports import ContainerLog
 from kit.deferred_commits import DeferredCommits
+from kit.fixed_catalog import run_at_once
 from kit.log_driver import Callbacks, ScriptedSource
 from kit.rng import seeded
 from kit.simdisk import LOSE_ALL, Crashed, RandomSurvival, SimDisk, When
@@ -75,9 +76,9 @@ class Process:
         """Open each container's log and replay it; recovery applies what it finds."""
         for container in CONTAINERS:
             log_id = f"log-{container}"
-            self.journal.create_log(container, log_id)
+            run_at_once(self.journal.create_log(container, log_id))
             source = self.sources[container] = ScriptedSource()
-            view = self.journal.open_log(container, log_id, self.life, source)
+            view = run_at_once(self.journal.open_log(container, log_id, self.life, source))
             self.views[container] = view
             ledger = self.ledgers[container]
             last = ledger.released
@@ -117,7 +118,7 @@ class Process:
         source = self.sources[container]
         sequence = min(sequence, max(source.durable, default=self.durable[container]))
         self.ledgers[container].released = sequence
-        self.views[container].release(sequence)
+        run_at_once(self.views[container].release(sequence))
 
 
 Script = Callable[[SimDisk, dict[int, Ledger]], object]

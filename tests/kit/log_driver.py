@@ -30,7 +30,8 @@ class Callbacks:
 class ScriptedSource:
     """A container reduced to a queue of frames: each operation is one frame.
 
-    `taken` and `durable` map sequence numbers to payloads; `failures` are the errors heard.
+    `taken` and `durable` map sequence numbers to payloads; `failures` are the errors heard, and
+    `journal_failures` those among them that ended the whole journal.
     """
 
     next_sequence: int = 1
@@ -39,6 +40,7 @@ class ScriptedSource:
     durable: dict[int, bytes] = field(default_factory=dict)
     addresses: dict[int, LogAddress] = field(default_factory=dict)
     failures: list[AnabranchError] = field(default_factory=list)
+    journal_failures: list[AnabranchError] = field(default_factory=list)
 
     def put(self, payload: bytes, count: int = 1) -> FrameContents:
         """Queue a frame of `count` operations, its payload in two buffers."""
@@ -66,6 +68,10 @@ class ScriptedSource:
 
     def log_failed(self, error: AnabranchError) -> None:
         self.failures.append(error)
+
+    def journal_failed(self, error: AnabranchError) -> None:
+        self.failures.append(error)
+        self.journal_failures.append(error)
 
 
 def replayed(log: ContainerLog, after_sequence: int = 0) -> dict[int, bytes]:

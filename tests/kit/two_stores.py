@@ -57,7 +57,7 @@ class TwoStores:
         return [placement_from_bytes(stored.value) for stored in found if stored is not None]
 
     async def placed_on(self, node: str) -> list[int]:
-        return [one.container for one in await self.placements() if one.replicas[0] == node]
+        return [one.container for one in await self.placements() if one.owner == node]
 
     async def change(self, decide: Callable[[Placement], Placement]) -> None:
         """What a controller does to all placements."""

@@ -19,6 +19,7 @@ from anabranch.segstore.domain.log.formats import FILE_HEADER_SIZE_BYTES
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.chunk_faults import PausingStorage
 from kit.container_driver import ManualTime
+from kit.fixed_catalog import run_at_once
 from kit.journal_scenario import FILE_SIZE, Ledger, Process, check, new_ledgers, run_until_crash
 from kit.log_driver import Callbacks, ScriptedSource, replayed
 from kit.rng import seeded
@@ -119,9 +120,9 @@ def test_a_frame_that_is_there_twice_over_a_roll_is_never_applied_twice() -> Non
     """
     disk, callbacks = SimDisk(), Callbacks()
     journal = open_journal(disk, ids=SeededIds(1), schedule=callbacks, file_size=FILE_SIZE)
-    journal.create_log(0, "log")
+    run_at_once(journal.create_log(0, "log"))
     source = ScriptedSource()
-    view = journal.open_log(0, "log", 1, source)
+    view = run_at_once(journal.open_log(0, "log", 1, source))
     for number in range(1, 8):
         source.put(b"%d" % number * 1000)
         view.ready()
@@ -138,7 +139,7 @@ def test_a_frame_that_is_there_twice_over_a_roll_is_never_applied_twice() -> Non
             file.write_synced([frame], FILE_HEADER_SIZE_BYTES)
         with suppress(CorruptJournal):
             again = open_journal(twin, ids=SeededIds(2), schedule=Callbacks(), file_size=FILE_SIZE)
-            found = replayed(again.open_log(0, "log", 2, ScriptedSource()))
+            found = replayed(run_at_once(again.open_log(0, "log", 2, ScriptedSource())))
             assert found == {n: source.durable[n] for n in range(1, len(found) + 1)}
 
 

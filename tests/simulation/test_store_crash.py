@@ -19,6 +19,7 @@ from anabranch.segstore.adapters.journal.view import JournalView
 from anabranch.segstore.domain.log.formats import FILE_HEADER_SIZE_BYTES
 from anabranch.segstore.ports import FrameSource
 from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo
+from kit.fixed_catalog import run_at_once
 from kit.rng import seeded
 from kit.simdisk import SimDisk, SimFile
 from kit.store_check import check_everything
@@ -118,7 +119,7 @@ def log_released_before_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def too_late(self: ContainerTierTwo, prepared: Any) -> Any:
         manifest = prepared.manifest
-        views[manifest.container].release(manifest.applied_sequence)
+        run_at_once(views[manifest.container].release(manifest.applied_sequence))
         return await commit(self, prepared)
 
     monkeypatch.setattr(Journal, "open_log", remember)

@@ -21,6 +21,7 @@ from anabranch.segstore.adapters.journal.journal import open_journal
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.ports import DurableDataLog
 from kit.deferred_commits import DeferredCommits
+from kit.fixed_catalog import run_at_once
 from kit.log_driver import Callbacks, ScriptedSource, replayed
 from kit.simdisk import SimDisk
 from kit.writer_child import ChildCallbacks
@@ -95,13 +96,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 def opened(store: Store, epoch: int = 1) -> tuple[DurableDataLog, ScriptedSource]:
     log = store.open()
-    log.create_log(0, "log-0")
+    run_at_once(log.create_log(0, "log-0"))
     return log, ScriptedSource()
 
 
 def test_frames_are_told_in_order_and_replayed_after_reopening(store: Store) -> None:
     log, source = opened(store)
-    view = log.open_log(0, "log-0", 1, source)
+    view = run_at_once(log.open_log(0, "log-0", 1, source))
     for index in range(30):
         source.put(b"%03d" % index * 100)
         if index % 4 == 0:
@@ -113,7 +114,7 @@ def test_frames_are_told_in_order_and_replayed_after_reopening(store: Store) -> 
     assert source.durable == source.taken
     assert replayed(view) == source.taken
     log.close()
-    again = store.open().open_log(0, "log-0", 2, ScriptedSource())
+    again = run_at_once(store.open().open_log(0, "log-0", 2, ScriptedSource()))
     assert replayed(again) == source.taken
     assert list(replayed(again, 17)) == list(range(18, 31))
 
@@ -123,8 +124,8 @@ def test_many_containers_share_a_log_and_keep_their_own_order(store: Store) -> N
     sources = {container: ScriptedSource() for container in range(5)}
     views = {}
     for container, source in sources.items():
-        log.create_log(container, f"log-{container}")
-        views[container] = log.open_log(container, f"log-{container}", 1, source)
+        run_at_once(log.create_log(container, f"log-{container}"))
+        views[container] = run_at_once(log.open_log(container, f"log-{container}", 1, source))
         for index in range(container + 1):
             source.put(b"%d-%d" % (container, index))
         views[container].ready()
@@ -137,7 +138,7 @@ def test_many_containers_share_a_log_and_keep_their_own_order(store: Store) -> N
 
 def test_a_frame_is_read_by_its_address(store: Store) -> None:
     log, source = opened(store)
-    view = log.open_log(0, "log-0", 1, source)
+    view = run_at_once(log.open_log(0, "log-0", 1, source))
     source.put(b"first")
     source.put(b"")
     source.put(b"x" * 10_000)
@@ -151,12 +152,12 @@ def test_a_frame_is_read_by_its_address(store: Store) -> None:
 
 def test_a_frame_that_was_released_is_not_found(store: Store) -> None:
     log, source = opened(store)
-    view = log.open_log(0, "log-0", 1, source)
+    view = run_at_once(log.open_log(0, "log-0", 1, source))
     for _ in range(3):
         source.put(b"x" * 3000)
         view.ready()
         store.callbacks.run()
-    view.release(2)
+    run_at_once(view.release(2))
     with pytest.raises(ObjectNotFound):
         asyncio.run(view.read_aside(source.addresses[1]))
     assert asyncio.run(view.read_aside(source.addresses[3])) == source.taken[3]
@@ -164,10 +165,10 @@ def test_a_frame_that_was_released_is_not_found(store: Store) -> None:
 
 def test_the_list_of_logs_is_kept_and_never_changes(store: Store) -> None:
     log = store.open()
-    log.create_log(3, "three")
-    log.create_log(3, "three")
+    run_at_once(log.create_log(3, "three"))
+    run_at_once(log.create_log(3, "three"))
     with pytest.raises(ObjectExists):
-        log.create_log(3, "other")
+        run_at_once(log.create_log(3, "other"))
     identity = log.journal_id
     log.close()
     again = store.open()
@@ -178,36 +179,36 @@ def test_the_list_of_logs_is_kept_and_never_changes(store: Store) -> None:
 def test_a_log_that_is_not_in_the_list_is_not_an_empty_log(store: Store) -> None:
     log, source = opened(store)
     with pytest.raises(LogNotHere):
-        log.open_log(1, "log-1", 1, source)
+        run_at_once(log.open_log(1, "log-1", 1, source))
     with pytest.raises(LogNotHere):
-        log.open_log(0, "another", 1, source)
+        run_at_once(log.open_log(0, "another", 1, source))
 
 
 def test_an_epoch_not_above_those_seen_is_refused(store: Store) -> None:
     log, source = opened(store)
-    view = log.open_log(0, "log-0", 5, source)
+    view = run_at_once(log.open_log(0, "log-0", 5, source))
     source.put(b"data")
     view.ready()
     store.callbacks.run()
     for epoch in (4, 5):
         with pytest.raises(Deposed):
-            log.open_log(0, "log-0", epoch, ScriptedSource())
+            run_at_once(log.open_log(0, "log-0", epoch, ScriptedSource()))
     again = store.open()
     with pytest.raises(Deposed):
-        again.open_log(0, "log-0", 5, ScriptedSource())
-    assert again.open_log(0, "log-0", 6, ScriptedSource()).log_id == "log-0"
+        run_at_once(again.open_log(0, "log-0", 5, ScriptedSource()))
+    assert run_at_once(again.open_log(0, "log-0", 6, ScriptedSource())).log_id == "log-0"
 
 
 def test_a_container_opened_again_in_the_process_deposes_its_older_view(store: Store) -> None:
     log, source = opened(store)
-    older = log.open_log(0, "log-0", 1, source)
+    older = run_at_once(log.open_log(0, "log-0", 1, source))
     source.put(b"one")
     older.ready()
     store.callbacks.run()
     source.put(b"never")
     older.ready()
     follower = ScriptedSource(next_sequence=2)
-    newer = log.open_log(0, "log-0", 2, follower)
+    newer = run_at_once(log.open_log(0, "log-0", 2, follower))
     older.ready()
     follower.put(b"two")
     newer.ready()
@@ -216,9 +217,40 @@ def test_a_container_opened_again_in_the_process_deposes_its_older_view(store: S
     assert replayed(newer) == {1: b"one", 2: b"two"}
 
 
+def test_a_log_that_fails_leaves_the_journal_and_the_other_logs(store: Store) -> None:
+    log = store.open()
+    sources = [ScriptedSource(), ScriptedSource()]
+    for container, source in enumerate(sources):
+        run_at_once(log.create_log(container, f"log-{container}"))
+        view = run_at_once(log.open_log(container, f"log-{container}", 1, source))
+    run_at_once(log.open_log(0, "log-0", 2, ScriptedSource()))
+    sources[1].put(b"goes on")
+    view.ready()
+    store.callbacks.run()
+    assert log.failure is None
+    assert [type(failure) for failure in sources[0].failures] == [Deposed]
+    assert sources[0].journal_failures == sources[1].failures == []
+    assert sources[1].durable == {1: b"goes on"}
+
+
+def test_a_journal_that_fails_takes_all_logs_with_it(store: Store) -> None:
+    log = store.open()
+    sources = [ScriptedSource(), ScriptedSource()]
+    for container, source in enumerate(sources):
+        run_at_once(log.create_log(container, f"log-{container}"))
+        view = run_at_once(log.open_log(container, f"log-{container}", 1, source))
+    store.open()
+    sources[1].put(b"never")
+    view.ready()
+    store.callbacks.run()
+    assert isinstance(log.failure, Deposed)
+    for source in sources:
+        assert source.journal_failures == source.failures == [log.failure]
+
+
 def test_a_second_opener_deposes_the_first_which_acknowledges_nothing_more(store: Store) -> None:
     log, source = opened(store)
-    view = log.open_log(0, "log-0", 1, source)
+    view = run_at_once(log.open_log(0, "log-0", 1, source))
     source.put(b"before")
     view.ready()
     store.callbacks.run()
@@ -228,29 +260,31 @@ def test_a_second_opener_deposes_the_first_which_acknowledges_nothing_more(store
     store.callbacks.run()
     assert source.durable == {1: b"before"}
     assert [type(failure) for failure in source.failures] == [Deposed]
-    assert replayed(successor.open_log(0, "log-0", 2, ScriptedSource())) == {1: b"before"}
+    assert replayed(run_at_once(successor.open_log(0, "log-0", 2, ScriptedSource()))) == {
+        1: b"before"
+    }
     with pytest.raises(Deposed):
-        log.create_log(7, "late")
+        run_at_once(log.create_log(7, "late"))
     assert 7 not in successor.logs()
 
 
 def test_released_frames_go_and_the_rest_stays(store: Store) -> None:
     log, source = opened(store)
-    view = log.open_log(0, "log-0", 1, source)
+    view = run_at_once(log.open_log(0, "log-0", 1, source))
     for _ in range(20):
         source.put(b"x" * 1000)
         view.ready()
         store.callbacks.run()
-    view.release(15)
+    run_at_once(view.release(15))
     assert list(replayed(view, 15)) == list(range(16, 21))
     log.close()
-    again = store.open().open_log(0, "log-0", 2, ScriptedSource())
+    again = run_at_once(store.open().open_log(0, "log-0", 2, ScriptedSource()))
     assert list(replayed(again, 15)) == list(range(16, 21))
 
 
 def test_a_closed_view_takes_no_more_frames(store: Store) -> None:
     log, source = opened(store)
-    view = log.open_log(0, "log-0", 1, source)
+    view = run_at_once(log.open_log(0, "log-0", 1, source))
     source.put(b"data")
     view.ready()
     view.close()
@@ -263,7 +297,7 @@ def test_a_closed_view_takes_no_more_frames(store: Store) -> None:
 
 def test_closing_tells_the_sources_once(store: Store) -> None:
     log, source = opened(store)
-    view = log.open_log(0, "log-0", 1, source)
+    view = run_at_once(log.open_log(0, "log-0", 1, source))
     source.put(b"data")
     view.ready()
     log.close()
@@ -272,19 +306,19 @@ def test_closing_tells_the_sources_once(store: Store) -> None:
     assert source.durable == {}
     assert [type(failure) for failure in source.failures] == [Unavailable]
     with pytest.raises(Unavailable):
-        log.open_log(0, "log-0", 2, source)
+        run_at_once(log.open_log(0, "log-0", 2, source))
 
 
 def test_a_log_that_was_removed_leaves_nothing_to_the_next_one(store: Store) -> None:
     log, source = opened(store)
-    view = log.open_log(0, "log-0", 3, source)
+    view = run_at_once(log.open_log(0, "log-0", 3, source))
     source.put(b"of the first log")
     view.ready()
     store.callbacks.run()
     assert log.has_frames(0)
     view.close()
-    log.remove_log(0)
-    log.remove_log(0)
+    run_at_once(log.remove_log(0))
+    run_at_once(log.remove_log(0))
     assert dict(log.logs()) == {}
     assert not log.has_frames(0)
     log.close()
@@ -292,30 +326,32 @@ def test_a_log_that_was_removed_leaves_nothing_to_the_next_one(store: Store) -> 
     again = store.open()
     assert dict(again.logs()) == {}
     assert not again.has_frames(0)
-    again.create_log(0, "log-1")
+    run_at_once(again.create_log(0, "log-1"))
     later = ScriptedSource(next_sequence=1)
-    view = again.open_log(0, "log-1", 4, later)
+    view = run_at_once(again.open_log(0, "log-1", 4, later))
     later.put(b"of the second log")
     view.ready()
     store.callbacks.run()
     again.close()
-    last = store.open().open_log(0, "log-1", 5, ScriptedSource())
+    last = run_at_once(store.open().open_log(0, "log-1", 5, ScriptedSource()))
     assert replayed(last) == {1: b"of the second log"}
 
 
 def test_a_log_that_was_removed_pins_no_others_frames(store: Store) -> None:
     log, source = opened(store)
-    view = log.open_log(0, "log-0", 1, source)
+    view = run_at_once(log.open_log(0, "log-0", 1, source))
     source.put(b"x" * 2000)
     view.ready()
     store.callbacks.run()
     view.close()
-    log.remove_log(0)
-    log.create_log(1, "log-1")
+    run_at_once(log.remove_log(0))
+    run_at_once(log.create_log(1, "log-1"))
     other = ScriptedSource()
-    kept = log.open_log(1, "log-1", 1, other)
+    kept = run_at_once(log.open_log(1, "log-1", 1, other))
     other.put(b"kept")
     kept.ready()
     store.callbacks.run()
     log.close()
-    assert replayed(store.open().open_log(1, "log-1", 2, ScriptedSource())) == {1: b"kept"}
+    assert replayed(run_at_once(store.open().open_log(1, "log-1", 2, ScriptedSource()))) == {
+        1: b"kept"
+    }

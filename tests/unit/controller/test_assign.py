@@ -14,7 +14,6 @@ from anabranch.controller.domain.placement import (
     Retarget,
     StoreView,
     assign,
-    owner_of,
 )
 from anabranch.controller.domain.placement_changes import placed_elsewhere
 
@@ -44,21 +43,21 @@ def everything(stores: Mapping[str, StoreView], placements: Mapping[int, Placeme
                     found[container] = served(container, store)
                 case Retarget(container, store):
                     assert not found[container].log_id
-                    assert not stores[owner_of(found[container])].live
+                    assert not stores[found[container].owner].live
                     found[container] = served(container, store)
                 case Move(container, store):
                     before = found[container]
                     assert before.log_id
-                    assert stores[owner_of(before)].live, "its log is on a dead store"
-                    moves += store != owner_of(before)
+                    assert stores[before.owner].live, "its log is on a dead store"
+                    moves += store != before.owner
                     found[container] = served(container, store, pinned=before.pinned)
     raise AssertionError("it never ends")
 
 
 def check_even(stores: Mapping[str, StoreView], placements: Mapping[int, Placement]) -> None:
     live = [name for name, store in stores.items() if store.live]
-    pinned = Counter(owner_of(p) for p in placements.values() if p.pinned)
-    load = Counter(owner_of(p) for p in placements.values())
+    pinned = Counter(p.owner for p in placements.values() if p.pinned)
+    load = Counter(p.owner for p in placements.values())
     for giver in live:
         for receiver in live:
             if load[giver] > pinned[giver]:
@@ -68,7 +67,7 @@ def check_even(stores: Mapping[str, StoreView], placements: Mapping[int, Placeme
 def fewest_moves(stores: Mapping[str, StoreView], placements: Mapping[int, Placement]) -> int:
     """Containers above the even share, the fullest stores keeping the remainder."""
     live = [name for name, store in stores.items() if store.live]
-    load = sorted((sum(owner_of(p) == n for p in placements.values()) for n in live), reverse=True)
+    load = sorted((sum(p.owner == n for p in placements.values()) for n in live), reverse=True)
     share, more = divmod(sum(load), len(live))
     return sum(max(0, count - share - (index < more)) for index, count in enumerate(load))
 
@@ -98,9 +97,9 @@ def test_whatever_there_is_becomes_even_and_stays_so(
             pinned=pinned,
         )
     arrived = {  # what moves between live stores arrives, as the store would have it
-        c: served(c, p.target) if p.target and stores[p.target].live and stores[owner_of(p)].live
-        else served(c, owner_of(p), pinned=p.pinned)
-        if not p.log_id and stores[owner_of(p)].live
+        c: served(c, p.target) if p.target and stores[p.target].live and stores[p.owner].live
+        else served(c, p.owner, pinned=p.pinned)
+        if not p.log_id and stores[p.owner].live
         else p
         for c, p in placements.items()
     }  # fmt: skip

@@ -131,8 +131,21 @@ async def test_a_damaged_log_takes_the_container_offline_by_name(world: World) -
 async def test_what_ends_the_journal_ends_the_store(world: World) -> None:
     async with live_store(world) as live:
         (opened,) = live.store.open_containers()
-        opened.container.log_failed(DiskFailed("the sync failed"))
+        opened.container.journal_failed(DiskFailed("the sync failed"))
         assert [error.code for error in live.failures] == ["disk-failed"]
+
+
+async def test_what_ends_one_log_ends_its_container_alone_which_is_opened_again() -> None:
+    world = World(containers=2)
+    await world.assign(0)
+    await world.assign(1)
+    async with live_store(world) as live:
+        failed, other = (live.store.by_number(number) for number in (0, 1))
+        failed.container.log_failed(DiskFailed("this log alone cannot be written"))
+        again = await eventually(world, PlacementState.OPEN, 2)
+        assert again.restarts == 1
+        assert live.store.by_number(1) is other
+        assert live.failures == []
 
 
 class BrokenListing(MemoryChunkStorage):

@@ -13,6 +13,7 @@ from anabranch.segstore import inspect as program
 from anabranch.segstore.adapters.journal.inspection import inspect_journal
 from anabranch.segstore.adapters.journal.journal import open_journal
 from anabranch.segstore.adapters.journal.local import open_local_journal
+from kit.fixed_catalog import run_at_once
 from kit.journal_scenario import FILE_SIZE, new_ledgers, run_until_crash, whole_life
 from kit.log_driver import Callbacks, ScriptedSource
 from kit.rng import seeded
@@ -23,9 +24,9 @@ def journal_of(*payloads: bytes) -> SimDisk:
     disk = SimDisk()
     callbacks = Callbacks()
     journal = open_journal(disk, ids=SeededIds(1), schedule=callbacks, file_size=FILE_SIZE)
-    journal.create_log(0, "log")
+    run_at_once(journal.create_log(0, "log"))
     source = ScriptedSource()
-    view = journal.open_log(0, "log", 1, source)
+    view = run_at_once(journal.open_log(0, "log", 1, source))
     for payload in payloads:
         source.put(payload)
         view.ready()
@@ -84,9 +85,9 @@ def data_dir(tmp_path: Path) -> Path:
     """A store's data directory with a journal of two operations."""
     callbacks = Callbacks()
     local = open_local_journal(tmp_path / "journal", ids=SeededIds(1), schedule=callbacks)
-    local.journal.create_log(3, "log")
+    run_at_once(local.journal.create_log(3, "log"))
     source = ScriptedSource()
-    view = local.journal.open_log(3, "log", 1, source)
+    view = run_at_once(local.journal.open_log(3, "log", 1, source))
     for payload in (b"one", b"two"):
         source.put(payload)
     view.ready()

@@ -12,6 +12,7 @@ from anabranch.segstore.adapters.journal.files import FREE_FILES_MAX
 from anabranch.segstore.adapters.journal.journal import Journal, open_journal
 from anabranch.segstore.domain.log.formats import FRAME_HEADER_SIZE_BYTES, file_id_of
 from anabranch.segstore.ports import ContainerLog
+from kit.fixed_catalog import run_at_once
 from kit.log_driver import Callbacks, ScriptedSource, replayed
 from kit.simdisk import LOSE_ALL, SimDisk
 
@@ -27,9 +28,9 @@ class Opened:
         self.journal: Journal = open_journal(
             disk, ids=SeededIds(epoch), schedule=self.callbacks, file_size=FILE_SIZE
         )
-        self.journal.create_log(0, "log")
+        run_at_once(self.journal.create_log(0, "log"))
         self.source = ScriptedSource()
-        self.view: ContainerLog = self.journal.open_log(0, "log", epoch, self.source)
+        self.view: ContainerLog = run_at_once(self.journal.open_log(0, "log", epoch, self.source))
 
     def append(self, *payloads: bytes) -> None:
         for payload in payloads:
@@ -78,8 +79,8 @@ def test_a_commit_is_measured_around_its_write_and_before_anybody_is_told() -> N
     source, callbacks = ScriptedSource(), Callbacks()
     watch = Watched(source)
     journal = open_journal(SimDisk(), ids=SeededIds(1), schedule=callbacks, watch=watch)
-    journal.create_log(0, "log")
-    view = journal.open_log(0, "log", 1, source)
+    run_at_once(journal.create_log(0, "log"))
+    view = run_at_once(journal.open_log(0, "log", 1, source))
     source.put(b"abc")
     view.ready()
     callbacks.run()
@@ -138,14 +139,14 @@ def test_released_files_go_oldest_first_and_the_present_one_stays() -> None:
     for number in range(10):
         opened.append(b"%d" % number * 900)
     oldest, *_, present = files(opened.disk)
-    opened.view.release(2)
+    run_at_once(opened.view.release(2))
     assert oldest in files(opened.disk)
-    opened.view.release(4)
+    run_at_once(opened.view.release(4))
     assert oldest not in files(opened.disk)
-    opened.view.release(10)
+    run_at_once(opened.view.release(10))
     assert files(opened.disk) == [present]
     again = Opened(opened.disk, 2)
-    again.view.release(10)
+    run_at_once(again.view.release(10))
     assert files(opened.disk) == [layout.journal_file(file_id_of(2, 1))]
 
 
@@ -157,7 +158,7 @@ def test_a_journal_whose_files_are_released_in_time_makes_no_more_of_them() -> N
     opened = Opened(SimDisk())
     for number in range(60):
         opened.append(b"%d" % number * 900)
-        opened.view.release(number)
+        run_at_once(opened.view.release(number))
         if number == 20:
             before = created(opened.disk)
     assert created(opened.disk) == before
@@ -170,7 +171,7 @@ def test_only_so_many_files_wait_to_be_used_again() -> None:
     opened = Opened(SimDisk())
     for number in range(40):
         opened.append(b"%d" % number * 900)
-    opened.view.release(40)
+    run_at_once(opened.view.release(40))
     spares = [name for name in opened.disk.list() if name.startswith("spare-")]
     assert len(spares) <= FREE_FILES_MAX + 1
 
@@ -182,7 +183,7 @@ def test_a_file_of_a_former_owner_is_not_used_again() -> None:
     opened.disk.end_process()
     again = Opened(opened.disk, 2)
     before = len(again.disk.trace)
-    again.view.release(10)
+    run_at_once(again.view.release(10))
     verbs = [(call.verb, call.path) for call in again.disk.trace[before:]]
     assert not any(verb == "rename" and not path.startswith("known/") for verb, path in verbs)
     assert any(verb == "unlink" and path.startswith("journal-") for verb, path in verbs)
@@ -192,21 +193,21 @@ def test_a_file_that_grew_is_not_used_again() -> None:
     opened = Opened(SimDisk())
     opened.append(bytes(2 * FILE_SIZE))
     opened.append(b"in the next file")
-    opened.view.release(1)
+    run_at_once(opened.view.release(1))
     sizes = {opened.disk.open(name).size() for name in opened.disk.list() if "spare-" in name}
     assert sizes == {FILE_SIZE}
 
 
 def test_a_container_that_was_not_opened_keeps_its_files() -> None:
     opened = Opened(SimDisk())
-    opened.journal.create_log(1, "other")
+    run_at_once(opened.journal.create_log(1, "other"))
     other = ScriptedSource()
-    opened.journal.open_log(1, "other", 1, other).ready()
+    run_at_once(opened.journal.open_log(1, "other", 1, other)).ready()
     other.put(b"kept")
     opened.append(b"gone")
     again = Opened(opened.disk, 2)
-    again.view.release(1)
-    view = again.journal.open_log(1, "other", 2, ScriptedSource())
+    run_at_once(again.view.release(1))
+    view = run_at_once(again.journal.open_log(1, "other", 2, ScriptedSource()))
     assert replayed(view) == {1: b"kept"}
 
 
@@ -331,7 +332,7 @@ def test_a_failed_write_ends_the_journal_and_is_not_tried_again(error: int) -> N
     assert opened.disk.calls == calls
     assert opened.source.durable == {1: b"kept"}
     with pytest.raises(DiskFailed):
-        opened.journal.open_log(0, "log", 2, ScriptedSource())
+        run_at_once(opened.journal.open_log(0, "log", 2, ScriptedSource()))
 
 
 def test_a_deposed_owner_removes_no_files() -> None:
@@ -342,7 +343,7 @@ def test_a_deposed_owner_removes_no_files() -> None:
     Opened(disk, 2)
     before = files(disk)
     with pytest.raises(Deposed):
-        zombie.view.release(10)
+        run_at_once(zombie.view.release(10))
     assert files(disk) == before
 
 

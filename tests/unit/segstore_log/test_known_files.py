@@ -13,6 +13,7 @@ from anabranch.segstore.adapters.journal.journal import Journal, open_journal
 from anabranch.segstore.adapters.journal.local import open_local_journal
 from anabranch.segstore.adapters.journal.mending import perform_repair, planned_repair
 from anabranch.segstore.domain.log.chain import KnownFiles
+from kit.fixed_catalog import run_at_once
 from kit.log_driver import Callbacks, ScriptedSource, replayed
 from kit.simdisk import LOSE_ALL, Crashed, SimDisk
 
@@ -28,14 +29,14 @@ def written_journal(released: int = 0) -> SimDisk:
     """A journal of several files, whose operations up to `released` are elsewhere."""
     disk, callbacks = SimDisk(), Callbacks()
     journal = opened(disk, callbacks)
-    journal.create_log(0, "log")
+    run_at_once(journal.create_log(0, "log"))
     source = ScriptedSource()
-    view = journal.open_log(0, "log", 1, source)
+    view = run_at_once(journal.open_log(0, "log", 1, source))
     for payload in WRITTEN.values():
         source.put(payload)
         view.ready()
         callbacks.run()
-    view.release(released)
+    run_at_once(view.release(released))
     disk.end_process()
     return disk
 
@@ -46,7 +47,7 @@ def files(disk: SimDisk) -> list[str]:
 
 def kept(disk: SimDisk, after: int = 0) -> dict[int, bytes]:
     journal = opened(disk, Callbacks())
-    return replayed(journal.open_log(0, "log", 2, ScriptedSource()), after)
+    return replayed(run_at_once(journal.open_log(0, "log", 2, ScriptedSource())), after)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -153,9 +154,9 @@ def test_a_name_in_the_record_that_is_no_record_is_refused() -> None:
 def test_a_lost_list_of_logs_is_refused_by_name_everywhere(tmp_path: Path, gone: str) -> None:
     callbacks = Callbacks()
     local = open_local_journal(tmp_path, ids=SeededIds(1), schedule=callbacks)
-    local.journal.create_log(0, "log")
+    run_at_once(local.journal.create_log(0, "log"))
     source = ScriptedSource()
-    view = local.journal.open_log(0, "log", 1, source)
+    view = run_at_once(local.journal.open_log(0, "log", 1, source))
     source.put(b"acknowledged")
     view.ready()
     callbacks.run()

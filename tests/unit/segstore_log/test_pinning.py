@@ -3,6 +3,7 @@
 from anabranch.common.errors import Unavailable
 from anabranch.segstore.domain.log.pinning import LiveLogFile, containers_to_flush
 from kit.deferred_commits import DeferredCommits
+from kit.fixed_catalog import run_at_once
 from kit.journal_scenario import FILE_SIZE, Process, new_ledgers, payload
 from kit.log_driver import Callbacks, ScriptedSource, replayed
 from kit.simdisk import SimDisk
@@ -115,11 +116,11 @@ def test_a_container_cannot_be_opened_again_while_its_frames_are_written() -> No
     journal = child.process.journal
     for container, refused in ((1, False), (0, True)):
         try:
-            journal.open_log(container, f"log-{container}", 2, ScriptedSource())
+            run_at_once(journal.open_log(container, f"log-{container}", 2, ScriptedSource()))
         except Unavailable:
             assert refused
         else:
             assert not refused
     child.finish()
-    view = journal.open_log(0, "log-0", 2, ScriptedSource())
+    view = run_at_once(journal.open_log(0, "log-0", 2, ScriptedSource()))
     assert replayed(view) == {1: b"first"}, "what was written is not forgotten"

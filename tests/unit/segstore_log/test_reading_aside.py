@@ -14,6 +14,7 @@ from anabranch.common.storage.ports import DiskFile
 from anabranch.segstore.adapters.journal.journal import open_journal
 from anabranch.segstore.domain.log.formats import FRAME_HEADER_SIZE_BYTES
 from anabranch.segstore.ports import LogAddress
+from kit.fixed_catalog import run_at_once
 from kit.log_driver import Callbacks, ScriptedSource
 from kit.simdisk import SimDisk, SimFile
 
@@ -46,9 +47,9 @@ class Opened:
             file_size=4096,
             in_threads=in_threads,
         )
-        self.journal.create_log(0, "log")
+        run_at_once(self.journal.create_log(0, "log"))
         self.source = ScriptedSource()
-        self.view = self.journal.open_log(0, "log", 1, self.source)
+        self.view = run_at_once(self.journal.open_log(0, "log", 1, self.source))
         self.append(4)
 
     def append(self, count: int) -> None:
@@ -114,7 +115,7 @@ def test_a_file_that_was_used_again_while_it_was_read_is_no_damage() -> None:
     damage = opened.damage(1)
 
     def used_again(file: DiskFile) -> None:
-        opened.view.release(1)
+        run_at_once(opened.view.release(1))
         opened.append(4)
         damage(file)
 
@@ -134,7 +135,7 @@ def test_what_was_read_while_the_journal_ended_is_not_handed_out() -> None:
 
 def test_another_containers_frame_is_not_handed_out() -> None:
     opened = Opened()
-    opened.journal.create_log(1, "other")
-    other = opened.journal.open_log(1, "other", 1, ScriptedSource())
+    run_at_once(opened.journal.create_log(1, "other"))
+    other = run_at_once(opened.journal.open_log(1, "other", 1, ScriptedSource()))
     with pytest.raises(CorruptJournal):
         asyncio.run(other.read_aside(opened.address(2)))

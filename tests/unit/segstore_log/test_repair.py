@@ -16,6 +16,7 @@ from anabranch.segstore.adapters.journal.journal import Journal, open_journal
 from anabranch.segstore.adapters.journal.local import open_local_journal
 from anabranch.segstore.adapters.journal.mending import perform_repair, planned_repair
 from anabranch.segstore.domain.log.repair import RepairPlan
+from kit.fixed_catalog import run_at_once
 from kit.journal_scenario import FILE_SIZE, new_ledgers, run_until_crash, whole_life
 from kit.log_driver import Callbacks, ScriptedSource, replayed
 from kit.rng import seeded
@@ -38,8 +39,8 @@ def written_journal() -> SimDisk:
     sources = {container: ScriptedSource() for container in CONTAINERS}
     views = []
     for container, source in sources.items():
-        journal.create_log(container, f"log-{container}")
-        views.append(journal.open_log(container, f"log-{container}", 1, source))
+        run_at_once(journal.create_log(container, f"log-{container}"))
+        views.append(run_at_once(journal.open_log(container, f"log-{container}", 1, source)))
     for number in range(1, ROUNDS + 1):
         for container, view in zip(CONTAINERS, views, strict=True):
             sources[container].put(WRITTEN[container][number])
@@ -70,7 +71,9 @@ def flip(disk: SimDisk, name: str, at: int) -> None:
 def kept(disk: SimDisk) -> dict[int, dict[int, bytes]]:
     journal = opened(disk)
     return {
-        container: replayed(journal.open_log(container, f"log-{container}", 2, ScriptedSource()))
+        container: replayed(
+            run_at_once(journal.open_log(container, f"log-{container}", 2, ScriptedSource()))
+        )
         for container in CONTAINERS
     }
 
@@ -227,9 +230,9 @@ def test_a_repair_that_is_cut_off_anywhere_is_finished_by_the_next_one() -> None
 def test_a_repair_ends_an_owner_that_holds_no_lock() -> None:
     disk, callbacks = SimDisk(), Callbacks()
     journal = opened(disk, callbacks)
-    journal.create_log(0, "log-0")
+    run_at_once(journal.create_log(0, "log-0"))
     source = ScriptedSource()
-    view = journal.open_log(0, "log-0", 1, source)
+    view = run_at_once(journal.open_log(0, "log-0", 1, source))
     perform_repair(disk, RepairPlan(faults=("as if there were one",)))
     source.put(b"too late")
     view.ready()
@@ -246,9 +249,9 @@ def test_a_log_that_was_cut_before_what_tier_two_has_goes_on_behind_it() -> None
         callbacks = Callbacks()
         journal = opened(disk, callbacks)
         source = ScriptedSource(next_sequence=ROUNDS + len(written) + 1)
-        view = journal.open_log(0, "log-0", life, source)
+        view = run_at_once(journal.open_log(0, "log-0", life, source))
         assert set(replayed(view, ROUNDS)) == written
-        view.release(ROUNDS)
+        run_at_once(view.release(ROUNDS))
         source.put(b"on it goes")
         view.ready()
         callbacks.run()
@@ -264,9 +267,9 @@ def data_dir(tmp_path: Path) -> Path:
     """A store's data directory whose second of three writes is damaged."""
     callbacks = Callbacks()
     local = open_local_journal(tmp_path / "journal", ids=SeededIds(1), schedule=callbacks)
-    local.journal.create_log(3, "log")
+    run_at_once(local.journal.create_log(3, "log"))
     source = ScriptedSource()
-    view = local.journal.open_log(3, "log", 1, source)
+    view = run_at_once(local.journal.open_log(3, "log", 1, source))
     for payload in (b"one", b"two", b"three"):
         source.put(payload)
         view.ready()
@@ -325,5 +328,7 @@ def test_the_command_repairs_after_a_yes_and_the_journal_opens(
     assert run(["segstore", "repair", str(data_dir), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"repair": "nothing to do"}
     local = open_local_journal(data_dir / "journal", ids=SeededIds(2), schedule=Callbacks())
-    assert replayed(local.journal.open_log(3, "log", 2, ScriptedSource())) == {1: b"one"}
+    assert replayed(run_at_once(local.journal.open_log(3, "log", 2, ScriptedSource()))) == {
+        1: b"one"
+    }
     local.close()

@@ -19,6 +19,7 @@ from anabranch.common.adapters.local_disk import LocalDisk
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.adapters.journal.journal import open_journal
+from kit.fixed_catalog import run_at_once
 from kit.log_driver import Callbacks, ScriptedSource, replayed
 
 FILE_SIZE = 4096
@@ -81,14 +82,14 @@ def _life(disk: LocalDisk, source: ScriptedSource) -> None:
     callbacks = Callbacks()
     journal = open_journal(disk, ids=SeededIds(1), schedule=callbacks, file_size=FILE_SIZE)
     try:
-        journal.create_log(0, "log-0")
-        view = journal.open_log(0, "log-0", 1, source)
+        run_at_once(journal.create_log(0, "log-0"))
+        view = run_at_once(journal.open_log(0, "log-0", 1, source))
         for number in range(14):
             source.put(b"%06d" % number * 130)
             view.ready()
             callbacks.run()
             if number == 8 and not source.failures:
-                view.release(4)
+                run_at_once(view.release(4))
     finally:
         journal.close()
 
@@ -100,8 +101,8 @@ def found(directory: Path) -> dict[int, bytes]:
         journal = open_journal(
             LocalDisk(directory), ids=SeededIds(2), schedule=callbacks, file_size=FILE_SIZE
         )
-        journal.create_log(0, "log-0")
-        seen = replayed(journal.open_log(0, "log-0", 2, ScriptedSource()), 4)
+        run_at_once(journal.create_log(0, "log-0"))
+        seen = replayed(run_at_once(journal.open_log(0, "log-0", 2, ScriptedSource())), 4)
         journal.close()
     return seen
 

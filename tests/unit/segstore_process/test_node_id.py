@@ -8,19 +8,20 @@ from anabranch.common.errors import NodeIdMissing
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.wiring.log import NODE_ID_FILE, kept_node_id
+from kit.fixed_catalog import run_at_once
 
 
 def test_a_node_id_is_drawn_once_and_kept(tmp_path: Path) -> None:
     log = MemoryLog(MemoryFrames("a-journal"), lambda _: None)
     first = kept_node_id(tmp_path, SeededIds(1), log)
-    log.create_log(0, "log")
+    run_at_once(log.create_log(0, "log"))
     assert kept_node_id(tmp_path, SeededIds(2), log) == first
 
 
 def test_a_lost_node_id_is_refused_where_the_journal_holds_logs(tmp_path: Path) -> None:
     log = MemoryLog(MemoryFrames("a-journal"), lambda _: None)
     kept_node_id(tmp_path, SeededIds(1), log)
-    log.create_log(0, "log")
+    run_at_once(log.create_log(0, "log"))
     (tmp_path / NODE_ID_FILE).unlink()
     with pytest.raises(NodeIdMissing) as refused:
         kept_node_id(tmp_path, SeededIds(2), log)

@@ -73,13 +73,24 @@ class FrameSource(Protocol):
     def frame_durable(self, contents: FrameContents, address: LogAddress) -> None:
         """The frame is synced and the journal still owns its directory: apply and acknowledge.
 
-        Called once per taken frame, in the order taken, unless the view was closed or the log
-        failed since; then never.
+        Called once per taken frame, in the order taken, unless the view was closed or the log or
+        the journal failed since; then never.
         """
         ...
 
     def log_failed(self, error: AnabranchError) -> None:
-        """Nothing taken or waiting will become durable; acknowledge nothing more. Called once."""
+        """This log failed: its container ends, and the others go on.
+
+        Nothing taken or waiting will become durable by this view; acknowledge nothing more. Called
+        once at most, and then never `journal_failed`.
+        """
+        ...
+
+    def journal_failed(self, error: AnabranchError) -> None:
+        """The journal failed, and with it the logs of all containers: the store ends.
+
+        Otherwise as `log_failed`.
+        """
         ...
 
 
@@ -127,8 +138,8 @@ class ContainerLog(Protocol):
         """
         ...
 
-    def release(self, applied_sequence: int) -> None:
-        """Everything up to here is durable in tier 2; files may go."""
+    async def release(self, applied_sequence: int) -> None:
+        """Everything up to here is durable in tier 2; files may go. May be repeated."""
         ...
 
     def close(self) -> None:
@@ -151,7 +162,7 @@ class DurableDataLog(Protocol):
         """The journal's list of logs: container → log id, durable."""
         ...
 
-    def create_log(self, container: int, log_id: str) -> None:
+    async def create_log(self, container: int, log_id: str) -> None:
         """Add a log to the list; durable on return; the same again is success.
 
         Raises ObjectExists if the container has another log here.
@@ -162,17 +173,19 @@ class DurableDataLog(Protocol):
         """Whether the container's log holds frames that were not released in this process."""
         ...
 
-    def remove_log(self, container: int) -> None:
+    async def remove_log(self, container: int) -> None:
         """Take the container's log off the list, with all that it holds; durable on return.
 
         A log that the container gets here later is another one. Not there is success.
         """
         ...
 
-    def open_log(
+    async def open_log(
         self, container: int, log_id: str, container_epoch: int, source: FrameSource
     ) -> ContainerLog:
         """Open the container's view under an epoch above all that its frames hold.
+
+        Deposes a view that is still open: its source hears `log_failed`.
 
         Raises LogNotHere (not in the list), Deposed (epoch not above), Unavailable (frames of an
         older view are still being written).

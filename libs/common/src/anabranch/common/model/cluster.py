@@ -117,3 +117,8 @@ class Placement:
     abandoned: Abandonment | None = None
     """The last abandonment, as the store found that opened after it."""
     pinned: bool = False
+
+    @property
+    def owner(self) -> str:
+        """The node that opens and serves the container: the first replica; "" if there is none."""
+        return self.replicas[0] if self.replicas else ""

@@ -34,7 +34,6 @@ from anabranch.controller.domain.placement import (
     Move,
     Retarget,
     assign,
-    owner_of,
 )
 from anabranch.controller.domain.placement_changes import placed_elsewhere
 
@@ -132,7 +131,7 @@ class Balancer:
             case Move(container=container, store=store):
                 await self._change(
                     action,
-                    lambda found: replace(found, target="" if store == owner_of(found) else store),
+                    lambda found: replace(found, target="" if store == found.owner else store),
                 )
             case _:
                 assert_never(action)
@@ -147,7 +146,7 @@ class Balancer:
         _log.info(
             "a container was assigned",
             container=placement.container,
-            node=placement.replicas[0],
+            node=placement.owner,
         )
 
     async def _change(self, action: Assignment, change: Callable[[Placement], Placement]) -> None:
@@ -166,6 +165,6 @@ class Balancer:
             "a container is placed anew",
             action=type(action).__name__.lower(),
             container=container,
-            node=owner_of(decided_upon),
+            node=decided_upon.owner,
             to=action.store,
         )

@@ -90,7 +90,7 @@ class PlacementChanges:
                     continue
                 _log.info(
                     "a placement was changed", change=what, container=container,
-                    node=changed.replicas[0], target=changed.target,
+                    node=changed.owner, target=changed.target,
                 )  # fmt: skip
             return self._known.describe_placed(changed)
         raise Unavailable("the placement changes too often", container=container)

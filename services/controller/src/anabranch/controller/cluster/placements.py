@@ -91,7 +91,7 @@ class Placements:
         parse_segment_name(segment)
         container = container_of(segment, self._container_count)
         placement = self._placements.get(container)
-        node = placement.replicas[0] if placement is not None and placement.replicas else ""
+        node = placement.owner if placement is not None else ""
         epoch, endpoint = serving(placement, self._stores.nodes)
         if endpoint is None:
             return SegmentLocation(

@@ -23,7 +23,7 @@ class Rates:
         if placement is None or placement.state is not PlacementState.OPEN:
             return None
         served = ServedSegment(segment, container, placement.container_epoch)
-        found = self._reports.rate(placement.replicas[0], served)
+        found = self._reports.rate(placement.owner, served)
         if found is None:
             return None
         return SegmentRate(

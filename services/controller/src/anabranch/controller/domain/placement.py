@@ -88,15 +88,10 @@ def assign(
             load[chosen] += 1
             urgent.append((Create if found is None else Retarget)(container, chosen))
         elif _has_lost_target(found, stores):
-            urgent.append(Move(container, owner_of(found)))
+            urgent.append(Move(container, found.owner))
     if urgent or not settled or any(_is_moving(found, stores) for found in placements.values()):
         return urgent
     return _balance(containers, placements, load)
-
-
-def owner_of(placement: Placement) -> str:
-    """The node that the container is placed on; "" if there is none."""
-    return placement.replicas[0] if placement.replicas else ""
 
 
 def _load(placements: Mapping[int, Placement], stores: Mapping[str, StoreView]) -> dict[str, int]:
@@ -105,7 +100,7 @@ def _load(placements: Mapping[int, Placement], stores: Mapping[str, StoreView]) 
     for placement in placements.values():
         if _is_stranded(placement, stores):
             continue
-        owner = owner_of(placement)
+        owner = placement.owner
         if owner in load:
             load[placement.target if placement.target in load else owner] += 1
     return load
@@ -118,18 +113,18 @@ def _is_live(store: str, stores: Mapping[str, StoreView]) -> bool:
 def _is_stranded(found: Placement, stores: Mapping[str, StoreView]) -> bool:
     """Whether nobody served it, and nobody will."""
     waits = found.state in WAITING_FOR_OPERATOR
-    return not found.log_id and not waits and not _is_live(owner_of(found), stores)
+    return not found.log_id and not waits and not _is_live(found.owner, stores)
 
 
 def _has_lost_target(found: Placement, stores: Mapping[str, StoreView]) -> bool:
     if not found.target or found.pinned:
         return False
-    return _is_live(owner_of(found), stores) and not _is_live(found.target, stores)
+    return _is_live(found.owner, stores) and not _is_live(found.target, stores)
 
 
 def _is_moving(found: Placement, stores: Mapping[str, StoreView]) -> bool:
     """Whether it leaves its store, or was released and is not open yet."""
-    if not _is_live(owner_of(found), stores):
+    if not _is_live(found.owner, stores):
         return False
     arriving = not found.log_id and found.state is PlacementState.ASSIGNED
     return bool(found.target) or arriving
@@ -145,7 +140,7 @@ def _balance(
             return []
         for container in containers:
             found = placements[container]
-            if owner_of(found) == giver and _may_leave(found):
+            if found.owner == giver and _may_leave(found):
                 return [Move(container, receiver)]
     return []
 
@@ -163,7 +158,7 @@ def serving(
     """
     if placement is None or placement.state is not PlacementState.OPEN:
         return 0, None
-    owner = nodes.get(placement.replicas[0]) if placement.replicas else None
+    owner = nodes.get(placement.owner)
     if owner is None:
         return 0, None
     return placement.container_epoch, owner.endpoint
@@ -191,7 +186,7 @@ def describe_one(
     """One container, placed or not."""
     if placement is None:
         return ContainerDescription(container=container, state="unassigned")
-    node_id = owner_of(placement)
+    node_id = placement.owner
     node = nodes.get(node_id)
     unavailable = node_id in down_since and placement.state not in WAITING_FOR_OPERATOR
     return ContainerDescription(

@@ -29,7 +29,7 @@ def move(found: Placement, node: str, nodes: Collection[str]) -> Placement:
 
     Raises NodeNotFound, Conflict (disabled or offline).
     """
-    if _owner(found) == node:
+    if found.owner == node:
         return replace(found, target="", pinned=True)
     _check_node(node, nodes)
     if not found.log_id:
@@ -55,7 +55,7 @@ def abandon(found: Placement, node: str, nodes: Collection[str], now_ms: int) ->
 
     Raises NodeNotFound, InvalidRequest (it is that node's).
     """
-    if _owner(found) == node:
+    if found.owner == node:
         raise InvalidRequest(
             "the container is this node's: it has the tail that would be abandoned",
             remedy="name another node; to end a move that was asked for, move it to its own node",
@@ -103,10 +103,6 @@ def _placed(found: Placement, node: str) -> Placement:
         reason="",
         pinned=False,
     )
-
-
-def _owner(found: Placement) -> str:
-    return found.replicas[0] if found.replicas else ""
 
 
 def _check_node(node: str, nodes: Collection[str]) -> None:

@@ -61,8 +61,8 @@ class MemoryView:
     async def read_aside(self, address: LogAddress) -> bytes:
         return self._log.read(address)
 
-    def release(self, applied_sequence: int) -> None:
-        self._log.release(self.container, applied_sequence)
+    async def release(self, applied_sequence: int) -> None:
+        await self._log.release(self.container, applied_sequence)
 
     def close(self) -> None:
         self._log.close_view(self)
@@ -96,7 +96,7 @@ class MemoryLog:
     def logs(self) -> Mapping[int, str]:
         return self._kept.logs
 
-    def create_log(self, container: int, log_id: str) -> None:
+    async def create_log(self, container: int, log_id: str) -> None:
         self._check_owned()
         known = self._kept.logs.setdefault(container, log_id)
         if known != log_id:
@@ -107,14 +107,14 @@ class MemoryLog:
     def has_frames(self, container: int) -> bool:
         return bool(self._kept.entries.get(container))
 
-    def remove_log(self, container: int) -> None:
+    async def remove_log(self, container: int) -> None:
         self._check_owned()
         assert container not in self._views, "the log is in use"
         self._kept.logs.pop(container, None)
         for entry in self._kept.entries.pop(container, deque()):
             del self._kept.payloads[entry.position]
 
-    def open_log(
+    async def open_log(
         self, container: int, log_id: str, container_epoch: int, source: FrameSource
     ) -> MemoryView:
         self._check_owned()
@@ -199,7 +199,7 @@ class MemoryLog:
             raise ObjectNotFound("the frame was released", position=address.position)
         return payload
 
-    def release(self, container: int, applied_sequence: int) -> None:
+    async def release(self, container: int, applied_sequence: int) -> None:
         """See `ContainerLog.release`."""
         entries = self._kept.entries.get(container, deque())
         while entries and entries[0].last_sequence <= applied_sequence:
@@ -225,4 +225,4 @@ class MemoryLog:
         self._views.clear()
         self._ready.clear()
         for view in views:
-            view.source.log_failed(failure)
+            view.source.journal_failed(failure)

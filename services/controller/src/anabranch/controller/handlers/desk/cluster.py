@@ -13,7 +13,6 @@ from anabranch.common.model.cluster import LeaderRecord, PlacementState
 from anabranch.controller.cluster.membership import Membership
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain.liveness import Kind, Member
-from anabranch.controller.domain.placement import owner_of
 
 TELL_S_MAX = 2.0
 
@@ -37,8 +36,8 @@ class ClusterDesk:
         placed: Counter[str] = Counter()
         opened: Counter[str] = Counter()
         for placement in self.placements.placements.values():
-            placed[owner_of(placement)] += 1
-            opened[owner_of(placement)] += placement.state is PlacementState.OPEN
+            placed[placement.owner] += 1
+            opened[placement.owner] += placement.state is PlacementState.OPEN
         nodes = self.members.nodes
         return tuple(
             NodeDescription(

@@ -102,7 +102,7 @@ class GroupCommit:
         self._ready.clear()
         self._held.clear()
         for view in views:
-            view.source.log_failed(failure)
+            view.source.journal_failed(failure)
         self._commits.close()
 
     # --- one commit ---------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """`DurableDataLog` over a `Disk`: one journal for all containers of a process.
 
-Any error ends the journal: every source hears it once, nothing is tried again, nothing more is
-acknowledged. Only `NoRoom`, where something new was to be made, ends nothing.
+Any error ends the journal: every source hears `journal_failed` once, nothing is tried again,
+nothing more is acknowledged. Only `NoRoom`, where something new was to be made, ends nothing.
 
 All calls come from one thread, the event loop's. All but frames and zeros is written inline:
 fences, headers, names; `group_commit.py` says how frames reach the disk.
@@ -93,7 +93,7 @@ class Journal:
     def logs(self) -> Mapping[int, str]:
         return self._logs
 
-    def create_log(self, container: int, log_id: str) -> None:
+    async def create_log(self, container: int, log_id: str) -> None:
         self._ownership.check_alive()
         known = self._logs.get(container)
         if known == log_id:
@@ -111,7 +111,7 @@ class Journal:
     def has_frames(self, container: int) -> bool:
         return self._live.has_frames(container)
 
-    def remove_log(self, container: int) -> None:
+    async def remove_log(self, container: int) -> None:
         self._ownership.check_alive()
         assert container not in self._group.views, "the log is in use"
         if self._group.is_writing(container):
@@ -125,7 +125,7 @@ class Journal:
             self._live.forget(container)
             self._collect()
 
-    def open_log(
+    async def open_log(
         self, container: int, log_id: str, container_epoch: int, source: FrameSource
     ) -> JournalView:
         self._ownership.check_alive()
@@ -161,7 +161,7 @@ class Journal:
         self.end(Unavailable("the journal was closed"))
 
     def end(self, failure: AnabranchError) -> None:
-        """Stop for good: every open view's source hears `failure` once."""
+        """Stop for good: every open view's source hears of it once, by `journal_failed`."""
         self._ownership.end(failure)
 
     # --- what a view asks ---------------------------------------------------------------------
@@ -207,7 +207,7 @@ class Journal:
             raise _damaged(container, address)
         return payload
 
-    def release(self, container: int, applied_sequence: int) -> None:
+    async def release(self, container: int, applied_sequence: int) -> None:
         """See `ContainerLog.release`."""
         self._live.release(container, applied_sequence)
         if self._ownership.failure is None:

@@ -36,8 +36,8 @@ class JournalView:
     async def read_aside(self, address: LogAddress) -> bytes:
         return await self._journal.read_aside(self.container, address)
 
-    def release(self, applied_sequence: int) -> None:
-        self._journal.release(self.container, applied_sequence)
+    async def release(self, applied_sequence: int) -> None:
+        await self._journal.release(self.container, applied_sequence)
 
     def close(self) -> None:
         self._journal.close_view(self)

@@ -38,3 +38,7 @@ class ContainedSource:
     def log_failed(self, error: AnabranchError) -> None:
         """See `ports.FrameSource`."""
         self._container.log_failed(error)
+
+    def journal_failed(self, error: AnabranchError) -> None:
+        """See `ports.FrameSource`."""
+        self._container.journal_failed(error)

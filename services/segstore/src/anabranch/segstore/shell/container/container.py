@@ -78,8 +78,8 @@ class Container:
             stored, self.segments, around.throttle, around.call_later, around.metrics
         )
         self.failure: AnabranchError | None = None
-        self.log_failure = False
-        """Whether it was the log that ended the container."""
+        self.journal_failure: AnabranchError | None = None
+        """What ended the journal, and with it the store; None while it goes on."""
         self.on_ended: Callable[[], None] = _nothing
         self.on_applied: Callable[[], None] = _nothing
         self.metrics = around.metrics
@@ -422,7 +422,11 @@ class Container:
 
     def log_failed(self, error: AnabranchError) -> None:
         """See `ports.FrameSource`."""
-        self.log_failure = True
+        self.fail(error)
+
+    def journal_failed(self, error: AnabranchError) -> None:
+        """See `ports.FrameSource`."""
+        self.journal_failure = error
         self.fail(error)
 
 

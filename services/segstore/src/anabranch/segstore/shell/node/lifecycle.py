@@ -16,8 +16,8 @@ Opening, in this order, because each step fences or proves what the next relies 
 
 How a container is closed is told in `closing.py`.
 
-A failure of the journal, or of a sync of tier 2, ends the whole store: what became of unsynced
-bytes is not known.
+If the log of one container fails, that container alone is opened again. A failure of the journal,
+or of a sync of tier 2, ends the whole store: what became of unsynced bytes is not known.
 """
 
 import asyncio
@@ -140,7 +140,9 @@ async def open_container(
         void=placement.void,
     )
     opened = Container(container, placement.container_epoch, tier_two, around)
-    log = tiers.log.open_log(container, log_id, placement.container_epoch, ContainedSource(opened))
+    log = await tiers.log.open_log(
+        container, log_id, placement.container_epoch, ContainedSource(opened)
+    )
     try:
         replay = Replay(opened, tier_two)
         for frame in log.replay(tier_two.applied_sequence):
@@ -148,7 +150,7 @@ async def open_container(
             await around.clock.sleep(0)
         opened.serve(log)
         # An earlier process may have died between its manifest and its release.
-        log.release(tier_two.applied_sequence)
+        await log.release(tier_two.applied_sequence)
     except BaseException as error:
         log.close()
         opened.fail(named_error(error))
@@ -177,9 +179,9 @@ async def _log_of(placement: Placement, tiers: Tiers) -> str:
         return chosen
     if here.listed is not None:
         _log.warning("a log that counts no more is removed", container=container, log=here.listed)
-        log.remove_log(container)
+        await log.remove_log(container)
     log_id = tiers.ids.new_id()
-    log.create_log(container, log_id)
+    await log.create_log(container, log_id)
     return log_id
 
 
@@ -321,8 +323,8 @@ class ContainerKeeper:
         def ended() -> None:
             self._store.closed(opened)
             opened.flusher.stop()
-            if container.log_failure and container.failure is not None:
-                self._store_failed(container.failure)
+            if container.journal_failure is not None:
+                self._store_failed(container.journal_failure)
 
         container.on_ended = ended
         try:
@@ -345,7 +347,7 @@ class ContainerKeeper:
         the wish was withdrawn. Told until it is heard: nobody else can release it."""
         assert self._taken is not None
         attempts = 0
-        self._tiers.log.remove_log(self._container)
+        await self._tiers.log.remove_log(self._container)
         while True:
             try:
                 released = await self._tiers.placements.release(self._taken)
@@ -354,9 +356,7 @@ class ContainerKeeper:
                 self._log_failure("the container cannot be released yet", failure)
                 await self._around.clock.sleep(self._around.back_off_s(attempts))
                 continue
-            _log.info(
-                "the container was released", container=self._container, to=released.replicas[0]
-            )
+            _log.info("the container was released", container=self._container, to=released.owner)
             return self._tiers.placements.is_mine(released)
 
     def _ends_store(self, error: AnabranchError) -> bool:

@@ -28,7 +28,7 @@ class Placements:
 
     def is_mine(self, placement: Placement) -> bool:
         """Whether this node is the one to open the container."""
-        return bool(placement.replicas) and placement.replicas[0] == self._node_id
+        return placement.owner == self._node_id
 
     async def take_epoch(self, container: int) -> Placement:
         """The placement with the next container epoch, taken by this call.

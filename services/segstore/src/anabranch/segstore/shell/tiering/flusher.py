@@ -217,7 +217,8 @@ class Flusher:
                 self._throttle.add_untiered(-moved)
         self._check_alive()
         container.metrics.flushed(moved, self._clock.monotonic() - began_s)
-        container.log.release(cut.sequence)
+        await container.log.release(cut.sequence)
+        self._check_alive()
         self._throttle.wake()
         await self._make_room(cut)
 
