@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from anabranch.client.settings import ConnectionSettings
-from anabranch.client.wire.connection import SegmentStoreConnection, open_connection
 from anabranch.client.wire.nats_control import NatsControlPlane
 from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.adapters.store_connection import SegmentStoreConnection, open_connection
 from anabranch.common.contracts.queries import Locate, Located
 from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.model.cluster import Endpoint

@@ -111,10 +111,10 @@ def log_released_before_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
     open_log = Journal.open_log
     views: dict[int, JournalView] = {}
 
-    def remember(
+    async def remember(
         self: Journal, container: int, log_id: str, container_epoch: int, source: FrameSource
     ) -> JournalView:
-        views[container] = open_log(self, container, log_id, container_epoch, source)
+        views[container] = await open_log(self, container, log_id, container_epoch, source)
         return views[container]
 
     async def too_late(self: ContainerTierTwo, prepared: Any) -> Any:

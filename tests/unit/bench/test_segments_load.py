@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from anabranch.client.wire.connection import SegmentStoreConnection
+from anabranch.common.adapters.store_connection import SegmentStoreConnection
 from anabranch.common.errors import ConnectionLost, Unavailable
 from anabranch.common.wire.messages import (
     Append,

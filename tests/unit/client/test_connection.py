@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from anabranch.client.settings import ConnectionSettings
-from anabranch.client.wire.connection import SegmentStoreConnection, open_connection
+from anabranch.common.adapters.store_connection import SegmentStoreConnection, open_connection
 from anabranch.common.errors import ConnectionLost, SegmentNotFound, UnsupportedProtocol
 from anabranch.common.model.cluster import Endpoint
 from anabranch.common.wire.messages import (

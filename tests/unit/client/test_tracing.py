@@ -10,8 +10,8 @@ from opentelemetry.trace import NonRecordingSpan
 
 from anabranch.client import StreamSealed
 from anabranch.client.tracing import SPAN_NAME, SPANS_MAX, tracer_of_program
-from anabranch.client.wire.connection import SegmentStoreConnection
 from anabranch.client.wire.control import SegmentDirectory
+from anabranch.common.adapters.store_connection import SegmentStoreConnection
 from anabranch.common.contracts.queries import SegmentLocation
 from anabranch.common.runtime.tracing import current_trace_id, trace_parent_of
 from anabranch.common.wire.messages import Append

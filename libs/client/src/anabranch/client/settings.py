@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from anabranch.common.adapters.store_connection import ConnectionSettings as ConnectionSettings
 from anabranch.common.errors import InvalidSetting
 from anabranch.common.model.transaction import (
     EXECUTION_MS_MAX,
@@ -25,15 +26,6 @@ WRITER_BLOCK_SIZE_BYTES_MAX = BLOCK_SIZE_BYTES_MAX - EVENT_SIZE_BYTES_MAX - KEY_
 """A block is closed by the event that reaches its size, and that one may be of any size."""
 COMMIT_TIMEOUT_S = 60.0
 ABORT_TIMEOUT_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionSettings:
-    """Deadlines on the way to a segment store, in seconds."""
-
-    connect_timeout_s: float = 5.0
-    request_timeout_s: float = 20.0
-    keep_alive_s: float = 15.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from anabranch.client.settings import ConnectionSettings
-from anabranch.client.wire.connection import SegmentStoreConnection, open_connection
+from anabranch.common.adapters.store_connection import SegmentStoreConnection, open_connection
 from anabranch.common.contracts.base import Contract
 from anabranch.common.contracts.command import CommandBase
 from anabranch.common.contracts.commands import (

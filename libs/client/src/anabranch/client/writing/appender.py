@@ -22,12 +22,12 @@ from dataclasses import dataclass
 
 from anabranch.client.backoff import Backoff
 from anabranch.client.settings import WRITER_BLOCK_SIZE_BYTES_MAX, WriterSettings
-from anabranch.client.wire.connection import SegmentStoreConnection
 from anabranch.client.wire.control import SegmentDirectory
 from anabranch.client.writing.batches import LargeEvent
 from anabranch.client.writing.outbox import Outbox, SentBlock
 from anabranch.client.writing.pacing import BlockSizing, InFlight
 from anabranch.client.writing.uploads import Uploads
+from anabranch.common.adapters.store_connection import SegmentStoreConnection
 from anabranch.common.contracts.queries import SegmentLocation
 from anabranch.common.errors import (
     AnabranchError,

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from anabranch.client.wire.connection import SegmentStoreConnection
 from anabranch.client.writing.pacing import InFlight
+from anabranch.common.adapters.store_connection import SegmentStoreConnection
 from anabranch.common.errors import ConnectionLost, SegmentNotFound, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.block import (

@@ -1,5 +1,7 @@
 """One TCP connection to a segment store, shared by everything in the process that talks to it.
 
+Clients and stores open it alike.
+
 Requests and replies are matched by request id, so that any number may be under way; a reply
 whose caller has gone is dropped. Replies to appends are cumulative and belong to an append
 session, so all appends of a session carry one id, `_SESSION_BIT | session`, and its listener
@@ -11,10 +13,10 @@ new one.
 """
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar, cast
 
-from anabranch.client.settings import ConnectionSettings
 from anabranch.common.errors import (
     AnabranchError,
     BadPacket,
@@ -40,6 +42,15 @@ _SESSION_BIT = 1 << 63
 
 M = TypeVar("M", bound=Message)
 Reply = tuple[Message, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """Deadlines on the way to a segment store, in seconds."""
+
+    connect_timeout_s: float = 5.0
+    request_timeout_s: float = 20.0
+    keep_alive_s: float = 15.0
 
 
 class SessionListener(Protocol):
@@ -182,7 +193,7 @@ class SegmentStoreConnection(asyncio.Protocol):
                 return
             self.greeted.set_exception(
                 UnsupportedProtocol(
-                    "the segment store speaks no protocol version of this client",
+                    "the segment store speaks no protocol version that is known here",
                     store=str(self.endpoint), theirs=hello.high, ours=PROTOCOL_VERSION,
                 )
             )  # fmt: skip
@@ -207,7 +218,7 @@ class SegmentStoreConnection(asyncio.Protocol):
 
         What is still unsent is dropped: a server that stopped reading must not keep us.
         """
-        self._fail(ConnectionLost("the client closed the connection"))
+        self._fail(ConnectionLost("the connection was closed on this side"))
         if self._transport is not None:
             self._transport.abort()
 
