@@ -26,7 +26,7 @@ from anabranch.common.errors import (
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.cluster import Placement, PlacementState
-from anabranch.segstore.shell.node.lifecycle import (
+from anabranch.segstore.domain.container.life import (
     RESTARTS_MAX,
     SERVED_WELL_S,
     Restart,

@@ -38,6 +38,7 @@ from anabranch.segstore.domain.container.decide import (
     gone,
 )
 from anabranch.segstore.domain.container.evolve import SegmentMap
+from anabranch.segstore.domain.container.life import Phase, Step, next_phase
 from anabranch.segstore.domain.container.operations import (
     AppendOperation,
     DecodedOperation,
@@ -93,7 +94,7 @@ class Container:
         self._sessions = LiveSessions()
         self.tails = TailWaiters(around.call_later)
         self._log: ContainerLog | None = None
-        self._closing = False
+        self._phase = Phase.OPENING
 
     # --- opening and ending -------------------------------------------------------------------
 
@@ -120,6 +121,7 @@ class Container:
 
     def serve(self, log: ContainerLog) -> None:
         """Recovery is complete: requests may come."""
+        self._phase = next_phase(self._phase, Step.SERVE)
         self._log = log
         self._pending = self.segments.serve()
         self.opened_sequence = self._pending.sequence
@@ -141,12 +143,12 @@ class Container:
 
     def check_serving(self) -> None:
         """Raises Unavailable unless requests may come."""
-        if self.failure is not None or self._closing or self._log is None:
+        if self._phase is not Phase.SERVING:
             raise Unavailable("the container does not serve", container=self.container)
 
     def stop_accepting(self) -> None:
         """Refuse new requests; what was accepted goes on to the journal."""
-        self._closing = True
+        self._phase = next_phase(self._phase, Step.LEAVE)
 
     @property
     def idle(self) -> bool:
@@ -158,8 +160,9 @@ class Container:
 
         What was pending may or may not be durable; all requests are safe to repeat.
         """
-        if self.failure is not None:
+        if self._phase is Phase.ENDED:
             return
+        self._phase = next_phase(self._phase, Step.FAIL)
         self.failure = error
         if self._log is not None:
             self._log.close()
@@ -299,12 +302,12 @@ class Container:
 
     def has_transient(self, name: str) -> bool:
         """Whether the transient segment is alive, pending included."""
-        return self.failure is None and name in self._pending.transients
+        return self._phase is not Phase.ENDED and name in self._pending.transients
 
     def end_transients(self, names: Iterable[str]) -> None:
         """Delete what is left of them; nobody is answered. A container that ends leaves that to
         its next opening."""
-        if self.failure is not None or self._closing:
+        if self._phase is not Phase.SERVING:
             return
         now_ms = self._around.clock.now_ms()
         for name in names:

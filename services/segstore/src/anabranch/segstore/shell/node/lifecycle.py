@@ -28,22 +28,20 @@ import structlog
 
 from anabranch.common.errors import (
     AnabranchError,
-    Corrupt,
     CorruptJournal,
     Defect,
     Deposed,
     DiskFailed,
     LogNotHere,
-    NoRoom,
     OutcomeUnknown,
     SyncFailed,
-    TierTwoNotHere,
     Unavailable,
     WrongHost,
 )
 from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.workflow.containment import naming_defects
+from anabranch.segstore.domain.container.life import Restart, after_failure
 from anabranch.segstore.domain.storage.log_choice import LogsHere, choose_log, is_plain
 from anabranch.segstore.ports import DurableDataLog, OpenTierTwo
 from anabranch.segstore.shell.container.contained_source import ContainedSource
@@ -58,40 +56,7 @@ from anabranch.segstore.shell.tiering.collector import Collector
 from anabranch.segstore.shell.tiering.eviction import evict
 from anabranch.segstore.shell.tiering.flusher import Flusher, FlushLimits
 
-RESTARTS_MAX = 5
-SERVED_WELL_S = 60.0
-"""A container that served this long starts counting its failures anew."""
-
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Restart:
-    """Open again after a pause; `restarts` failures in a row so far."""
-
-    restarts: int
-
-
-@dataclass(frozen=True, slots=True)
-class Stay:
-    """Stay closed, DISABLED or OFFLINE, until an operator or a new start of the process."""
-
-    restarts: int
-    state: PlacementState
-
-
-def after_failure(error: AnabranchError, restarts: int, served_s: float) -> Restart | Stay:
-    """What follows the end of a container that had failed `restarts` times in a row before.
-
-    What does not answer, such as tier 2, and a full disk are tried for ever: opening later may cure
-    them.
-    """
-    if isinstance(error, Corrupt | LogNotHere | TierTwoNotHere):
-        return Stay(restarts, PlacementState.OFFLINE)
-    failures = 1 if served_s >= SERVED_WELL_S else restarts + 1
-    if failures > RESTARTS_MAX and not isinstance(error, Unavailable | OutcomeUnknown | NoRoom):
-        return Stay(restarts, PlacementState.DISABLED)
-    return Restart(failures)
 
 
 def told_reason(error: AnabranchError, container: int, state: PlacementState) -> str:
