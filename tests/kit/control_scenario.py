@@ -257,13 +257,7 @@ def _unrest(world: World) -> str:
     failing = [
         f"{failure.subject} {failure.step}: {failure.error!r}"
         for controller in world.controllers
-        for runner in (
-            controller.scope_runner,
-            controller.stream_runner,
-            controller.group_runner,
-            controller.transaction_runner,
-        )
-        for failure in runner.failures()
+        for failure in controller.runners.failures()
     ]
     known = [
         f"{loaded.state.transaction_id} {loaded.state.status}"

@@ -264,7 +264,7 @@ class World:
                 self.wrong.append(f"{who} has not reached the head of shard {shard}")
         for subject, loaded in self.truth.items():
             assert shard_of_subject(subject) < SHARD_COUNT
-            if mirror.aggregate(subject) != loaded:
+            if mirror.known(subject) != loaded:
                 self.wrong.append(f"{who} is wrong about {subject}")
 
 

@@ -30,12 +30,14 @@ from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.stream import fixed
 from anabranch.common.workflow.containment import aggregate_name
+from anabranch.controller.domain.kinds import STREAMS
 from anabranch.controller.domain.stream.state import StreamStep
 from anabranch.controller.domain.transaction import decide as transaction_decide
 from anabranch.controller.handlers.desk.parked import resume
 from anabranch.controller.handlers.registry import answer_query
 from anabranch.controller.projections.mirror import Mirror
-from anabranch.controller.wiring import workflows
+from anabranch.controller.projections.quarantine import Fold
+from anabranch.controller.workflows.steps import STEPS
 from kit.control_callers import Caller
 from kit.control_scenario import REST_S, come_to_rest
 from kit.control_world import World
@@ -78,27 +80,27 @@ class Defect:
 def broken_step(defect: Defect) -> Iterator[None]:
     """A step of its scale."""
     step = StreamStep.MAKE_SUCCESSORS
-    real = workflows.STREAM_STEPS[step]
+    real = STEPS[STREAMS.name][step]
 
     async def perform(context: Any, loaded: Loaded[Any]) -> Any:
         defect.strike(loaded.subject)
         return await real(context, loaded)
 
-    with patch.dict(workflows.STREAM_STEPS, {step: perform}):
+    with patch.dict(STEPS[STREAMS.name], {step: perform}):
         yield
 
 
 @contextmanager
 def broken_index(defect: Defect) -> Iterator[None]:
     """What the mirror makes of its events."""
-    real = Mirror._fold_stream
+    real = Mirror._index
 
-    def fold(self: Mirror, message: EventMessage, point: Any) -> Any:
-        found = real(self, message, point)
-        defect.strike(message.subject)
+    def index(self: Mirror, kind: Any, change: Any, fold: Fold) -> Any:
+        found = real(self, kind, change, fold)
+        defect.strike(fold.subject)
         return found
 
-    with patch.object(Mirror, "_fold_stream", fold):
+    with patch.object(Mirror, "_index", index):
         yield
 
 
@@ -294,7 +296,9 @@ class Life:
             found = {one.subject for one in controller.containment.all()}
             parked = {subject for subject in found if aggregate_name(subject) != subject}
             for subject in sorted(parked):
-                await resume(controller.containment, controller.mirror, controller._wake, subject)
+                await resume(
+                    controller.containment, controller.mirror, controller.runners.wake, subject
+                )
 
     # --- asking ---------------------------------------------------------------------------------
 

@@ -1,58 +1,54 @@
 """Mirrors in memory: as wiring builds them, and one that needs no followers."""
 
 from collections.abc import Callable
-from typing import TypeVar
 
 from anabranch.common.contracts.base import ReadToken
 from anabranch.common.eventsourcing.ports import EventStore
-from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.controller.domain.application import APPLICATION
-from anabranch.controller.domain.reader_group.invariants import GROUP
-from anabranch.controller.domain.scope.state import SCOPE
-from anabranch.controller.domain.stream.invariants import STREAM
-from anabranch.controller.domain.transaction.invariants import TRANSACTION
+from anabranch.common.workflow.containment import Containment
+from anabranch.controller.domain.kinds import APPLICATIONS, TRANSACTIONS
+from anabranch.controller.projections.family import Families
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.quarantine import Fold
 from anabranch.controller.projections.transactions import TransactionMirror
+from anabranch.controller.workflows.repositories import Repositories
 from kit.loud import loud
-
-M = TypeVar("M", bound=Mirror)
 
 
 def nobody_listens(_fold: Fold) -> None:
     """An `on_fold` that does nothing."""
 
 
-def transaction_mirror(store: EventStore) -> TransactionMirror:
+def families_of(store: EventStore) -> Families:
+    """Those of a mirror that knows nothing yet."""
+    return Families(Repositories(store, SeededIds(0)))
+
+
+def transaction_mirror(families: Families) -> TransactionMirror:
     """One that knows nothing yet."""
-    ids = SeededIds(0)
-    return TransactionMirror(
-        Repository(store, TRANSACTION, ids), Repository(store, APPLICATION, ids)
-    )
+    return TransactionMirror(families[TRANSACTIONS], families[APPLICATIONS])
 
 
-def mirror_of(store: EventStore, on_fold: Callable[[Fold], None] = nobody_listens) -> Mirror:
+def mirror_of(
+    store: EventStore,
+    on_fold: Callable[[Fold], None] = nobody_listens,
+    *,
+    repositories: Repositories | None = None,
+    containment: Containment | None = None,
+) -> Mirror:
     """A mirror of everything in the store, to be served."""
-    return _built(Mirror, store, on_fold)
+    return Mirror(
+        store,
+        repositories or Repositories(store, SeededIds(0)),
+        on_fold=on_fold,
+        containment=containment or loud(),
+    )
 
 
 def fed_mirror(store: EventStore, on_fold: Callable[[Fold], None] = nobody_listens) -> "FedMirror":
     """One that nobody needs to serve."""
-    return _built(FedMirror, store, on_fold)
-
-
-def _built(kind: type[M], store: EventStore, on_fold: Callable[[Fold], None]) -> M:
-    ids = SeededIds(0)
-    return kind(
-        store,
-        Repository(store, SCOPE, ids),
-        Repository(store, STREAM, ids),
-        Repository(store, GROUP, ids),
-        transactions=transaction_mirror(store),
-        on_fold=on_fold,
-        containment=loud(),
-    )
+    repositories = Repositories(store, SeededIds(0))
+    return FedMirror(store, repositories, on_fold=on_fold, containment=loud())
 
 
 class FedMirror(Mirror):

@@ -28,6 +28,7 @@ from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.runner import Runner
+from anabranch.controller.domain.kinds import STREAMS
 from anabranch.controller.domain.stream import decide, intents, scaling
 from anabranch.controller.domain.stream import evolve as stream_evolve
 from anabranch.controller.domain.stream import state as stream_state
@@ -44,7 +45,6 @@ from anabranch.controller.handlers import commands as command_handlers
 from anabranch.controller.handlers import registry as query_handlers
 from anabranch.controller.handlers.queries import operations as operation_queries
 from anabranch.controller.projections.mirror import Mirror
-from anabranch.controller.wiring import workflows
 from anabranch.controller.workflows import (
     create_stream,
     delete_stream,
@@ -52,6 +52,7 @@ from anabranch.controller.workflows import (
     truncate_stream,
 )
 from anabranch.controller.workflows.context import WorkContext, seal_all, stamp_of
+from anabranch.controller.workflows.steps import STEPS
 from anabranch.segstore.domain.container.decide import NoChange
 from anabranch.segstore.domain.container.operations import DeleteOperation, Operation
 from kit.sim_controller import SimController
@@ -63,7 +64,7 @@ Planted = Callable[[], AbstractContextManager[object]]
 
 
 def _step(step: StreamStep, perform: Callable[..., Any]) -> AbstractContextManager[object]:
-    return patch.dict(workflows.STREAM_STEPS, {step: perform})
+    return patch.dict(STEPS[STREAMS.name], {step: perform})
 
 
 def sealed_before_told() -> AbstractContextManager[object]:

@@ -22,6 +22,7 @@ from anabranch.common.model.names import SegmentId
 from anabranch.common.model.stream import SegmentRange
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.waiting import StillWaiting
+from anabranch.controller.domain.kinds import STREAMS
 from anabranch.controller.domain.stream import commits
 from anabranch.controller.domain.stream.events import (
     StreamCommitFinished,
@@ -40,9 +41,9 @@ from anabranch.controller.handlers.transactions import segments as transaction_s
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.outcomes import OutcomeHistory
 from anabranch.controller.projections.transactions import TransactionMirror
-from anabranch.controller.wiring import workflows
 from anabranch.controller.workflows import abort_transaction, commit_transactions, seal_stream
 from anabranch.controller.workflows.context import WorkContext, seal_all, stamp_of
+from anabranch.controller.workflows.steps import STEPS
 from anabranch.segstore.domain.container.operations import MergeOperation
 from kit.sim_segments import SimSegments
 
@@ -50,7 +51,7 @@ Planted = Callable[[], AbstractContextManager[object]]
 
 
 def _step(step: StreamStep, perform: Callable[..., Any]) -> AbstractContextManager[object]:
-    return patch.dict(workflows.STREAM_STEPS, {step: perform})
+    return patch.dict(STEPS[STREAMS.name], {step: perform})
 
 
 def ordered_by_id() -> AbstractContextManager[object]:

@@ -24,7 +24,7 @@ from anabranch.common.contracts.subjects import scope_events, stream_events
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
-from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import (
     SegmentId,
     StreamRef,
@@ -35,17 +35,14 @@ from anabranch.common.model.names import (
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.controller.domain.reader_group.invariants import GROUP
+from anabranch.controller.domain.kinds import GROUPS, SCOPES, STREAMS
 from anabranch.controller.domain.scope import decide as scope_decide
-from anabranch.controller.domain.scope.state import SCOPE, Scope
+from anabranch.controller.domain.scope.state import Scope
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream import decide as stream_decide
 from anabranch.controller.domain.stream.decide import Circumstances, StreamCommand
 from anabranch.controller.domain.stream.history import History
-from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream, next_step
-from anabranch.controller.domain.transaction.invariants import TRANSACTION
-from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.registry import answer_query
 from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.outcomes import OutcomeHistory
@@ -59,6 +56,8 @@ from anabranch.controller.workflows import (
     truncate_stream,
 )
 from anabranch.controller.workflows.context import WorkContext
+from anabranch.controller.workflows.repositories import Repositories
+from kit.desks import DAY_MS, query_desk
 from kit.fake_stores import FakeSegmentStores
 from kit.fed_mirror import fed_mirror, mirror_of
 
@@ -110,32 +109,32 @@ class QueryWorld:
 
     def __init__(self) -> None:
         self.store = CountingStore()
-        self.scopes = Repository(self.store, SCOPE, SeededIds(1))
-        self.streams = Repository(self.store, STREAM, SeededIds(2))
-        self.groups = Repository(self.store, GROUP, SeededIds(5))
+        repositories = Repositories(self.store, SeededIds(1))
+        self.scopes, self.streams = repositories[SCOPES], repositories[STREAMS]
+        self.groups = repositories[GROUPS]
         self.folds: list[Fold] = []
-        transactions = Repository(self.store, TRANSACTION, SeededIds(6))
         self.mirror = mirror_of(self.store, self.folds.append)
         chunks = HistoryChunks(self.store, SeededIds(3))
         self.stores = FakeSegmentStores()
         self.context = WorkContext(
-            self.stores,
-            self.scopes,
-            self.mirror,
-            Histories(chunks),
-            NoQueue(),
-            Gates(self.store, SeededIds(4)),
-            self.mirror,
-            transactions,
-            fed_mirror(self.store),
-            OutcomeHistory(chunks),
-            SystemClock(),
+            stores=self.stores,
+            repositories=repositories,
+            streams=self.mirror,
+            groups=self.mirror,
+            listing=fed_mirror(self.store),
+            histories=Histories(chunks),
+            outcomes=OutcomeHistory(chunks),
+            gates=Gates(self.store, SeededIds(4)),
+            commands=NoQueue(),
+            clock=SystemClock(),
+            writer_times=None,
+            outcomes_kept_ms=DAY_MS,
         )
         self.now_ms = 1000
         self.is_behind = False
         self._numbers = 0
-        self.desk = QueryDesk(
-            self.mirror, self.locate, tuple, segment_length=self.stores.segment_length
+        self.desk = query_desk(
+            self.mirror, locate=self.locate, segment_length=self.stores.segment_length
         )
 
     def locate(self, segments: Any) -> tuple[queries.SegmentLocation, ...]:

@@ -21,27 +21,19 @@ from anabranch.common.errors import DeadlinePassed, StreamRewound, Unavailable
 from anabranch.common.eventsourcing.beats import BEAT_S
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
-from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.workflow.containment import Containment
-from anabranch.common.workflow.runner import Runner
 from anabranch.controller.adapters.command_queue import TRY_AGAIN_S
 from anabranch.controller.adapters.command_sender import NatsCommandSender
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
-from anabranch.controller.domain.application import APPLICATION, Application, ApplicationEvent
-from anabranch.controller.domain.reader_group.events import GroupEvent
-from anabranch.controller.domain.reader_group.invariants import GROUP
-from anabranch.controller.domain.reader_group.state import ReaderGroup
-from anabranch.controller.domain.scope.state import SCOPE, Scope
-from anabranch.controller.domain.stream.events import StreamEvent
-from anabranch.controller.domain.stream.invariants import STREAM
-from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.kinds import APPLICATIONS, TRANSACTIONS
 from anabranch.controller.domain.transaction.events import TransactionEvent
-from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.domain.transaction.state import Transaction
-from anabranch.controller.handlers.commands import CommandDesk, handle_command
+from anabranch.controller.handlers.commands import handle_command
+from anabranch.controller.handlers.deciding.desk import CommandDesk
 from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.desk.transactions import TransactionDesk
 from anabranch.controller.periodic.expire_transactions import Known as Transactions
@@ -52,15 +44,11 @@ from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.projections.outcomes import OutcomeHistory
-from anabranch.controller.projections.transactions import TransactionMirror
+from anabranch.controller.wiring.runners import build_runners
 from anabranch.controller.wiring.serving import CATCH_UP_PAUSE_S, SWEEP_S
-from anabranch.controller.wiring.workflows import (
-    group_workflow,
-    scope_workflow,
-    stream_workflow,
-    transaction_workflow,
-)
 from anabranch.controller.workflows.context import WorkContext
+from anabranch.controller.workflows.repositories import Repositories
+from kit.desks import DAY_MS, query_desk
 from kit.simbus import SimClient, sim_event_store
 from kit.simlink import Link
 from kit.simqueue import Queued, SimQueue, server_ms
@@ -113,50 +101,43 @@ class SimController:
         self.store = sim_event_store(self.client, clock)
         self.containment = Containment(clock, world.rng, world.on_defect)
         ids = SeededIds(world.rng.getrandbits(64))
-        scopes = Repository(self.store, SCOPE, ids, self._known_scope)
-        streams = Repository(self.store, STREAM, ids, self._known_stream)
-        self.listener = FoldListener(self._wake)
-        groups = Repository(self.store, GROUP, ids, self._known_group)
-        transactions = Repository(self.store, TRANSACTION, ids, self._known_transaction)
-        applications = Repository(self.store, APPLICATION, ids, self._known_application)
-        known = TransactionMirror(transactions, applications)
+        repositories = Repositories(self.store, ids, lambda subject: self.mirror.known(subject))  # noqa: PLW0108
+        self.listener = FoldListener(lambda subject: self.runners.wake(subject))  # noqa: PLW0108
         self.mirror = Mirror(
-            self.store,
-            scopes,
-            streams,
-            groups,
-            transactions=known,
-            on_fold=self.listener,
-            containment=self.containment,
+            self.store, repositories, on_fold=self.listener, containment=self.containment
         )
         histories = Histories(chunks := HistoryChunks(self.store, ids))
         context = WorkContext(
-            NatsSegmentStores(client, CONTAINER_COUNT),
-            scopes,
-            self.mirror,
-            histories,
-            NatsCommandSender(client),
-            Gates(self.store, ids),
-            self.mirror,
-            transactions,
-            self.mirror,
-            OutcomeHistory(chunks),
-            clock,
+            stores=NatsSegmentStores(client, CONTAINER_COUNT),
+            repositories=repositories,
+            streams=self.mirror,
+            groups=self.mirror,
+            listing=self.mirror,
+            histories=histories,
+            outcomes=OutcomeHistory(chunks),
+            gates=Gates(self.store, ids),
+            commands=NatsCommandSender(client),
+            clock=clock,
+            writer_times=None,
+            outcomes_kept_ms=DAY_MS,
         )
         self.desk = CommandDesk(
-            scopes, streams, groups, clock, self._reply, observer, histories=histories,
-            store_clock=self.store_clock,
+            repositories=repositories,
+            histories=histories,
             require_not_parked=self.containment.require_not_parked,
-        )  # fmt: skip
-        self.query_desk = self._query_desk(context, applications, ids)
-        self._build_jobs(known, transactions)
-        self._build_runners(context, streams, groups)
+            clock=clock,
+            store_clock=self.store_clock,
+            reply=self._reply,
+            observer=observer,
+        )
+        self.query_desk = self._query_desk(context, ids)
+        self._build_jobs(repositories[TRANSACTIONS])
+        self.runners = build_runners(
+            context, observer, rng=world.rng, owns=self._owns, containment=self.containment
+        )
 
-    def _build_jobs(
-        self,
-        known: TransactionMirror,
-        transactions: Repository[Transaction, TransactionEvent],
-    ) -> None:
+    def _build_jobs(self, transactions: Repository[Transaction, TransactionEvent]) -> None:
+        known = self.mirror.transactions
         self.expirer = TransactionExpirer(
             Transactions(known, self.mirror, lambda: self.owned),
             transactions,
@@ -174,44 +155,20 @@ class SimController:
             containment=self.containment,
         )
 
-    def _build_runners(
-        self,
-        context: WorkContext,
-        streams: Repository[Stream, StreamEvent],
-        groups: Repository[ReaderGroup, GroupEvent],
-    ) -> None:
-        observer, clock, rng = self.world.observer, context.clock, self.world.rng
-        scope_work = scope_workflow(context.scopes, context, observer)
-        stream_work = stream_workflow(streams, context, observer)
-        group_work = group_workflow(groups, context, observer)
-        transaction_work = transaction_workflow(context, observer)
-        c = self.containment
-        self.scope_runner = Runner(scope_work, clock, rng, self._owns, containment=c)
-        self.stream_runner = Runner(stream_work, clock, rng, self._owns, containment=c)
-        self.group_runner = Runner(group_work, clock, rng, self._owns, containment=c)
-        self.transaction_runner = Runner(transaction_work, clock, rng, self._owns, containment=c)
-
-    def _query_desk(
-        self,
-        context: WorkContext,
-        applications: Repository[Application, ApplicationEvent],
-        ids: SeededIds,
-    ) -> QueryDesk:
+    def _query_desk(self, context: WorkContext, ids: SeededIds) -> QueryDesk:
         transactions = TransactionDesk(
-            context.transactions,
-            applications,
-            self.store,
-            context.gates,
-            context.stores,
-            context.outcomes,
-            self.clock,
-            ids,
+            transactions=context.repositories[TRANSACTIONS],
+            applications=context.repositories[APPLICATIONS],
+            store=self.store,
+            gates=context.gates,
+            stores=context.stores,
+            outcomes=context.outcomes,
+            clock=self.clock,
+            ids=ids,
         )
-        return QueryDesk(
+        return query_desk(
             self.mirror,
-            lambda _: (),
-            tuple,
-            self.world.observer,
+            observer=self.world.observer,
             segment_length=context.stores.segment_length,
             history=context.histories.of,
             transactions=transactions,
@@ -224,10 +181,7 @@ class SimController:
     def own(self, buckets: frozenset[int]) -> None:
         """From now on it works on these, as when leases were given and lost."""
         self.owned = buckets
-        self.scope_runner.let_go()
-        self.stream_runner.let_go()
-        self.group_runner.let_go()
-        self.transaction_runner.let_go()
+        self.runners.let_go()
         self.expirer.sweep_soon()
         self._wake_all()
 
@@ -245,10 +199,8 @@ class SimController:
                     group.create_task(self.containment.keep(job, serve, StreamRewound))
 
                 keep("mirror", self.mirror.serve)
-                keep("workflows of scopes", self.scope_runner.serve)
-                keep("workflows of streams", self.stream_runner.serve)
-                keep("workflows of groups", self.group_runner.serve)
-                keep("workflows of transactions", self.transaction_runner.serve)
+                for job, work in self.runners.jobs():
+                    keep(job, work)
                 await self._catch_up()
                 self.listener.go_live()
                 self.is_caught_up = True
@@ -289,36 +241,10 @@ class SimController:
 
     def _wake_all(self) -> None:
         for subject in self.mirror.with_work():
-            self._wake(subject)
-
-    def _known_scope(self, subject: str) -> Loaded[Scope] | None:
-        return self.mirror.known_scope(subject)
-
-    def _known_stream(self, subject: str) -> Loaded[Stream] | None:
-        return self.mirror.known_stream(subject)
-
-    def _known_group(self, subject: str) -> Loaded[ReaderGroup] | None:
-        return self.mirror.known_group(subject)
-
-    def _known_transaction(self, subject: str) -> Loaded[Transaction] | None:
-        return self.mirror.known_transaction(subject)
-
-    def _known_application(self, subject: str) -> Loaded[Application] | None:
-        return self.mirror.known_application(subject)
+            self.runners.wake(subject)
 
     def _owns(self, subject: str) -> bool:
         return shard_of_subject(subject) in self.owned
-
-    def _wake(self, subject: str) -> None:
-        match subject.split(".")[3]:
-            case "scope":
-                self.scope_runner.wake(subject)
-            case "stream":
-                self.stream_runner.wake(subject)
-            case "rg":
-                self.group_runner.wake(subject)
-            case _:
-                self.transaction_runner.wake(subject)
 
     async def _pull(self) -> None:
         """Take commands one after another, as `command_broker` does."""

@@ -32,32 +32,26 @@ from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.ports import Append, EventMessage, Gate, NewMessage
-from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import SegmentId, segment_id, stream_ref
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.waiting import StillWaiting
-from anabranch.controller.domain.application import APPLICATION, Application
-from anabranch.controller.domain.reader_group.invariants import GROUP
+from anabranch.controller.domain.kinds import APPLICATIONS, SCOPES, STREAMS, TRANSACTIONS
 from anabranch.controller.domain.scope import decide as scope_decide
-from anabranch.controller.domain.scope.state import SCOPE
 from anabranch.controller.domain.stream import decide as stream_decide
 from anabranch.controller.domain.stream.decide import Circumstances, StreamCommand
 from anabranch.controller.domain.stream.history import History
-from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream, next_step
 from anabranch.controller.domain.transaction import state as transaction_state
 from anabranch.controller.domain.transaction.decide import Opening, opened
 from anabranch.controller.domain.transaction.events import TransactionEvent
-from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.desk.transactions import MadeSegments, TransactionDesk
 from anabranch.controller.handlers.registry import answer_query
 from anabranch.controller.projections.histories import Histories
-from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.outcomes import OutcomeHistory
-from anabranch.controller.projections.transactions import TransactionMirror
 from anabranch.controller.workflows import (
     abort_transaction,
     archive_outcomes,
@@ -67,7 +61,10 @@ from anabranch.controller.workflows import (
     seal_stream,
 )
 from anabranch.controller.workflows.context import WorkContext
+from anabranch.controller.workflows.repositories import Repositories
+from kit.desks import DAY_MS, query_desk
 from kit.fake_stores import FakeSegment, FakeSegmentStores
+from kit.fed_mirror import mirror_of
 from kit.loud import loud
 
 REF = stream_ref("s/x")
@@ -201,50 +198,39 @@ class TransactionWorld:
         self.store, self.stores = PlantedStore(), PlantedStores()
         self.clock = SetClock()
         ids = SeededIds(1)
-        self.scopes = Repository(self.store, SCOPE, ids)
-        self.streams = Repository(self.store, STREAM, ids)
-        self.transactions = Repository(self.store, TRANSACTION, ids, self._known_transaction)
-        self.applications = Repository(self.store, APPLICATION, ids, self._known_application)
-        known = TransactionMirror(self.transactions, self.applications)
-        groups = Repository(self.store, GROUP, ids)
-        self.mirror = Mirror(
-            self.store,
-            self.scopes,
-            self.streams,
-            groups,
-            transactions=known,
-            on_fold=lambda _fold: None,
-            containment=loud(self.clock),
-        )
+        repositories = Repositories(self.store, ids, lambda subject: self.mirror.known(subject))  # noqa: PLW0108
+        self.scopes, self.streams = repositories[SCOPES], repositories[STREAMS]
+        self.transactions = repositories[TRANSACTIONS]
+        self.applications = repositories[APPLICATIONS]
+        self.mirror = mirror_of(self.store, repositories=repositories, containment=loud(self.clock))
         chunks = HistoryChunks(self.store, ids)
         self.gates = Gates(self.store, ids)
         self.context = WorkContext(
-            self.stores,
-            self.scopes,
-            self.mirror,
-            Histories(chunks),
-            _NoQueue(),
-            self.gates,
-            self.mirror,
-            self.transactions,
-            self.mirror,
-            OutcomeHistory(chunks),
-            self.clock,
+            stores=self.stores,
+            repositories=repositories,
+            streams=self.mirror,
+            groups=self.mirror,
+            listing=self.mirror,
+            histories=Histories(chunks),
+            outcomes=OutcomeHistory(chunks),
+            gates=self.gates,
+            commands=_NoQueue(),
+            clock=self.clock,
+            writer_times=None,
+            outcomes_kept_ms=DAY_MS,
         )
         work = TransactionDesk(
-            self.transactions,
-            self.applications,
-            self.store,
-            self.gates,
-            self.stores,
-            self.context.outcomes,
-            self.clock,
-            ids,
+            transactions=self.transactions,
+            applications=self.applications,
+            store=self.store,
+            gates=self.gates,
+            stores=self.stores,
+            outcomes=self.context.outcomes,
+            clock=self.clock,
+            ids=ids,
         )
-        self.desk = QueryDesk(
+        self.desk = query_desk(
             self.mirror,
-            lambda _segments: (),
-            tuple,
             segment_length=self.stores.segment_length,
             history=self.context.histories.of,
             transactions=work,
@@ -253,15 +239,8 @@ class TransactionWorld:
 
     def another(self) -> QueryDesk:
         """A controller that sees the same and has done nothing yet."""
-        work = self.desk.transactions
-        assert work is not None
-        return replace(self.desk, transactions=replace(work, made=MadeSegments()))
-
-    def _known_transaction(self, subject: str) -> Loaded[Transaction] | None:
-        return self.mirror.known_transaction(subject)
-
-    def _known_application(self, subject: str) -> Loaded[Application] | None:
-        return self.mirror.known_application(subject)
+        work = replace(self.desk.transactions, made=MadeSegments())
+        return replace(self.desk, transactions=work)
 
     def replace_desk(self, **fields: Any) -> None:
         self.desk = replace(self.desk, **fields)

@@ -6,7 +6,7 @@ and as many as a test wants may work on the same at once.
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -37,7 +37,7 @@ from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.ports import Gate
-from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import (
     ScopeName,
     StreamName,
@@ -53,16 +53,14 @@ from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.runner import Workflow, run_to_rest
 from anabranch.common.workflow.waiting import StillWaiting
+from anabranch.controller.domain.kinds import GROUPS, SCOPES, STREAMS, TRANSACTIONS
 from anabranch.controller.domain.reader_group import decide as group_decide
 from anabranch.controller.domain.reader_group.decide import GroupCommand
 from anabranch.controller.domain.reader_group.events import GroupEvent
-from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.reader_group.starts import READABLE, SeenStream
-from anabranch.controller.domain.reader_group.state import GroupStep, ReaderGroup
-from anabranch.controller.domain.reader_group.state import next_step as group_next_step
+from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.scope import decide as scope_decide
-from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent, ScopeStep
-from anabranch.controller.domain.scope.state import next_step as scope_next_step
+from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.stream import decide as stream_decide
 from anabranch.controller.domain.stream.commits import OUTCOMES_KEPT, OUTCOMES_PER_CHUNK
 from anabranch.controller.domain.stream.decide import Circumstances, StreamCommand
@@ -71,36 +69,21 @@ from anabranch.controller.domain.stream.events import (
     StreamEvent,
     TransactionOutcome,
 )
-from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream, StreamStep, next_step
 from anabranch.controller.domain.transaction import decide as transaction_decide
 from anabranch.controller.domain.transaction.decide import Opening
 from anabranch.controller.domain.transaction.events import TransactionEvent
-from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.domain.transaction.segments import segments_of
-from anabranch.controller.domain.transaction.state import Transaction, TransactionStep
-from anabranch.controller.domain.transaction.state import next_step as transaction_next_step
+from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.ports import SegmentStores
 from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.outcomes import OutcomeHistory
-from anabranch.controller.workflows import (
-    abort_transaction,
-    archive_history,
-    archive_outcomes,
-    commit_transactions,
-    create_reader_group,
-    create_stream,
-    delete_reader_group,
-    delete_scope,
-    delete_scope_recursively,
-    delete_stream,
-    reset_reader_group,
-    scale_stream,
-    seal_stream,
-    truncate_stream,
-    update_stream,
-)
+from anabranch.controller.workflows import steps
 from anabranch.controller.workflows.context import OPEN_REVISION, WorkContext
+from anabranch.controller.workflows.observed import Observer
+from anabranch.controller.workflows.repositories import Repositories
+from anabranch.controller.workflows.steps import workflow_of
+from kit.desks import DAY_MS
 from kit.fake_stores import FakeSegmentStores
 from kit.fake_writer_times import InMemoryWriterTimes
 from kit.fed_mirror import fed_mirror
@@ -132,24 +115,9 @@ TRUNCATE = TruncateStream(
     stream=REF.stream,
     cut=tuple(SegmentOffset(segment_id(1, number), 10) for number in range(3, 6)),
 )
-STEPS = {
-    **archive_history.STEPS,
-    **archive_outcomes.STEPS,
-    **commit_transactions.STEPS,
-    **create_stream.STEPS,
-    **update_stream.STEPS,
-    **scale_stream.STEPS,
-    **truncate_stream.STEPS,
-    **seal_stream.STEPS,
-    **delete_stream.STEPS,
-}
-GROUP_STEPS = {
-    **create_reader_group.STEPS,
-    **reset_reader_group.STEPS,
-    **delete_reader_group.STEPS,
-}
-TRANSACTION_STEPS = abort_transaction.STEPS
-SCOPE_STEPS = {**delete_scope.STEPS, **delete_scope_recursively.STEPS}
+STEPS = steps.STEPS[STREAMS.name]
+GROUP_STEPS = steps.STEPS[GROUPS.name]
+SCOPE_STEPS = steps.STEPS[SCOPES.name]
 
 
 class SetClock(SystemClock):
@@ -171,10 +139,11 @@ class World:
     clock: SetClock = field(default_factory=SetClock)
 
     def __post_init__(self) -> None:
-        self.scopes = Repository(self.store, SCOPE, SeededIds(1))
-        self.streams = Repository(self.store, STREAM, SeededIds(2))
-        self.groups = Repository(self.store, GROUP, SeededIds(5))
-        self.transactions = Repository(self.store, TRANSACTION, SeededIds(6))
+        self.repositories = Repositories(self.store, SeededIds(1))
+        self.scopes = self.repositories[SCOPES]
+        self.streams = self.repositories[STREAMS]
+        self.groups = self.repositories[GROUPS]
+        self.transactions = self.repositories[TRANSACTIONS]
         self.gates = Gates(self.store, SeededIds(4))
         self.chunks = HistoryChunks(self.store, SeededIds(3))
         self.mirror = fed_mirror(self.store)
@@ -187,25 +156,23 @@ class World:
     def controller(self, stores: SegmentStores) -> WorkContext:
         """Another controller, which knows nothing but what is stored."""
         return WorkContext(
-            stores,
-            self.scopes,
-            self.listing,
+            stores=stores,
+            repositories=self.repositories,
+            streams=self.listing,
             histories=Histories(self.chunks),
             commands=self.queue,
             gates=self.gates,
             groups=self.listing,
-            transactions=self.transactions,
             listing=self.mirror,
             outcomes=OutcomeHistory(self.chunks),
             clock=self.clock,
             writer_times=self.writer_times,
+            outcomes_kept_ms=DAY_MS,
         )
 
-    def workflow(
-        self, context: WorkContext | None = None
-    ) -> Workflow[Stream, StreamEvent, StreamStep]:
-        steps = {step: partial(run, context or self.context) for step, run in STEPS.items()}
-        return Workflow(self.streams, self.next_step, steps, self._settle)
+    def workflow(self, context: WorkContext | None = None) -> Workflow[Stream, StreamEvent, str]:
+        workflow = workflow_of(STREAMS, context or self.context, Observer())
+        return replace(workflow, settle=self._settle)
 
     def next_step(self, stream: Stream) -> StreamStep | None:
         """What the stream has to do, as far as the mirror has come."""
@@ -217,21 +184,16 @@ class World:
 
     def group_workflow(
         self, context: WorkContext | None = None
-    ) -> Workflow[ReaderGroup, GroupEvent, GroupStep]:
-        steps = {step: partial(run, context or self.context) for step, run in GROUP_STEPS.items()}
-        return Workflow(self.groups, group_next_step, steps)
+    ) -> Workflow[ReaderGroup, GroupEvent, str]:
+        return workflow_of(GROUPS, context or self.context, Observer())
 
-    def scope_workflow(self) -> Workflow[Scope, ScopeEvent, ScopeStep]:
-        steps = {step: partial(run, self.context) for step, run in SCOPE_STEPS.items()}
-        return Workflow(self.scopes, scope_next_step, steps)
+    def scope_workflow(self) -> Workflow[Scope, ScopeEvent, str]:
+        return workflow_of(SCOPES, self.context, Observer())
 
     def transaction_workflow(
         self, context: WorkContext | None = None
-    ) -> Workflow[Transaction, TransactionEvent, TransactionStep]:
-        steps = {
-            step: partial(run, context or self.context) for step, run in TRANSACTION_STEPS.items()
-        }
-        return Workflow(self.transactions, transaction_next_step, steps)
+    ) -> Workflow[Transaction, TransactionEvent, str]:
+        return workflow_of(TRANSACTIONS, context or self.context, Observer())
 
     async def open_scope(self) -> None:
         await self.scope_command(CreateScope(command_id="scope", scope=REF.scope))

@@ -21,16 +21,16 @@ from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.model.key_range import KeyRange, even_ranges
 from anabranch.common.model.names import segment_id, stream_ref
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX, SegmentOffset, SegmentRange
-from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.workflow.runner import run_to_rest
 from anabranch.controller.domain.stream import archive
 from anabranch.controller.domain.stream.history import EpochRecord, History, SealedSegment
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream, StreamStep, next_step
-from anabranch.controller.handlers.commands import CommandDesk, handle_command
+from anabranch.controller.handlers.commands import handle_command
 from anabranch.controller.projections import histories as histories_module
 from anabranch.controller.projections.histories import Histories, HistoryNotLoaded
+from kit.desks import command_desk
 from kit.workflow_world import CREATE, DELETE, REF, SEAL, STEPS, SUBJECT, World
 
 SEGMENTS = 3
@@ -278,14 +278,7 @@ async def test_a_command_about_archived_epochs_is_decided_by_a_controller_that_k
     async def reply(_inbox: str, body: bytes) -> None:
         answers.append(ANSWERS.validate_json(body))
 
-    desk = CommandDesk(
-        world.scopes,
-        world.streams,
-        world.groups,
-        SystemClock(),
-        reply,
-        histories=Histories(world.chunks),
-    )
+    desk = command_desk(world.store, reply=reply)
     truncate = TruncateStream(
         command_id="t",
         scope=REF.scope,

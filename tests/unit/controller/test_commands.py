@@ -16,19 +16,14 @@ from anabranch.common.contracts.commands import (
     Rejected,
 )
 from anabranch.common.errors import Unavailable
-from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage
-from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.common.runtime.clock import SystemClock
-from anabranch.common.runtime.ids import SeededIds
-from anabranch.controller.domain.reader_group.invariants import GROUP
-from anabranch.controller.domain.scope.state import SCOPE
-from anabranch.controller.domain.stream.invariants import STREAM
-from anabranch.controller.handlers.commands import CommandDesk, handle_command
+from anabranch.controller.handlers.commands import handle_command
+from anabranch.controller.handlers.deciding.desk import CommandDesk
 from anabranch.controller.ports import TryAgain
-from anabranch.controller.projections.histories import Histories
+from kit.desks import command_desk
 
 
 class Sent:
@@ -80,14 +75,7 @@ def sent() -> Sent:
 
 @pytest.fixture
 def desk(store: FlakyStore, sent: Sent) -> CommandDesk:
-    return CommandDesk(
-        Repository(store, SCOPE, SeededIds(1)),
-        Repository(store, STREAM, SeededIds(2)),
-        Repository(store, GROUP, SeededIds(5)),
-        SystemClock(),
-        sent.reply,
-        histories=Histories(HistoryChunks(store, SeededIds(3))),
-    )
+    return command_desk(store, reply=sent.reply)
 
 
 def body(command: CommandBase) -> bytes:

@@ -28,8 +28,9 @@ from anabranch.common.runtime.ids import SeededIds
 from anabranch.controller.domain.reader_group import events
 from anabranch.controller.domain.reader_group.events import GroupEvent
 from anabranch.controller.domain.reader_group.state import ReaderGroup
-from anabranch.controller.metadata_check import aggregates, verify
+from anabranch.controller.metadata_check import verify
 from anabranch.controller.projections.notices import FoldListener
+from anabranch.controller.workflows.repositories import Repositories
 from kit.query_world import QueryWorld, query_world
 
 START = (SegmentPosition(SegmentId(0), 0),)
@@ -131,7 +132,7 @@ async def test_a_group_that_cannot_be_read_says_so_and_its_namesakes_are_fine(
     assert found.stream == "g"
     findings = [
         finding
-        async for finding in verify(world.store, aggregates(world.store, SeededIds(9)))
+        async for finding in verify(world.store, Repositories(world.store, SeededIds(9)))
         if not isinstance(finding, int)
     ]
     assert [(f.subject, type(f.error)) for f in findings] == [(loaded.subject, CorruptEvent)]

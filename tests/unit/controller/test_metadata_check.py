@@ -22,6 +22,7 @@ from anabranch.common.model.names import ScopeName, stream_ref
 from anabranch.common.model.transaction import TransactionState, transaction_id
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.controller.domain.application import ApplicationOpened
+from anabranch.controller.domain.kinds import APPLICATIONS, SCOPES, TRANSACTIONS
 from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeDeleted, ScopeEvent
 from anabranch.controller.domain.transaction import decide as transaction_decide
@@ -29,11 +30,11 @@ from anabranch.controller.domain.transaction.decide import Opening
 from anabranch.controller.domain.transaction.events import TransactionAborting
 from anabranch.controller.metadata_check import (
     Finding,
-    aggregates,
     perform_repair,
     plan_repair,
     verify,
 )
+from anabranch.controller.workflows.repositories import Repositories
 
 NAME = ScopeName("s")
 SUBJECT = subjects.scope_events(NAME)
@@ -45,8 +46,8 @@ class World:
 
     def __init__(self) -> None:
         self.store = InMemoryEventStore()
-        self.repositories = aggregates(self.store, SeededIds(1))
-        self.scopes = self.repositories["scope"]
+        self.repositories = Repositories(self.store, SeededIds(1))
+        self.scopes = self.repositories[SCOPES]
 
     async def grow(self, count: int) -> list[Loaded[Scope]]:
         return [await self.scopes.transact(SUBJECT, self._next) for _ in range(count)]
@@ -97,12 +98,12 @@ async def test_what_belongs_to_transactions_is_read_too() -> None:
     gate = subjects.transaction_gate(ref, 1)
     asked = BeginTransaction(scope="s", stream="x", lease_ms=5_000, writer="w")
     opened = transaction_decide.opened(asked, Opening(name, 1, 0, 1))
-    await world.repositories["txn"].transact(transaction, lambda _: [opened])
+    await world.repositories[TRANSACTIONS].transact(transaction, lambda _: [opened])
     claimed = ApplicationOpened(
         scope="s", stream="x", incarnation=1, application="app", version=1, transaction_id=name
     )
     application = subjects.transaction_key(ref, 1, "app")
-    await world.repositories["txnkey"].transact(application, lambda _: [claimed])
+    await world.repositories[APPLICATIONS].transact(application, lambda _: [claimed])
     await Gates(world.store, SeededIds(2)).close(gate, 5)
     await HistoryChunks(world.store, SeededIds(3)).put(chunk, b"[]")
 
@@ -119,7 +120,7 @@ async def test_a_damaged_transaction_is_brought_back() -> None:
     subject = subjects.transaction_events(stream_ref("s/x"), 1, name)
     asked = BeginTransaction(scope="s", stream="x", lease_ms=5_000, writer="w")
     opened = transaction_decide.opened(asked, Opening(name, 1, 0, 1))
-    transactions = world.repositories["txn"]
+    transactions = world.repositories[TRANSACTIONS]
     await transactions.transact(subject, lambda _: [opened])
     aborting = TransactionAborting(reason="asked", at_ms=2)
     await transactions.transact(subject, lambda _: [aborting])
@@ -242,8 +243,8 @@ async def test_a_first_message_that_is_damaged_needs_a_backup() -> None:
 async def test_a_backup_of_another_history_is_refused() -> None:
     world, other = World(), World()
     await world.grow(3)
-    other.repositories = aggregates(other.store, SeededIds(99))
-    other.scopes = other.repositories["scope"]
+    other.repositories = Repositories(other.store, SeededIds(99))
+    other.scopes = other.repositories[SCOPES]
     await other.grow(3)
     world.damage(2)
 

@@ -30,10 +30,10 @@ from anabranch.controller.domain.stream.events import (
     StreamSealing,
 )
 from anabranch.controller.domain.stream.invariants import STREAM
-from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.registry import answer_query
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.projections.quarantine import Fold
+from kit.desks import query_desk
 from kit.fed_mirror import mirror_of
 
 
@@ -47,7 +47,7 @@ class World:
         self.groups = Repository(self.store, GROUP, SeededIds(5))
         self.folds: list[Fold] = []
         self.mirror = mirror_of(self.store, self.folds.append)
-        self.desk = QueryDesk(self.mirror, lambda _: (), lambda: ())
+        self.desk = query_desk(self.mirror)
 
     async def scope(self, name: str) -> None:
         event = ScopeCreated(command_id="c", scope=name, incarnation=1, at_ms=5)
@@ -308,6 +308,6 @@ async def test_a_defect_in_one_query_is_answered_and_ends_nothing() -> None:
         raise AssertionError("a defect")
 
     world = World()
-    world.desk = QueryDesk(world.mirror, broken, lambda: ())
+    world.desk = query_desk(world.mirror, locate=broken)
 
     assert await world.refusal("locate", queries.Locate(segments=("s/x/0.#epoch.0",))) == "error"

@@ -10,26 +10,19 @@ from anabranch.common.contracts.commands import (
 )
 from anabranch.common.contracts.subjects import scope_events
 from anabranch.common.errors import Unavailable
-from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
-from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import ScopeName
-from anabranch.common.runtime.clock import SystemClock
-from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.runtime.tracing import trace_parent_of
-from anabranch.controller.domain.reader_group.invariants import GROUP
-from anabranch.controller.domain.scope.state import SCOPE
-from anabranch.controller.domain.stream.invariants import STREAM
-from anabranch.controller.handlers.commands import CommandDesk, handle_command
-from anabranch.controller.handlers.desk.desk import QueryDesk
+from anabranch.controller.handlers.commands import handle_command
 from anabranch.controller.handlers.registry import answer_query
-from anabranch.controller.projections.histories import Histories
 from anabranch.controller.workflows.observed import (
     REMEMBERED_MAX,
     CommandTraces,
     Observer,
     observed,
 )
+from kit.desks import command_desk, query_desk
 from kit.fed_mirror import mirror_of
 from kit.spans import RecordedSpans, UntouchableTracer
 
@@ -44,16 +37,8 @@ class World:
         self.observer = Observer(tracer=spans.tracer if spans else UntouchableTracer())
         self.metrics = self.observer.metrics
         store = InMemoryEventStore()
-        scopes, streams = (
-            Repository(store, SCOPE, SeededIds(1)),
-            Repository(store, STREAM, SeededIds(2)),
-        )
-        groups = Repository(store, GROUP, SeededIds(5))
-        histories = Histories(HistoryChunks(store, SeededIds(3)))
-        self.commands = CommandDesk(
-            scopes, streams, groups, SystemClock(), self._reply, self.observer, histories=histories
-        )
-        self.queries = QueryDesk(mirror_of(store), lambda _: (), lambda: (), self.observer)
+        self.commands = command_desk(store, observer=self.observer)
+        self.queries = query_desk(mirror_of(store), observer=self.observer)
 
     async def _reply(self, _inbox: str, _answer: bytes) -> None:
         return

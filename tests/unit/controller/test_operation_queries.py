@@ -327,4 +327,4 @@ async def test_an_aggregate_at_rest_is_no_work(world: QueryWorld) -> None:
     assert await work(world) == ()
     await world.delete_scope("s", "d")
     assert await work(world) == ()
-    assert scope_events(scope_name("s")) not in world.mirror.scopes_with_work()
+    assert scope_events(scope_name("s")) not in world.mirror.with_work()

@@ -20,20 +20,16 @@ from anabranch.common.contracts.queries import DescribeStream, QueryFailed
 from anabranch.common.contracts.subjects import scope_events, stream_events
 from anabranch.common.errors import CorruptEvent, Defect
 from anabranch.common.eventsourcing.aggregate import Aggregate
-from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.ports import EventMessage
-from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.model.names import ScopeName, stream_ref
 from anabranch.common.model.stream import fixed
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.workflow.containment import FOLD, Containment
-from anabranch.controller.domain.reader_group.invariants import GROUP
-from anabranch.controller.domain.scope.state import SCOPE, ScopeCreated
-from anabranch.controller.domain.stream.invariants import STREAM
-from anabranch.controller.handlers.commands import CommandDesk, handle_command
-from anabranch.controller.handlers.desk.desk import QueryDesk
+from anabranch.controller.domain.kinds import SCOPES, STREAMS
+from anabranch.controller.domain.scope.state import ScopeCreated
+from anabranch.controller.handlers.commands import handle_command
 from anabranch.controller.handlers.desk.parked import (
     ParkedDesk,
     list_parked,
@@ -41,10 +37,12 @@ from anabranch.controller.handlers.desk.parked import (
     resume,
 )
 from anabranch.controller.handlers.registry import answer_query
-from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.projections.quarantine import Fold
+from anabranch.controller.workflows.repositories import Repositories
+from kit.desks import command_desk, query_desk
 from kit.fake_parked import FakeParkedCommands
-from kit.fed_mirror import transaction_mirror
+from kit.fed_mirror import mirror_of
 from kit.rng import seeded
 
 BAD, GOOD = stream_events(stream_ref("s/bad")), stream_events(stream_ref("s/good"))
@@ -57,26 +55,26 @@ class World:
         self.store = InMemoryEventStore()
         self.clock = SystemClock()
         self.containment = Containment(self.clock, seeded(0))
-        ids = SeededIds(1)
-        self.scopes = Repository(self.store, SCOPE, ids)
-        self.streams = Repository(self.store, STREAM, ids)
-        groups = Repository(self.store, GROUP, ids)
-        self.mirror = Mirror(
-            self.store, self.scopes, self.streams, groups,
-            transactions=transaction_mirror(self.store), on_fold=lambda _fold: None,
-            containment=self.containment,
-        )  # fmt: skip
-        self.queries = QueryDesk(self.mirror, lambda _: (), tuple)
+        repositories = Repositories(self.store, SeededIds(1))
+        self.scopes, self.streams = repositories[SCOPES], repositories[STREAMS]
+        self.mirror = mirror_of(self.store, repositories=repositories, containment=self.containment)
+        self.queries = query_desk(self.mirror)
         self.answers: list[bytes] = []
-        self.commands = CommandDesk(
-            self.scopes, self.streams, groups, self.clock, self._reply,
-            histories=Histories(HistoryChunks(self.store, ids)),
+        self.commands = command_desk(
+            self.store,
+            repositories=repositories,
+            clock=self.clock,
+            reply=self._reply,
             require_not_parked=self.containment.require_not_parked,
-        )  # fmt: skip
+        )
         self.peers: list[tuple[str, bytes]] = []
         self.woken: list[str] = []
         self.parked = ParkedDesk(
-            FakeParkedCommands(), self.containment, self._resume, self._ask, "me"
+            commands=FakeParkedCommands(),
+            containment=self.containment,
+            resume=self._resume,
+            ask_peers=self._ask,
+            controller_id="me",
         )
 
     async def _reply(self, _inbox: str, answer: bytes) -> None:
@@ -116,11 +114,11 @@ class World:
 @contextmanager
 def broken(kind: str) -> Iterator[None]:
     """What is made of BAD's events raises what nobody expected: in the mirror or the aggregate."""
-    fold_stream, fold = Mirror._fold_stream, Aggregate.fold
+    index, fold = Mirror._index, Aggregate.fold
 
-    def in_mirror(self: Mirror, message: EventMessage, point: Any) -> Any:
-        found = fold_stream(self, message, point)
-        if message.subject == BAD:
+    def in_mirror(self: Mirror, kind: Any, change: Any, folded: Fold) -> Any:
+        found = index(self, kind, change, folded)
+        if folded.subject == BAD:
             raise KeyError("an index")
         return found
 
@@ -130,7 +128,7 @@ def broken(kind: str) -> Iterator[None]:
         return fold(self, state, message)
 
     plants: dict[str, AbstractContextManager[object]] = {
-        "mirror": patch.object(Mirror, "_fold_stream", in_mirror),
+        "mirror": patch.object(Mirror, "_index", in_mirror),
         "aggregate": patch.object(Aggregate, "fold", in_aggregate),
     }
     with plants[kind]:
@@ -181,7 +179,7 @@ async def test_a_redrive_folds_again_what_was_passed_over(world: World, kind: st
 
     assert found.was_parked  # type: ignore[attr-defined]
     assert await world.describe("bad") == "ok"
-    assert world.mirror.known_stream(BAD) == await world.streams.load(BAD)
+    assert world.mirror.known(BAD) == await world.streams.load(BAD)
     assert world.containment.all() == []
     assert world.woken == [BAD]
     again = await redrive_parked(world.parked, RedriveParked(command_id="stream:s/bad"))

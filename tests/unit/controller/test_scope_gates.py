@@ -26,24 +26,23 @@ from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage
-from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.model.stream import StreamState
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.workflow.runner import StepFailed, Workflow, run_to_rest
-from anabranch.controller.domain.reader_group.invariants import GROUP
-from anabranch.controller.domain.scope.state import SCOPE, ScopeStatus
+from anabranch.controller.domain.kinds import SCOPES, STREAMS
+from anabranch.controller.domain.scope.state import ScopeStatus
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
-from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import next_step
-from anabranch.controller.domain.transaction.invariants import TRANSACTION
-from anabranch.controller.handlers.commands import CommandDesk, handle_command
+from anabranch.controller.handlers.commands import handle_command
 from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.outcomes import OutcomeHistory
 from anabranch.controller.workflows import create_stream, delete_scope, delete_stream, seal_stream
 from anabranch.controller.workflows.context import WorkContext
+from anabranch.controller.workflows.repositories import Repositories
+from kit.desks import DAY_MS, command_desk
 from kit.fake_stores import FakeSegmentStores
 from kit.fed_mirror import fed_mirror
 from kit.rng import seeded
@@ -129,30 +128,28 @@ class NoQueue:
 class World:
     def __init__(self, seed: int) -> None:
         self.store = SleepyStore(seed)
-        self.scopes = Repository(self.store, SCOPE, SeededIds(1))
-        self.streams = Repository(self.store, STREAM, SeededIds(2))
+        repositories = Repositories(self.store, SeededIds(1))
+        self.scopes, self.streams = repositories[SCOPES], repositories[STREAMS]
         self.gates = Gates(self.store, SeededIds(3))
         self.segments = FakeSegmentStores()
         chunks = HistoryChunks(self.store, SeededIds(4))
         histories = Histories(chunks)
         deaf = Deaf()
         context = WorkContext(
-            self.segments,
-            self.scopes,
-            deaf,
-            histories,
-            NoQueue(),
-            self.gates,
-            deaf,
-            Repository(self.store, TRANSACTION, SeededIds(6)),
-            fed_mirror(self.store),
-            OutcomeHistory(chunks),
-            SystemClock(),
+            stores=self.segments,
+            repositories=repositories,
+            streams=deaf,
+            groups=deaf,
+            listing=fed_mirror(self.store),
+            histories=histories,
+            outcomes=OutcomeHistory(chunks),
+            gates=self.gates,
+            commands=NoQueue(),
+            clock=SystemClock(),
+            writer_times=None,
+            outcomes_kept_ms=DAY_MS,
         )
-        groups = Repository(self.store, GROUP, SeededIds(5))
-        self.desk = CommandDesk(
-            self.scopes, self.streams, groups, SystemClock(), _nobody, histories=histories
-        )
+        self.desk = command_desk(self.store, repositories=repositories, histories=histories)
         self.scope_workflow = Workflow(
             self.scopes,
             scope_next_step,

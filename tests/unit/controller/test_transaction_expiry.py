@@ -16,18 +16,17 @@ from anabranch.common.contracts.transactions import BeginTransaction
 from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.ports import Gate, NewMessage
-from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.stream import StreamState
 from anabranch.common.model.transaction import TransactionState, transaction_id
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.workflow.containment import Containment
-from anabranch.controller.domain.application import APPLICATION
+from anabranch.controller.domain.kinds import TRANSACTIONS
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.transaction import decide, expiry
 from anabranch.controller.domain.transaction.decide import Opening
 from anabranch.controller.domain.transaction.events import TransactionEvent
-from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.periodic import expire_transactions
 from anabranch.controller.periodic.expire_transactions import (
@@ -37,8 +36,10 @@ from anabranch.controller.periodic.expire_transactions import (
     Known,
     TransactionExpirer,
 )
-from anabranch.controller.projections.transactions import TransactionMirror
+from anabranch.controller.projections.family import Families
+from anabranch.controller.workflows.repositories import Repositories
 from kit.fake_timers import InMemoryTimers
+from kit.fed_mirror import transaction_mirror
 from kit.loud import loud
 from kit.rng import seeded
 from kit.virtual_time import VirtualClock, run_virtual
@@ -99,14 +100,13 @@ class World:
     def __init__(self, timers: CountingTimers | None = None) -> None:
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.store = FaultyStore(self.clock.now_ms)
-        ids = SeededIds(1)
-        self.repository = Repository(
+        repositories = Repositories(
             self.store,
-            TRANSACTION,
-            ids,
+            SeededIds(1),
             lambda subject: self.mirror.family.known(subject),  # noqa: PLW0108  # made below
         )
-        self.mirror = TransactionMirror(self.repository, Repository(self.store, APPLICATION, ids))
+        self.repository = repositories[TRANSACTIONS]
+        self.mirror = transaction_mirror(Families(repositories))
         self.folded = 0
         self.streams = Streams()
         self.owned = frozenset({BUCKET})
@@ -148,7 +148,7 @@ class World:
     async def fold(self) -> None:
         """Bring the mirror to the head."""
         async for message in self.store.scan(BUCKET, "ana.>", self.folded):
-            self.mirror.fold(message)
+            self.mirror.learn(message, self.mirror.family.fold(message))
             self.folded = message.sequence
 
     async def state(self, subject: str) -> Transaction:

@@ -68,7 +68,7 @@ async def test_a_transaction_is_dropped_when_its_stream_says_what_became_of_it(
     await world.mirror.reach_heads()
 
     assert await listed(world, world.mirror) == "1"
-    assert world.mirror.known_transaction(world.subject_of("2")) is None
+    assert world.mirror.known(world.subject_of("2")) is None
     assert world.mirror.seen(stream) == TransactionsSeen()
 
 
@@ -125,13 +125,13 @@ async def test_a_damaged_transaction_is_told_and_healed_by_its_next_snapshot(
     mirror = fed_mirror(world.store)
     await mirror.reach_heads()
     assert list(mirror.damaged()) == [subject]
-    assert mirror.known_transaction(subject) is None
+    assert mirror.known(subject) is None
 
     healed = await world.transactions.snapshot(loaded)
     await mirror.reach_heads()
 
     assert mirror.damaged() == {}
-    assert mirror.known_transaction(subject) == healed
+    assert mirror.known(subject) == healed
 
 
 # --- outcomes -----------------------------------------------------------------------------------

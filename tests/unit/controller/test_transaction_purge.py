@@ -27,11 +27,11 @@ from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.workflow.containment import Containment
 from anabranch.controller.domain.application import APPLICATION, Application, ApplicationOpened
+from anabranch.controller.domain.kinds import TRANSACTIONS
 from anabranch.controller.domain.stream.commits import Outcome
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.transaction import decide
 from anabranch.controller.domain.transaction.decide import Opening
-from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.periodic.purge_transactions import (
     REMEMBERED_S,
@@ -39,7 +39,8 @@ from anabranch.controller.periodic.purge_transactions import (
     TransactionPurger,
 )
 from anabranch.controller.projections.outcomes import OutcomeHistory
-from anabranch.controller.projections.transactions import TransactionMirror
+from anabranch.controller.workflows.repositories import Repositories
+from kit.fed_mirror import families_of, transaction_mirror
 from kit.loud import loud
 from kit.rng import seeded
 
@@ -64,9 +65,8 @@ class World:
     def __init__(self) -> None:
         self.clock = Clock()
         self.store = InMemoryEventStore(self.clock.now_ms)
-        ids = SeededIds(1)
-        self.repository = Repository(self.store, TRANSACTION, ids)
-        self.mirror = TransactionMirror(self.repository, Repository(self.store, APPLICATION, ids))
+        self.repository = Repositories(self.store, SeededIds(1))[TRANSACTIONS]
+        self.mirror = transaction_mirror(families_of(self.store))
         self.reached = 0
         self.owned = True
         self.is_away = False
@@ -104,7 +104,7 @@ class World:
 
     async def fold(self) -> None:
         async for message in self.store.scan(BUCKET, "ana.>", self.reached):
-            self.mirror.fold(message)
+            self.mirror.learn(message, self.mirror.family.fold(message))
             self.reached = message.sequence
 
     def end(self, *names: str) -> None:
@@ -295,7 +295,7 @@ async def test_the_applications_of_a_deleted_stream_leave_the_mirror() -> None:
         subject = transaction_key(REF, incarnation, "app")
         await repository.append(Loaded(subject, Application()), [opened])
     async for message in world.store.scan(BUCKET, "ana.>"):
-        world.mirror.fold_application(message)
+        world.mirror.applications.fold(message)
 
     world.mirror.drop_applications(Stream(ref=REF, incarnation=1, status=StreamState.DELETED))
 

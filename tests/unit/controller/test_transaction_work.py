@@ -19,6 +19,7 @@ from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.runtime.metrics import silent_metrics
 from anabranch.common.workflow.progress import ProgressBoard, StepProgress
+from anabranch.controller.domain.kinds import STREAMS, TRANSACTIONS, nothing_seen, pending_work
 from anabranch.controller.domain.stream.history import EpochRecord
 from anabranch.controller.domain.stream.intents import CommitPlan, Intent, IntentKind
 from anabranch.controller.domain.stream.state import Stream, TransactionsSeen
@@ -27,7 +28,7 @@ from anabranch.controller.domain.transaction.decide import Opening
 from anabranch.controller.domain.transaction.events import TransactionAborting
 from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.domain.transaction.state import Transaction
-from anabranch.controller.domain.work import pending_work
+from anabranch.controller.domain.work import Place
 from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.queries.work import list_work
 from anabranch.controller.metrics import ControllerMetrics
@@ -60,22 +61,27 @@ class Desk:
 def test_an_abort_is_work_until_the_segments_are_deleted() -> None:
     aborting = replace(OPEN, status=TransactionState.ABORTING, abort_reason="asked")
 
-    found = pending_work(aborting)
+    found = pending_work(TRANSACTIONS, aborting, nothing_seen)
 
     assert found is not None
-    assert (found.scope, found.stream, found.transaction) == ("s", "x", "t")
-    assert (found.kind, found.step) == ("abort", "delete_segments")
-    assert pending_work(OPEN) is None
-    assert pending_work(replace(aborting, status=TransactionState.ABORTED)) is None
+    assert found.place == Place("s", stream="x", transaction="t")
+    assert (found.wish.kind, found.step) == ("abort", "delete_segments")
+    assert pending_work(TRANSACTIONS, OPEN, nothing_seen) is None
+    aborted = replace(aborting, status=TransactionState.ABORTED)
+    assert pending_work(TRANSACTIONS, aborted, nothing_seen) is None
 
 
 def test_a_batch_of_commits_is_work_with_its_age() -> None:
     batch = Intent(IntentKind.COMMIT, 5, 700, (), commit=CommitPlan(0, ("t",), (0,)))
 
-    found = pending_work(replace(STREAM, intents=(batch,)))
+    found = pending_work(STREAMS, replace(STREAM, intents=(batch,)), nothing_seen)
 
     assert found is not None
-    assert (found.kind, found.step, found.since_ms) == ("commit", "commit_transactions", 700)
+    assert (found.wish.kind, found.step, found.wish.since_ms) == (
+        "commit",
+        "commit_transactions",
+        700,
+    )
 
 
 async def test_work_on_a_transaction_is_listed_behind_that_of_its_stream() -> None:
@@ -109,11 +115,11 @@ async def test_work_on_a_transaction_is_listed_behind_that_of_its_stream() -> No
 
 
 def test_transactions_that_wait_for_a_batch_are_work_of_their_stream() -> None:
-    found = pending_work(STREAM, TransactionsSeen(to_commit=True))
+    found = pending_work(STREAMS, STREAM, lambda _stream: TransactionsSeen(to_commit=True))
 
     assert found is not None
     assert found.step == "start_commit"
-    assert pending_work(STREAM) is None
+    assert pending_work(STREAMS, STREAM, nothing_seen) is None
 
 
 def test_outcomes_are_counted_from_the_moment_the_mirror_is_live() -> None:

@@ -255,5 +255,5 @@ async def test_the_mirror_lists_what_was_stored_before_the_question() -> None:
         assert await mirror.live_streams(REF.scope, 2) == []
         found = mirror.stream(StreamRef(REF.scope, REF.stream))
         assert found == await world.streams.load(SUBJECT)
-        assert mirror.streams_with_work() == [SUBJECT]
+        assert mirror.with_work() == [SUBJECT]
         serving.cancel()

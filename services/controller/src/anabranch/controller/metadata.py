@@ -39,11 +39,11 @@ from anabranch.common.runtime.logs import configure_logs
 from anabranch.controller.metadata_check import (
     Finding,
     RepairPlan,
-    aggregates,
     perform_repair,
     plan_repair,
     verify,
 )
+from anabranch.controller.workflows.repositories import Repositories
 
 CALL_S_MAX = 60.0
 CONNECT_S_MAX = 5.0
@@ -71,7 +71,7 @@ async def lines_of_restore(metadata: Metadata, url: str, name: str) -> AsyncIter
 async def lines_of_verify(metadata: Metadata) -> AsyncIterator[Line]:
     """Every finding, then the count; the last line says whether all is well."""
     message_count = damaged_count = 0
-    async for found in verify(metadata.events, aggregates(metadata.events, SystemIds())):
+    async for found in verify(metadata.events, Repositories(metadata.events, SystemIds())):
         if isinstance(found, Finding):
             damaged_count += not found.healed
             yield {
@@ -89,7 +89,7 @@ async def lines_of_repair(
     metadata: Metadata, subject: str, backup_url: str, *, yes: bool
 ) -> AsyncIterator[Line]:
     """What the repair does or would do; the last line says what became of it."""
-    repositories = aggregates(metadata.events, SystemIds())
+    repositories = Repositories(metadata.events, SystemIds())
     spare: list[EventMessage] = []
     if backup_url and subject.count(".") > 3:
         storage = await open_chunk_storage_read_only(backup_url, limit_s=CALL_S_MAX)

@@ -10,11 +10,15 @@ under a revision that no message ever had, and changes nothing else.
 """
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from anabranch.common.contracts.subjects import event_stream_subjects, shard_of_subject
+from anabranch.common.contracts.subjects import (
+    event_stream_subjects,
+    kind_of_subject,
+    shard_of_subject,
+)
 from anabranch.common.errors import (
     AnabranchError,
     Corrupt,
@@ -28,15 +32,7 @@ from anabranch.common.eventsourcing.message import KIND_CHUNK, KIND_DAMAGED, KIN
 from anabranch.common.eventsourcing.ports import EventMessage, EventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.hashing import SHARD_COUNT
-from anabranch.common.runtime.ids import IdSource
-from anabranch.controller.domain.application import APPLICATION
-from anabranch.controller.domain.reader_group.invariants import GROUP
-from anabranch.controller.domain.scope.state import SCOPE
-from anabranch.controller.domain.stream.invariants import STREAM
-from anabranch.controller.domain.transaction.invariants import TRANSACTION
-
-Aggregates = Mapping[str, Repository[Any, Any]]
-"""By the kind that subjects name."""
+from anabranch.controller.workflows.repositories import Repositories
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +59,7 @@ class RepairPlan:
     """Messages that only the backup has in a readable form."""
 
 
-def aggregates(store: EventStore, ids: IdSource) -> Aggregates:
-    """The repositories of what can be repaired."""
-    return {
-        "scope": Repository(store, SCOPE, ids),
-        "stream": Repository(store, STREAM, ids),
-        "rg": Repository(store, GROUP, ids),
-        "txn": Repository(store, TRANSACTION, ids),
-        "txnkey": Repository(store, APPLICATION, ids),
-    }
-
-
-def kind_of(subject: str) -> str:
-    """What a subject is of: scope, stream, rg (reader group), gate, member, history; and of
-    transactions txn (one), txnkey (an application), txngate, txnout (a chunk of outcomes)."""
-    return subject.split(".")[3]
-
-
-async def verify(store: EventStore, repositories: Aggregates) -> AsyncIterator[Finding | int]:
+async def verify(store: EventStore, repositories: Repositories) -> AsyncIterator[Finding | int]:
     """What cannot be read, and after each shard how many messages it has. Raises Unavailable."""
     for shard in range(SHARD_COUNT):
         by_subject: defaultdict[str, list[EventMessage]] = defaultdict(list)
@@ -93,14 +72,14 @@ async def verify(store: EventStore, repositories: Aggregates) -> AsyncIterator[F
 
 
 def check_subject(
-    subject: str, messages: Sequence[EventMessage], repositories: Aggregates
+    subject: str, messages: Sequence[EventMessage], repositories: Repositories
 ) -> list[Finding]:
     """What of one subject's messages, oldest first, cannot be read."""
-    kind = kind_of(subject)
-    if kind in repositories:
-        return _check_aggregate(messages, repositories[kind])
+    repository = repositories.of(subject)
+    if repository is not None:
+        return _check_aggregate(messages, repository)
     try:
-        _check_other(kind, messages)
+        _OTHERS.get(kind_of_subject(subject), _check_unknown)(messages)
     except Corrupt as error:
         return [Finding(subject, error, healed=False)]
     return []
@@ -126,29 +105,43 @@ def _check_aggregate(
     return found
 
 
-def _check_other(kind: str, messages: Sequence[EventMessage]) -> None:
-    match kind:
-        case "gate" | "txngate":
-            gate_after(messages)
-        case "member":
-            record = Membership()
-            for message in messages:
-                record = membership_after(record, message)
-        case "history" | "txnout":
-            only = messages[0]
-            if len(messages) != 1 or only.kind != KIND_CHUNK:
-                raise Corrupt(
-                    only.body.decode() if only.kind == KIND_DAMAGED else "no history chunk",
-                    subject=only.subject,
-                    sequence=only.sequence,
-                )
-        case _:
-            raise Corrupt("a subject of an unknown kind", subject=messages[0].subject)
+def _check_gate(messages: Sequence[EventMessage]) -> None:
+    gate_after(messages)
+
+
+def _check_member(messages: Sequence[EventMessage]) -> None:
+    record = Membership()
+    for message in messages:
+        record = membership_after(record, message)
+
+
+def _check_chunk(messages: Sequence[EventMessage]) -> None:
+    only = messages[0]
+    if len(messages) != 1 or only.kind != KIND_CHUNK:
+        raise Corrupt(
+            only.body.decode() if only.kind == KIND_DAMAGED else "no history chunk",
+            subject=only.subject,
+            sequence=only.sequence,
+        )
+
+
+def _check_unknown(messages: Sequence[EventMessage]) -> None:
+    raise Corrupt("a subject of an unknown kind", subject=messages[0].subject)
+
+
+_OTHERS: Mapping[str, Callable[[Sequence[EventMessage]], None]] = {
+    "gate": _check_gate,
+    "txngate": _check_gate,
+    "member": _check_member,
+    "history": _check_chunk,
+    "txnout": _check_chunk,
+}
+"""What is beside the aggregates, by the kind that subjects name. Each raises Corrupt."""
 
 
 async def plan_repair(
     store: EventStore,
-    repositories: Aggregates,
+    repositories: Repositories,
     subject: str,
     backed_up: Iterable[EventMessage] = (),
 ) -> RepairPlan | None:
@@ -157,7 +150,7 @@ async def plan_repair(
     `backed_up`: the messages of the subject that a backup has. Raises InvalidRequest (nothing
     that can be repaired), ObjectNotFound (no such subject), Unavailable.
     """
-    repository = repositories.get(kind_of(subject)) if subject.count(".") > 3 else None
+    repository = repositories.of(subject) if subject.count(".") > 3 else None
     if repository is None:
         raise InvalidRequest(
             "only scopes, streams, reader groups, transactions and applications can be repaired",
@@ -237,7 +230,8 @@ def _require_same_history(
             )
 
 
-async def perform_repair(repositories: Aggregates, plan: RepairPlan) -> int:
+async def perform_repair(repositories: Repositories, plan: RepairPlan) -> int:
     """Append the trusted state; returns the sequence. Raises WrongExpectedSequence."""
-    repository = repositories[kind_of(plan.present.subject)]
+    repository = repositories.of(plan.present.subject)
+    assert repository is not None, "a plan is of an aggregate"
     return (await repository.snapshot(plan.present)).sequence

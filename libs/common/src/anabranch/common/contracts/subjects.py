@@ -167,6 +167,11 @@ def shard_of_subject(subject: str) -> int:
     return int(subject.split(".", 3)[2])
 
 
+def kind_of_subject(subject: str) -> str:
+    """What an event subject is of: the word behind the shard, as `stream` or `gate`."""
+    return subject.split(".", 4)[3]
+
+
 def command(bucket: int, kind: str, scope: str, part: str | None = None) -> str:
     """The subject of a command about a scope, or (`part`) about a stream or group in it."""
     start = f"ana.cmd.{bucket}.{kind}.{token(scope)}"

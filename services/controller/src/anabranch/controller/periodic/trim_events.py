@@ -22,20 +22,20 @@ from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.containment import Containment
-from anabranch.controller.projections.mirror import Folded
+from anabranch.controller.projections.mirror import Known
 
 PERIOD_S = 600.0
 CONCURRENT_MAX = 4
 TRIM = "trim"
 
-Aggregates = Callable[[], Iterable[Folded]]
+Aggregates = Callable[[], Iterable[Known]]
 Purge = Callable[[str, int], Awaitable[None]]
 """See `EventStore.purge`."""
 
 _log = structlog.get_logger(__name__)
 
 
-def purgeable_below(loaded: Folded, now_ms: int, trim_after_ms: int) -> int:
+def purgeable_below(loaded: Known, now_ms: int, trim_after_ms: int) -> int:
     """The sequence below which the aggregate's messages may go; 0: none of them."""
     if not loaded.snapshot_ms or now_ms - loaded.snapshot_ms < trim_after_ms:
         return 0

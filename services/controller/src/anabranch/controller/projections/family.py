@@ -1,21 +1,24 @@
-"""All aggregates of one kind as folded so far, by subject; those that cannot be read apart."""
+"""All aggregates as folded so far, by kind and subject; those that cannot be read apart."""
 
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from anabranch.common.errors import AnabranchError, Corrupt
 from anabranch.common.eventsourcing.message import KIND_SNAPSHOT
 from anabranch.common.eventsourcing.ports import EventMessage
 from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.controller.domain.kinds import KINDS, Kind, kind_of
+from anabranch.controller.workflows.repositories import Repositories
 
 S = TypeVar("S")
 E = TypeVar("E")
 
 
 class Family(Generic[S]):
-    """Aggregates of one kind. `working`: those that have a next step."""
+    """Aggregates of one kind, which `repository` folds. `working`: those that have a next step."""
 
-    def __init__(self) -> None:
+    def __init__(self, repository: Repository[S, Any]) -> None:
+        self.repository = repository
         self.loaded: dict[str, Loaded[S]] = {}
         self.damaged: dict[str, AnabranchError] = {}
         self.working: set[str] = set()
@@ -56,17 +59,37 @@ class Family(Generic[S]):
         else:
             self.loaded[subject] = before
 
-    def fold(self, repository: Repository[S, E], message: EventMessage) -> tuple[S, S] | None:
+    def fold(self, message: EventMessage) -> tuple[S, S] | None:
         """One more message → the state before and after; None if it cannot be read."""
         subject = message.subject
         if subject in self.damaged and message.kind != KIND_SNAPSHOT:
             return None
-        before = self.loaded.get(subject, Loaded(subject, repository.aggregate.initial))
+        before = self.loaded.get(subject, Loaded(subject, self.repository.aggregate.initial))
         try:
-            after = repository.fold(before, message)
+            after = self.repository.fold(before, message)
         except Corrupt as error:
             self.damaged[subject] = error
             return None
         self.damaged.pop(subject, None)
         self.loaded[subject] = after
         return before.state, after.state
+
+
+class Families:
+    """A family for every kind: ``families[STREAMS]``."""
+
+    def __init__(self, repositories: Repositories) -> None:
+        self._by_name: dict[str, Family[Any]] = {
+            kind.name: Family(repositories[kind]) for kind in KINDS
+        }
+
+    def __getitem__(self, kind: Kind[S, E]) -> Family[S]:
+        return self._by_name[kind.name]
+
+    def __iter__(self) -> Iterator[Family[Any]]:
+        return iter(self._by_name.values())
+
+    def of(self, subject: str) -> Family[Any] | None:
+        """The one of the aggregate with this subject; None: the subject is of no aggregate."""
+        kind = kind_of(subject)
+        return None if kind is None else self[kind]

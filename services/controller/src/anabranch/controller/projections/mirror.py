@@ -1,7 +1,7 @@
 """The mirror: every aggregate folded into memory, to answer queries from.
 
-Owns: the state of every scope, stream and reader group as of the shard sequences it has reached;
-what it knows of transactions is `transactions`.
+Owns: the state of every aggregate, of whatever kind, as of the shard sequences it has reached;
+what follows from transactions is `transactions`.
 Fed by one follower per shard; never written to by anything else. A reader who needs more than
 "some recent state" waits for a point: `at_least` for a token, `reach_heads` for everything stored
 before the call. Answers that say "no" are given only after the latter for the subject's shard.
@@ -14,7 +14,8 @@ does the one behind messages that were purged under a mirror that lags.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 from anabranch.common.contracts.base import ReadToken
 from anabranch.common.contracts.subjects import (
@@ -26,38 +27,56 @@ from anabranch.common.contracts.subjects import (
 )
 from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.eventsourcing.ports import EventMessage, EventStore
-from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef, is_internal
-from anabranch.common.model.reader_group import GroupRef, GroupState
+from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.containment import JOB, Containment
-from anabranch.controller.domain.application import Application
+from anabranch.controller.domain.kinds import (
+    APPLICATIONS,
+    GROUPS,
+    SCOPES,
+    STREAMS,
+    TRANSACTIONS,
+    Kind,
+    kind_of,
+)
 from anabranch.controller.domain.operations import finished_between
-from anabranch.controller.domain.reader_group.events import GroupEvent
 from anabranch.controller.domain.reader_group.others import groups_concerned
 from anabranch.controller.domain.reader_group.state import ReaderGroup
-from anabranch.controller.domain.reader_group.state import next_step as group_next_step
-from anabranch.controller.domain.scope.state import Scope, ScopeEvent
-from anabranch.controller.domain.scope.state import next_step as scope_next_step
-from anabranch.controller.domain.stream.events import StreamEvent
+from anabranch.controller.domain.scope.state import Scope
 from anabranch.controller.domain.stream.export import ShapedStream, has_same_shape
 from anabranch.controller.domain.stream.state import Stream, TransactionsSeen
-from anabranch.controller.domain.stream.state import next_step as stream_next_step
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.projections.awaited import Awaited
-from anabranch.controller.projections.family import Family
+from anabranch.controller.projections.family import Families
 from anabranch.controller.projections.heads import SharedHeads
 from anabranch.controller.projections.names import NameIndex
 from anabranch.controller.projections.operation_index import OperationIndex
 from anabranch.controller.projections.quarantine import Fold, Quarantine
 from anabranch.controller.projections.transactions import TransactionMirror
+from anabranch.controller.workflows.repositories import Repositories
 
 CATCH_UP_DEADLINE_S = 5.0
 NOTICES = "notices of folds"
 
-Known = Loaded[Scope] | Loaded[Stream] | Loaded[ReaderGroup]
-Folded = Known | Loaded[Transaction] | Loaded[Application]
+S = TypeVar("S")
+
+Known = Loaded[Any]
+Reaction = Callable[[EventMessage, Any], "Consequences"]
+"""What else follows from a message: given the state before and after, None if it cannot be read."""
+
+
+class Consequences(NamedTuple):
+    """The fields of `Fold` that only some kinds have."""
+
+    reshaped: bool = False
+    concerned: Sequence[str] = ()
+    outcome: str = ""
+
+
+NO_CONSEQUENCES = Consequences()
 
 
 class Mirror:
@@ -66,26 +85,29 @@ class Mirror:
     def __init__(
         self,
         store: EventStore,
-        scopes: Repository[Scope, ScopeEvent],
-        streams: Repository[Stream, StreamEvent],
-        groups: Repository[ReaderGroup, GroupEvent],
+        repositories: Repositories,
         *,
-        transactions: TransactionMirror,
         on_fold: Callable[[Fold], None],
         containment: Containment,
     ) -> None:
-        self._containment = containment
-        self._quarantine = Quarantine(containment, self._fold, self._family_of, transactions)
         self._store = store
-        self.heads = SharedHeads(store.last_sequence)
-        self._scope_repository = scopes
-        self._stream_repository = streams
-        self._group_repository = groups
         self._on_fold = on_fold
-        self._scopes: Family[Scope] = Family()
-        self._streams: Family[Stream] = Family()
-        self._groups: Family[ReaderGroup] = Family()
-        self.transactions = transactions
+        self._containment = containment
+        self.heads = SharedHeads(store.last_sequence)
+        self._families = Families(repositories)
+        self._scopes = self._families[SCOPES]
+        self._streams = self._families[STREAMS]
+        self._groups = self._families[GROUPS]
+        self.transactions = TransactionMirror(
+            self._families[TRANSACTIONS], self._families[APPLICATIONS]
+        )
+        self._quarantine = Quarantine(
+            containment, self._fold, self._families.of, self.transactions.lose_gate
+        )
+        self._reactions: dict[str, Reaction] = {
+            STREAMS.name: self._stream_changed,
+            TRANSACTIONS.name: self._transaction_changed,
+        }
         self._shaped: dict[str, int] = {}
         """The revision at which a stream's shape changed last, by subject."""
         self.names = NameIndex()
@@ -115,25 +137,10 @@ class Mirror:
             with self._containment.contained(JOB, NOTICES, park_at=0):
                 self._on_fold(fold)
 
-    def _family_of(self, subject: str) -> Family[Any] | None:
-        match subject.split(".", 4)[3]:
-            case "scope":
-                return self._scopes
-            case "stream":
-                return self._streams
-            case "rg":
-                return self._groups
-            case "txn":
-                return self.transactions.family
-            case "txnkey":
-                return self.transactions.applications
-            case _:
-                return None
-
     async def reload(self, subject: str) -> bool:
         """Fold again what is stored of an aggregate that cannot be read, as far as its shard was
         read; whether it can be read now. Safe to repeat. Raises Unavailable."""
-        family = self._family_of(subject)
+        family = self._families.of(subject)
         if family is None or subject not in family.damaged:
             return True
         stored = await self._store.load(subject)
@@ -152,88 +159,62 @@ class Mirror:
         return subject not in family.damaged
 
     def _fold(self, message: EventMessage, point: ReadToken) -> Fold:
-        match message.subject.split(".")[3]:
-            case "scope":
-                return self._fold_scope(message, point)
-            case "stream":
-                return self._fold_stream(message, point)
-            case "rg":
-                return self._fold_group(message, point)
-            case "txn":
-                return self._fold_transaction(message, point)
-            case "txnkey":
-                self.transactions.fold_application(message)
-                return Fold(message.subject, point)
-            case "txngate":
-                self.transactions.fold_gate(message)
-                return Fold(message.subject, point)
-            case _:
-                return Fold(message.subject, point)
-
-    def _fold_scope(self, message: EventMessage, point: ReadToken) -> Fold:
-        change = self._scopes.fold(self._scope_repository, message)
+        kind = kind_of(message.subject)
+        if kind is None:
+            self.transactions.fold_gate(message)
+            return Fold(message.subject, point)
+        change = self._families[kind].fold(message)
+        react = self._reactions.get(kind.name)
+        consequences = NO_CONSEQUENCES if react is None else react(message, change)
         if change is None:
             return Fold(message.subject, point)
+        return self._index(kind, change, Fold(message.subject, point, *consequences))
+
+    def _index(self, kind: Kind[S, Any], change: tuple[S, S], fold: Fold) -> Fold:
+        """Have it found by name, by its operations and by its work. What may fail comes first."""
         before, after = change
-        self.names.keep_scope(after.name, listed=after.is_live)
-        self.operations.keep(message.subject, before.operations, after.operations)
-        has_work = scope_next_step(after) is not None
-        self._scopes.keep_working(message.subject, has_work=has_work)
-        finished = finished_between(before.operations, after.operations)
-        return Fold(message.subject, point, finished, has_work)
+        has_work = kind.next_step(after, self.transactions.seen) is not None
+        had, has = kind.operations(before), kind.operations(after)
+        finished = finished_between(had, has)
+        was_listed, is_listed = kind.listed(before), kind.listed(after)
+        self.names.keep(kind, was_listed, is_listed)
+        self.operations.keep(fold.subject, had, has)
+        self._families[kind].keep_working(fold.subject, has_work=has_work)
+        return replace(fold, finished=finished, has_work=has_work)
 
-    def _fold_stream(self, message: EventMessage, point: ReadToken) -> Fold:
-        change = self._streams.fold(self._stream_repository, message)
+    def _stream_changed(
+        self, message: EventMessage, change: tuple[Stream, Stream] | None
+    ) -> Consequences:
         if change is None:
-            return Fold(message.subject, point)
+            return NO_CONSEQUENCES
         before, after = change
         assert after.ref is not None
-        self.names.keep_stream(after.ref, _listed_tags(before), _listed_tags(after))
-        self.operations.keep(message.subject, before.operations, after.operations)
         reshaped = not has_same_shape(before, after) and not is_internal(after.ref.stream)
         if reshaped:
             self._shaped[message.subject] = self._streams.loaded[message.subject].revision
-        finished = finished_between(before.operations, after.operations)
         self.transactions.drop_ended(before, after)
         if before.is_live and not after.is_live:
             self.transactions.drop_applications(after)
-        has_work = stream_next_step(after, self.transactions.seen(after)) is not None
-        self._streams.keep_working(message.subject, has_work=has_work)
         concerned = [group_events(group) for group in groups_concerned(before, after)]
-        return Fold(message.subject, point, finished, has_work, reshaped, concerned)
+        return Consequences(reshaped, concerned)
 
-    def _fold_group(self, message: EventMessage, point: ReadToken) -> Fold:
-        change = self._groups.fold(self._group_repository, message)
-        if change is None:
-            return Fold(message.subject, point)
-        before, after = change
-        assert after.ref is not None
-        listed = after.is_live and after.status is not GroupState.CREATING
-        self.names.keep_group(after.ref, listed=listed)
-        self.operations.keep(message.subject, before.operations, after.operations)
-        finished = finished_between(before.operations, after.operations)
-        has_work = group_next_step(after) is not None
-        self._groups.keep_working(message.subject, has_work=has_work)
-        return Fold(message.subject, point, finished, has_work)
-
-    def _fold_transaction(self, message: EventMessage, point: ReadToken) -> Fold:
+    def _transaction_changed(
+        self, message: EventMessage, change: tuple[Transaction, Transaction] | None
+    ) -> Consequences:
         """Its stream may have waited for what happened to it, or have to do something about it."""
-        change = self.transactions.fold(message)
+        self.transactions.learn(message, change)
         if change is None:
-            return Fold(message.subject, point)
+            return NO_CONSEQUENCES
         before, after = change
-        has_work = message.subject in self.transactions.family.working
         assert after.ref is not None
         subject = stream_events(after.ref)
         loaded = self._streams.known(subject)
         outcome = after.outcome if before.is_open else ""
         if loaded is None or not after.status or not after.status.has_outcome:
-            return Fold(message.subject, point, has_work=has_work, outcome=outcome)
-        seen = self.transactions.seen(loaded.state)
-        waited = stream_next_step(loaded.state, seen) is not None
+            return Consequences(outcome=outcome)
+        waited = STREAMS.next_step(loaded.state, self.transactions.seen) is not None
         self._streams.keep_working(subject, has_work=waited)
-        concerned = (subject,) if waited else ()
-        return Fold(message.subject, point, has_work=has_work, concerned=concerned, outcome=outcome)
+        return Consequences(concerned=(subject,) if waited else (), outcome=outcome)
 
     # --- reaching a point ---------------------------------------------------------------------
 
@@ -311,25 +292,11 @@ class Mirror:
         """The group as folded so far. Raises Corrupt for one that cannot be read."""
         return self._groups.get(group_events(ref))
 
-    def known_scope(self, subject: str) -> Loaded[Scope] | None:
-        """What was folded of the scope with this subject; None if nothing, or it is damaged."""
-        return self._scopes.known(subject)
-
-    def known_stream(self, subject: str) -> Loaded[Stream] | None:
-        """What was folded of the stream with this subject; None if nothing, or it is damaged."""
-        return self._streams.known(subject)
-
-    def known_group(self, subject: str) -> Loaded[ReaderGroup] | None:
-        """What was folded of the group with this subject; None if nothing, or it is damaged."""
-        return self._groups.known(subject)
-
-    def known_transaction(self, subject: str) -> Loaded[Transaction] | None:
-        """What was folded of the transaction; None if nothing, or it is damaged or dropped."""
-        return self.transactions.family.known(subject)
-
-    def known_application(self, subject: str) -> Loaded[Application] | None:
-        """What was folded of the application; None if nothing, or it is damaged."""
-        return self.transactions.applications.known(subject)
+    def known(self, subject: str) -> Loaded[Any] | None:
+        """What was folded of the aggregate with this subject; None if there is nothing, if it is
+        damaged or dropped, or if the subject is of no aggregate."""
+        family = self._families.of(subject)
+        return None if family is None else family.known(subject)
 
     def readable_stream(self, ref: StreamRef) -> Loaded[Stream] | None:
         """The stream as folded so far; None also for one that cannot be read."""
@@ -340,18 +307,6 @@ class Mirror:
         """Whether that very state is the stream's as folded so far."""
         subject = stream.subject
         return self._streams.loaded.get(subject) is stream and subject not in self._streams.damaged
-
-    def aggregate(self, subject: str) -> Known | None:
-        """The aggregate as folded so far; None also for one that cannot be read."""
-        match subject.split(".", 4)[3]:
-            case "scope":
-                return self._scopes.known(subject)
-            case "stream":
-                return self._streams.known(subject)
-            case "rg":
-                return self._groups.known(subject)
-            case _:
-                return None
 
     async def scope_at_head(self, scope: ScopeName) -> Loaded[Scope] | None:
         """The scope with everything stored by now. Raises Corrupt, Unavailable."""
@@ -375,7 +330,7 @@ class Mirror:
             if subject.split(".")[4] == token(scope):
                 raise error
         found = []
-        for name in map(StreamName, self.names.streams(scope)):
+        for name in map(StreamName, self.names.of(STREAMS, scope)):
             loaded = self.stream(StreamRef(scope, name))
             if loaded is not None and loaded.state.scope_incarnation == incarnation:
                 found.append(name)
@@ -388,46 +343,21 @@ class Mirror:
                 stream = self._streams.loaded[subject].state
                 yield ShapedStream(stream, self._shaped[subject])
 
-    def scopes_with_work(self) -> list[str]:
-        """Subjects of the scopes that have a next step."""
-        return list(self._scopes.working)
-
-    def streams_with_work(self) -> list[str]:
-        """Subjects of the streams that have a next step."""
-        return list(self._streams.working)
-
     def with_work(self) -> list[str]:
         """Subjects of everything that has a next step."""
-        return [
-            *self._scopes.working,
-            *self._streams.working,
-            *self._groups.working,
-            *self.transactions.family.working,
-        ]
+        return [subject for family in self._families for subject in family.working]
 
     def reached(self) -> tuple[int, ...]:
         """By shard, the sequence of the last message that was folded."""
         return tuple(self._reached)
 
-    def aggregates(self) -> list[Known]:
-        """All that have operations and can be read, deleted ones included."""
-        return [*self._scopes.readable(), *self._streams.readable(), *self._groups.readable()]
-
-    def folded(self) -> list[Folded]:
-        """All that can be read, transactions and applications included."""
-        known = self.transactions
-        return [*self.aggregates(), *known.family.readable(), *known.applications.readable()]
+    def folded(self) -> Iterator[Loaded[Any]]:
+        """All that can be read, of every kind, deleted ones included; as long as nothing is
+        folded."""
+        return (loaded for family in self._families for loaded in family.readable())
 
     def damaged(self) -> dict[str, AnabranchError]:
         """What cannot be read, by subject."""
-        return (
-            self._scopes.damaged
-            | self._streams.damaged
-            | self._groups.damaged
-            | self.transactions.family.damaged
-            | self.transactions.applications.damaged
-        )
-
-
-def _listed_tags(stream: Stream) -> tuple[str, ...] | None:
-    return stream.config.tags if stream.is_live else None
+        return {
+            subject: error for family in self._families for subject, error in family.damaged.items()
+        }

@@ -1,4 +1,4 @@
-"""The names of what lives, sorted: scopes, each scope's streams, by tag too, and reader groups.
+"""The names of what lives, sorted: of each kind, by scope, and by tag too.
 
 Because they are sorted, a page token is simply the last name given, and pages stay right while
 names come and go.
@@ -7,63 +7,48 @@ names come and go.
 import bisect
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
-from anabranch.common.model.names import StreamRef
-from anabranch.common.model.reader_group import GroupRef
+from anabranch.controller.domain.kinds import Kind, Listed
 
-Key = tuple[str, str]
-"""Scope and tag; the tag "" stands for all of the scope's streams."""
+Key = tuple[str, str, str]
+"""Kind, scope and tag; the tag "" stands for all of the scope's names of that kind."""
 
 
 class NameIndex:
     """Kept by the mirror as it folds."""
 
     def __init__(self) -> None:
-        self._scopes: list[str] = []
-        self._streams: dict[Key, list[str]] = {}
-        self._groups: dict[str, list[str]] = {}
+        self._names: dict[Key, list[str]] = {}
 
-    def keep_scope(self, name: str, *, listed: bool) -> None:
-        """The scope lives, or not."""
-        _keep_listed(self._scopes, name, listed=listed)
-
-    def keep_stream(
-        self, ref: StreamRef, before: tuple[str, ...] | None, after: tuple[str, ...] | None
-    ) -> None:
-        """The stream's tags changed; None: it does not live."""
+    def keep(self, kind: Kind[Any, Any], before: Listed | None, after: Listed | None) -> None:
+        """An aggregate was listed as `before`, and is as `after` now; None: not at all."""
         if before == after:
             return
-        had, has = _keys(ref, before), _keys(ref, after)
+        had, has = _keys(kind, before), _keys(kind, after)
         for key in had - has:
-            names = self._streams[key]
-            _keep_listed(names, ref.stream, listed=False)
+            assert before is not None
+            names = self._names.get(key, [])
+            _keep_listed(names, before.name, listed=False)
             if not names:
-                del self._streams[key]
+                self._names.pop(key, None)
         for key in has - had:
-            _keep_listed(self._streams.setdefault(key, []), ref.stream, listed=True)
+            assert after is not None
+            _keep_listed(self._names.setdefault(key, []), after.name, listed=True)
 
-    def keep_group(self, ref: GroupRef, *, listed: bool) -> None:
-        """The reader group lives, or not."""
-        names = self._groups.setdefault(ref.scope, [])
-        _keep_listed(names, ref.group, listed=listed)
-        if not names:
-            del self._groups[ref.scope]
-
-    def scopes(self, after: str = "") -> Iterator[str]:
-        """The scopes that sort after `after`; to be used before the next wait."""
-        return _following(self._scopes, after)
-
-    def streams(self, scope: str, after: str = "", tag: str = "") -> Iterator[str]:
-        """The scope's streams (with the tag) that sort after `after`; likewise."""
-        return _following(self._streams.get((scope, tag), []), after)
-
-    def groups(self, scope: str, after: str = "") -> Iterator[str]:
-        """The scope's reader groups that sort after `after`; likewise."""
-        return _following(self._groups.get(scope, []), after)
+    def of(
+        self, kind: Kind[Any, Any], scope: str = "", *, after: str = "", tag: str = ""
+    ) -> Iterator[str]:
+        """The scope's names of that kind (with the tag) that sort after `after`; the scopes' own
+        are in "". To be used before the next wait."""
+        names = self._names.get((kind.name, scope, tag), [])
+        return islice(names, bisect.bisect_right(names, after) if after else 0, None)
 
 
-def _keys(ref: StreamRef, tags: tuple[str, ...] | None) -> set[Key]:
-    return set() if tags is None else {(ref.scope, tag) for tag in ("", *tags)}
+def _keys(kind: Kind[Any, Any], listed: Listed | None) -> set[Key]:
+    if listed is None:
+        return set()
+    return {(kind.name, listed.scope, tag) for tag in ("", *listed.tags)}
 
 
 def _keep_listed(names: list[str], name: str, *, listed: bool) -> None:
@@ -73,7 +58,3 @@ def _keep_listed(names: list[str], name: str, *, listed: bool) -> None:
         names.insert(at, name)
     elif present and not listed:
         del names[at]
-
-
-def _following(names: list[str], after: str) -> Iterator[str]:
-    return islice(names, bisect.bisect_right(names, after) if after else 0, None)

@@ -19,7 +19,6 @@ from anabranch.common.eventsourcing.repository import unfolded
 from anabranch.common.workflow.containment import FOLD, Containment, naming_defects
 from anabranch.controller.domain.operations import Operation
 from anabranch.controller.projections.family import Family
-from anabranch.controller.projections.transactions import TransactionMirror
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,27 +33,28 @@ class Fold:
 
     subject: str
     point: ReadToken
-    finished: Sequence[Operation] = ()
-    has_work: bool = False
     reshaped: bool = False
     concerned: Sequence[str] = ()
     outcome: str = ""
+    finished: Sequence[Operation] = ()
+    has_work: bool = False
 
 
 class Quarantine:
-    """`family_of(subject)` has the aggregate; None: the message is a gate's, or of no aggregate."""
+    """`family_of(subject)` has the aggregate; None: the message is of no aggregate. Then
+    `lose(subject)` hears that it could not be folded."""
 
     def __init__(
         self,
         containment: Containment,
         fold: Callable[[EventMessage, ReadToken], Fold],
         family_of: Callable[[str], Family[Any] | None],
-        transactions: TransactionMirror,
+        lose: Callable[[str], None],
     ) -> None:
         self._containment = containment
         self._fold = fold
         self._family_of = family_of
-        self._transactions = transactions
+        self._lose = lose
         self.passed_over: dict[str, int] = {}
         """Of broken aggregates: the sequence of the last message that was not folded."""
 
@@ -70,7 +70,7 @@ class Quarantine:
             fold = Fold(subject, point)
             if family is None:
                 self._containment.note(FOLD, subject, defect, park_at=1)
-                self._transactions.lose_gate(subject)
+                self._lose(subject)
                 return fold
             family.leave(subject, before, unfolded(subject, message.revision, defect))
         error = None if family is None else family.damaged.get(subject)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from anabranch.common.contracts.subjects import (
+    kind_of_subject,
     transaction_events,
     transaction_gate,
     transaction_key,
@@ -20,21 +21,22 @@ from anabranch.common.contracts.subjects import (
 from anabranch.common.errors import Corrupt
 from anabranch.common.eventsourcing.gate import GateState, gate_after
 from anabranch.common.eventsourcing.ports import EventMessage
-from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import StreamRef
 from anabranch.common.model.transaction import TransactionState
-from anabranch.controller.domain.application import Application, ApplicationEvent
+from anabranch.controller.domain.application import Application
 from anabranch.controller.domain.stream.state import (
     NO_TRANSACTIONS,
     Stream,
     TransactionsSeen,
 )
-from anabranch.controller.domain.transaction.events import TransactionEvent
-from anabranch.controller.domain.transaction.state import Transaction, next_step
+from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.projections.family import Family
 from anabranch.controller.projections.transaction_slots import TransactionSlots
 from anabranch.controller.projections.transaction_tally import TransactionTally
 
+GATES = "txngate"
+"""The kind that subjects of these gates name."""
 _OPEN_GATE = GateState()
 
 
@@ -55,14 +57,10 @@ class TransactionMirror:
     """See the module; fed by the mirror."""
 
     def __init__(
-        self,
-        transactions: Repository[Transaction, TransactionEvent],
-        applications: Repository[Application, ApplicationEvent],
+        self, transactions: Family[Transaction], applications: Family[Application]
     ) -> None:
-        self._repository = transactions
-        self._application_repository = applications
-        self.family: Family[Transaction] = Family()
-        self.applications: Family[Application] = Family()
+        self.family = transactions
+        self.applications = applications
         self.tally = TransactionTally()
         self.slots = TransactionSlots()
         self._by_stream: dict[tuple[StreamRef, int], _OfStream] = {}
@@ -72,17 +70,16 @@ class TransactionMirror:
 
     # --- feeding ------------------------------------------------------------------------------
 
-    def fold(self, message: EventMessage) -> tuple[Transaction, Transaction] | None:
-        """One more message of a transaction → before and after; None if it cannot be read."""
-        change = self.family.fold(self._repository, message)
+    def learn(self, message: EventMessage, change: tuple[Transaction, Transaction] | None) -> None:
+        """One more message of a transaction was folded, from before to after; None: it cannot be
+        read."""
         self.slots.keep(message.subject)
         self._announce(message.subject)
         if change is None:
             self.tally.forget(message.subject)
-            return None
+            return
         before, after = change
         self.tally.keep(message.subject, after, message.stored_ms)
-        self.family.keep_working(message.subject, has_work=next_step(after) is not None)
         assert after.ref is not None
         of = self._by_stream.setdefault((after.ref, after.incarnation), _OfStream())
         of.all.add(message.subject)
@@ -94,14 +91,11 @@ class TransactionMirror:
             of.decided.add(message.subject)
         if after.status is TransactionState.ABORTED:
             of.aborted.add(message.subject)
-        return change
-
-    def fold_application(self, message: EventMessage) -> None:
-        """One more message of an application."""
-        self.applications.fold(self._application_repository, message)
 
     def fold_gate(self, message: EventMessage) -> None:
-        """One more message of a stream's gate."""
+        """One more message of a stream's gate; others are passed over."""
+        if kind_of_subject(message.subject) != GATES:
+            return
         try:
             self._gates[message.subject] = gate_after([message])
         except Corrupt:
@@ -157,7 +151,7 @@ class TransactionMirror:
         Corrupt."""
         of = self._by_stream.get((stream, incarnation), _NONE)
         for subject in sorted(self._unsure & of.all):
-            if (await self._repository.load(subject)).state.status is None:
+            if (await self.family.repository.load(subject)).state.status is None:
                 self.forget(subject)
             self._unsure.discard(subject)
 

@@ -1,7 +1,6 @@
 """All parts of a controller, connected but not started."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import nats.errors
@@ -13,7 +12,6 @@ from anabranch.common.adapters.jetstream_events import JetStreamEventStore
 from anabranch.common.contracts import subjects
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
-from anabranch.common.eventsourcing.repository import Repository
 from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.controller.adapters.command_queue import CommandQueue
 from anabranch.controller.adapters.command_sender import NatsCommandSender
@@ -25,13 +23,11 @@ from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.cluster.heads import HeadWatch
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.rates import Rates
-from anabranch.controller.domain.application import APPLICATION
-from anabranch.controller.domain.reader_group.invariants import GROUP
-from anabranch.controller.domain.scope.state import SCOPE
-from anabranch.controller.domain.stream.invariants import STREAM
-from anabranch.controller.domain.transaction.invariants import TRANSACTION
-from anabranch.controller.handlers.commands import CommandDesk, handle_command
+from anabranch.controller.domain.kinds import APPLICATIONS, TRANSACTIONS
+from anabranch.controller.handlers.commands import handle_command
+from anabranch.controller.handlers.deciding.desk import CommandDesk
 from anabranch.controller.handlers.desk.desk import QueryDesk
+from anabranch.controller.handlers.desk.kept_answers import KeptAnswers
 from anabranch.controller.handlers.desk.parked import ParkedDesk, resume
 from anabranch.controller.handlers.desk.transactions import TransactionDesk
 from anabranch.controller.handlers.registry import QUERIES, SLOW, answer_query
@@ -44,12 +40,12 @@ from anabranch.controller.projections.load_reports import LoadReports
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.projections.outcomes import OutcomeHistory
-from anabranch.controller.projections.transactions import TransactionMirror
 from anabranch.controller.wiring.cluster import LEASE_PREFIX, Cluster, build_cluster
-from anabranch.controller.wiring.runners import Kinds, Runners, build_runners
+from anabranch.controller.wiring.runners import Runners, build_runners
 from anabranch.controller.wiring.surroundings import Surroundings
 from anabranch.controller.wiring.transactions import Endings, build_endings, counting_outcomes
 from anabranch.controller.workflows.context import WorkContext
+from anabranch.controller.workflows.repositories import Repositories
 
 TIER_TWO_CALL_S_MAX = 30.0
 
@@ -119,34 +115,33 @@ def build(around: Surroundings) -> Controller:
     """Build all of it."""
     client, clock = around.client, around.clock
     store = JetStreamEventStore(client, clock)
-    kinds = _repositories(around, store, lambda: mirror)
+    # Decisions are tried first on what the mirror, which is built later, has folded.
+    repositories = Repositories(store, around.ids, lambda subject: mirror.known(subject))  # noqa: PLW0108
     cluster = build_cluster(around)
     listener = FoldListener(
         lambda subject: runners.wake(subject),  # noqa: PLW0108
         lambda subject: exporter.wake(subject) if exporter is not None else None,
         counting_outcomes(around.observer.metrics, cluster.buckets),
     )
-    known = TransactionMirror(kinds.transactions, kinds.applications)
-    mirror = Mirror(
-        store, kinds.scopes, kinds.streams, kinds.groups,
-        transactions=known, on_fold=listener, containment=around.containment,
-    )  # fmt: skip
+    mirror = Mirror(store, repositories, on_fold=listener, containment=around.containment)
     histories = Histories(HistoryChunks(store, around.ids))
-    context = _context(around, store, kinds, mirror, histories)
-    runners = build_runners(around, cluster, context, kinds)
+    context = _context(around, store, repositories, mirror, histories)
+    runners = build_runners(
+        context,
+        around.observer,
+        rng=around.rng,
+        owns=cluster.buckets.owns_aggregate,
+        containment=around.containment,
+    )
     exporter = _exporter(around, mirror, context)
     endings = build_endings(around, context, mirror, cluster.buckets, store.purge)
     parked = JetStreamParkedCommands(client)
     reports = LoadReports(clock)
-    command_desk = _command_desk(around, kinds, histories, cluster.members.store_clock)
+    command_desk = _command_desk(around, repositories, histories, cluster.members.store_clock)
     query_desk = _query_desk(
-        around, cluster, context, mirror, reports=reports, runners=runners, parked=parked
-    )
-    query_desk = replace(
-        query_desk,
-        writer_times=context.writer_times,
-        transactions=_transaction_desk(around, store, context, kinds),
-    )
+        around, cluster, context, mirror, reports=reports, runners=runners, parked=parked,
+        transactions=_transaction_desk(around, store, context),
+    )  # fmt: skip
     return Controller(
         around=around,
         mirror=mirror,
@@ -172,41 +167,26 @@ def build(around: Surroundings) -> Controller:
     )
 
 
-def _repositories(
-    around: Surroundings, store: JetStreamEventStore, mirror: Callable[[], Mirror]
-) -> Kinds:
-    """Decisions are tried first on what the mirror, which is built later, has folded."""
-    ids = around.ids
-    return Kinds(
-        Repository(store, SCOPE, ids, lambda known: mirror().known_scope(known)),
-        Repository(store, STREAM, ids, lambda known: mirror().known_stream(known)),
-        Repository(store, GROUP, ids, lambda known: mirror().known_group(known)),
-        Repository(store, TRANSACTION, ids, lambda known: mirror().known_transaction(known)),
-        Repository(store, APPLICATION, ids, lambda known: mirror().known_application(known)),
-    )
-
-
 def _context(
     around: Surroundings,
     store: JetStreamEventStore,
-    kinds: Kinds,
+    repositories: Repositories,
     mirror: Mirror,
     histories: Histories,
 ) -> WorkContext:
     return WorkContext(
-        NatsSegmentStores(around.client, around.settings.container_count),
-        kinds.scopes,
-        mirror,
-        histories,
-        NatsCommandSender(around.client),
-        Gates(store, around.ids),
-        mirror,
-        kinds.transactions,
-        mirror,
-        OutcomeHistory(HistoryChunks(store, around.ids)),
-        around.clock,
-        _writer_times(around),
-        int(around.settings.outcomes_kept_s * 1000),
+        stores=NatsSegmentStores(around.client, around.settings.container_count),
+        repositories=repositories,
+        streams=mirror,
+        groups=mirror,
+        listing=mirror,
+        histories=histories,
+        outcomes=OutcomeHistory(HistoryChunks(store, around.ids)),
+        gates=Gates(store, around.ids),
+        commands=NatsCommandSender(around.client),
+        clock=around.clock,
+        writer_times=_writer_times(around),
+        outcomes_kept_ms=int(around.settings.outcomes_kept_s * 1000),
     )
 
 
@@ -224,18 +204,16 @@ def _commands(
 
 
 def _command_desk(
-    around: Surroundings, kinds: Kinds, histories: Histories, store_clock: StoreClock
+    around: Surroundings, repositories: Repositories, histories: Histories, store_clock: StoreClock
 ) -> CommandDesk:
     return CommandDesk(
-        kinds.scopes,
-        kinds.streams,
-        kinds.groups,
-        around.clock,
-        partial(_reply, around.client),
-        around.observer,
+        repositories=repositories,
         histories=histories,
         require_not_parked=around.containment.require_not_parked,
+        clock=around.clock,
         store_clock=store_clock,
+        reply=partial(_reply, around.client),
+        observer=around.observer,
     )
 
 
@@ -248,50 +226,52 @@ def _query_desk(
     reports: LoadReports,
     runners: Runners,
     parked: JetStreamParkedCommands,
+    transactions: TransactionDesk,
 ) -> QueryDesk:
+    controller_id, ask_peers = cluster.members.me.controller_id, cluster.peers.ask_peers
     parked_desk = ParkedDesk(
-        parked,
-        around.containment,
-        partial(resume, around.containment, mirror, runners.wake),
-        cluster.peers.ask_peers,
-        cluster.members.me.controller_id,
+        commands=parked,
+        containment=around.containment,
+        resume=partial(resume, around.containment, mirror, runners.wake),
+        ask_peers=ask_peers,
+        controller_id=controller_id,
     )
     count = around.settings.container_count
     placed = around.objects(subjects.PLACEMENTS_BUCKET)
     cluster_desk = cluster.desk()
     return QueryDesk(
-        mirror,
-        cluster.placements.locate,
-        cluster.placements.list_containers,
-        around.observer,
-        Rates(cluster.placements, reports, count).rate,
-        cluster_desk.list_nodes,
-        PlacementChanges(placed, cluster.placements, count, around.clock).perform,
-        segment_length=context.stores.segment_length,
+        mirror=mirror,
         history=context.histories.of,
+        kept=KeptAnswers(),
+        locate=cluster.placements.locate,
+        list_containers=cluster.placements.list_containers,
+        list_nodes=cluster_desk.list_nodes,
+        rate=Rates(cluster.placements, reports, count).rate,
+        segment_length=context.stores.segment_length,
+        change_placement=PlacementChanges(placed, cluster.placements, count, around.clock).perform,
+        transactions=transactions,
+        writer_times=context.writer_times,
         progress=runners.progress,
-        ask_peers=cluster.peers.ask_peers,
-        controller_id=cluster.members.me.controller_id,
+        controller_id=controller_id,
+        ask_peers=ask_peers,
         parked=parked_desk,
         cluster=cluster_desk,
+        observer=around.observer,
     )
 
 
 def _transaction_desk(
-    around: Surroundings,
-    store: JetStreamEventStore,
-    context: WorkContext,
-    kinds: Kinds,
+    around: Surroundings, store: JetStreamEventStore, context: WorkContext
 ) -> TransactionDesk:
     return TransactionDesk(
-        kinds.transactions,
-        kinds.applications,
-        store,
-        context.gates,
-        context.stores,
-        context.outcomes,
-        around.clock,
-        around.ids,
+        transactions=context.repositories[TRANSACTIONS],
+        applications=context.repositories[APPLICATIONS],
+        store=store,
+        gates=context.gates,
+        stores=context.stores,
+        outcomes=context.outcomes,
+        clock=around.clock,
+        ids=around.ids,
     )
 
 

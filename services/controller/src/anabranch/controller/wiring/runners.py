@@ -1,106 +1,73 @@
-"""The kinds of aggregates, and who works on each."""
+"""A runner for every kind of aggregate that has work."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from anabranch.common.eventsourcing.repository import Repository
+from anabranch.common.contracts.subjects import kind_of_subject
+from anabranch.common.runtime.ids import Rng
+from anabranch.common.workflow.containment import Containment
 from anabranch.common.workflow.progress import StepProgress
-from anabranch.common.workflow.runner import Runner, Workflow
-from anabranch.controller.domain.application import Application, ApplicationEvent
-from anabranch.controller.domain.reader_group.events import GroupEvent
-from anabranch.controller.domain.reader_group.state import GroupStep, ReaderGroup
-from anabranch.controller.domain.scope.state import Scope, ScopeEvent, ScopeStep
-from anabranch.controller.domain.stream.events import StreamEvent
-from anabranch.controller.domain.stream.state import Stream, StreamStep
-from anabranch.controller.domain.transaction.events import TransactionEvent
-from anabranch.controller.domain.transaction.state import Transaction, TransactionStep
-from anabranch.controller.wiring.cluster import Cluster
-from anabranch.controller.wiring.surroundings import Surroundings
-from anabranch.controller.wiring.workflows import (
-    group_workflow,
-    scope_workflow,
-    stream_workflow,
-    transaction_workflow,
-)
+from anabranch.common.workflow.runner import Runner
+from anabranch.controller.domain.kinds import KINDS
 from anabranch.controller.workflows.context import WorkContext
-
-S = TypeVar("S")
-E = TypeVar("E")
-K = TypeVar("K", bound=str)
-
-
-@dataclass(frozen=True, slots=True)
-class Kinds:
-    """The aggregates, by kind."""
-
-    scopes: Repository[Scope, ScopeEvent]
-    streams: Repository[Stream, StreamEvent]
-    groups: Repository[ReaderGroup, GroupEvent]
-    transactions: Repository[Transaction, TransactionEvent]
-    applications: Repository[Application, ApplicationEvent]
+from anabranch.controller.workflows.observed import Observer
+from anabranch.controller.workflows.steps import STEPS, workflow_of
 
 
 @dataclass(frozen=True, slots=True)
 class Runners:
-    """Who works on scopes, on streams, on reader groups and on transactions."""
+    """The runners, by the name of the kind."""
 
-    scopes: Runner[Scope, ScopeEvent, ScopeStep]
-    streams: Runner[Stream, StreamEvent, StreamStep]
-    groups: Runner[ReaderGroup, GroupEvent, GroupStep]
-    transactions: Runner[Transaction, TransactionEvent, TransactionStep]
+    by_name: Mapping[str, Runner[Any, Any, Any]]
+
+    def jobs(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
+        """What has to be served, with a name for each."""
+        for kind in KINDS:
+            if kind.name in self.by_name:
+                yield f"workflows of {kind.plural}", self.by_name[kind.name].serve
 
     def wake(self, subject: str) -> None:
         """There may be something to do for the aggregate."""
-        match subject.split(".", 4)[3]:
-            case "scope":
-                self.scopes.wake(subject)
-            case "stream":
-                self.streams.wake(subject)
-            case "rg":
-                self.groups.wake(subject)
-            case _:
-                self.transactions.wake(subject)
+        self.by_name[kind_of_subject(subject)].wake(subject)
 
     def let_go(self) -> None:
         """Give up what is no longer owned."""
-        self.scopes.let_go()
-        self.streams.let_go()
-        self.groups.let_go()
-        self.transactions.let_go()
+        for runner in self.by_name.values():
+            runner.let_go()
 
     def progress(self) -> list[StepProgress]:
         """The steps under way."""
-        return [step for runner in self._all() for step in runner.progress()]
+        return [step for runner in self.by_name.values() for step in runner.progress()]
 
     def failures(self) -> list[StepProgress]:
         """The steps that fail at the moment."""
-        return [step for runner in self._all() for step in runner.failures()]
+        return [step for runner in self.by_name.values() for step in runner.failures()]
 
     def active_count(self) -> int:
         """Aggregates that are worked on, or will be."""
-        return sum(runner.active_count for runner in self._all())
-
-    def _all(self) -> tuple[Runner[Any, Any, Any], ...]:
-        return (self.scopes, self.streams, self.groups, self.transactions)
+        return sum(runner.active_count for runner in self.by_name.values())
 
 
 def build_runners(
-    around: Surroundings, cluster: Cluster, context: WorkContext, kinds: Kinds
+    context: WorkContext,
+    observer: Observer,
+    *,
+    rng: Rng,
+    owns: Callable[[str], bool],
+    containment: Containment,
 ) -> Runners:
-    """Build all of them."""
-    observer, owns = around.observer, cluster.buckets.owns_aggregate
-    runner = partial(_runner, around, owns)
+    """Build all of them. `owns(subject)`: whether the aggregate is this controller's to work on."""
     return Runners(
-        runner(scope_workflow(context.scopes, context, observer)),
-        runner(stream_workflow(kinds.streams, context, observer)),
-        runner(group_workflow(kinds.groups, context, observer)),
-        runner(transaction_workflow(context, observer)),
+        {
+            kind.name: Runner(
+                workflow_of(kind, context, observer),
+                context.clock,
+                rng,
+                owns,
+                containment=containment,
+            )
+            for kind in KINDS
+            if kind.name in STEPS
+        }
     )
-
-
-def _runner(
-    around: Surroundings, owns: Callable[[str], bool], workflow: Workflow[S, E, K]
-) -> Runner[S, E, K]:
-    return Runner(workflow, around.clock, around.rng, owns, containment=around.containment)

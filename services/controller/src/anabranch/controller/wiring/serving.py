@@ -24,7 +24,6 @@ async def serve(controller: Controller, lifetime: Lifetime) -> None:
     cluster.members.on_change(partial(cluster.report, lifetime))
     for part in PARTS:
         lifetime.set_ready(part, False, "starting")
-    runners = controller.runners
     async with asyncio.TaskGroup() as group:
         tasks: list[asyncio.Task[None]] = []
 
@@ -38,10 +37,8 @@ async def serve(controller: Controller, lifetime: Lifetime) -> None:
         keep("leadership", cluster.leadership.serve)
         keep("placements", cluster.placements.serve)
         keep("balancer", cluster.balancer.serve)
-        keep("workflows of scopes", runners.scopes.serve)
-        keep("workflows of streams", runners.streams.serve)
-        keep("workflows of groups", runners.groups.serve)
-        keep("workflows of transactions", runners.transactions.serve)
+        for job, work in controller.runners.jobs():
+            keep(job, work)
         await _catch_up(controller)
         controller.listener.go_live()
         lifetime.set_ready("mirror", True)

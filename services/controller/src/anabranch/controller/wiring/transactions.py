@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.controller.adapters.redis_timer_wheel import RedisTimerWheel
 from anabranch.controller.cluster.buckets import Buckets
+from anabranch.controller.domain.kinds import TRANSACTIONS
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.periodic.expire_transactions import Known, TransactionExpirer
 from anabranch.controller.periodic.purge_transactions import Purge, TransactionPurger
@@ -38,7 +39,7 @@ def build_endings(
     timers = RedisTimerWheel(url, LEASE_PREFIX) if url else None
     expirer = TransactionExpirer(
         Known(mirror.transactions, mirror, lambda: buckets.owned),
-        context.transactions,
+        context.repositories[TRANSACTIONS],
         timers,
         clock=around.clock,
         on_expired=around.observer.metrics.expired,

@@ -29,6 +29,7 @@ from anabranch.common.model.stream import SegmentOffset, SegmentRange, StreamCut
 from anabranch.common.model.transaction import TransactionState
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.waiting import StillWaiting
+from anabranch.controller.domain.kinds import TRANSACTIONS
 from anabranch.controller.domain.stream import commits
 from anabranch.controller.domain.stream.commits import Committing
 from anabranch.controller.domain.stream.events import (
@@ -160,7 +161,7 @@ async def _finish(
 
     async def commit(transaction: Transaction) -> None:
         subject = _subject(loaded.state, transaction.transaction_id)
-        after = await context.transactions.transact(subject, committed)
+        after = await context.repositories[TRANSACTIONS].transact(subject, committed)
         assert not after.state.is_open, "a batch has only what is to be committed"
 
     await for_each(batch, DECISIONS_AT_ONCE_MAX, commit)
@@ -271,7 +272,7 @@ async def _batch(context: WorkContext, loaded: Loaded[Stream]) -> list[Transacti
     for transaction in _plan(loaded.state).transactions:
         if (state := known.get(transaction)) is None:
             subject = _subject(loaded.state, transaction)
-            state = (await context.transactions.load(subject)).state
+            state = (await context.repositories[TRANSACTIONS].load(subject)).state
         if state.status is None:
             raise StillWaiting("the end of the batch, which another controller has stored")
         found.append(state)

@@ -12,16 +12,13 @@ from anabranch.common.contracts.subjects import (
     scope_members,
 )
 from anabranch.common.eventsourcing.gate import Gates
-from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import ScopeName, StreamName
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.bounded import for_each
 from anabranch.controller.domain.reader_group.state import ReaderGroup
-from anabranch.controller.domain.scope.state import Scope, ScopeEvent
 from anabranch.controller.domain.stream.state import Stream
-from anabranch.controller.domain.transaction.events import TransactionEvent
-from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.ports import (
     CommandSender,
     GroupListing,
@@ -32,32 +29,38 @@ from anabranch.controller.ports import (
     TransactionListing,
     WriterTimes,
 )
+from anabranch.controller.workflows.repositories import Repositories
 
 SEGMENT_REQUESTS_MAX = 32
 """Requests to segment stores that one step has under way at a time."""
 OPEN_REVISION, ABORT_REVISION = 1, 2
 """Stamps of requests on a transaction's segments; a batch of commits has a later one, because the
 stream was created before. A transaction has one outcome, so those two never meet."""
-OUTCOMES_KEPT_MS = 24 * 3600 * 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkContext:
-    """The outside world of the steps."""
+    """The outside world of the steps.
+
+    `stores`: the segment stores. `repositories`: the aggregates as they are stored; `streams`,
+    `groups` and `listing` (of transactions): the same as the mirror has folded them. `histories`
+    and `outcomes`: what has left the streams' states for chunks. `gates`: of scopes and streams.
+    `commands`: the queue that callers use, too. `writer_times`: None without Redis.
+    `outcomes_kept_ms`: for how long outcomes of transactions are remembered at least.
+    """
 
     stores: SegmentStores
-    scopes: Repository[Scope, ScopeEvent]
+    repositories: Repositories
     streams: StreamListing
-    histories: StreamHistories
-    commands: CommandSender
-    gates: Gates
     groups: GroupListing
-    transactions: Repository[Transaction, TransactionEvent]
     listing: TransactionListing
+    histories: StreamHistories
     outcomes: OutcomeChunks
+    gates: Gates
+    commands: CommandSender
     clock: Clock
-    writer_times: WriterTimes | None = None
-    outcomes_kept_ms: int = OUTCOMES_KEPT_MS
+    writer_times: WriterTimes | None
+    outcomes_kept_ms: int
 
 
 def membership_of(stream: Stream) -> str:

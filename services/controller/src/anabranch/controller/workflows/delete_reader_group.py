@@ -18,6 +18,7 @@ from functools import partial
 from anabranch.common.contracts.subjects import scope_events
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.workflow.waiting import StillWaiting
+from anabranch.controller.domain.kinds import SCOPES
 from anabranch.controller.domain.reader_group import others
 from anabranch.controller.domain.reader_group.events import (
     GroupDeleted,
@@ -56,7 +57,7 @@ async def _may_come(context: WorkContext, group: ReaderGroup) -> bool:
     assert group.ref is not None
     if not group.has_joined_scope or group.has_state_stream:
         return False
-    scope = (await context.scopes.load(scope_events(group.ref.scope))).state
+    scope = (await context.repositories[SCOPES].load(scope_events(group.ref.scope))).state
     same_life = scope.is_live and scope.incarnation == group.scope_incarnation
     return same_life and not scope.is_recursive
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from anabranch.common.contracts.subjects import scope_events, scope_gate
 from anabranch.common.errors import Busy, GateClosed, MembershipEnded
 from anabranch.common.model.names import ScopeName
+from anabranch.controller.domain.kinds import SCOPES
 from anabranch.controller.workflows.context import WorkContext
 
 JOIN_ATTEMPTS_MAX = 8
@@ -35,7 +36,7 @@ async def _joins(context: WorkContext, name: ScopeName, incarnation: int, member
     """Record the membership; whether the scope was open for it."""
     gate = scope_gate(name, incarnation)
     for _ in range(JOIN_ATTEMPTS_MAX):
-        scope = await context.scopes.load(scope_events(name))
+        scope = await context.repositories[SCOPES].load(scope_events(name))
         if not scope.state.is_open or scope.state.incarnation != incarnation:
             return False
         try:

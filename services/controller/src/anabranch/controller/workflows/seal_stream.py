@@ -19,6 +19,7 @@ from anabranch.common.contracts.subjects import transaction_gate
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.waiting import StillWaiting
+from anabranch.controller.domain.kinds import TRANSACTIONS
 from anabranch.controller.domain.stream.events import StreamDrained, StreamEvent, StreamSealed
 from anabranch.controller.domain.stream.state import Stream, StreamStep
 from anabranch.controller.domain.transaction import decide
@@ -43,7 +44,7 @@ async def end_transactions(context: WorkContext, loaded: Loaded[Stream]) -> Stre
         def decided(seen: Loaded[Transaction]) -> Sequence[TransactionEvent]:
             return decide.abort(seen.state, "sealing", now_ms) if seen.state.is_open else ()
 
-        await context.transactions.transact(transaction.subject, decided)
+        await context.repositories[TRANSACTIONS].transact(transaction.subject, decided)
 
     await for_each([t for t in found if t.state.is_open], ABORTS_AT_ONCE_MAX, abort)
     left = sum(1 for each in found if not each.state.has_ended)

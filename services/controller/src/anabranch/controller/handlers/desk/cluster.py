@@ -8,7 +8,6 @@ from typing import Any, Protocol
 from anabranch.common.contracts import membership as contracts
 from anabranch.common.contracts.base import Contract
 from anabranch.common.contracts.queries import ContainerDescription, NodeDescription, Query
-from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.cluster import LeaderRecord, PlacementState
 from anabranch.controller.cluster.membership import Membership
 from anabranch.controller.cluster.placements import Placements
@@ -124,25 +123,25 @@ class ClusterDesk:
 
 
 class HasCluster(Protocol):
-    """A desk that has a cluster desk; None outside a cluster."""
+    """A desk that has a cluster desk."""
 
     @property
-    def cluster(self) -> ClusterDesk | None: ...
+    def cluster(self) -> ClusterDesk: ...
 
 
 async def list_controllers(desk: HasCluster, _query: contracts.ListControllers) -> Contract:
     """The controllers. Raises Unavailable."""
-    return _cluster(desk).list_controllers()
+    return desk.cluster.list_controllers()
 
 
 async def cluster_overview(desk: HasCluster, _query: contracts.ShowCluster) -> Contract:
     """The cluster at a glance. Raises Unavailable."""
-    return _cluster(desk).overview()
+    return desk.cluster.overview()
 
 
 async def confirm_losses(desk: HasCluster, query: contracts.ConfirmLosses) -> Contract:
     """What is held for too many losses is gone indeed."""
-    return await _cluster(desk).confirm(query)
+    return await desk.cluster.confirm(query)
 
 
 CLUSTER_QUERIES: Mapping[str, tuple[type[Query], Callable[[Any, Any], Awaitable[Contract]]]] = {
@@ -151,12 +150,6 @@ CLUSTER_QUERIES: Mapping[str, tuple[type[Query], Callable[[Any, Any], Awaitable[
     "confirm_losses": (contracts.ConfirmLosses, confirm_losses),
 }
 """Query name → (what is asked, who answers)."""
-
-
-def _cluster(desk: HasCluster) -> ClusterDesk:
-    if desk.cluster is None:
-        raise InvalidRequest("this controller is in no cluster")
-    return desk.cluster
 
 
 def _state(found: ContainerDescription) -> str:

@@ -6,18 +6,16 @@ is folded can only be behind, so any other answer is given at once.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from anabranch.common.contracts import queries
 from anabranch.common.contracts.base import Contract
 from anabranch.common.errors import (
     Invalid,
-    InvalidRequest,
     NotFound,
     ScopeNotFound,
     StreamNotFound,
-    Unavailable,
 )
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import ScopeName, StreamRef, any_stream_name, scope_name
@@ -49,61 +47,44 @@ A = TypeVar("A", bound=Contract)
 Q = TypeVar("Q", bound=AboutStream)
 
 
-def _no_rate(_segment: str) -> queries.SegmentRate | None:
-    return None
-
-
-async def _not_here(_change: queries.PlacementChange) -> queries.ContainerDescription:
-    raise InvalidRequest("this controller changes no placements")
-
-
-async def _no_length(segment: str) -> int:
-    raise Unavailable("this controller reaches no segment stores", segment=segment)
-
-
-async def _known_history(stream: Stream) -> History:
-    known = History(stream.epochs)
-    return known.ended(stream.sealed) if stream.sealed else known
-
-
-async def _no_peers(_name: str, _payload: bytes, _timeout_s: float) -> list[tuple[str, bytes]]:
-    return []
-
-
-def _no_progress() -> Sequence[StepProgress]:
-    return ()
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueryDesk:
-    """What answering needs.
+    """What answering needs. Some of what is asked changes something: it is marked with *.
 
-    `locate` says who serves segments, in the order asked; `list_containers` where all are; `rate`
-    how fast a segment is written, None if that is not known. `change_placement` is the only one
-    that changes anything. `segment_length` asks a store; `history` has all epochs of a stream;
-    `progress` tells what this controller, `controller_id`, works on, and `ask_peers` asks others.
-    `writer_times` is None without Redis, `transactions` where nothing is decided about them.
+    Streams and other aggregates:
+        `mirror`: all of them as folded so far; `history(stream)`: all epochs of a stream;
+        `kept`: encoded answers that are given again while they are true.
+    Segment stores:
+        `locate(segments)`: which store serves each, in the order asked; `list_containers()` and
+        `list_nodes()`: where all are; `rate(segment)`: how fast a segment is written, None if that
+        is not known; `segment_length(segment)`: asks its store; `change_placement`*: moves a
+        container, or gives up what it lost.
+    Transactions and writers:
+        `transactions`*: what begins and ends them; `writer_times`*: what writers noted of time,
+        None without Redis.
+    Operations:
+        `progress()`: the steps that this controller, `controller_id`, works on; `ask_peers`: puts
+        a query to all others; `parked`*: what a defect stopped; `cluster`*: members and holds.
+    `observer`: counts and traces.
     """
 
     mirror: Mirror
+    history: Callable[[Stream], Awaitable[History]]
+    kept: KeptAnswers
     locate: Callable[[Iterable[str]], tuple[queries.SegmentLocation, ...]]
     list_containers: Callable[[], tuple[queries.ContainerDescription, ...]]
-    observer: Observer = field(default_factory=Observer)
-    rate: Callable[[str], queries.SegmentRate | None] = _no_rate
-    list_nodes: Callable[[], tuple[queries.NodeDescription, ...]] = tuple
-    change_placement: Callable[
-        [queries.PlacementChange], Awaitable[queries.ContainerDescription]
-    ] = _not_here
-    segment_length: Callable[[str], Awaitable[int]] = _no_length
-    history: Callable[[Stream], Awaitable[History]] = _known_history
-    progress: Callable[[], Sequence[StepProgress]] = _no_progress
-    ask_peers: AskPeers = _no_peers
-    controller_id: str = ""
-    parked: ParkedDesk | None = None
-    cluster: ClusterDesk | None = None
-    writer_times: WriterTimes | None = None
-    transactions: TransactionDesk | None = None
-    kept: KeptAnswers = field(default_factory=KeptAnswers)
+    list_nodes: Callable[[], tuple[queries.NodeDescription, ...]]
+    rate: Callable[[str], queries.SegmentRate | None]
+    segment_length: Callable[[str], Awaitable[int]]
+    change_placement: Callable[[queries.PlacementChange], Awaitable[queries.ContainerDescription]]
+    transactions: TransactionDesk
+    writer_times: WriterTimes | None
+    progress: Callable[[], Sequence[StepProgress]]
+    controller_id: str
+    ask_peers: AskPeers
+    parked: ParkedDesk
+    cluster: ClusterDesk
+    observer: Observer
 
 
 class Follows(NamedTuple):

@@ -35,9 +35,12 @@ RELOADS_MAX = 3
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedDesk:
-    """`resume` takes up an aggregate's work again, by its subject."""
+    """What was parked: `commands` by all controllers, `containment` by this one, `controller_id`.
+
+    `resume` takes up an aggregate's work again, by its subject; `ask_peers` asks the others.
+    """
 
     commands: ParkedCommands
     containment: Containment

@@ -64,9 +64,14 @@ class Waiting:
         self.count -= 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDesk:
-    """The outside world of transactions."""
+    """The outside world of transactions.
+
+    `transactions` and `applications` are stored in `store`; `gates`: of their streams; `stores`:
+    where their segments are; `outcomes`: what has left the streams' states. `made` and `waiting`
+    are what this controller remembers.
+    """
 
     transactions: Repository[Transaction, TransactionEvent]
     applications: Repository[Application, ApplicationEvent]

@@ -7,6 +7,7 @@ from anabranch.common.contracts.base import Contract
 from anabranch.common.errors import ReaderGroupNotFound
 from anabranch.common.model.names import scope_name, stream_name
 from anabranch.common.model.reader_group import GroupRef, GroupState
+from anabranch.controller.domain.kinds import GROUPS
 from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.handlers.desk.desk import QueryDesk, Table, found_scope, stream_at_head
 
@@ -44,7 +45,7 @@ def _described(group: ReaderGroup) -> asked.ReaderGroupDescription:
 async def list_reader_groups(desk: QueryDesk, query: asked.ListReaderGroups) -> Contract:
     """The scope's groups, sorted; half-created ones are left out. Raises ScopeNotFound."""
     scope = (await found_scope(desk, scope_name(query.scope))).name
-    names = desk.mirror.names.groups(scope, query.page_token)
+    names = desk.mirror.names.of(GROUPS, scope, after=query.page_token)
     found = tuple(islice(names, query.page_size + 1))
     page = found[: query.page_size]
     following = page[-1] if len(found) > len(page) else ""

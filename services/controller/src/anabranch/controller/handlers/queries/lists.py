@@ -8,6 +8,7 @@ from anabranch.common.contracts.base import Contract
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef, is_internal, scope_name
 from anabranch.common.model.stream import StreamState
+from anabranch.controller.domain.kinds import SCOPES, STREAMS
 from anabranch.controller.domain.stream.answers import described
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.handlers.desk.desk import QueryDesk, Table, found_scope
@@ -16,7 +17,7 @@ from anabranch.controller.handlers.desk.pages import page_of
 
 async def list_scopes(desk: QueryDesk, query: queries.ListScopes) -> Contract:
     """The live scopes, sorted."""
-    names = desk.mirror.names.scopes(query.page_token)
+    names = desk.mirror.names.of(SCOPES, after=query.page_token)
     page, following = _paged(names, query.page_size)
     return queries.ScopeList(scopes=page, next_page_token=following)
 
@@ -63,7 +64,7 @@ def _listed(
     desk: QueryDesk, scope: ScopeName, query: queries.ListStreams
 ) -> Iterator[tuple[str, Loaded[Stream] | None]]:
     """Name and stream; None for one that cannot be read. Internal ones are left out."""
-    for name in desk.mirror.names.streams(scope, query.page_token, query.tag):
+    for name in desk.mirror.names.of(STREAMS, scope, after=query.page_token, tag=query.tag):
         if is_internal(name):
             continue
         yield name, desk.mirror.readable_stream(StreamRef(scope, StreamName(name)))

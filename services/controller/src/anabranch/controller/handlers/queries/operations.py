@@ -5,11 +5,11 @@ What a running one is tried for is told by the controller that works on it; `lis
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from anabranch.common.contracts import operation_queries as asked
 from anabranch.common.contracts import queries
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
-from anabranch.common.contracts.command import About
 from anabranch.common.contracts.commands import OperationState
 from anabranch.common.contracts.subjects import (
     group_events,
@@ -23,11 +23,8 @@ from anabranch.common.model.names import StreamRef, any_stream_name, scope_name,
 from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.workflow.progress import StepProgress
 from anabranch.controller.domain import operations
+from anabranch.controller.domain.kinds import Kind, kind_of, nothing_seen, pending_work
 from anabranch.controller.domain.operations import Operation
-from anabranch.controller.domain.reader_group.state import ReaderGroup
-from anabranch.controller.domain.scope.state import Scope
-from anabranch.controller.domain.stream.state import Stream
-from anabranch.controller.domain.work import pending_work
 from anabranch.controller.handlers.desk.desk import QueryDesk, Table
 from anabranch.controller.handlers.desk.pages import page_of
 from anabranch.controller.projections.mirror import Known
@@ -36,7 +33,6 @@ from anabranch.controller.projections.points import points_at, points_of_heads
 LOOKED_AT_MAX = 20_000
 """For one page, so that no query holds up the others: where few are wanted, pages are short."""
 
-Aggregate = Scope | Stream | ReaderGroup
 Progress = Mapping[str, StepProgress]
 """By subject."""
 
@@ -56,7 +52,7 @@ async def get_operation(desk: QueryDesk, query: queries.GetOperation) -> Contrac
             "no such operation, or it ended long ago", operation=query.operation
         )
     loaded, operation = found
-    told = _told(loaded.state, operation, _progress(desk))
+    told = _told(loaded, operation, _progress(desk))
     if operation.state is OperationState.RUNNING:
         return told
     return told.model_copy(update={"read_tokens": await _points_after(desk, loaded)})
@@ -68,7 +64,7 @@ async def _points_after(desk: QueryDesk, loaded: Known) -> tuple[ReadToken, ...]
     The work of a scope or a reader group changes streams of other shards, before its own last
     event: these changes are stored when the heads of all shards are read now. Raises Unavailable.
     """
-    if isinstance(loaded.state, Stream):
+    if _kind_of(loaded).is_whole:
         shard = shard_of_subject(loaded.subject)
         return (ReadToken(shard=shard, sequence=loaded.sequence),)
     return await points_of_heads(desk.mirror)
@@ -82,10 +78,7 @@ async def list_operations(desk: QueryDesk, query: asked.ListOperations) -> Contr
     progress = _progress(desk)
     looked = _Looked()
     page, more = page_of(
-        (
-            _told(loaded.state, operation, progress)
-            for loaded, operation in _listed(desk, query, looked)
-        ),
+        (_told(loaded, operation, progress) for loaded, operation in _listed(desk, query, looked)),
         query.page_size,
     )
     following = page[-1].operation if more else looked.stopped_at
@@ -114,12 +107,12 @@ def _subject(query: queries.GetOperation) -> str | None:
 def _find(desk: QueryDesk, operation: str, subject: str | None) -> tuple[Known, Operation] | None:
     """The operation, in that aggregate or (None) in the one that the index names."""
     subject = subject or desk.mirror.operations.subject_of(operation)
-    loaded = None if subject is None else desk.mirror.aggregate(subject)
+    loaded = None if subject is None else desk.mirror.known(subject)
     return None if loaded is None else _remembered(loaded, operation)
 
 
 def _remembered(loaded: Known, operation: str) -> tuple[Known, Operation] | None:
-    found = operations.find(loaded.state.operations, operation)
+    found = operations.find(_kind_of(loaded).operations(loaded.state), operation)
     return None if found is None else (loaded, found)
 
 
@@ -139,36 +132,29 @@ def _listed(
             return
 
 
-def _place(state: Aggregate) -> About:
-    match state:
-        case Scope():
-            return About(state.name)
-        case Stream():
-            assert state.ref is not None
-            return About(state.ref.scope, stream=state.ref.stream)
-        case ReaderGroup():
-            assert state.ref is not None
-            return About(state.ref.scope, group=state.ref.group)
-
-
 def _progress(desk: QueryDesk) -> Progress:
     return {step.subject: step for step in desk.progress()}
 
 
-def _told(state: Aggregate, operation: Operation, progress: Progress) -> queries.OperationFound:
+def _told(loaded: Known, operation: Operation, progress: Progress) -> queries.OperationFound:
+    kind = _kind_of(loaded)
+    place = kind.place(loaded.state)
     found = queries.OperationFound(
         operation=operation.operation,
         state=operation.state.value,
         error=operation.error,
         kind=operation.kind,
-        **_place(state)._asdict(),
+        scope=place.scope,
+        stream=place.stream,
+        group=place.group,
         since_ms=operation.since_ms,
     )
-    work = pending_work(state) if operation.state is OperationState.RUNNING else None
-    if work is None or operation.operation not in work.commands:
+    if operation.state is not OperationState.RUNNING:
+        return found
+    work = pending_work(kind, loaded.state, nothing_seen)
+    if work is None or operation.operation not in work.wish.commands:
         return found  # it ended, or waits for what is done before it
-    subject = _subject_of(state)
-    tried = progress.get(subject)
+    tried = progress.get(loaded.subject)
     return found.model_copy(
         update={
             "step": work.step,
@@ -178,11 +164,10 @@ def _told(state: Aggregate, operation: Operation, progress: Progress) -> queries
     )
 
 
-def _subject_of(state: Aggregate) -> str:
-    if isinstance(state, Scope):
-        return scope_events(scope_name(state.name))
-    assert state.ref is not None
-    return stream_events(state.ref) if isinstance(state, Stream) else group_events(state.ref)
+def _kind_of(loaded: Known) -> Kind[Any, Any]:
+    kind = kind_of(loaded.subject)
+    assert kind is not None, "only aggregates remember operations"
+    return kind
 
 
 QUERIES: Table = {

@@ -20,14 +20,12 @@ from anabranch.common.contracts.operation_queries import (
 from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.model.names import scope_name
 from anabranch.common.workflow.progress import StepProgress
-from anabranch.controller.domain.stream.state import NO_TRANSACTIONS, Stream
-from anabranch.controller.domain.work import pending_work
+from anabranch.controller.domain.kinds import kind_of, pending_work
+from anabranch.controller.domain.work import Place
 from anabranch.controller.handlers.desk.desk import QueryDesk, Table
 from anabranch.controller.handlers.desk.pages import page_of
 
 PEERS_DEADLINE_S = 1.0
-_GROUP_MARK = "+"
-"""Behind the names of reader groups, because streams may have the same."""
 
 _log = structlog.get_logger(__name__)
 
@@ -61,12 +59,12 @@ def _listed(desk: QueryDesk, query: ListWork) -> Iterator[Work]:
 def _with_work(desk: QueryDesk, scope: str) -> Iterator[tuple[str, str]]:
     """Name and subject of everything that has a next step, or of that scope."""
     for subject in desk.mirror.with_work():
-        kind, *names = [part.replace("=", ".") for part in subject.split(".")[3:]]
-        if kind == "txn":
-            _slot, in_scope, stream, _incarnation, transaction = names
-            names = [in_scope, stream, transaction]
-        if not scope or names[0] == scope:
-            yield "/".join(names) + (_GROUP_MARK if kind == "rg" else ""), subject
+        kind, loaded = kind_of(subject), desk.mirror.known(subject)
+        if kind is None or loaded is None:
+            continue
+        place = kind.place(loaded.state)
+        if not scope or place.scope == scope:
+            yield place.name, subject
 
 
 def _tried(work: Work, tried: StepProgress, controller_id: str) -> Work:
@@ -83,25 +81,19 @@ def _tried(work: Work, tried: StepProgress, controller_id: str) -> Work:
 
 
 def _work(desk: QueryDesk, subject: str) -> Work | None:
-    mirror = desk.mirror
-    loaded = mirror.aggregate(subject) or mirror.known_transaction(subject)
-    if loaded is None:
+    kind, loaded = kind_of(subject), desk.mirror.known(subject)
+    if kind is None or loaded is None:
         return None
-    state = loaded.state
-    seen = mirror.seen(state) if isinstance(state, Stream) else NO_TRANSACTIONS
-    pending = pending_work(state, seen)
+    pending = pending_work(kind, loaded.state, desk.mirror.seen)
     if pending is None:
         return None
     return Work(
-        scope=pending.scope,
-        stream=pending.stream,
-        group=pending.group,
-        transaction=pending.transaction,
-        kind=pending.kind,
+        **pending.place._asdict(),
+        kind=pending.wish.kind,
         step=pending.step,
-        since_ms=pending.since_ms,
+        since_ms=pending.wish.since_ms,
         bucket=shard_of_subject(subject),
-        operations=pending.commands[:OPERATIONS_TOLD_MAX],
+        operations=pending.wish.commands[:OPERATIONS_TOLD_MAX],
     )
 
 
@@ -124,10 +116,7 @@ async def _told_by_others(desk: QueryDesk, query: ListWork) -> dict[str, Work]:
 
 
 def _name(work: Work) -> str:
-    if work.group is not None:
-        return f"{work.scope}/{work.group}{_GROUP_MARK}"
-    names = (work.scope, work.stream, work.transaction)
-    return "/".join(name for name in names if name is not None)
+    return Place(work.scope, work.stream, work.group, work.transaction).name
 
 
 QUERIES: Table = {"list_work": (ListWork, list_work)}

@@ -46,7 +46,6 @@ from anabranch.controller.handlers.transactions.lookup import (
     find,
     find_at_head,
     find_present,
-    work_of,
 )
 from anabranch.controller.handlers.transactions.segments import begun, make_segments, parents_of
 
@@ -64,7 +63,7 @@ async def open_transaction(desk: QueryDesk, query: BeginTransaction) -> Found:
     Raises StreamNotFound, ScopeNotFound, StreamSealed, Busy, InvalidRequest, Overloaded,
     OutcomeUnknown, Unavailable.
     """
-    work = work_of(desk)
+    work = desk.transactions
     for attempt in range(BEGIN_ATTEMPTS_MAX):
         stream = await _open_stream(desk, query)
         _require_room(desk, stream)
@@ -134,7 +133,7 @@ async def add_part(desk: QueryDesk, query: AddTransactionPart) -> Contract:
     except StaleRequest as error:
         raise ended(await find_at_head(desk, query), refused) from error
     return TransactionBegun(
-        transaction=found.info(work_of(desk).clock.now_ms()),
+        transaction=found.info(desk.transactions.clock.now_ms()),
         segments=answers.to_write(transaction, parents, query.part),
     )
 
@@ -174,7 +173,7 @@ async def _gate_sequence(desk: QueryDesk, gate: str, *, afresh: bool) -> int:
     if folded is not None and folded.is_open and not afresh:
         return folded.sequence
     try:
-        return await work_of(desk).gates.open_sequence(gate)
+        return await desk.transactions.gates.open_sequence(gate)
     except GateClosed as error:
         raise _sealed(gate) from error
 

@@ -50,7 +50,6 @@ from anabranch.controller.handlers.transactions.lookup import (
     Found,
     find_at_head,
     found_ended,
-    work_of,
 )
 
 CLAIMS_MAX = 5
@@ -149,7 +148,7 @@ async def _claim(
         made.append((found, seen.state))
         return found.events
 
-    await work_of(desk).applications.transact(wanted.subject, claim)
+    await desk.transactions.applications.transact(wanted.subject, claim)
     return made[-1]
 
 
@@ -191,7 +190,7 @@ def _subject(wanted: _Wanted, transaction: str) -> str:
 
 async def _give_up(desk: QueryDesk, subject: str) -> None:
     """Abort one that can never be committed. Best effort: nobody pings it, so it expires."""
-    work = work_of(desk)
+    work = desk.transactions
     now_ms = work.clock.now_ms()
     with suppress(AnabranchError):
         await work.transactions.transact(
@@ -206,7 +205,7 @@ async def commit_with_key(
 
     Raises VersionPassed, what `decide_commit` raises, Busy, OutcomeUnknown, Unavailable.
     """
-    work, transaction = work_of(desk), found.loaded.state
+    work, transaction = desk.transactions, found.loaded.state
     key, subject = transaction.key, found.loaded.subject
     assert key is not None
     of = transaction_key(ref_of(found.stream), transaction.incarnation, key.application)

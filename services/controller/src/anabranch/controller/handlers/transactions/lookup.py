@@ -16,7 +16,6 @@ from anabranch.common.contracts.transactions import (
 )
 from anabranch.common.errors import (
     Busy,
-    InvalidRequest,
     TransactionEnded,
     TransactionNotFound,
 )
@@ -30,7 +29,6 @@ from anabranch.controller.domain.transaction import answers
 from anabranch.controller.domain.transaction.events import TransactionEvent
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.handlers.desk.desk import QueryDesk, meant_at_head, meant_stream
-from anabranch.controller.handlers.desk.transactions import TransactionDesk
 
 Decide = Callable[[Loaded[Transaction]], Sequence[TransactionEvent]]
 
@@ -74,13 +72,6 @@ def info_of(outcome: Outcome, incarnation: int) -> TransactionInfo:
     )
 
 
-def work_of(desk: QueryDesk) -> TransactionDesk:
-    """What transactions need. Raises InvalidRequest."""
-    if desk.transactions is None:
-        raise InvalidRequest("this controller knows no transactions")
-    return desk.transactions
-
-
 async def find(desk: QueryDesk, query: TransactionQuery) -> Found:
     """The transaction as folded so far, or, if it was opened here a moment ago, as it was stored;
     or else at the head.
@@ -92,7 +83,7 @@ async def find(desk: QueryDesk, query: TransactionQuery) -> Found:
     if loaded is not None:
         return Found(stream, loaded)
     subject = transaction_events(ref_of(stream), stream.incarnation, query.transaction_id)
-    stored = work_of(desk).transactions.known(subject)
+    stored = desk.transactions.transactions.known(subject)
     if stored is not None and stored.state.is_open:
         return Found(stream, stored)
     return await find_at_head(desk, query)
@@ -112,7 +103,7 @@ async def find_at_head(desk: QueryDesk, query: TransactionQuery) -> Found:
     loaded = desk.mirror.transactions.get(ref, stream.incarnation, query.transaction_id)
     if loaded is not None:
         return Found(stream, loaded)
-    outcome = await work_of(desk).outcomes.find(stream, query.transaction_id)
+    outcome = await desk.transactions.outcomes.find(stream, query.transaction_id)
     if outcome is None:
         raise TransactionNotFound(
             "no such transaction", stream=str(ref), transaction=query.transaction_id
@@ -126,7 +117,7 @@ async def decided(desk: QueryDesk, query: TransactionQuery, found: Found, decide
     Raises what `decide` and appending raise, and as `find_at_head`.
     """
     try:
-        after = await work_of(desk).transactions.transact(found.loaded.subject, decide)
+        after = await desk.transactions.transactions.transact(found.loaded.subject, decide)
     except TransactionNotFound:
         return await found_ended(desk, query)
     return Found(found.stream, after)
@@ -156,7 +147,7 @@ def ended(found: Found, what: str) -> TransactionEnded:
 
 def described(desk: QueryDesk, found: Found) -> TransactionDescription:
     """The answer that describes it."""
-    work, shard = work_of(desk), shard_of(str(ref_of(found.stream)))
+    work, shard = desk.transactions, shard_of(str(ref_of(found.stream)))
     sequence = max(desk.mirror.reached()[shard], work.transactions.seen(shard))
     return TransactionDescription(
         transaction=found.info(work.clock.now_ms()),

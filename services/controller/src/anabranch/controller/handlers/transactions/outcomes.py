@@ -35,7 +35,6 @@ from anabranch.controller.handlers.transactions.lookup import (
     find,
     find_at_head,
     find_present,
-    work_of,
 )
 from anabranch.controller.handlers.transactions.segments import (
     ensure_segments,
@@ -78,7 +77,7 @@ async def abort_transaction(desk: QueryDesk, query: AbortTransaction) -> Contrac
     Raises TransactionNotFound, TransactionEnded, StreamNotFound, ScopeNotFound, Busy,
     OutcomeUnknown, Unavailable.
     """
-    found, now_ms = await find(desk, query), work_of(desk).clock.now_ms()
+    found, now_ms = await find(desk, query), desk.transactions.clock.now_ms()
     if not found.state.has_outcome:
         found = await decided(
             desk, query, found, lambda seen: decide.abort(seen.state, "asked", now_ms)
@@ -101,7 +100,7 @@ async def _with_parts(desk: QueryDesk, query: CommitTransaction) -> Found:
 
 async def _committed(desk: QueryDesk, query: CommitTransaction, found: Found) -> Found:
     """One that seems to be open, once it has an outcome."""
-    now_ms = work_of(desk).clock.now_ms()
+    now_ms = desk.transactions.clock.now_ms()
     parts = [part.part for part in query.parts]
 
     def commit(seen: Loaded[Transaction]) -> Sequence[TransactionEvent]:
@@ -128,7 +127,7 @@ async def _committed(desk: QueryDesk, query: CommitTransaction, found: Found) ->
 
 async def _awaited(desk: QueryDesk, query: TransactionQuery, found: Found, wait_ms: int) -> Found:
     """It once it has ended, or as it is when the time is up; at once if too many wait."""
-    waiting = work_of(desk).waiting
+    waiting = desk.transactions.waiting
     if not wait_ms or found.state.has_ended or not waiting.enter():
         return found
     try:

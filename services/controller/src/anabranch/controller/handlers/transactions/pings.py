@@ -27,7 +27,6 @@ from anabranch.controller.domain.transaction.decide import PingDecision
 from anabranch.controller.domain.transaction.events import TransactionEvent
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.handlers.desk.desk import QueryDesk, meant_at_head, meant_stream
-from anabranch.controller.handlers.transactions.lookup import work_of
 
 AT_ONCE_MAX = 32
 _UNKNOWN = PingDecision((), None)
@@ -68,7 +67,7 @@ class _Pings:
 
     def __init__(self, desk: QueryDesk, stream: Stream, pings: Sequence[PingTransaction]) -> None:
         self._desk = desk
-        self._work = work_of(desk)
+        self._work = desk.transactions
         self._pings = pings
         self._ref = ref_of(stream)
         self._incarnation = stream.incarnation

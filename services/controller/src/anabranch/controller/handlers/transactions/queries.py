@@ -24,7 +24,7 @@ from anabranch.controller.handlers.transactions.begin import (
     resume_transaction,
 )
 from anabranch.controller.handlers.transactions.keys import application_at_head, begin_with_key
-from anabranch.controller.handlers.transactions.lookup import Found, work_of
+from anabranch.controller.handlers.transactions.lookup import Found
 from anabranch.controller.handlers.transactions.outcomes import (
     abort_transaction,
     commit_transaction,
@@ -52,7 +52,7 @@ def _unfinished(
     desk: QueryDesk, stream: Stream, query: asked.ListTransactions
 ) -> asked.TransactionList:
     after = check_id(query.page_token) if query.page_token else ""
-    now_ms = work_of(desk).clock.now_ms()
+    now_ms = desk.transactions.clock.now_ms()
     found = [
         loaded.state
         for loaded in desk.mirror.transactions.listed(ref_of(stream), stream.incarnation)
@@ -73,7 +73,7 @@ def _ended(
     state: TransactionState,
 ) -> asked.TransactionList:
     before = number_in(query.page_token)
-    now_ms = work_of(desk).clock.now_ms()
+    now_ms = desk.transactions.clock.now_ms()
     places: list[int] = []
 
     def infos() -> Iterator[TransactionInfo]:
@@ -115,7 +115,7 @@ async def forget_application(desk: QueryDesk, query: asked.ForgetApplication) ->
     Raises StreamNotFound, ScopeNotFound, Busy, OutcomeUnknown, Unavailable.
     """
     subject = await _application(desk, query)
-    loaded = await work_of(desk).applications.transact(
+    loaded = await desk.transactions.applications.transact(
         subject, lambda seen: application.forget(seen.state)
     )
     return application.described(loaded.state, query.application)

@@ -25,7 +25,7 @@ from anabranch.controller.domain.transaction import answers
 from anabranch.controller.domain.transaction.segments import beside, segments_of
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.handlers.desk.desk import QueryDesk, meant_at_head
-from anabranch.controller.handlers.transactions.lookup import Found, work_of
+from anabranch.controller.handlers.transactions.lookup import Found
 from anabranch.controller.workflows.context import OPEN_REVISION, SEGMENT_REQUESTS_MAX
 
 SEGMENTS_DEADLINE_S = 15.0
@@ -56,7 +56,7 @@ async def ensure_segments(desk: QueryDesk, found: Found) -> Sequence[SegmentRang
     """
     transaction = found.loaded.state
     parents = await parents_of(desk, found)
-    made = work_of(desk).made
+    made = desk.transactions.made
     if not transaction.has_parts and transaction.transaction_id not in made:
         await make_segments(desk, transaction, parents)
         made.add(transaction.transaction_id)
@@ -65,7 +65,7 @@ async def ensure_segments(desk: QueryDesk, found: Found) -> Sequence[SegmentRang
 
 async def begun(desk: QueryDesk, found: Found) -> TransactionBegun:
     """Where to write; nothing where it has an outcome. Raises as `ensure_segments`."""
-    info = found.info(work_of(desk).clock.now_ms())
+    info = found.info(desk.transactions.clock.now_ms())
     if found.state is not TransactionState.OPEN:
         return TransactionBegun(transaction=info)
     transaction = found.loaded.state
@@ -82,7 +82,7 @@ async def make_segments(
 
     Raises StaleRequest (it has ended), Unavailable.
     """
-    work, stamp = work_of(desk), _stamp_of(transaction)
+    work, stamp = desk.transactions, _stamp_of(transaction)
 
     async def make(segment: str) -> None:
         await work.stores.create_segment(segment, stamp)
@@ -107,7 +107,7 @@ async def seal_parts(
     A segment that was never made is made: what is merged has to be there. Raises PartMismatch,
     StaleRequest (the transaction has ended), Unavailable.
     """
-    work, stamp = work_of(desk), _stamp_of(transaction)
+    work, stamp = desk.transactions, _stamp_of(transaction)
 
     async def seal(one: _PartSegment) -> None:
         try:

@@ -1,0 +1,212 @@
+"""The kinds of aggregates: one record for each, and everything else loops over them. Pure.
+
+What a subject is of is asked nowhere else: the mirror, the runners, the check of the metadata, the
+list of work and the queries about operations all take the record.
+
+A new kind of aggregate is its folder in `domain`, a record here, its steps in `workflows/steps.py`
+and, as far as callers command it or look at it, a decider in `handlers/deciding` and its queries.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from anabranch.common.contracts.subjects import kind_of_subject
+from anabranch.common.eventsourcing.aggregate import Aggregate
+from anabranch.common.model.reader_group import GroupState
+from anabranch.controller.domain.application import APPLICATION, Application, ApplicationEvent
+from anabranch.controller.domain.operations import Operations
+from anabranch.controller.domain.reader_group.events import GroupEvent
+from anabranch.controller.domain.reader_group.invariants import GROUP
+from anabranch.controller.domain.reader_group.state import KIND_OF, ReaderGroup
+from anabranch.controller.domain.reader_group.state import next_step as group_next_step
+from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent
+from anabranch.controller.domain.scope.state import next_step as scope_next_step
+from anabranch.controller.domain.stream.events import StreamEvent
+from anabranch.controller.domain.stream.invariants import STREAM
+from anabranch.controller.domain.stream.state import NO_TRANSACTIONS, Stream, TransactionsSeen
+from anabranch.controller.domain.stream.state import next_step as stream_next_step
+from anabranch.controller.domain.transaction.events import TransactionEvent
+from anabranch.controller.domain.transaction.invariants import TRANSACTION
+from anabranch.controller.domain.transaction.segments import ref_of
+from anabranch.controller.domain.transaction.state import Transaction
+from anabranch.controller.domain.transaction.state import next_step as transaction_next_step
+from anabranch.controller.domain.work import PendingWork, Place, Wish
+
+S = TypeVar("S")
+E = TypeVar("E")
+
+Seen = Callable[[Stream], TransactionsSeen]
+"""What the transactions of a stream ask of it."""
+
+
+class Listed(NamedTuple):
+    """Where a name is listed: in the scope (a scope itself: in ""), and under each of the tags."""
+
+    scope: str
+    name: str
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[S, E]):
+    """What loops over aggregates must know of one kind. All functions are pure.
+
+    `name`: the word in subjects; never changes, because it is stored. `plural`: the word for logs.
+    `next_step(state, seen)`: the step that is due, None at rest; `follows_others`: it depends on
+    other aggregates too, which must be known as far as the state is. `wish(state)`: the intent of
+    that step. `place(state)`: what the aggregate is, in the words of queries.
+    `operations(state)`: the commands that it remembers; `is_whole`: what they do ends in the
+    aggregate's own shard, with its own event. `listed(state)`: where its name is listed, None: it
+    is not.
+    """
+
+    name: str
+    plural: str
+    aggregate: Aggregate[S, E]
+    next_step: Callable[[S, Seen], str | None]
+    wish: Callable[[S], Wish]
+    place: Callable[[S], Place]
+    operations: Callable[[S], Operations]
+    listed: Callable[[S], Listed | None]
+    follows_others: bool
+    is_whole: bool
+
+
+def nothing_seen(_stream: Stream) -> TransactionsSeen:
+    """No transaction asks for anything."""
+    return NO_TRANSACTIONS
+
+
+def pending_work(kind: Kind[S, Any], state: S, seen: Seen) -> PendingWork | None:
+    """The work that follows from the state; None: it is at rest."""
+    step = kind.next_step(state, seen)
+    return None if step is None else PendingWork(kind.place(state), step, kind.wish(state))
+
+
+# --- scopes -------------------------------------------------------------------------------------
+
+SCOPES: Kind[Scope, ScopeEvent] = Kind(
+    name="scope",
+    plural="scopes",
+    aggregate=SCOPE,
+    next_step=lambda scope, _seen: scope_next_step(scope),
+    wish=lambda scope: Wish("delete", commands=scope.pending),
+    place=lambda scope: Place(scope.name),
+    operations=lambda scope: scope.operations,
+    listed=lambda scope: Listed("", scope.name) if scope.is_live else None,
+    follows_others=False,
+    is_whole=False,
+)
+
+# --- streams ------------------------------------------------------------------------------------
+
+
+def _wish_of_stream(stream: Stream) -> Wish:
+    if not stream.intents:
+        return Wish("")
+    intent = stream.intents[0]
+    return Wish(intent.kind.value, intent.since_ms, intent.commands)
+
+
+def _place_of_stream(stream: Stream) -> Place:
+    assert stream.ref is not None
+    return Place(stream.ref.scope, stream=stream.ref.stream)
+
+
+def _listed_stream(stream: Stream) -> Listed | None:
+    if stream.ref is None or not stream.is_live:
+        return None
+    return Listed(stream.ref.scope, stream.ref.stream, stream.config.tags)
+
+
+STREAMS: Kind[Stream, StreamEvent] = Kind(
+    name="stream",
+    plural="streams",
+    aggregate=STREAM,
+    next_step=lambda stream, seen: stream_next_step(stream, seen(stream)),
+    wish=_wish_of_stream,
+    place=_place_of_stream,
+    operations=lambda stream: stream.operations,
+    listed=_listed_stream,
+    follows_others=True,
+    is_whole=True,
+)
+
+# --- reader groups ------------------------------------------------------------------------------
+
+
+def _wish_of_group(group: ReaderGroup) -> Wish:
+    assert group.status is not None
+    return Wish(KIND_OF[group.status], group.since_ms, group.pending)
+
+
+def _place_of_group(group: ReaderGroup) -> Place:
+    assert group.ref is not None
+    return Place(group.ref.scope, group=group.ref.group)
+
+
+def _listed_group(group: ReaderGroup) -> Listed | None:
+    if group.ref is None or not group.is_live or group.status is GroupState.CREATING:
+        return None
+    return Listed(group.ref.scope, group.ref.group)
+
+
+GROUPS: Kind[ReaderGroup, GroupEvent] = Kind(
+    name="rg",
+    plural="groups",
+    aggregate=GROUP,
+    next_step=lambda group, _seen: group_next_step(group),
+    wish=_wish_of_group,
+    place=_place_of_group,
+    operations=lambda group: group.operations,
+    listed=_listed_group,
+    follows_others=False,
+    is_whole=False,
+)
+
+# --- transactions and applications: neither is commanded, remembers commands, or is listed ------
+
+
+def _place_of_transaction(txn: Transaction) -> Place:
+    stream = ref_of(txn)
+    return Place(stream.scope, stream=stream.stream, transaction=txn.transaction_id)
+
+
+def _place_of_application(app: Application) -> Place:
+    assert app.ref is not None
+    return Place(app.ref.scope, stream=app.ref.stream)
+
+
+TRANSACTIONS: Kind[Transaction, TransactionEvent] = Kind(
+    name="txn",
+    plural="transactions",
+    aggregate=TRANSACTION,
+    next_step=lambda txn, _seen: transaction_next_step(txn),
+    wish=lambda _txn: Wish("abort"),
+    place=_place_of_transaction,
+    operations=lambda _txn: (),
+    listed=lambda _txn: None,
+    follows_others=False,
+    is_whole=True,
+)
+APPLICATIONS: Kind[Application, ApplicationEvent] = Kind(
+    name="txnkey",
+    plural="applications",
+    aggregate=APPLICATION,
+    next_step=lambda _app, _seen: None,
+    wish=lambda _app: Wish(""),
+    place=_place_of_application,
+    operations=lambda _app: (),
+    listed=lambda _app: None,
+    follows_others=False,
+    is_whole=True,
+)
+
+KINDS: tuple[Kind[Any, Any], ...] = (SCOPES, STREAMS, GROUPS, TRANSACTIONS, APPLICATIONS)
+_BY_NAME: Mapping[str, Kind[Any, Any]] = {kind.name: kind for kind in KINDS}
+
+
+def kind_of(subject: str) -> Kind[Any, Any] | None:
+    """The kind of the aggregate with this subject; None: the subject is of no aggregate."""
+    return _BY_NAME.get(kind_of_subject(subject))

@@ -1,0 +1,1 @@
+"""How commands are decided: which kind of aggregate takes each, and what it takes into account."""

@@ -1,0 +1,72 @@
+"""What deciding a command needs, and how its aggregate is changed."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from anabranch.common.errors import Busy, CorruptEvent, Defect
+from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.eventsourcing.store_clock import StoreClock
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.tracing import current_trace_parent
+from anabranch.common.workflow.containment import parked_error
+from anabranch.controller.projections.histories import Histories
+from anabranch.controller.workflows.observed import Observer
+from anabranch.controller.workflows.repositories import Repositories
+
+S = TypeVar("S")
+E = TypeVar("E")
+
+Reply = Callable[[str, bytes], Awaitable[None]]
+"""Sends bytes to an inbox; best effort, since nobody may listen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandDesk:
+    """What deciding a command needs.
+
+    `repositories`: the aggregates as they are stored; `histories`: the epochs of streams.
+    `require_not_parked(subject)` raises Parked for an aggregate that a defect stopped. `clock` is
+    this controller's, and `store_clock` knows how that of the store differs from it. `reply` sends
+    answers; `observer` counts and traces.
+    """
+
+    repositories: Repositories
+    histories: Histories
+    require_not_parked: Callable[[str], None]
+    clock: Clock
+    store_clock: StoreClock
+    reply: Reply
+    observer: Observer
+
+
+async def change(
+    desk: CommandDesk,
+    aggregates: Repository[S, E],
+    subject: str,
+    decide: Callable[[Loaded[S]], Sequence[E]],
+) -> Loaded[S]:
+    """`transact`, in the trace of the command. A command that changes nothing, because it was
+    accepted before, is answered for a parked aggregate too.
+
+    Raises Parked, also for an aggregate that a defect keeps from being folded.
+    """
+
+    desk.observer.traces.remember(subject, current_trace_parent())
+
+    def decide_unparked(loaded: Loaded[S]) -> Sequence[E]:
+        try:
+            events = decide(loaded)
+        except Busy:
+            desk.require_not_parked(subject)  # it would be busy for ever
+            raise
+        if events:
+            desk.require_not_parked(subject)
+        return events
+
+    try:
+        return await aggregates.transact(subject, decide_unparked)
+    except CorruptEvent as error:
+        if isinstance(error.__cause__, Defect):
+            raise parked_error(subject, str(error.__cause__)) from error
+        raise

@@ -1,0 +1,45 @@
+"""The repositories: how each kind of aggregate is loaded and changed."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from anabranch.common.eventsourcing.ports import EventStore
+from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.runtime.ids import IdSource
+from anabranch.controller.domain.kinds import KINDS, Kind, kind_of
+
+S = TypeVar("S")
+E = TypeVar("E")
+
+
+def nothing_known(_subject: str) -> Loaded[Any] | None:
+    """No aggregate is kept in memory."""
+    return None
+
+
+class Repositories:
+    """A repository for every kind: ``repositories[STREAMS]``.
+
+    `known(subject)` is what is kept in memory of an aggregate, to try decisions on.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        ids: IdSource,
+        known: Callable[[str], Loaded[Any] | None] = nothing_known,
+    ) -> None:
+        self._by_name: dict[str, Repository[Any, Any]] = {
+            kind.name: Repository(store, kind.aggregate, ids, known) for kind in KINDS
+        }
+
+    def __getitem__(self, kind: Kind[S, E]) -> Repository[S, E]:
+        return self._by_name[kind.name]
+
+    def __iter__(self) -> Iterator[Repository[Any, Any]]:
+        return iter(self._by_name.values())
+
+    def of(self, subject: str) -> Repository[Any, Any] | None:
+        """The one of the aggregate with this subject; None: the subject is of no aggregate."""
+        kind = kind_of(subject)
+        return None if kind is None else self[kind]
