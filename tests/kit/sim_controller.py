@@ -38,6 +38,7 @@ from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.desk.transactions import TransactionDesk
 from anabranch.controller.periodic.expire_transactions import Known as Transactions
 from anabranch.controller.periodic.expire_transactions import TransactionExpirer
+from anabranch.controller.periodic.job import Job, repeat
 from anabranch.controller.periodic.purge_transactions import TransactionPurger
 from anabranch.controller.ports import TryAgain
 from anabranch.controller.projections.histories import Histories
@@ -207,14 +208,20 @@ class SimController:
                 group.create_task(self._compare_clocks())
                 group.create_task(self._sweep())
                 if self.world.timers is not None:
-                    keep("expiry of transactions", self.expirer.serve)
-                    keep("purge of transactions", self.purger.serve)
+                    for periodic in (self.expirer.job(), self.purger.job()):
+                        keep(periodic.name, partial(self._repeat, periodic))
                 for _ in range(PULLERS):
                     group.create_task(self._pull())
         except BaseExceptionGroup as failures:
             self.link.cut()
             self.failure = first_of(failures)
             self.world.on_failure(self, self.failure)
+
+    async def _repeat(self, job: Job) -> None:
+        await repeat(
+            job, self.clock, self.world.rng, measure=lambda _job, _late_s: None,
+            report=lambda _reason: None,
+        )  # fmt: skip
 
     async def _catch_up(self) -> None:
         while True:

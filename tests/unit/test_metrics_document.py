@@ -81,6 +81,6 @@ def test_no_label_could_hold_the_name_of_a_stream_or_segment() -> None:
     labels = {label for definition in defined() for label in definition.labels}
     assert labels == {
         "kind", "outcome", "query", "step", "code", "method", "route", "status", "source", "state",
-        "change", "part",
+        "change", "part", "job",
         "reason",
     }  # fmt: skip

@@ -38,6 +38,7 @@ from anabranch.controller.domain.stream.export import (
 from anabranch.controller.domain.stream.history import EpochRecord, History, SealedSegment
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.periodic.export_streams import SWEEP_S, StreamExporter, tell
+from anabranch.controller.periodic.job import repeat
 from kit.chunk_faults import PausingStorage, all_schedules, run_schedule
 from kit.loud import loud
 from kit.rng import seeded
@@ -95,7 +96,6 @@ class World:
             self._open,
             4,
             clock=self.clock,
-            rng=seeded(1),
             containment=loud(self.clock),
         )
 
@@ -107,10 +107,17 @@ class World:
     async def told(self, ref: StreamRef = REF) -> ExportedStream:
         return await read_stream(self.storage, ref)
 
+    async def serve(self) -> None:
+        """Until cancelled."""
+        await repeat(
+            self.exporter.job(), self.clock, seeded(1), measure=lambda _job, _late_s: None,
+            report=self.reports.append,
+        )  # fmt: skip
+
     async def serve_for(self, seconds: float) -> None:
         """Let the exporter work, then end it as a kill does."""
         async with asyncio.TaskGroup() as group:
-            serving = group.create_task(self.exporter.serve(self.reports.append))
+            serving = group.create_task(self.serve())
             await self.clock.sleep(seconds)
             serving.cancel()
 
@@ -344,7 +351,7 @@ def test_controllers_that_tell_at_once_never_lose_what_is_newest() -> None:
 async def test_a_change_is_told_at_once_and_the_sweep_finds_what_nobody_told() -> None:
     world = World(FaultyStorage())
     async with asyncio.TaskGroup() as group:
-        serving = group.create_task(world.exporter.serve(world.reports.append))
+        serving = group.create_task(world.serve())
         await world.clock.sleep(0.1)
         world.exporter.wake(world.streams.put(shaped(REF, 3)))
         await world.clock.sleep(0.1)
@@ -361,7 +368,7 @@ async def test_constant_changes_do_not_keep_the_sweep_away() -> None:
     world = World(FaultyStorage())
     world.streams.put(shaped(REF, 3))
     async with asyncio.TaskGroup() as group:
-        serving = group.create_task(world.exporter.serve(world.reports.append))
+        serving = group.create_task(world.serve())
         await world.clock.sleep(0.1)
         world.streams.put(shaped(REF, 5))
         for revision in range(1, 70):
@@ -391,7 +398,7 @@ async def test_a_failing_tier_two_is_reported_once_and_everything_told_when_it_i
     structlog.reset_defaults()
     with capture_logs() as logs:
         async with asyncio.TaskGroup() as group:
-            serving = group.create_task(world.exporter.serve(world.reports.append))
+            serving = group.create_task(world.serve())
             await world.clock.sleep(60)
             for subject in subjects:
                 world.exporter.wake(subject)

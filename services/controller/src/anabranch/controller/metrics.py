@@ -52,6 +52,11 @@ class ControllerMetrics:
             f"{PREFIX}transaction_expiry_seconds",
             "From a transaction's deadline to its abort",
         )
+        self._job_late_seconds = metrics.histogram(
+            f"{PREFIX}job_late_seconds",
+            "From when a round of a periodic job was due to when it began",
+            ("job",),
+        )
         self._command_seconds = metrics.histogram(
             f"{PREFIX}command_seconds", "Deciding and answering a command", ("kind",)
         )
@@ -173,6 +178,10 @@ class ControllerMetrics:
     def expired(self, late_s: float) -> None:
         """A transaction was aborted so long after its deadline."""
         self._expiry_seconds.record(late_s)
+
+    def job_began(self, job: str, late_s: float) -> None:
+        """A round of a periodic job began so long after its period was over."""
+        self._job_late_seconds.record(late_s, {"job": job})
 
     def asked(self, query: str, outcome: str, began_s: float) -> None:
         """A query was answered, or its outcome is an error's code."""

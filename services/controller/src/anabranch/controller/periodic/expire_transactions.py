@@ -16,8 +16,8 @@ A sweep also forgets what ended long ago and what its stream will say nothing ab
 
 A defect of one bucket's timers or of one transaction is contained: the others go on.
 
-Owns: when the next sweep is, and whether the wheel answers. A store that does not answer costs a
-line in the log, and the next sweep tries again.
+Owns: when the next sweep is, and whether the wheel answers. Of a store that does not answer the
+round's caller hears, and the next sweep tries again.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -37,6 +37,7 @@ from anabranch.controller.domain.transaction import decide, expiry
 from anabranch.controller.domain.transaction.events import TransactionEvent
 from anabranch.controller.domain.transaction.segments import ref_of
 from anabranch.controller.domain.transaction.state import Transaction
+from anabranch.controller.periodic.job import Job
 from anabranch.controller.ports import StreamListing, TransactionTimers
 from anabranch.controller.projections.transactions import TransactionMirror
 
@@ -99,20 +100,24 @@ class TransactionExpirer:
         self._on_expired = on_expired
         self._sweep_at_s = clock.monotonic()
         self._timers_answer = True
-        self._store_answers = True
 
     def sweep_soon(self) -> None:
         """Buckets were taken: sweep in the next round."""
         self._sweep_at_s = self._clock.monotonic()
 
-    async def serve(self) -> None:
-        """Abort what is due, until cancelled."""
-        while True:
-            await self.round()
-            await self._clock.sleep(TICK_S)
+    def job(self) -> Job:
+        """Aborts what is due, again and again."""
+        return Job(
+            name="expiry of transactions",
+            period_s=TICK_S,
+            jitter=0.0,
+            round=self.round,
+            failing="transactions past their deadlines are not aborted",
+        )
 
     async def round(self) -> None:
-        """Look once, and abort what is due. Raises nothing that a store's absence causes."""
+        """Look once, and abort what is due. Raises what the event store raises; timers that do not
+        answer are done without."""
         owned = self._known.owned()
         is_sweep = self._clock.monotonic() >= self._sweep_at_s
         busy = [bucket for bucket in owned if self._known.transactions.tally.deadlines(bucket)]
@@ -208,18 +213,10 @@ class TransactionExpirer:
             return
         try:
             await for_each(subjects, DECISIONS_AT_ONCE_MAX, self._abort_apart)
-        except AnabranchError as error:
+        except AnabranchError:
             # Those that the timers told are found by the sweep, which is not put off.
             self._sweep_at_s = min(self._sweep_at_s, self._clock.monotonic() + SWEEP_ALONE_S)
-            if self._store_answers:
-                _log.warning(
-                    "transactions past their deadlines are not aborted, trying again",
-                    error=str(error),
-                    remedy=error.remedy,
-                )
-            self._store_answers = False
-        else:
-            self._store_answers = True
+            raise
 
     async def _abort_apart(self, subject: str) -> None:
         """One that cannot be aborted because of a defect keeps no other one open."""

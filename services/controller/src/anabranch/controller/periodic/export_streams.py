@@ -20,7 +20,8 @@ therefore costs pauses that grow and one line in the log, never a command or a q
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
@@ -30,7 +31,6 @@ from anabranch.common.contracts.subjects import stream_events
 from anabranch.common.errors import AnabranchError, Corrupt, DiskFailed, ObjectExists
 from anabranch.common.model.names import StreamRef
 from anabranch.common.runtime.clock import Clock
-from anabranch.common.runtime.ids import Rng
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.storage.receipts import leave_receipt
 from anabranch.common.tier2.streams import (
@@ -54,6 +54,7 @@ from anabranch.controller.domain.stream.export import (
 )
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.periodic.job import Job
 
 SWEEP_S = 5.0
 SESSION_S_MAX = 6 * 3600.0
@@ -69,8 +70,15 @@ ShapedStreams = Callable[[Collection[str] | None], Iterable[ShapedStream]]
 HistoryOf = Callable[[Stream], Awaitable[History]]
 """All epochs of a stream; see `Histories.of`."""
 OpenStorage = Callable[[], AbstractAsyncContextManager[ChunkStorage]]
-Report = Callable[[str], None]
-"""Takes why tier 2 cannot be told at the moment; empty if it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """An open tier 2. `told`: per stream, the revision that it tells."""
+
+    storage: ChunkStorage
+    told: dict[StreamRef, int]
+    ends_at_s: float
 
 
 class StreamExporter:
@@ -84,7 +92,6 @@ class StreamExporter:
         container_count: int,
         *,
         clock: Clock,
-        rng: Rng,
         containment: Containment,
     ) -> None:
         self._containment = containment
@@ -93,46 +100,62 @@ class StreamExporter:
         self._open_storage = open_storage
         self._container_count = container_count
         self._clock = clock
-        self._rng = rng
         self._woken: set[str] = set()
         self._work_came = asyncio.Event()
-        self._failures = 0
+        self._opened = AsyncExitStack()
+        """Holds the session's storage open."""
+        self._session: _Session | None = None
+        self._sweep_at_s = 0.0
 
     def wake(self, subject: str) -> None:
         """The stream's shape changed. Cheap, repeatable; bounded by the number of streams."""
         self._woken.add(subject)
         self._work_came.set()
 
-    async def serve(self, report: Report) -> None:
-        """Tell until cancelled."""
-        while True:
-            try:
-                async with self._open_storage() as storage:
-                    await self._session(storage, report)
-            except (AnabranchError, OSError) as error:
-                self._note_failure(error, report)
-                await self._clock.sleep(PAUSES.delay_s(self._failures, self._rng.random()))
+    def job(self) -> Job:
+        """Tells again and again, and at once when something was woken."""
+        return Job(
+            name="export of streams",
+            period_s=SWEEP_S,
+            jitter=0.0,
+            round=self.round,
+            failing="streams cannot be told to tier 2",
+            woken=self._work_came,
+            retry=PAUSES,
+            part="export",
+            close=self.close,
+        )
 
-    async def _session(self, storage: ChunkStorage, report: Report) -> None:
-        told = await self._learn(storage)
-        subjects: Collection[str] | None = None
-        ends_at = self._clock.monotonic() + SESSION_S_MAX
-        sweep_at = self._clock.monotonic() + SWEEP_S
-        while self._clock.monotonic() < ends_at:
-            await self._tell(storage, told, subjects)
-            self._note_success(report)
-            subjects = await self._next_woken(sweep_at)
-            if subjects is None:
-                sweep_at = self._clock.monotonic() + SWEEP_S
+    async def round(self) -> None:
+        """Tell what was woken, or look at all streams when the sweep is due.
 
-    async def _next_woken(self, sweep_at: float) -> Collection[str] | None:
-        """Whom to look at next; None for everybody, as soon as the sweep is due."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, sweep_at - self._clock.monotonic())):
-                await self._work_came.wait()
-        self._work_came.clear()
+        A failure ends the session; the next round begins another one. Raises what the storage
+        raises.
+        """
         woken, self._woken = self._woken, set()
-        return None if self._clock.monotonic() >= sweep_at else woken
+        now_s = self._clock.monotonic()
+        if self._session is not None and now_s >= self._session.ends_at_s:
+            await self.close()
+        try:
+            if self._session is None:
+                self._session, self._sweep_at_s = await self._begin(), now_s
+            is_sweep = not woken or now_s >= self._sweep_at_s
+            await self._tell(self._session.storage, self._session.told, None if is_sweep else woken)
+        except (AnabranchError, OSError):
+            await self.close()
+            raise
+        if is_sweep:
+            self._sweep_at_s = self._clock.monotonic() + SWEEP_S
+
+    async def _begin(self) -> "_Session":
+        ends_at_s = self._clock.monotonic() + SESSION_S_MAX
+        storage = await self._opened.enter_async_context(self._open_storage())
+        return _Session(storage, await self._learn(storage), ends_at_s)
+
+    async def close(self) -> None:
+        """End the session, if there is one."""
+        self._session = None
+        await self._opened.aclose()
 
     async def _learn(self, storage: ChunkStorage) -> dict[StreamRef, int]:
         """What tier 2 tells of the streams that are known; left-over objects are deleted.
@@ -184,22 +207,6 @@ class StreamExporter:
 
         due = decide_exports(told, self._streams(subjects))
         await for_each(due, CONCURRENT_MAX, tell_apart)
-
-    def _note_failure(self, error: AnabranchError | OSError, report: Report) -> None:
-        """Only the first of a row is told: the others follow from it or look the same."""
-        self._failures += 1
-        if self._failures == 1:
-            report(f"streams cannot be told to tier 2: {error}")
-            remedy = error.remedy if isinstance(error, AnabranchError) else "check the directory"
-            _log.warning(
-                "streams cannot be told to tier 2, trying again", error=str(error), remedy=remedy
-            )
-
-    def _note_success(self, report: Report) -> None:
-        report("")
-        if self._failures:
-            _log.info("streams are told to tier 2 again", failures=self._failures)
-        self._failures = 0
 
 
 async def tell(storage: ChunkStorage, exported: ExportedStream) -> None:

@@ -19,8 +19,6 @@ the bucket is taken over from somebody who did not come to it.
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-import structlog
-
 from anabranch.common.contracts.subjects import (
     TRANSACTION_SLOT_MS,
     shard_of_subject,
@@ -29,6 +27,7 @@ from anabranch.common.contracts.subjects import (
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.containment import Containment
+from anabranch.controller.periodic.job import Job
 from anabranch.controller.projections.transaction_slots import TransactionSlots
 
 PERIOD_S = 1.0
@@ -41,8 +40,6 @@ PURGE = "purge"
 
 Purge = Callable[[str, int], Awaitable[None]]
 """See `EventStore.purge`."""
-
-_log = structlog.get_logger(__name__)
 
 
 def is_settled(slot: str, now_ms: int) -> bool:
@@ -70,19 +67,22 @@ class TransactionPurger:
         self._owns = owns
         self._clock = clock
         self._others_since_s: dict[str, float] = {}
-        self._store_answers = True
         self._failed: set[str] = set()
         self.purged_count = 0
         """Slots purged since the start."""
 
-    async def serve(self) -> None:
-        """Purge until cancelled."""
-        while True:
-            await self.round()
-            await self._clock.sleep(PERIOD_S)
+    def job(self) -> Job:
+        """Purges again and again."""
+        return Job(
+            name="purge of transactions",
+            period_s=PERIOD_S,
+            jitter=0.0,
+            round=self.round,
+            failing="ended transactions are not deleted",
+        )
 
     async def round(self) -> None:
-        """Purge some of what is done. Raises nothing: what fails is tried again."""
+        """Purge some of what is done. Raises Unavailable; what is left is tried again."""
         now_ms, now_s = self._clock.now_ms(), self._clock.monotonic()
         done = self._slots.done()
         mine = [slot for slot in done if self._owns(shard_of_subject(slot))]
@@ -98,17 +98,9 @@ class TransactionPurger:
         try:
             for slot in due[:ROUND_MAX]:
                 await self._containment.attempt(PURGE, slot, partial(self._purge_slot, slot))
-        except AnabranchError as error:
+        except AnabranchError:
             self._failed.add(slot)
-            if self._store_answers:
-                _log.warning(
-                    "ended transactions are not deleted, trying again",
-                    error=str(error),
-                    remedy=error.remedy,
-                )
-            self._store_answers = False
-        else:
-            self._store_answers = True
+            raise
 
     async def _purge_slot(self, slot: str) -> None:
         # Both are read at one moment: the slot is done as of what was read so far.

@@ -18,13 +18,15 @@ from functools import partial
 import structlog
 
 from anabranch.common.contracts.subjects import shard_of_subject
-from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.containment import Containment
+from anabranch.controller.periodic.job import Job
 from anabranch.controller.projections.mirror import Known
 
 PERIOD_S = 600.0
+JITTER = 0.1
+"""Controllers that begin together need not read and purge together for ever."""
 CONCURRENT_MAX = 4
 TRIM = "trim"
 
@@ -64,18 +66,15 @@ class EventTrimmer:
         self._trim_after_ms = int(trim_after_s * 1000)
         self._trimmed: dict[str, int] = {}
 
-    async def serve(self) -> None:
-        """Trim until cancelled."""
-        while True:
-            try:
-                await self.trim()
-            except AnabranchError as error:
-                _log.warning(
-                    "domain events were not trimmed, trying again",
-                    error=str(error),
-                    remedy=error.remedy,
-                )
-            await self._clock.sleep(PERIOD_S)
+    def job(self) -> Job:
+        """Trims again and again."""
+        return Job(
+            name="trimming of events",
+            period_s=PERIOD_S,
+            jitter=JITTER,
+            round=self.trim,
+            failing="domain events are not trimmed",
+        )
 
     async def trim(self) -> None:
         """Delete what may go now. Raises what the store raises; then some of it is left."""

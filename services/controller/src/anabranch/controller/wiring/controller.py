@@ -7,7 +7,6 @@ import nats.errors
 import structlog
 from nats.aio.client import Client
 
-from anabranch.common.adapters.chunk_transient import transient_chunk_storage
 from anabranch.common.adapters.jetstream_events import JetStreamEventStore
 from anabranch.common.contracts import subjects
 from anabranch.common.eventsourcing.chunks import HistoryChunks
@@ -32,8 +31,6 @@ from anabranch.controller.handlers.desk.parked import ParkedDesk, resume
 from anabranch.controller.handlers.desk.transactions import TransactionDesk
 from anabranch.controller.handlers.registry import QUERIES, SLOW, answer_query
 from anabranch.controller.metrics import ControllerMetrics
-from anabranch.controller.periodic.export_streams import StreamExporter
-from anabranch.controller.periodic.trim_events import EventTrimmer
 from anabranch.controller.ports import WriterTimes
 from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.load_reports import LoadReports
@@ -41,13 +38,11 @@ from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.projections.outcomes import OutcomeHistory
 from anabranch.controller.wiring.cluster import LEASE_PREFIX, Cluster, build_cluster
+from anabranch.controller.wiring.jobs import Jobs, build_jobs, counting_outcomes
 from anabranch.controller.wiring.runners import Runners, build_runners
 from anabranch.controller.wiring.surroundings import Surroundings
-from anabranch.controller.wiring.transactions import Endings, build_endings, counting_outcomes
 from anabranch.controller.workflows.context import WorkContext
 from anabranch.controller.workflows.repositories import Repositories
-
-TIER_TWO_CALL_S_MAX = 30.0
 
 _log = structlog.get_logger(__name__)
 
@@ -61,14 +56,12 @@ class Controller:
     listener: FoldListener
     runners: Runners
     cluster: Cluster
-    exporter: StreamExporter | None
-    trimmer: EventTrimmer
     heads: HeadWatch
     load: LoadReportListener
     queries: QueryServer
     commands: CommandQueue
     writer_times: WriterTimes | None
-    endings: Endings
+    jobs: Jobs
 
     def buckets_changed(self, taken: frozenset[int], lost: frozenset[int]) -> None:
         """Take up the work of new buckets, and none any more of lost ones."""
@@ -77,7 +70,7 @@ class Controller:
         self.runners.let_go()
         if taken:
             self.sweep()
-            self.endings.expirer.sweep_soon()
+            self.jobs.expirer.sweep_soon()
 
     def sweep(self) -> None:
         """Wake the runners for everything that has work; they know what is theirs."""
@@ -107,7 +100,7 @@ class Controller:
         )
         metrics.watch_transactions(
             ages=self.mirror.transactions.tally.ages,
-            purged=lambda: self.endings.purger.purged_count,
+            purged=lambda: self.jobs.purger.purged_count,
         )
 
 
@@ -120,7 +113,7 @@ def build(around: Surroundings) -> Controller:
     cluster = build_cluster(around)
     listener = FoldListener(
         lambda subject: runners.wake(subject),  # noqa: PLW0108
-        lambda subject: exporter.wake(subject) if exporter is not None else None,
+        lambda subject: jobs.reshaped(subject),  # noqa: PLW0108
         counting_outcomes(around.observer.metrics, cluster.buckets),
     )
     mirror = Mirror(store, repositories, on_fold=listener, containment=around.containment)
@@ -133,8 +126,7 @@ def build(around: Surroundings) -> Controller:
         owns=cluster.buckets.owns_aggregate,
         containment=around.containment,
     )
-    exporter = _exporter(around, mirror, context)
-    endings = build_endings(around, context, mirror, cluster.buckets, store.purge)
+    jobs = build_jobs(around, context, mirror, cluster.buckets, store.purge)
     parked = JetStreamParkedCommands(client)
     reports = LoadReports(clock)
     command_desk = _command_desk(around, repositories, histories, cluster.members.store_clock)
@@ -148,8 +140,6 @@ def build(around: Surroundings) -> Controller:
         listener=listener,
         runners=runners,
         cluster=cluster,
-        exporter=exporter,
-        trimmer=_trimmer(around, store, mirror, cluster),
         heads=HeadWatch(
             around.objects(subjects.CLUSTER_BUCKET), store.last_sequence, mirror.reached, clock
         ),
@@ -163,7 +153,7 @@ def build(around: Surroundings) -> Controller:
         ),
         commands=_commands(around, command_desk, parked),
         writer_times=context.writer_times,
-        endings=endings,
+        jobs=jobs,
     )
 
 
@@ -278,43 +268,6 @@ def _transaction_desk(
 def _writer_times(around: Surroundings) -> WriterTimes | None:
     url = around.settings.redis_url
     return RedisWriterTimes(url, LEASE_PREFIX) if url else None
-
-
-def _exporter(around: Surroundings, mirror: Mirror, context: WorkContext) -> StreamExporter | None:
-    settings = around.settings
-    if not settings.tier2_url:
-        _log.info("streams are not told to tier 2", unset="ANABRANCH_CONTROLLER_TIER2_URL")
-        return None
-    return StreamExporter(
-        mirror.shaped_streams,
-        context.histories.of,
-        partial(
-            transient_chunk_storage,
-            settings.tier2_url,
-            around.clock,
-            around.ids,
-            limit_s=TIER_TWO_CALL_S_MAX,
-            options=settings.tier2_options,
-        ),
-        settings.container_count,
-        clock=around.clock,
-        rng=around.rng,
-        containment=around.containment,
-    )
-
-
-def _trimmer(
-    around: Surroundings, store: JetStreamEventStore, mirror: Mirror, cluster: Cluster
-) -> EventTrimmer:
-    """Two that trim the same do no harm: a purge names what it deletes."""
-    return EventTrimmer(
-        mirror.folded,
-        store.purge,
-        cluster.buckets.owns,
-        clock=around.clock,
-        containment=around.containment,
-        trim_after_s=around.settings.trim_after_s,
-    )
 
 
 async def _reply(client: Client, inbox: str, answer: bytes) -> None:

@@ -9,6 +9,7 @@ import structlog
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import ProcessReplaced, StreamRewound, Unavailable
 from anabranch.common.runtime.service import Lifetime
+from anabranch.controller.periodic.job import Job, repeat
 from anabranch.controller.wiring.controller import Controller
 
 SWEEP_S = 5.0
@@ -43,16 +44,12 @@ async def serve(controller: Controller, lifetime: Lifetime) -> None:
         controller.listener.go_live()
         lifetime.set_ready("mirror", True)
         keep("load reports", controller.load.serve)
-        keep("trimming of events", controller.trimmer.serve)
-        keep("expiry of transactions", controller.endings.expirer.serve)
-        keep("purge of transactions", controller.endings.purger.serve)
+        for periodic in controller.jobs.all:
+            keep(periodic.name, partial(_repeat, controller, lifetime, periodic))
         keep("heads of shards", controller.heads.serve)
         keep("queries", controller.queries.serve)
         keep("notices", partial(_announce, controller))
         keep("sweep", partial(_sweep, controller, lifetime))
-        if controller.exporter is not None:
-            report = partial(lifetime.set_ready, "export", True)
-            keep("export of streams", partial(controller.exporter.serve, report))
         lifetime.set_ready("queries", True)
         await controller.commands.start()
         keep("commands", controller.commands.serve)
@@ -67,7 +64,7 @@ async def serve(controller: Controller, lifetime: Lifetime) -> None:
             await cluster.buckets.release()
             if controller.writer_times is not None:
                 await controller.writer_times.close()
-            await controller.endings.close()
+            await controller.jobs.close()
         for task in tasks:
             task.cancel()
 
@@ -80,6 +77,16 @@ async def _catch_up(controller: Controller) -> None:
         except Unavailable as error:
             _log.info("catching up with the event store", state=str(error))
             await controller.around.clock.sleep(CATCH_UP_PAUSE_S)
+
+
+async def _repeat(controller: Controller, lifetime: Lifetime, job: Job) -> None:
+    def report(reason: str) -> None:
+        if job.part:
+            lifetime.set_ready(job.part, True, reason)
+
+    around = controller.around
+    measure = around.observer.metrics.job_began
+    await repeat(job, around.clock, around.rng, measure=measure, report=report)
 
 
 async def _announce(controller: Controller) -> None:

@@ -1,0 +1,131 @@
+"""The periodic jobs: `all` has each of them, and `periodic.job` says how they are done."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from anabranch.common.adapters.chunk_transient import transient_chunk_storage
+from anabranch.common.contracts.subjects import shard_of_subject
+from anabranch.controller.adapters.redis_timer_wheel import RedisTimerWheel
+from anabranch.controller.cluster.buckets import Buckets
+from anabranch.controller.domain.kinds import TRANSACTIONS
+from anabranch.controller.metrics import ControllerMetrics
+from anabranch.controller.periodic.expire_transactions import Known, TransactionExpirer
+from anabranch.controller.periodic.export_streams import StreamExporter
+from anabranch.controller.periodic.job import Job
+from anabranch.controller.periodic.purge_transactions import Purge, TransactionPurger
+from anabranch.controller.periodic.trim_events import EventTrimmer
+from anabranch.controller.ports import TransactionTimers
+from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.wiring.cluster import LEASE_PREFIX
+from anabranch.controller.wiring.surroundings import Surroundings
+from anabranch.controller.workflows.context import WorkContext
+
+TIER_TWO_CALL_S_MAX = 30.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """`all`: what is done again and again. The others are those of them that somebody knows:
+
+    `expirer` is told of buckets that were taken, `purger` counts, `exporter` is told of changes
+    (None: there is no tier 2). `timers` None: there is no Redis.
+    """
+
+    all: tuple[Job, ...]
+    expirer: TransactionExpirer
+    purger: TransactionPurger
+    exporter: StreamExporter | None
+    timers: TransactionTimers | None
+
+    def reshaped(self, subject: str) -> None:
+        """A stream's shape changed."""
+        if self.exporter is not None:
+            self.exporter.wake(subject)
+
+    async def close(self) -> None:
+        """Drop the connections."""
+        if self.timers is not None:
+            await self.timers.close()
+
+
+def build_jobs(
+    around: Surroundings, context: WorkContext, mirror: Mirror, buckets: Buckets, purge: Purge
+) -> Jobs:
+    """Build all of them."""
+    url = around.settings.redis_url
+    timers = RedisTimerWheel(url, LEASE_PREFIX) if url else None
+    expirer = TransactionExpirer(
+        Known(mirror.transactions, mirror, lambda: buckets.owned),
+        context.repositories[TRANSACTIONS],
+        timers,
+        clock=around.clock,
+        on_expired=around.observer.metrics.expired,
+        containment=around.containment,
+    )
+    slots = mirror.transactions.slots
+    purger = TransactionPurger(
+        slots, mirror.reached, purge, buckets.owns, around.clock, containment=around.containment
+    )
+    exporter = _exporter(around, mirror, context)
+    trimmer = _trimmer(around, mirror, buckets, purge)
+    return Jobs(
+        all=(
+            trimmer.job(),
+            expirer.job(),
+            purger.job(),
+            *((exporter.job(),) if exporter is not None else ()),
+        ),
+        expirer=expirer,
+        purger=purger,
+        exporter=exporter,
+        timers=timers,
+    )
+
+
+def _exporter(around: Surroundings, mirror: Mirror, context: WorkContext) -> StreamExporter | None:
+    settings = around.settings
+    if not settings.tier2_url:
+        _log.info("streams are not told to tier 2", unset="ANABRANCH_CONTROLLER_TIER2_URL")
+        return None
+    return StreamExporter(
+        mirror.shaped_streams,
+        context.histories.of,
+        partial(
+            transient_chunk_storage,
+            settings.tier2_url,
+            around.clock,
+            around.ids,
+            limit_s=TIER_TWO_CALL_S_MAX,
+            options=settings.tier2_options,
+        ),
+        settings.container_count,
+        clock=around.clock,
+        containment=around.containment,
+    )
+
+
+def _trimmer(around: Surroundings, mirror: Mirror, buckets: Buckets, purge: Purge) -> EventTrimmer:
+    """Two that trim the same do no harm: a purge names what it deletes."""
+    return EventTrimmer(
+        mirror.folded,
+        purge,
+        buckets.owns,
+        clock=around.clock,
+        containment=around.containment,
+        trim_after_s=around.settings.trim_after_s,
+    )
+
+
+def counting_outcomes(metrics: ControllerMetrics, buckets: Buckets) -> Callable[[str, str], None]:
+    """Counts what was decided about transactions of owned buckets, so that each counts once."""
+
+    def count(subject: str, outcome: str) -> None:
+        if buckets.owns(shard_of_subject(subject)):
+            metrics.decided(outcome)
+
+    return count
