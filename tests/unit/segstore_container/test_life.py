@@ -5,8 +5,7 @@ from unittest.mock import patch
 
 import pytest
 
-from anabranch.common.errors import DiskFailed, Unavailable
-from anabranch.segstore.domain.container import life
+from anabranch.common.errors import AnabranchError, DiskFailed, Unavailable
 from anabranch.segstore.domain.container.life import AFTER_FAILURE, PHASES, Phase, Step, next_phase
 from anabranch.segstore.ports import ContainerLog
 from anabranch.segstore.shell.container.container import Container
@@ -28,7 +27,7 @@ def test_an_end_is_for_good() -> None:
 
 
 def test_every_error_has_a_row() -> None:
-    assert AFTER_FAILURE[-1].errors == (life.AnabranchError,)
+    assert AFTER_FAILURE[-1].errors == (AnabranchError,)
 
 
 def test_a_container_whose_log_failed_during_the_replay_does_not_serve() -> None:
@@ -46,7 +45,7 @@ def test_a_container_whose_log_failed_during_the_replay_does_not_serve() -> None
 
 def test_the_container_goes_by_the_table() -> None:
     driver = ContainerDriver()
-    with patch.dict(PHASES, {(Phase.SERVING, Step.LEAVE): Phase.SERVING}):  # type: ignore[arg-type]
+    with patch.dict(PHASES, {(Phase.SERVING, Step.LEAVE): Phase.SERVING}):
         driver.container.stop_accepting()
     driver.create()
     driver.container.stop_accepting()
