@@ -109,7 +109,7 @@ def test_a_service_serves_its_readiness_and_stops_on_sigterm(tmp_path: Path) -> 
     assert process.returncode == 0
     assert output == "stopping\ndrained\n"
     assert [json.loads(line)["event"] for line in log.splitlines()][-2:] == [
-        "asked to stop",
+        "received a request to stop",
         "service stopped",
     ]
 
@@ -137,7 +137,7 @@ def test_a_collector_that_is_away_is_told_once_and_does_not_keep_a_service_from_
     assert set(events) - set(about) == {
         "health is served",
         "part changed",
-        "asked to stop",
+        "received a request to stop",
         "service stopped",
     }
 
@@ -166,4 +166,4 @@ def test_a_second_signal_ends_the_grace_at_once() -> None:
         _, log = process.communicate(timeout=SECONDS_MAX)
 
     assert process.returncode == 1
-    assert json.loads(log.splitlines()[-1])["event"] == "service did not stop in time"
+    assert json.loads(log.splitlines()[-1])["event"] == "the service did not stop in time"

@@ -136,7 +136,7 @@ async def test_an_ephemeral_cluster_works_and_leaves_no_file_behind(tmp_path: Pa
     with start_up("--ephemeral", "--no-redis", TMPDIR=str(tmp_path)) as process:
         lines = lines_of(process)
         remark = wait_for(lines, event="remark", part="redis")
-        assert remark["reason"] == "left out as asked: buckets by rendezvous"
+        assert remark["reason"] == "disabled by --no-redis: buckets by rendezvous"
         ready = wait_for(lines, event="ready")
         async with connect(ready["endpoints"]["nats"]) as client:
             await client.scopes.create("demo")
@@ -162,7 +162,7 @@ def test_an_ephemeral_cluster_ends_with_the_store_that_held_everything(tmp_path:
         _, refusal = process.communicate(timeout=SECONDS_MAX)
 
     assert process.returncode == 1
-    assert "kept everything in memory" in refusal
+    assert "kept all data in memory" in refusal
     assert files_in(tmp_path) == []
 
 

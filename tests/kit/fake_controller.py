@@ -124,7 +124,7 @@ class FakeController:
         match command:
             case CreateScope():
                 if command.scope in self.scopes:
-                    raise ScopeExists("the scope exists", scope=command.scope)
+                    raise ScopeExists("the scope already exists", scope=command.scope)
                 self.scopes[command.scope] = {}
             case DeleteScope():
                 if self._scope(command.scope) or self.groups.names(command.scope):
@@ -168,7 +168,7 @@ class FakeController:
     def _create_stream(self, command: CreateStream) -> None:
         scope = self._scope(command.scope)
         if command.stream in scope:
-            raise StreamExists("the stream exists", stream=command.stream)
+            raise StreamExists("the stream already exists", stream=command.stream)
         scope[command.stream] = FakeStream(command.configured().scaling.min_segments)
         if self.store is not None:
             for name in self.segment_names(command.scope, command.stream):
@@ -428,7 +428,7 @@ class FakeControlPlane:
         if status.error is not None:
             raise status.error.to_error()
         if status.state is OperationState.RUNNING and wait_s is None:
-            raise OutcomeUnknown("it did not end in time", operation=command.command_id)
+            raise OutcomeUnknown("the operation did not end in time", operation=command.command_id)
         return status.state
 
     async def close(self) -> None:

@@ -57,7 +57,7 @@ class Course:
         for known in itertools.chain(*self.epochs):
             if known.segment_id == segment:
                 return known
-        raise SegmentNotFound("the stream has no such segment", segment=segment)
+        raise SegmentNotFound("the stream does not have this segment", segment=segment)
 
     def sealed_epoch(self, segment: int) -> int | None:
         """The epoch that followed the segment; None while it is current."""

@@ -82,7 +82,7 @@ class FakeGroupReader:
         if self._group.is_away:
             await asyncio.Event().wait()
         if self.reader_id in self._group.online:
-            raise ReaderInUse("a reader of this id is alive", reader=self.reader_id)
+            raise ReaderInUse("a reader with this id is alive", reader=self.reader_id)
         self._group.online[self.reader_id] = self
         return self
 

@@ -79,7 +79,7 @@ class FakeGroups:
     def _create(self, command: rg.CreateReaderGroup) -> None:
         ref = GroupRef(ScopeName(command.scope), command.group)
         if ref in self.groups:
-            raise ReaderGroupExists("the reader group exists", group=str(ref))
+            raise ReaderGroupExists("the reader group already exists", group=str(ref))
         config = self._resolved(command.config)
         self.make_stream(ref.scope, ref.state_stream.stream)
         self.incarnations[ref] = self.incarnations.get(ref, 0) + 1
@@ -171,7 +171,7 @@ class FakeGroups:
         before = known.get(query.writer_id)
         if before is not None and before.timestamp_ms > query.timestamp_ms:
             raise InvalidRequest(
-                "a writer's time goes back",
+                "the writer's time is lower than its last one",
                 timestamp_ms=query.timestamp_ms,
                 noted_ms=before.timestamp_ms,
             )

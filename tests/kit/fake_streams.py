@@ -79,7 +79,7 @@ class FakeStream:
     ) -> Iterator[str]:
         """Scale stage by stage: yields the name of each that was just performed."""
         if not set(seal) <= {life.segment_id for life in self.current}:
-            raise ScaleRefused("the segment is none of the current epoch")
+            raise ScaleRefused("the segment does not belong to the current epoch")
         first = max(segment & 0xFFFFFFFF for segment in self.lives) + 1
         epoch = self.epoch + 1
         made = [segment_id(epoch, number) for number in range(first, first + len(ranges))]
@@ -155,7 +155,7 @@ class FakeStream:
     def _successors(self, ref: StreamRef, segment: int) -> sq.SuccessorsFound:
         life = self.lives.get(segment)
         if life is None:
-            raise SegmentNotFound("the stream has no such segment", segment=segment)
+            raise SegmentNotFound("the stream does not have this segment", segment=segment)
         if life.followers:
             followers = [self.lives[number] for number in life.followers]
             return sq.SuccessorsFound(

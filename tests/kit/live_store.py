@@ -124,7 +124,7 @@ async def live_store(
         finally:
             store.stopping = True
             server.close()
-            desk.stop_reads(Unavailable("the store stops"))
+            desk.stop_reads(Unavailable("the store is stopping"))
             following.cancel()
     log.close()
 

@@ -361,7 +361,7 @@ class SimReader:
                 continue
             if newest < reached:
                 raise StreamRewound(
-                    "the stream ends before what was already read",
+                    "the stream ends before the last message that was read",
                     stream=self._stream, read=reached, newest=newest,
                 )  # fmt: skip
             connected, log = self._server.generation, self._server.logs[self._shard]

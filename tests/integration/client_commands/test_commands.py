@@ -221,7 +221,7 @@ async def test_the_members_of_the_cluster_are_shown(
         stores = (await sh.run("cluster", "stores", "--json")).out.splitlines()
         assert [json.loads(line)["node_id"] for line in stores] == ["fake", "other"]
         none = await sh.run("cluster", "confirm-losses", "--yes")
-        assert (none.code, none.out) == (0, "nothing is held\n")
+        assert (none.code, none.out) == (0, "no hold is active\n")
 
 
 async def test_losses_are_confirmed_only_with_a_yes(

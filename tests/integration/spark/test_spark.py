@@ -139,7 +139,7 @@ def test_what_is_refused_tells_users_what_to_do(session: SparkSession, cluster: 
     refused = [
         (reader.load(STREAM), "exactly one source; give the option nats_url"),
         (load(session, cluster, "tier2", start="noon"), "start is not understood; say head"),
-        (load(session, cluster, "tier2", stream="demo/none"), "two streams are named"),
+        (load(session, cluster, "tier2", stream="demo/none"), "the read names two streams"),
         (
             reader.option("tier2", cluster.sources["tier2"]).schema("event STRING").load(STREAM),
             "columns of a stream are fixed; read without a schema",

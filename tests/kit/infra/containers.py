@@ -87,7 +87,7 @@ class ContainerServer:
     def start(self) -> None:
         self.container.start()
         if not wait_until(self.serves, self._is_alive):
-            raise RuntimeError(f"the container does not serve:\n{self.container.logs().decode()}")
+            raise RuntimeError(f"the container is not serving:\n{self.container.logs().decode()}")
 
     def stop(self) -> None:
         self._resume_if_paused()

@@ -180,7 +180,7 @@ def test_a_transaction_segment_has_no_transient_ones() -> None:
     state = SegmentMap()
     request = CreateTransient(segment=SOURCES[0], writer_id=bytes(16))
     name = f"{SOURCES[0]}#transient.{IDS[0]}"
-    with pytest.raises(InvalidRequest, match="has no transient ones"):
+    with pytest.raises(InvalidRequest, match="cannot have transient segments"):
         answer_create_transient(state, request, FixedCircumstances(Given(name=name)))
 
 

@@ -362,7 +362,7 @@ def test_a_change_that_is_not_waited_for_tells_its_operation(line: Line) -> None
     line(f"operation describe {name} --wait --timeout 0.01", code=1)
     assert f"anabranch operation describe {name}" in line.notes
     line("stream seal plant/sensors --timeout 0.01", code=1)
-    assert "it goes on" in line.notes
+    assert "it continues" in line.notes
     line.controller.release()
     assert "succeeded" in line(f"operation describe {name} --wait")
     assert name in line("operation list")

@@ -190,4 +190,4 @@ def test_people_are_told_what_became_of_it() -> None:
     assert _begun(TOLD) == f"transaction {NOBODY} lives for 30.0 s unless it is pinged"
     assert _begun(committed) == f"etl 7 was committed before, by transaction {NOBODY}"
     assert _outcome(committed, "committed") == f"committed transaction {NOBODY}"
-    assert "is aborting, for good" in _outcome({**TOLD, "state": "aborting"}, "aborted")
+    assert "is aborting, irrevocably" in _outcome({**TOLD, "state": "aborting"}, "aborted")

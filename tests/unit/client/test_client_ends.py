@@ -74,7 +74,7 @@ async def test_nothing_is_begun_in_a_client_in_which_something_failed() -> None:
             try:
                 await asyncio.Event().wait()
             finally:
-                with pytest.raises(Closed, match="has failed"):
+                with pytest.raises(Closed, match="because of a failure"):
                     runtime.start(fails())
                 refused.set()
 

@@ -368,7 +368,7 @@ def test_a_batch_in_the_middle_of_a_block_is_refused_by_name() -> None:
         async with at_desk() as desk:
             desk.source.put(block(A, 0, "1", "2"))
             await desk.next()
-            with pytest.raises(InvalidRequest, match="in the middle of a block"):
+            with pytest.raises(InvalidRequest, match="while the events of a block"):
                 await desk.reading.next_batch()
             assert await desk.next() == b"2"
 
@@ -483,6 +483,6 @@ def test_a_reader_that_is_held_back_says_so_once_and_that_it_goes_on(
     run_virtual(story())
     told = [(each.levelname, str(each.msg).partition(",")[0]) for each in caplog.records]
     assert told == [
-        ("WARNING", "a reader hands out nothing"),
-        ("INFO", "a reader hands out events again reader='me'"),
+        ("WARNING", "a reader pauses"),
+        ("INFO", "a reader continues reader='me'"),
     ]

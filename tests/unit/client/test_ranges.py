@@ -39,7 +39,7 @@ async def test_the_segments_of_a_stream_are_listed() -> None:
 async def test_a_range_that_is_not_there_is_never_less_in_silence() -> None:
     async with bench() as b:
         length = await fill(b, 5)
-        with pytest.raises(PlanOutdated, match="does not hold the range"):
+        with pytest.raises(PlanOutdated, match="does not contain the planned range"):
             await b.client.ranges().read(SEGMENT, length, length + 10)
 
 

@@ -175,7 +175,7 @@ def test_that_one_lives_as_long_as_it_may_is_logged_once_and_ends_nothing(
             assert not txn.failed
             assert len(w.pinged()) > 5
             (told,) = [each.getMessage() for each in caplog.records if txn.id in each.getMessage()]
-            assert "lives as long as it may" in told
+            assert "has reached its maximum duration" in told
 
     with caplog.at_level(logging.WARNING):
         in_virtual_time(scenario())

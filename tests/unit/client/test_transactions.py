@@ -349,7 +349,7 @@ async def test_large_events_are_refused_with_what_to_do() -> None:
         async with writer.transaction() as txn:
             with pytest.raises(EventTooLarge) as refused:
                 txn.write(b"x" * (8 * MIB + 1))
-            assert "outside of a transaction" in refused.value.remedy
+            assert "outside a transaction" in refused.value.remedy
             txn.write(b"small")
         assert await b.payloads() == [b"small"]
 

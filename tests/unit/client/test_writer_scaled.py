@@ -55,7 +55,7 @@ async def test_a_seal_that_nobody_ever_explains_ends_the_writer_by_name() -> Non
         writer = await opened(b, retry_timeout_s=0.05)
         b.store.seal(FIRST)
         writer.write(b"lost", LOW)
-        with pytest.raises(Unavailable, match="what follows") as caught:
+        with pytest.raises(Unavailable, match="did not return the successors") as caught:
             await writer.flush()
         assert caught.value.fields["unacknowledged"] == 1
         assert writer.unacknowledged() == {FIRST: [b"lost"]}
@@ -180,7 +180,7 @@ async def test_a_segment_deleted_before_it_acknowledged_leaves_the_outcome_unkno
         truncate_to_tail(b)
         if forgotten:
             b.store.deleted.clear()
-        with pytest.raises(OutcomeUnknown, match="deleted by truncation") as caught:
+        with pytest.raises(OutcomeUnknown, match="deleted by a truncation") as caught:
             await writer.flush()
         assert caught.value.fields["unacknowledged"] == 1
         assert caught.value.fields["segment"] == FIRST

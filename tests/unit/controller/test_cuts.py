@@ -69,11 +69,11 @@ def test_what_a_reader_may_stand_at_is_a_cut(valid: StreamCut) -> None:
         (cut(b=0), "a cut must cover all keys"),
         (cut(a=0, b=11), "an offset is not within its segment"),
         (cut(a=0, b=-2), "an offset is not within its segment"),
-        ((SegmentOffset(SegmentId(77), 0),), "the stream has no such segment"),
+        ((SegmentOffset(SegmentId(77), 0),), "the stream does not have this segment"),
         ((*cut(a=0, b=0), SegmentOffset(A, 0)), "a cut names a segment twice"),
         (cut(a=0, b=0, c=0), "two of a cut's segments have keys in common"),
         (cut(b=5, c=0), "two of a cut's segments have keys in common"),
-        (cut(b=-1, c=5), "although one that it calls future comes before"),
+        (cut(b=-1, c=5), "although it marks an earlier one as future"),
         (cut(b=5, d=3), "before a segment for some of its keys and behind it for others"),
         (cut(b=5, d=-1), "before a segment for some of its keys and behind it for others"),
     ],
@@ -122,7 +122,7 @@ def test_what_lies_between_leaves_out_what_has_no_bytes() -> None:
         cuts.Run(D, 0, None),
         cuts.Run(E, 0, None),
     )
-    with pytest.raises(InvalidCut, match="after the second"):
+    with pytest.raises(InvalidCut, match="behind the second"):
         cuts.between(history, cut(c=2), cut(c=1))
 
 

@@ -117,4 +117,4 @@ def test_the_command_shows_it_and_passes_on_what_was_refused(
     assert run(["segstore", "journal", str(data_dir)]) == 0
     assert "journal-" in capsys.readouterr().out
     assert run(["segstore", "journal", str(tmp_path / "nowhere")]) == 1
-    assert "there is no journal in the directory" in capsys.readouterr().err
+    assert "the directory holds no journal" in capsys.readouterr().err

@@ -286,7 +286,7 @@ def data_dir(tmp_path: Path) -> Path:
 def test_the_program_says_what_it_would_do_and_changes_nothing(data_dir: Path) -> None:
     before = {path: path.read_bytes() for path in data_dir.rglob("*-*") if path.is_file()}
     lines = list(program.repair(data_dir, "", yes=False))
-    assert lines[-1] == {"repair": "nothing changed", "remedy": "repeat with --yes to do this"}
+    assert lines[-1] == {"repair": "nothing changed", "remedy": "repeat with --yes to perform this"}
     assert {
         "lost_container": 3, "first_sequence": 3, "last_sequence": 3, "frames": 1, "bytes": 5,
     } in lines  # fmt: skip

@@ -184,7 +184,7 @@ async def test_a_read_at_the_tail_ends_with_its_time_or_with_the_store(live: Liv
     live.desk.handle("read", packet, answers.append)
     assert answers == []
     live.store.stopping = True
-    live.desk.stop_reads(Unavailable("the store stops"))
+    live.desk.stop_reads(Unavailable("the store is stopping"))
     assert b"unavailable" in answers[0]
 
 

@@ -139,14 +139,14 @@ def test_tombstones_and_writers_may_be_dropped() -> None:
         (
             6,
             Changes(segments=(SegmentChange(_state(10), (), (_extent(3, 4),)),)),
-            "not held",
+            "does not exist",
         ),
         (
             6,
             replace(_upsert(_state(10)), tombstones=(Tombstone(NAME, Stamp(1, 1), 6, 0),)),
             "both alive and deleted",
         ),
-        (6, _upsert(replace(_state(0), name="other")), "one number"),
+        (6, _upsert(replace(_state(0), name="other")), "same number"),
     ],
 )
 def test_a_manifest_that_breaks_an_invariant_is_refused(

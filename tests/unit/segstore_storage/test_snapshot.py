@@ -201,7 +201,7 @@ def test_a_truncated_segment_of_many_extents_rewrites_few_pages() -> None:
 
 
 def test_extents_of_no_segment_are_corruption() -> None:
-    with pytest.raises(CorruptManifest, match="no segment"):
+    with pytest.raises(CorruptManifest, match="unknown segment"):
         _read_back([Page(extents=((1, _extents(2)),))])
 
 

@@ -24,8 +24,8 @@ def test_positions_are_read_from_json() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"tier2": "file:///t"}, "no stream is named"),
-        ({**TIER2, "stream": "demo/other"}, "two streams are named"),
+        ({"tier2": "file:///t"}, "the read names no stream"),
+        ({**TIER2, "stream": "demo/other"}, "the read names two streams"),
         ({"path": "flights", "tier2": "file:///t"}, "does not name a stream"),
         ({"path": "demo/flights"}, "exactly one source"),
         ({**TIER2, "nats_url": "nats://127.0.0.1:1"}, "exactly one source"),

@@ -84,7 +84,7 @@ def test_a_large_piece_is_divided_between_tasks_at_append_boundaries() -> None:
 def test_what_was_truncated_is_not_read_although_its_extent_holds_it() -> None:
     storage = tier_two({0: [BLOCKS[:3]]}, starts={0: SIZE})
     assert read(storage) == whole(1, 2)
-    with pytest.raises(SegmentTruncated, match="what was there is gone"):
+    with pytest.raises(SegmentTruncated, match="its events are gone"):
         read(storage, {name_of(0): (0, 0)})
 
 
@@ -99,7 +99,7 @@ def test_an_earlier_life_of_the_stream_is_not_read_as_the_present_one() -> None:
 
 
 def test_a_life_that_tier_2_does_not_tell_of_yet_is_not_mixed_up_with_the_old_one() -> None:
-    with pytest.raises(PlanOutdated, match="new life"):
+    with pytest.raises(PlanOutdated, match="new incarnation"):
         read(tier_two({0: [BLOCKS[:1]]}, incarnation=2, told_incarnation=1))
 
 
@@ -136,13 +136,13 @@ def test_head_and_tail_may_be_said_for_either_end() -> None:
 @pytest.mark.parametrize(
     ("start", "end", "text"),
     [
-        ({name_of(7): (0, 0)}, "tail", "names a segment that cannot be read"),
-        ({name_of(0): (6 * SIZE + 1, 0)}, "tail", "beyond what can be read"),
-        ({name_of(0): (6 * SIZE, 1)}, "tail", "beyond what can be read"),
+        ({name_of(7): (0, 0)}, "tail", "names an unknown segment"),
+        ({name_of(0): (6 * SIZE + 1, 0)}, "tail", "beyond the readable part"),
+        ({name_of(0): (6 * SIZE, 1)}, "tail", "beyond the readable part"),
         ({name_of(0): (SIZE, 4)}, "tail", "beyond its block's events"),
         ("head", {name_of(0): (SIZE, 4)}, "beyond its block's events"),
         ({name_of(0): (SIZE + 1, 0)}, "tail", "no block starts"),
-        ({name_of(0): (SIZE, 1)}, {name_of(0): (SIZE, 0)}, "starts after its end"),
+        ({name_of(0): (SIZE, 1)}, {name_of(0): (SIZE, 0)}, "start lies after the end"),
     ],
 )
 def test_positions_that_are_none_are_refused(start: Bound, end: Bound, text: str) -> None:

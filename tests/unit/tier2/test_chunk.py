@@ -82,7 +82,7 @@ def test_every_truncation_of_an_object_is_detected() -> None:
 
 def test_bytes_missing_before_the_footer_are_detected() -> None:
     data, _ = _object(b"abcdef", b"0123456789")
-    with pytest.raises(CorruptChunk, match="another size"):
+    with pytest.raises(CorruptChunk, match="size contradicts"):
         chunk.decode_footer(data[1:], NAME, len(data) - 1)
 
 

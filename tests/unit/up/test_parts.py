@@ -240,7 +240,7 @@ async def test_a_collector_that_is_no_url_is_refused_before_anything_runs(tmp_pa
     ("reply", "expected"),
     [
         (b"HTTP/1.1 200 OK\r\n\r\n{}", (True, "")),
-        (b"", (False, "answers with something else than its health")),
+        (b"", (False, "does not answer with its health")),
         (b'HTTP/1.1 503 x\r\n\r\n{"parts": {}}', (False, "")),
         (
             b'HTTP/1.1 503 x\r\n\r\n{"parts": {"a": {"ready": true, "reason": ""},'

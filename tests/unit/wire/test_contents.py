@@ -169,5 +169,5 @@ def test_a_compressed_block_that_states_another_size_is_refused_by_name() -> Non
     fields[8] += 1
     forged_size = sealed(HEADER.pack(*fields) + block[HEADER_SIZE_BYTES:])
     for wrong in (forged_size, forged(block, 0, b"\0"), forged(block, 4, b"\x03")):
-        with pytest.raises(MalformedBlock, match="state the size"):
+        with pytest.raises(MalformedBlock, match="size contradicts"):
             check(wrong)

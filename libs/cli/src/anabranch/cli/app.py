@@ -63,7 +63,7 @@ def perform(
     ----------
     http
         Address of an HTTP gateway, e.g. http://127.0.0.1:8080: scope, stream, group, transaction,
-        operation, write and read go through it and need no other port. ANABRANCH_HTTP says the
+        operation, write and read use it and need no other port. ANABRANCH_HTTP sets the
         same.
     """
     end = tokens.index("--") if "--" in tokens else len(tokens)

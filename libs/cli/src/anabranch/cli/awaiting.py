@@ -20,12 +20,12 @@ LOOK_S = 2.0
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Patience:
-    """Options of every command that changes something."""
+    """Options of every command that makes a change."""
 
     wait: Annotated[bool, Parameter(negative="--no-wait")] = True
-    "Return when it is done; --no-wait: as soon as it is accepted."
+    "Return when the change is done; --no-wait: as soon as it is accepted."
     timeout: float = 600.0
-    "Seconds to wait; the change goes on after them."
+    "Seconds to wait; the change continues afterwards."
 
 
 async def carried_out(
@@ -37,7 +37,7 @@ async def carried_out(
 ) -> Operation:
     """Start a change, given how long to wait for its end → its operation, ended if `wait`.
 
-    Raises what the change fails with; OutcomeUnknown after the timeout, with its operation.
+    Raises the change's error; OutcomeUnknown after the timeout, with its operation.
     """
     deadline_s = clock.monotonic() + patience.timeout
     operation = await start(min(LOOK_S, patience.timeout) if patience.wait else 0.0)
@@ -50,7 +50,7 @@ async def carried_out(
 async def ended(
     operation: str, admin: Admin, output: Output, clock: Clock, deadline_s: float
 ) -> Fields:
-    """Wait for an operation, and tell each of its steps. Raises as `carried_out` does."""
+    """Wait for an operation, and print each of its steps. Raises as `carried_out` does."""
     told: object = None
     while True:
         left_s = deadline_s - clock.monotonic()
@@ -61,8 +61,8 @@ async def ended(
             raise ErrorBody.model_validate(found["error"]).to_error()
         if left_s <= 0:
             raise OutcomeUnknown(
-                "it did not end in time; it goes on",
-                remedy=f"`anabranch operation describe {operation}` shows where it stands",
+                "the operation did not end in time; it continues",
+                remedy=f"`anabranch operation describe {operation}` shows its progress",
                 operation=operation,
             )
         news = (found.get("step"), found.get("attempts"))

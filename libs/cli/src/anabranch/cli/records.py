@@ -29,7 +29,7 @@ class RecordParser:
     def __init__(self, form: Format, key_field: str | None) -> None:
         if form is Format.LINES and key_field is not None:
             raise InvalidRequest(
-                "plain lines have no fields to take a key from",
+                "plain lines have no fields for a key",
                 remedy="add --format json or --format csv",
                 key_field=key_field,
             )
@@ -110,6 +110,6 @@ class RecordParser:
     def _wrong(self, message: str) -> InvalidRequest:
         return InvalidRequest(
             message,
-            remedy="correct the input; what came before it was written",
+            remedy="correct the input; all lines before this one were written",
             line=self._line_number,
         )

@@ -29,14 +29,14 @@ T = TypeVar("T")
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Connection:
-    """Options of every command that talks to a cluster."""
+    """Options of every command that connects to a cluster."""
 
     http: Annotated[str | None, Parameter(env_var="ANABRANCH_HTTP")] = None
-    "Address of an HTTP gateway to go through, e.g. http://127.0.0.1:8080."
+    "Address of an HTTP gateway, e.g. http://127.0.0.1:8080."
     nats: Annotated[str | None, Parameter(env_var="ANABRANCH_NATS_URL")] = None
     "Address of the cluster's NATS server, e.g. nats://127.0.0.1:4222."
     data_dir: Annotated[Path, Parameter(env_var="ANABRANCH_DATA_DIR")] = DATA_DIR_DEFAULT
-    "Data directory of a cluster on this machine; used when no address is given."
+    "Data directory of a cluster on this machine; the default if no address is given."
     json: Annotated[bool, Parameter(negative="")] = False
     "Print one JSON object per line."
 
@@ -50,7 +50,7 @@ def nats_url(connection: Connection) -> str:
         return str(json.loads(path.read_text())["nats"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Unavailable(
-            "no cluster answers: none has published its endpoints here",
+            "no cluster has published its endpoints in this data directory",
             remedy=START_HINT,
             path=str(path),
         ) from error
@@ -62,7 +62,7 @@ def run_with_session(
     """Connect, perform the command, disconnect. Raises Unavailable when no cluster answers."""
     if connection.http and connection.nats:
         raise InvalidRequest(
-            "both a gateway and a NATS server are named",
+            "the options name both a gateway and a NATS server",
             remedy="name one; --http '' or --nats '' puts ANABRANCH_HTTP or ANABRANCH_NATS_URL off",
             http=connection.http,
             nats=connection.nats,

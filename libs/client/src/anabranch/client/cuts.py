@@ -47,5 +47,5 @@ def _entry(stream: StreamRef, segment: int | str, place: int | tuple[int, int]) 
         return SegmentOffset(SegmentId(segment), offset)
     owner, segment_id = parse_segment_name(segment)
     if owner != stream:
-        raise InvalidCut("the cut is of another stream", stream=str(stream), segment=segment)
+        raise InvalidCut("the cut belongs to another stream", stream=str(stream), segment=segment)
     return SegmentOffset(segment_id, offset)

@@ -57,4 +57,4 @@ class Runtime:
             return self.tasks.create_task(work, context=outside_of_spans())
         except RuntimeError as error:
             work.close()
-            raise Closed("the client is ending, because something in it has failed") from error
+            raise Closed("the client is closing because of a failure") from error

@@ -36,7 +36,7 @@ class BytesSerializer:
     def serialize(self, value: bytes) -> bytes:
         """A bytearray or memoryview is copied. Raises SerializationFailed."""
         if not isinstance(value, bytes | bytearray | memoryview):
-            raise _failed("a value is not bytes", value)
+            raise _failed("the value is not bytes", value)
         return bytes(value)
 
     def deserialize(self, data: bytes) -> bytes:
@@ -118,13 +118,13 @@ class ArrowSerializer:
         """Raises SerializationFailed, CodecMissing."""
         arrow = require_pyarrow()
         if not isinstance(value, arrow.Table | arrow.RecordBatch):
-            raise _failed("a value is neither a Table nor a RecordBatch", value)
+            raise _failed("the value is neither a Table nor a RecordBatch", value)
         sink = arrow.BufferOutputStream()
         try:
             with arrow.ipc.new_stream(sink, value.schema) as writer:
                 writer.write(value)
         except arrow.ArrowException as error:
-            raise _failed("a table cannot be written", value, error) from error
+            raise _failed("the table cannot be serialized", value, error) from error
         return bytes(sink.getvalue())
 
     def deserialize(self, data: bytes) -> Any:
@@ -134,7 +134,7 @@ class ArrowSerializer:
             with arrow.ipc.open_stream(data) as reader:
                 return reader.read_all()
         except (arrow.ArrowException, OSError) as error:
-            raise _refused("an event is no table of Arrow", "Table", error) from error
+            raise _refused("the event is not an Arrow table", "Table", error) from error
 
 
 def require_pyarrow() -> Any:
@@ -144,7 +144,7 @@ def require_pyarrow() -> Any:
         return import_module("pyarrow")
     except ImportError as error:
         raise CodecMissing(
-            "data of Arrow needs a package that is not installed",
+            "Arrow data requires a package that is not installed",
             remedy="install the package pyarrow, then repeat",
             package="pyarrow",
         ) from error

@@ -74,7 +74,7 @@ class WriterSettings:
         if min(self.retry_timeout_s, self.ack_timeout_s) <= 0:
             raise InvalidSetting("a writer's timeouts must be positive")
         if self.compression not in (None, "zstd"):
-            raise InvalidSetting("a writer knows no such codec", compression=self.compression)
+            raise InvalidSetting("unknown compression codec", compression=self.compression)
         if not 1 <= self.compression_level <= ZSTD_LEVEL_MAX:
             raise InvalidSetting(
                 "a compression level is out of range",
@@ -126,12 +126,12 @@ class TransactionSettings:
             )  # fmt: skip
         if not 0 <= self.execution_ms_max <= EXECUTION_MS_MAX:
             raise InvalidSetting(
-                "a transaction cannot live so long",
+                "a transaction's maximum duration is out of range",
                 execution_ms_max=self.execution_ms_max, limit=EXECUTION_MS_MAX,
             )  # fmt: skip
         if len(self.writer) > WRITER_LABEL_LENGTH_MAX:
             raise InvalidSetting(
-                "a transaction's writer has too long a name", limit=WRITER_LABEL_LENGTH_MAX
+                "a transaction's writer name is too long", limit=WRITER_LABEL_LENGTH_MAX
             )
         if min(self.begin_timeout_s, self.commit_timeout_s, self.abort_timeout_s) <= 0:
             raise InvalidSetting("a transaction's timeouts must be positive")

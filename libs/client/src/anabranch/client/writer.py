@@ -138,10 +138,11 @@ class EventWriter(LaneWriter[T]):
             successors = await self._followers.after(appender.segment, if_open=missing)
             if not appender.is_certain:
                 raise OutcomeUnknown(
-                    "a segment was sealed, and deleted by truncation, before it acknowledged all"
+                    "a segment was sealed and deleted by a truncation before it acknowledged all "
+                    "events"
                 )
             if not successors:
-                raise StreamSealed("the stream was sealed while it was being written to")
+                raise StreamSealed("the stream was sealed during a write")
             await self._directory.prepare(each.name for each in successors)
         except AnabranchError as final:
             final.fields = {

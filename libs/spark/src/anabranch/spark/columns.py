@@ -111,15 +111,15 @@ def _fixed(name: str, values: Ints) -> pa.Array:
 def _event_times(times_ms: Ints) -> pa.Array:
     if int(times_ms.max()) > _EVENT_TIME_MS_MAX or int(times_ms.min()) < -_EVENT_TIME_MS_MAX:
         raise InvalidRequest(
-            "an event's time lies beyond what Spark can hold",
-            remedy="read the stream with the Python client, which gives times as numbers",
+            "an event's time exceeds Spark's range",
+            remedy="read the stream with the Python client, which returns times as numbers",
         )
     return _fixed("event_time", times_ms * 1000)
 
 
 def _too_large(segment: str, offset: int) -> EventTooLarge:
     return EventTooLarge(
-        "an event of the stream is over 8 MiB: Spark reads streams without such events only",
+        "an event of the stream exceeds 8 MiB, which the Spark source cannot read",
         remedy="read the stream with the Python client, or from a position behind the event",
         segment=segment, offset=offset,
     )  # fmt: skip

@@ -118,7 +118,7 @@ def _wheel_home(scratch: Path) -> Path:
     folder = Path(spec.origin).parent if spec is not None and spec.origin else None
     java = folder / "java-runtime/bin/java" if folder is not None else None
     if java is None or not java.is_file():
-        raise BinaryNotFound("there is no Java runtime for Spark", remedy=_REMEDY)
+        raise BinaryNotFound("no Java runtime for Spark found", remedy=_REMEDY)
     home = scratch / "java"
     shim = home / "bin/java"
     shim.parent.mkdir(parents=True)

@@ -67,8 +67,8 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
 def _stream(options: Mapping[str, str]) -> StreamRef:
     named = {options[name] for name in ("stream", "path") if options.get(name)}
     if len(named) != 1:
-        what = "two streams are named" if named else "no stream is named"
-        raise InvalidRequest(what, remedy='say it once: .load("scope/stream")')
+        what = "the read names two streams" if named else "the read names no stream"
+        raise InvalidRequest(what, remedy='name it once: .load("scope/stream")')
     return stream_ref(named.pop())
 
 
@@ -76,7 +76,7 @@ def _source(options: Mapping[str, str]) -> Literal["nats_url", "tier2"]:
     given = [name for name in _SOURCES if options.get(name)]
     if len(given) != 1:
         raise InvalidRequest(
-            "a stream is read from exactly one source",
+            "a read needs exactly one source",
             remedy="give the option nats_url (from the stores) or tier2 (a URL, such as file:///…)",
             given=", ".join(given) or "none",
         )
@@ -107,7 +107,7 @@ def _position(name: str, text: str, place: object) -> tuple[int, int]:
 def _bad_bound(name: str, text: str) -> AnabranchError:
     return InvalidRequest(
         f"the option {name} is not understood",
-        remedy='say head, tail, or positions such as {"scope/stream/0.#epoch.0": [0, 0]}',
+        remedy='give head, tail, or positions such as {"scope/stream/0.#epoch.0": [0, 0]}',
         found=text[:200],
     )
 

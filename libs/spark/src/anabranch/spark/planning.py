@@ -43,8 +43,8 @@ def _check_names(bounds: StreamBounds, options: ReadOptions) -> None:
         for name in () if isinstance(bound, str) else bound:
             if name not in names:
                 raise InvalidRequest(
-                    "a position names a segment that cannot be read",
-                    remedy="name segments of the stream; tier 2 has those that were flushed",
+                    "a position names an unknown segment",
+                    remedy="name segments of the stream; tier 2 has only flushed ones",
                     stream=str(options.stream), segment=name,
                 )  # fmt: skip
 
@@ -58,7 +58,7 @@ async def _wanted(
     if start >= end:
         if not isinstance(options.start, str) and start > end:
             raise InvalidRequest(
-                "reading starts after its end", segment=segment.name,
+                "the start lies after the end", segment=segment.name,
                 start=str(list(start)), end=str(list(end)),
             )  # fmt: skip
         return None
@@ -86,13 +86,16 @@ def _check_inside(segment: SegmentBounds, place: tuple[int, int]) -> None:
     offset, index = place
     if offset < segment.start:
         raise SegmentTruncated(
-            "a position lies before the segment's start: what was there is gone",
+            "a position lies before the segment's start; its events are gone",
             segment=segment.name, start=segment.start, offset=offset,
         )  # fmt: skip
     if offset > segment.length or (offset == segment.length and index):
         raise InvalidRequest(
-            "a position lies beyond what can be read of the segment",
-            remedy="correct it; of tier 2, flush the container first or read from the stores",
+            "a position lies beyond the readable part of the segment",
+            remedy=(
+                "correct the position; for tier 2, flush the container first or read from "
+                "the stores"
+            ),
             segment=segment.name, length=segment.length, offset=offset,
         )  # fmt: skip
 

@@ -66,7 +66,7 @@ def local_session(
     """
     if SparkSession.getActiveSession() is not None:
         raise Unavailable(
-            "a Spark session is open in this process", remedy="stop it, or use that one"
+            "a Spark session is open in this process", remedy="stop the session, or use it"
         )
     with (
         tempfile.TemporaryDirectory(prefix="anabranch-spark-") as directory,

@@ -57,7 +57,7 @@ class AnabranchDataSource(DataSource):
             if schema != SCHEMA:
                 raise InvalidRequest(
                     "the columns of a stream are fixed",
-                    remedy="read without a schema and select from the columns",
+                    remedy="omit the schema, and select columns from the result",
                 )
             return StreamReader(parse_options(dict(self.options)))
 

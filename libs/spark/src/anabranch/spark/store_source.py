@@ -61,7 +61,7 @@ class StoreSource:
         listed = await self._ranges.segments(self._stream)
         if listed.incarnation != incarnation:
             raise PlanOutdated(
-                "the stream was deleted and created again while it was read",
+                "the stream was deleted and created again during the read",
                 stream=str(self._stream),
             )
 

@@ -64,7 +64,8 @@ class TierTwoSource:
         """Whether a segment belongs to this life of the stream, rather than to an earlier one."""
         if state.stamp.incarnation > incarnation:
             raise PlanOutdated(
-                "tier 2 does not tell yet of the stream's new life", stream=str(self._stream)
+                "tier 2 does not describe the stream's new incarnation yet",
+                stream=str(self._stream),
             )
         return state.stamp.incarnation == incarnation
 

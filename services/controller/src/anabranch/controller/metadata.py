@@ -81,7 +81,7 @@ async def lines_of_verify(metadata: Metadata) -> AsyncIterator[Line]:
             }
         else:
             message_count += found
-    verdict = "all can be read" if not damaged_count else f"{damaged_count} damaged"
+    verdict = "every message can be read" if not damaged_count else f"{damaged_count} damaged"
     yield {"verify": verdict, "messages": message_count, "damaged": damaged_count}
 
 
@@ -106,7 +106,7 @@ async def lines_of_repair(
         sequence = await perform_repair(repositories, plan)
         yield {"repair": "done", "snapshot_sequence": sequence}
     else:
-        yield {"repair": "nothing changed", "remedy": "repeat with --yes to do this"}
+        yield {"repair": "nothing changed", "remedy": "repeat with --yes to perform this"}
 
 
 def _explained(plan: RepairPlan) -> list[Line]:
@@ -131,8 +131,9 @@ def _explained(plan: RepairPlan) -> list[Line]:
     if plan.given_up:
         lines.append(
             {
-                "warning": "what these messages decided is forgotten, also where it was done: "
-                "segments may be sealed, made or deleted that the state does not know of"
+                "warning": "the repair forgets the decisions of these messages, even if they "
+                "were carried out: segments may have been sealed, created or deleted "
+                "without a trace in the state"
             }
         )
     return lines

@@ -223,7 +223,7 @@ def _require_same_history(
         present = live.get(message.revision)
         if present is not None and present.append_id != message.append_id:
             raise InvalidRequest(
-                "the backup is of another history of the aggregate",
+                "the backup holds another history of the aggregate",
                 remedy="name a backup of this very cluster",
                 subject=message.subject,
                 revision=message.revision,

@@ -44,7 +44,7 @@ class ControllerMetrics:
         )
         metrics.counter(
             f"{PREFIX}transactions_total",
-            "Transactions of owned buckets that got their outcome",
+            "Transactions of owned buckets that reached an outcome",
             lambda: self.transactions,
             ("outcome",),
         )
@@ -73,7 +73,7 @@ class ControllerMetrics:
     ) -> None:
         """Add what the controller's parts know at any moment; once."""
         self._metrics.gauge(
-            f"{PREFIX}workflows_active", "Scopes and streams that workflows work on", active
+            f"{PREFIX}workflows_active", "Scopes and streams with active workflows", active
         )
         self._metrics.gauge(
             f"{PREFIX}workflows_failing", "Scopes and streams whose next step fails", failing
@@ -93,7 +93,7 @@ class ControllerMetrics:
             f"{PREFIX}defects_total", "Unexpected errors, contained", defects, ("part",)
         )
         self._metrics.gauge(
-            f"{PREFIX}parked", "Aggregates that are left alone because of defects", parked,
+            f"{PREFIX}parked", "Aggregates parked because of defects", parked,
             ("part",),
         )  # fmt: skip
 
@@ -109,7 +109,7 @@ class ControllerMetrics:
         self._metrics.gauge(f"{PREFIX}buckets_owned", "Buckets that this controller owns", owned)
         self._metrics.gauge(
             f"{PREFIX}buckets_by_rendezvous",
-            "1 while owners of buckets are found without leases",
+            "1 while controllers share buckets by rendezvous, without leases",
             by_rendezvous,
         )
         self._metrics.counter(
@@ -117,7 +117,7 @@ class ControllerMetrics:
         )
         self._metrics.counter(
             f"{PREFIX}commands_parked_total",
-            "Commands put aside because handling them fails",
+            "Commands parked because their handling fails",
             parked,
         )
 
@@ -135,9 +135,7 @@ class ControllerMetrics:
             members,
             ("kind", "state"),
         )
-        self._metrics.gauge(
-            f"{PREFIX}holds", "1 while nothing is concluded or moved", holds, ("reason",)
-        )
+        self._metrics.gauge(f"{PREFIX}holds", "1 while the controller holds", holds, ("reason",))
         self._metrics.gauge(f"{PREFIX}leads", "1 on the controller that leads", leads)
 
     def watch_transactions(

@@ -52,7 +52,7 @@ def inspect(directory: Path) -> JournalReport:
         if disk.exists(layout.FORMAT_FILE):
             return inspect_journal(disk)
     raise DirectoryUnusable(
-        "there is no journal in the directory",
+        "the directory holds no journal",
         remedy="name a segment store's data directory, or the folder journal in it",
         path=str(directory),
     )

@@ -33,7 +33,7 @@ def journal_in(directory: Path) -> LocalDisk:
         if disk.exists(layout.FORMAT_FILE) or disk.exists(layout.LOGS):
             return disk
     raise DirectoryUnusable(
-        "there is no journal in the directory",
+        "the directory holds no journal",
         remedy="name a segment store's data directory, or the folder journal in it",
         path=str(directory),
     )
@@ -58,7 +58,10 @@ def lines_of(plan: RepairPlan, tiered: Mapping[int, int] | None) -> Iterator[Lin
         yield {"fault": fault}
     if plan.missing:
         name = f"{layout.JOURNAL}{plan.missing}"
-        yield {"given_up": name, "lost": "all that only this file held, which cannot be told"}
+        yield {
+            "given_up": name,
+            "lost": "everything that only this file held, which cannot be determined",
+        }
     if plan.cut is not None:
         name = layout.journal_file(plan.cut.file_id)
         yield {"cut": name, "from_byte": plan.cut.position}
@@ -101,7 +104,7 @@ def repair(directory: Path, tier2_url: str, *, yes: bool) -> Iterator[Line]:
         if not plan.faults:
             yield {"repair": "nothing to do"}
         elif not yes:
-            yield {"repair": "nothing changed", "remedy": "repeat with --yes to do this"}
+            yield {"repair": "nothing changed", "remedy": "repeat with --yes to perform this"}
         else:
             folder = perform_repair(disk, plan)
             yield {"repair": "done", "kept_in": f"{disk.root}/{folder}"}
@@ -112,7 +115,7 @@ def repair(directory: Path, tier2_url: str, *, yes: bool) -> Iterator[Line]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m anabranch.segstore.repair")
     parser.add_argument("directory", type=Path, help="a stopped segment store's data directory")
-    parser.add_argument("--tier2", default="", help="URL of tier 2, to tell what it has")
+    parser.add_argument("--tier2", default="", help="URL of tier 2, to compare its contents")
     parser.add_argument("--yes", action="store_true", help="do it")
     options = parser.parse_args()
     last: Line = {}

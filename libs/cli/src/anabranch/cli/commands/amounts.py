@@ -47,7 +47,7 @@ def moment_ms(text: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise InvalidRequest(
-            f"{text!r} is no time", remedy="write 2024-05-01T12:00:00, or Unix milliseconds"
+            f"{text!r} is not a time", remedy="write 2024-05-01T12:00:00, or Unix milliseconds"
         ) from error
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
@@ -59,7 +59,7 @@ def segment(text: str) -> int:
     match = _SEGMENT.fullmatch(text)
     if match is None:
         raise InvalidRequest(
-            f"{text!r} is no segment", remedy="write its id, or its name as 2.#epoch.1"
+            f"{text!r} is not a segment", remedy="write its id, or its name as 2.#epoch.1"
         )
     return segment_id(epoch=int(match[2]), number=int(match[1]))
 
@@ -80,7 +80,7 @@ def _range(text: str) -> KeyRange:
         return KeyRange(float(start), float(end))
     except ValueError as error:
         raise InvalidRequest(
-            f"{text!r} is no range of keys", remedy="write 0-0.5: from 0 to 1, and not empty"
+            f"{text!r} is not a key range", remedy="write 0-0.5: from 0 to 1, and not empty"
         ) from error
 
 
@@ -95,7 +95,7 @@ def cut(text: str) -> dict[int, int]:
 
 def _offset(text: str) -> int:
     if not _NUMBER.fullmatch(text):
-        raise InvalidRequest(f"{text!r} is no offset", remedy="write the cut as 0=4096,1=0")
+        raise InvalidRequest(f"{text!r} is not an offset", remedy="write the cut as 0=4096,1=0")
     return int(text)
 
 

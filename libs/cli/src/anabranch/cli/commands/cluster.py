@@ -15,13 +15,13 @@ from anabranch.client import (
     Unavailable,
 )
 
-cluster = cyclopts.App(name="cluster", help="See who is in the cluster, and who is missing.")
+cluster = cyclopts.App(name="cluster", help="Show the members of the cluster, live and missing.")
 CONTROLLER_COLUMNS = ("controller", "state", "since", "leads", "host", "pid")
 STORE_COLUMNS = ("store", "state", "since", "endpoint", "containers", "open")
 LOSS = (
-    "Too much of the cluster went at once to be believed, so nothing is moved. If these are gone\n"
-    "indeed, repeat with --yes: they are taken for dead, and what nobody served yet is placed\n"
-    "elsewhere. If they still run, look for what is between them and NATS instead."
+    "Too many members fell silent at once, so the controllers move nothing. If these members are\n"
+    "lost, repeat with --yes: the controllers then treat them as dead, and place containers that\n"
+    "no store has served yet elsewhere. If they still run, repair their connection to NATS instead."
 )
 _HERE = Connection()
 
@@ -33,7 +33,7 @@ def register(app: cyclopts.App) -> None:
 
 @cluster.command
 def show(*, connection: Connection = _HERE) -> None:
-    """Show the cluster at a glance: leader, members, containers by state, and what is held."""
+    """Show an overview of the cluster: leader, members, containers by state, and holds."""
 
     async def perform(client: Client, output: Output) -> None:
         found = await client.cluster.show()
@@ -47,7 +47,7 @@ def show(*, connection: Connection = _HERE) -> None:
 
 @cluster.command
 def controllers(*, connection: Connection = _HERE) -> None:
-    """List the controllers: who is alive, since when, and who leads."""
+    """List the controllers: their state, since when, and the leader."""
 
     async def perform(client: Client, output: Output) -> None:
         found = [one async for one in client.controllers.list()]
@@ -62,7 +62,7 @@ def controllers(*, connection: Connection = _HERE) -> None:
 
 @cluster.command
 def stores(*, connection: Connection = _HERE) -> None:
-    """List the segment stores: who is alive, since when, and how many containers each has."""
+    """List the segment stores: their state, since when, and their number of containers."""
 
     async def perform(client: Client, output: Output) -> None:
         found = [one async for one in client.stores.list()]
@@ -79,24 +79,24 @@ def stores(*, connection: Connection = _HERE) -> None:
 def confirm_losses(
     *, yes: Annotated[bool, Parameter(negative="")] = False, connection: Connection = _HERE
 ) -> int:
-    """Say that members that went all at once are gone indeed, so that the rest goes on.
+    """Confirm the loss of members that fell silent at once, which ends the hold.
 
     Parameters
     ----------
     yes
-        Do it. Without it, who is missing is shown, and nothing is done.
+        Confirm. Without it, the command only shows the missing members.
     """
 
     async def perform(client: Client, output: Output) -> int:
         hold = (await client.cluster.show()).hold
         if hold is not None and hold.reason == "blind":
             raise Unavailable(
-                "the controller does not see its own beats, so it knows of nobody",
-                remedy="bring NATS back; nothing has to be confirmed",
+                "the controller does not see its own beats, so it cannot judge any member",
+                remedy="restore NATS; you need not confirm anything",
             )
         missing = (*hold.controllers, *hold.stores) if hold is not None else ()
         if not missing:
-            output.done("nothing is held", {"done": True, "controllers": [], "stores": []})
+            output.done("no hold is active", {"done": True, "controllers": [], "stores": []})
             return 0
         if not yes:
             record = {"done": False, "missing": list(missing), "why": LOSS}

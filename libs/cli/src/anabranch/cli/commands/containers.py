@@ -11,15 +11,15 @@ from anabranch.cli.session import Connection, run_with_client
 from anabranch.client import Client, ContainerDescription, Unavailable
 from anabranch.common.runtime.clock import SystemClock
 
-containers = cyclopts.App(name="container", help="See and change where containers are.")
+containers = cyclopts.App(name="container", help="Show and change the placement of containers.")
 COLUMNS = ("container", "state", "epoch", "node", "endpoint", "restarts", "reason")
 WAIT_S_MAX = 120.0
 POLL_S = 0.2
 LOSS = (
-    "The container's store may hold acknowledged events that are not in tier 2 yet. They are lost\n"
-    "for good by this: writers were told that they are stored, and readers will never see them.\n"
-    "Do it only when that store's data directory cannot come back. If the store is only down,\n"
-    "start it; if it runs, use `anabranch container move`. To go ahead, repeat with --yes."
+    "The container's store may hold acknowledged events that are not in tier 2 yet. This command\n"
+    "loses them for good: writers have their acknowledgement, and readers will never see them.\n"
+    "Use it only if that store's data directory cannot come back. If the store is only down,\n"
+    "start it; if it runs, use `anabranch container move`. To continue, repeat with --yes."
 )
 _HERE = Connection()
 
@@ -31,7 +31,7 @@ def register(app: cyclopts.App) -> None:
 
 @containers.command(name="list")
 def list_all(*, connection: Connection = _HERE) -> None:
-    """List all containers: state, container epoch, and the segment store that has them."""
+    """List all containers: their state, container epoch and segment store."""
 
     async def perform(client: Client, output: Output) -> None:
         found = [one async for one in client.containers.list()]
@@ -62,7 +62,7 @@ def move(
     to
         The node id of the store, as `anabranch segstore list` shows it.
     wait
-        Return when the container is open there; gives up after two minutes, the move goes on.
+        Return when the container is open there, or after two minutes; the move continues.
     """
 
     async def ask(client: Client) -> ContainerDescription:
@@ -80,16 +80,16 @@ def abandon_tail(
     yes: Annotated[bool, Parameter(negative="")] = False,
     connection: Connection = _HERE,
 ) -> int:
-    """Give up what only a lost store has of a container, and open it on another store.
+    """Give up the data of a container that only a lost store holds, and open it elsewhere.
 
     Parameters
     ----------
     container
         Its number.
     to
-        The node id of the store that takes it, as `anabranch segstore list` shows it.
+        The node id of its new store, as `anabranch segstore list` shows it.
     yes
-        Do it. Without it, what may be lost is explained, and nothing is done.
+        Do it. Without it, the command only explains the possible loss.
     """
     if not yes:
         Output(connection.json).done(LOSS, {"done": False, "why": LOSS})
@@ -104,7 +104,7 @@ def abandon_tail(
 
 @containers.command
 def enable(container: int, /, *, connection: Connection = _HERE) -> None:
-    """Have a disabled or offline container opened again by its store.
+    """Let the store open a disabled or offline container again.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ async def _opened(client: Client, container: int, node: str) -> ContainerDescrip
             return found
         if clock.monotonic() >= deadline_s:
             raise Unavailable(
-                "the move did not end in time; it goes on",
+                "the move did not end in time; it continues",
                 remedy="`anabranch container list` shows where it stands",
                 container=container,
                 state=found.state,

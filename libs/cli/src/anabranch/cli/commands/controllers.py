@@ -16,7 +16,9 @@ from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, nats_url
 from anabranch.common.errors import AnabranchError, BinaryNotFound, InvalidRequest, from_body
 
-controllers = cyclopts.App(name="controller", help="Take care of the cluster's metadata.")
+controllers = cyclopts.App(
+    name="controller", help="Back up, verify and repair the cluster's metadata."
+)
 PROGRAM_S_MAX = 3600.0
 _HERE = Connection()
 
@@ -33,7 +35,7 @@ def backup(url: str, /, *, connection: Connection = _HERE) -> int:
     Parameters
     ----------
     url
-        Where to: file:///absolute/directory or s3://bucket/prefix. Earlier backups stay.
+        The target: file:///absolute/directory or s3://bucket/prefix. Earlier backups stay.
     """
     return _perform(connection, ["backup", url])
 
@@ -45,16 +47,16 @@ def restore(url: str, /, *, backup: str = "", connection: Connection = _HERE) ->
     Parameters
     ----------
     url
-        Where the backup was written to.
+        The place of the backup.
     backup
-        Its name; if not given: the newest one that was finished.
+        Its name; by default the newest finished one.
     """
     return _perform(connection, ["restore", url, *(["--backup", backup] if backup else [])])
 
 
 @controllers.command
 def verify(*, connection: Connection = _HERE) -> int:
-    """Read all metadata as a controller would, and list what is damaged; changes nothing.
+    """Read all metadata as a controller would, and list the damage; change nothing.
 
     Ends with 1 if something is damaged and no later snapshot has healed it.
     """
@@ -72,17 +74,17 @@ def repair(
 ) -> int:
     """Bring a damaged scope or stream back to the last state that can be trusted.
 
-    Says which state that is and which decisions would be given up. Ends with 1 as long as
-    something is to be done.
+    Shows that state and the decisions that a repair gives up. Ends with 1 while a repair is
+    needed.
 
     Parameters
     ----------
     subject
         The subject, as `anabranch controller verify` lists it.
     from_backup
-        URL of a backup whose messages stand in for those that cannot be read.
+        URL of a backup whose messages replace those that cannot be read.
     yes
-        Do it: append that state as a snapshot. Nothing is deleted.
+        Append that state as a snapshot. Nothing is deleted.
     """
     chosen = [*(["--from-backup", from_backup] if from_backup else []), *(["--yes"] if yes else [])]
     return _perform(connection, ["repair", subject, *chosen])

@@ -17,18 +17,18 @@ from anabranch.common.model.reader_group import PositionCut
 @Parameter(name="*")
 @dataclass(frozen=True)
 class GroupOptions:
-    """What is not given stays as it is, or is as for a new group."""
+    """Omitted options keep their present values, or the defaults of a new group."""
 
     stream: Annotated[Sequence[str], Parameter(negative_iterable="")] = field(default_factory=tuple)
     "A stream to read, named scope/stream; may be repeated."
     lease: str | None = None
-    "A reader that is silent for so long loses its segments, e.g. 10s."
+    "A reader that is silent for this time loses its segments, e.g. 10s."
     automatic_checkpoint: str | None = None
-    "Make a checkpoint that often, e.g. 30s; 0 for never."
+    "The interval of automatic checkpoints, e.g. 30s; 0 for none."
     checkpoints_max: int | None = None
-    "So many checkpoints may be under way at once."
+    "The maximum number of pending checkpoints."
     retention: Literal["none", "manual", "automatic"] | None = None
-    "Whether the streams keep what the group has not released: by command, or at its checkpoints."
+    "Whether the streams keep events until the group releases them: manually, or at checkpoints."
     release_after_checkpoint: bool | None = None
     "Give segments to other readers only right after a checkpoint."
 

@@ -51,9 +51,9 @@ def create(
     Parameters
     ----------
     start
-        head: from the first events; tail: from what comes later.
+        head: at the first events; tail: at later events only.
     file
-        A file with cuts to start at, as `anabranch group cuts --json` prints it; - is the input.
+        A file with the start cuts, as `anabranch group cuts --json` prints it; - is the input.
     """
     config = configured(None, options)
     given = None if file is None else cuts_in(text_of(file))
@@ -78,14 +78,14 @@ def reset(
     patience: Patience = _PATIENT,
     connection: Connection = _HERE,
 ) -> None:
-    """Let a reader group begin anew: where it began, or elsewhere, or configured otherwise.
+    """Reset a reader group to its start or another position, or give it another configuration.
 
     Parameters
     ----------
     to
-        head: at the first events; tail: at what comes later.
+        head: to the first events; tail: to later events only.
     file
-        A file with cuts to go to, as `anabranch group cuts --json` prints it; - is the input.
+        A file with the target cuts, as `anabranch group cuts --json` prints it; - is the input.
     generation
         Refuse unless the group is at this generation.
     """
@@ -128,9 +128,9 @@ def list_all(scope: str, /, *, connection: Connection = _HERE) -> None:
 
 @groups.command
 def show(group: str, /, *, connection: Connection = _HERE) -> None:
-    """Show who reads what, how far behind each reader is, and what checkpoints wait for.
+    """Show each reader's segments and lag, and the readers that checkpoints wait for.
 
-    Positions are as saved: what was processed in the last second may still count as unread.
+    Positions are as saved: events processed in the last second may still count as unread.
     """
 
     async def perform(session: Session, output: Output) -> None:
@@ -156,23 +156,23 @@ def checkpoint(
     timeout: float = 30.0,
     connection: Connection = _HERE,
 ) -> None:
-    """Make a checkpoint: a cut of every stream before which everything is processed.
+    """Make a checkpoint: a cut of every stream before which all events are processed.
 
     Parameters
     ----------
     name
-        Its name; one is drawn otherwise.
+        Its name; by default a random one.
     timeout
-        Seconds to wait for all readers; it goes on after them.
+        Seconds to wait for all readers; the checkpoint continues afterwards.
     """
 
     async def perform(session: Session, output: Output) -> None:
         made = await session.groups.checkpoint(group, name, wait_s=timeout)
         if made["state"] == "running":
             raise Unavailable(
-                "readers have not reached the checkpoint",
-                remedy=f"`anabranch group show {group}` tells who is waited for; "
-                "`anabranch group offline` takes the segments of one that is stuck",
+                "some readers have not reached the checkpoint",
+                remedy=f"`anabranch group show {group}` shows the readers for which it waits; "
+                "`anabranch group offline` takes the segments of a stuck one",
                 name=made["name"], waiting=", ".join(made["waiting"]),
             )  # fmt: skip
         if output.as_json:
@@ -186,7 +186,7 @@ def checkpoint(
 
 @groups.command
 def cuts(group: str, /, *, timeout: float = 30.0, connection: Connection = _HERE) -> None:
-    """Show where the readers of a group stand, as cuts to keep, or to reset a group to.
+    """Show the positions of a group's readers, as cuts to keep or to reset a group to.
 
     Parameters
     ----------
@@ -206,12 +206,12 @@ def cuts(group: str, /, *, timeout: float = 30.0, connection: Connection = _HERE
 
 @groups.command
 def offline(group: str, reader: str, /, *, connection: Connection = _HERE) -> None:
-    """Take a reader's segments away at once, for others to read on from what it saved.
+    """Take a reader's segments away at once; others continue from its saved positions.
 
     Parameters
     ----------
     reader
-        Its id, as `anabranch group show` tells it.
+        Its id, as `anabranch group show` shows it.
     """
 
     async def perform(session: Session, output: Output) -> None:

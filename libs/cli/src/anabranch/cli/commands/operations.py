@@ -13,7 +13,7 @@ from anabranch.cli.session import Connection, run_with_client
 from anabranch.client import Client, OperationNotFound, ParkedDescription
 
 operations = cyclopts.App(
-    name="operation", help="See what was asked of the cluster, and what of it could not be done."
+    name="operation", help="List operations, pending work and parked commands."
 )
 COLUMNS = ("command", "about", "since", "tries", "error")
 ERROR_LENGTH_MAX = 200
@@ -27,8 +27,7 @@ def register(app: cyclopts.App) -> None:
 
 @operations.command
 def parked(*, connection: Connection = _HERE) -> None:
-    """List what a defect stopped: commands that could not be handled, and aggregates whose work
-    is left alone."""
+    """List the commands and the aggregates that the controllers parked because of a defect."""
 
     async def perform(client: Client, output: Output) -> None:
         found = [one async for one in client.parked.list()]
@@ -43,7 +42,7 @@ def parked(*, connection: Connection = _HERE) -> None:
 
 @operations.command
 def redrive(command: str, /, *, connection: Connection = _HERE) -> None:
-    """Have a parked command handled again, under its own id, or the work on an aggregate resumed.
+    """Handle a parked command again, under its own id, or resume the work on an aggregate.
 
     Parameters
     ----------
@@ -59,7 +58,7 @@ def redrive(command: str, /, *, connection: Connection = _HERE) -> None:
 
 @operations.command
 def drop(command: str, /, *, connection: Connection = _HERE) -> None:
-    """Give a parked command up: it will never be handled.
+    """Discard a parked command: no controller will handle it.
 
     Parameters
     ----------
@@ -82,8 +81,8 @@ def _change(
     async def perform(client: Client, output: Output) -> None:
         if not await change(client):
             raise OperationNotFound(
-                "nothing of this id is parked",
-                remedy="`anabranch operation parked` lists what is",
+                "no parked command or work has this id",
+                remedy="`anabranch operation parked` lists the parked ones",
                 command=command,
             )
         output.done(f"{done} {command}", {"command_id": command, "done": done})

@@ -33,9 +33,9 @@ def register(app: cyclopts.App) -> None:
 
 
 def _check_start(_type: object, start: str) -> None:
-    """Tell a typing error from a position, which is a long run of URL-safe text."""
+    """Distinguish a typing error from a position, which is a long run of URL-safe text."""
     if start not in (HEAD, TAIL) and len(start) < POSITION_LENGTH_MIN:
-        raise ValueError("it is neither head nor tail nor a position")
+        raise ValueError("not head, tail or a position")
 
 
 def read(
@@ -55,14 +55,14 @@ def read(
     ----------
     group
         Join this reader group, named scope/group, and share its streams with its other readers
-        until Ctrl-C; what was printed counts as processed.
+        until Ctrl-C; printed events count as processed.
     reader
-        The reader's id in the group; one is drawn otherwise.
+        The reader's id in the group; by default a random one.
     start
-        head: from the first event; tail: only what comes later; with --http also a position, as
-        the gateway gives it in Next-Position.
+        head: from the first event; tail: later events only; with --http also a Next-Position of
+        the gateway.
     follow
-        Wait for more until the stream is sealed, instead of ending at its present end.
+        Wait for more events until the stream is sealed, instead of stopping at its present end.
     count
         End after this many events.
     """
@@ -81,8 +81,8 @@ def read(
 def _asked(
     stream: str | None, group: str | None, reader: str | None, request: ReadRequest
 ) -> Callable[[Session], AsyncGenerator[EventBatch, None]]:
-    """What is to be read. Raises CycloptsError for nothing at all, InvalidRequest for options that
-    contradict each other."""
+    """The read that the options describe. Raises CycloptsError if they name neither a stream nor a
+    group, InvalidRequest if they contradict each other."""
     if group is None and stream is None:
         raise CycloptsError(msg="read needs a stream, or --group with a reader group")
     if group is None and reader is not None:
@@ -91,8 +91,8 @@ def _asked(
         return lambda session: session.read(str(stream), request)
     if stream is not None or request.start != HEAD or request.follow:
         raise InvalidRequest(
-            "a reader group knows its streams and where it is in them",
-            remedy="leave out the stream, --from and --follow beside --group",
+            "a reader group has its own streams and positions",
+            remedy="omit the stream, --from and --follow with --group",
         )
     return lambda session: session.read_group(GroupReadRequest(group, reader, request.count))
 

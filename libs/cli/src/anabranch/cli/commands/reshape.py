@@ -40,7 +40,7 @@ def change(
     done: str,
     record: dict[str, object],
 ) -> None:
-    """Perform a change: `done` and `record` are told when it has ended."""
+    """Perform a change, and print `done` and `record` when it has ended."""
 
     async def begin(session: Session, wait_s: float) -> Operation:
         return await start(session.admin, wait_s)
@@ -68,7 +68,8 @@ def change_in(
             return
         name = operation.operation_id
         output.done(
-            f"accepted as operation {name}; `anabranch operation describe {name}` tells its end",
+            f"accepted as operation {name}; "
+            f"`anabranch operation describe {name}` shows its outcome",
             {"operation": name, "state": "running"},
         )
 
@@ -83,7 +84,7 @@ def create(
     patience: Patience = _PATIENT,
     connection: Connection = _HERE,
 ) -> None:
-    """Create a stream, named scope/stream, of one segment unless the options say otherwise."""
+    """Create a stream, named scope/stream, with one segment by default."""
     config = configured(StreamConfig(), options)
     count = config.scaling.min_segments
 
@@ -103,12 +104,12 @@ def update(
     patience: Patience = _PATIENT,
     connection: Connection = _HERE,
 ) -> None:
-    """Change a stream's configuration; what no option names stays as it is.
+    """Change a stream's configuration; omitted options keep their values.
 
-    A policy that asks for another number of segments scales the stream too.
+    A policy that requires another number of segments also scales the stream.
     """
     if options == _AS_IT_IS:
-        raise InvalidRequest("nothing is to be changed", remedy="anabranch stream update --help")
+        raise InvalidRequest("the update names no change", remedy="anabranch stream update --help")
 
     async def start(admin: Admin, wait_s: float) -> Operation:
         config = configured(await admin.config(stream), options)
@@ -137,13 +138,13 @@ def scale(
     seal
         Segments to replace, by id or name, as 0,1.
     ranges
-        The keys of the new ones, as 0-0.5,0.5-1; they cover those of the sealed ones exactly.
+        The key ranges of the new segments, as 0-0.5,0.5-1; they cover the sealed ones exactly.
     split
         A segment to split into equal parts.
     into
-        How many parts.
+        The number of parts.
     merge
-        Two segments that lie side by side, to be made one.
+        Two adjacent segments, to merge into one.
     epoch
         Refuse unless the stream is at this epoch.
     """
@@ -187,17 +188,17 @@ def truncate(
     patience: Patience = _PATIENT,
     connection: Connection = _HERE,
 ) -> None:
-    """Give up, for good, all events before a cut.
+    """Delete all events before a cut, irrevocably.
 
     Parameters
     ----------
     cut
-        Where the stream shall begin, as segment=offset,segment=offset; offsets are boundaries
+        The new head of the stream, as segment=offset,segment=offset; offsets are boundaries
         of appends.
     file
         A file with the cut, as `anabranch stream cut --json` prints it; - is the input.
     at_tail
-        Give up everything that is in it now.
+        Delete all present events.
     """
     if bool(cut) + (file is not None) + at_tail != 1:
         raise InvalidRequest(
@@ -216,7 +217,7 @@ def truncate(
 
 
 def seal(stream: str, /, *, patience: Patience = _PATIENT, connection: Connection = _HERE) -> None:
-    """Make a stream read-only for ever."""
+    """Make a stream read-only, irrevocably."""
 
     async def start(admin: Admin, wait_s: float) -> Operation:
         return await admin.seal(stream, wait_s=wait_s)
@@ -227,7 +228,7 @@ def seal(stream: str, /, *, patience: Patience = _PATIENT, connection: Connectio
 def delete(
     stream: str, /, *, patience: Patience = _PATIENT, connection: Connection = _HERE
 ) -> None:
-    """Delete a sealed stream and everything in it."""
+    """Delete a sealed stream with all its events."""
 
     async def start(admin: Admin, wait_s: float) -> Operation:
         return await admin.delete(stream, wait_s=wait_s)
@@ -245,12 +246,12 @@ def wait(
     timeout: float = 600.0,
     connection: Connection = _HERE,
 ) -> None:
-    """Return when a stream is doing nothing more, and is what is asked for.
+    """Wait until a stream has no pending change and has the requested state.
 
     Parameters
     ----------
     state
-        Active or sealed; otherwise either.
+        Active or sealed; by default either.
     epoch
         At this stream epoch, or a later one.
     timeout
@@ -271,7 +272,7 @@ def wait(
             if clock.monotonic() >= deadline_s:
                 raise Unavailable(
                     f"{stream} is still {now[0]}, at epoch {now[1]}",
-                    remedy="wait again; `anabranch operation list` shows what goes on",
+                    remedy="wait again; `anabranch operation list` shows the pending operations",
                     stream=stream,
                 )
             if now != told:

@@ -49,9 +49,9 @@ def delete(
     Parameters
     ----------
     recursive
-        Seal and delete its streams first, with everything in them, for good.
+        Seal and delete its streams first, with all their events, irrevocably.
     yes
-        Do that. Without it, what would be lost is listed, and nothing is done.
+        Delete. Without it, the command only lists the contents of the scope.
     """
     if recursive and not yes:
         return _would_be_lost(scope, connection)

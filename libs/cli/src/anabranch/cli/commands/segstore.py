@@ -15,7 +15,7 @@ from anabranch.cli.session import Connection, run_with_client
 from anabranch.client import Client
 from anabranch.common.errors import AnabranchError, BinaryNotFound, InvalidRequest, from_body
 
-segstores = cyclopts.App(name="segstore", help="Tell the segment stores what to do.")
+segstores = cyclopts.App(name="segstore", help="Manage segment stores.")
 FLUSH_TIMEOUT_S = 60.0
 JOURNAL_COLUMNS = (
     "file", "container", "first_sequence", "last_sequence", "frames", "bytes",
@@ -31,7 +31,7 @@ def register(app: cyclopts.App) -> None:
 
 @segstores.command(name="list")
 def list_all(*, connection: Connection = _HERE) -> None:
-    """List the segment stores that announced themselves: node id and address."""
+    """List the segment stores that have announced themselves: node id and address."""
 
     async def perform(client: Client, output: Output) -> None:
         found = [one async for one in client.stores.list()]
@@ -46,12 +46,12 @@ def list_all(*, connection: Connection = _HERE) -> None:
 
 @segstores.command
 def flush(*, timeout: float = FLUSH_TIMEOUT_S, connection: Connection = _HERE) -> None:
-    """Move everything that is acknowledged to tier 2, and return when it is there.
+    """Move all acknowledged data to tier 2, and return when it is there.
 
     Parameters
     ----------
     timeout
-        Seconds after which to give up waiting; what has begun goes on.
+        Seconds to wait; flushes that have begun continue.
     """
     if not timeout > 0:
         raise InvalidRequest("a timeout must be positive", timeout=timeout)
@@ -67,14 +67,14 @@ def flush(*, timeout: float = FLUSH_TIMEOUT_S, connection: Connection = _HERE) -
 
 @segstores.command
 def journal(directory: Path | None = None, /, *, connection: Connection = _HERE) -> int:
-    """Read a store's journal, check every frame, and show what it holds; changes nothing.
+    """Read a store's journal, check every frame, and show its contents; change nothing.
 
-    Needs no cluster. Ends with 1 if a store would refuse to open the journal, and says why.
+    Needs no cluster. Ends with 1, and the reason, if a store would refuse to open the journal.
 
     Parameters
     ----------
     directory
-        The store's data directory; if not given: that of the cluster on this machine.
+        The store's data directory; by default the one of the cluster on this machine.
     """
     place = directory or connection.data_dir / "segstore"
     lines, status = _run_program("inspect", [str(place)])
@@ -100,19 +100,19 @@ def repair(
     tier2: str = "",
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
-    """Make the damaged journal of a stopped store usable, giving up what lies behind the damage.
+    """Make the damaged journal of a stopped store usable, without the data behind the damage.
 
-    Says what is damaged, what would be cut or set aside, and which operations would be lost. Ends
-    with 1 as long as something is to be done.
+    Shows the damage, the files that a repair cuts or sets aside, and the operations that it loses.
+    Ends with 1 while a repair is needed.
 
     Parameters
     ----------
     directory
         The store's data directory; no store may run on it.
     yes
-        Do it. What is changed is first copied to a folder of its own beside the journal.
+        Repair. The command first copies the changed files to a folder beside the journal.
     tier2
-        URL of tier 2, e.g. file:///var/lib/anabranch/tier2, to tell which of the operations it has.
+        URL of tier 2, e.g. file:///var/lib/anabranch/tier2, to show the operations that are in it.
     json
         Print one JSON object per line.
     """

@@ -22,34 +22,34 @@ FACTOR_DEFAULT = 2
 @Parameter(name="*")
 @dataclass(frozen=True)
 class StreamOptions:
-    """What is not given stays as it is, or is as for a new stream."""
+    """Omitted options keep their present values, or the defaults of a new stream."""
 
     segments: int | None = None
-    "So many segments, for as long as nobody scales it."
+    "The number of segments, until a manual scale changes it."
     by_events: int | None = None
-    "Scale so that a segment takes about so many events per second."
+    "Scale to about this many events per second and segment."
     by_kbytes: int | None = None
-    "Scale so that a segment takes about so many KiB per second."
+    "Scale to about this many KiB per second and segment."
     factor: int | None = None
-    "Split a segment that has too much into at most so many (2)."
+    "The maximum number of segments into which one scale splits a hot segment (2)."
     min: int | None = None
-    "Never fewer segments than that."
+    "The minimum number of segments."
     retain_time: str | None = None
-    "Keep at least what is younger than that, e.g. 3d, 12h."
+    "Keep at least the events of this time, e.g. 3d, 12h."
     retain_time_max: str | None = None
-    "Keep nothing that is older than that."
+    "Keep no events older than this."
     retain_size: str | None = None
-    "Keep at least that much, e.g. 10GiB."
+    "Keep at least this much, e.g. 10GiB."
     retain_size_max: str | None = None
-    "Keep no more than that."
+    "Keep no more than this."
     retain_all: Annotated[bool, Parameter(negative="")] = False
-    "Keep everything."
+    "Keep all events."
     tag: Annotated[Sequence[str], Parameter(negative_iterable="")] = field(default_factory=tuple)
-    "A tag to be found by; may be repeated. They replace those that the stream had."
+    "A tag, for searches; may be repeated. The given tags replace the present ones."
     no_tags: Annotated[bool, Parameter(negative="")] = False
-    "Take all tags away."
+    "Remove all tags."
     aggregation_timeout: str | None = None
-    "How long a silent writer holds the watermark back, e.g. 30s."
+    "The time for which a silent writer holds the watermark back, e.g. 30s."
     rollover_size: str | None = None
     "Size of the store's objects, e.g. 1GiB."
 
@@ -130,7 +130,7 @@ def _retention(config: StreamConfig, options: StreamOptions) -> RetentionPolicy 
         raise _contradiction("--retain-time", "--retain-size")
     if options.retain_all:
         if any(by_time) or any(by_size):
-            raise _contradiction("--retain-all", "a bound of what is kept")
+            raise _contradiction("--retain-all", "a limit of retention")
         return None
     if any(by_time):
         bounds = [None if text is None else time_ms(text) for text in by_time]
@@ -144,7 +144,7 @@ def _retention(config: StreamConfig, options: StreamOptions) -> RetentionPolicy 
 def _bounded(
     present: RetentionPolicy | None, kind: RetentionType, least: int | None, most: int | None
 ) -> RetentionPolicy:
-    """A bound that is not given stays, if the present policy is of this kind."""
+    """An omitted bound keeps its value, if the present policy is of this kind."""
     same = present if present is not None and present.type is kind else None
     minimum = least if least is not None else same.minimum if same else most
     assert minimum is not None
@@ -152,6 +152,4 @@ def _bounded(
 
 
 def _contradiction(one: str, other: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"{one} and {other} contradict each other", remedy="leave one of them out"
-    )
+    return InvalidRequest(f"{one} and {other} contradict each other", remedy="omit one of them")

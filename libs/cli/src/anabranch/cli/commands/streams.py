@@ -32,7 +32,7 @@ def list_all(scope: str, /, *, tag: str = "", connection: Connection = _HERE) ->
     Parameters
     ----------
     tag
-        Only those that carry it.
+        Only streams with this tag.
     """
 
     async def perform(session: Session, output: Output) -> None:
@@ -55,7 +55,7 @@ def describe(stream: str, /, *, connection: Connection = _HERE) -> None:
 
 @streams.command
 def config(stream: str, /, *, connection: Connection = _HERE) -> None:
-    """Show how a stream is configured: scaling, retention, tags."""
+    """Show a stream's configuration: scaling, retention, tags."""
 
     async def perform(session: Session, output: Output) -> None:
         found = await session.admin.config(stream)
@@ -79,12 +79,12 @@ def segments(
     Parameters
     ----------
     epoch
-        Those of a stream epoch.
+        The segments of a stream epoch.
     at
-        Those that were current at a time, as 2024-05-01T12:00:00.
+        The segments that were current at a time, as 2024-05-01T12:00:00.
     rates
-        Of the current ones: how fast each is written. A rate is the mean of up to the last minute,
-        and unknown until the controller has heard of two whole periods of the segment's store.
+        The write rates of the current segments. A rate is the mean of up to the last minute, and
+        unknown until the controller has reports of two whole periods of the segment's store.
     """
     if (epoch is not None) + bool(at) + rates > 1:
         raise InvalidRequest(
@@ -106,7 +106,7 @@ def segments(
 
 @streams.command
 def segment(stream: str, segment: str, /, *, connection: Connection = _HERE) -> None:
-    """Show one segment of a stream, present or past, and what follows it.
+    """Show one segment of a stream, present or past, and its successors.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def segment(stream: str, segment: str, /, *, connection: Connection = _HERE) -> 
 
 @streams.command
 def epochs(stream: str, /, *, connection: Connection = _HERE) -> None:
-    """List the epochs of a stream, newest first: when and why it was scaled, and how."""
+    """List the epochs of a stream, newest first: the time, cause and kind of each scale."""
 
     async def perform(session: Session, output: Output) -> None:
         found = [one async for one in session.admin.epochs(stream)]
@@ -155,12 +155,12 @@ def cut(
     Parameters
     ----------
     head
-        Where it begins.
+        The cut at its first event.
     tail
-        Where it ends now.
+        The cut at its present end.
     """
     if head == tail:
-        raise InvalidRequest("a stream has two cuts to show", remedy="give --head or --tail")
+        raise InvalidRequest("a stream has two cuts", remedy="give --head or --tail")
 
     async def perform(session: Session, output: Output) -> None:
         found = await session.admin.cut(stream, "head" if head else "tail")
@@ -176,7 +176,7 @@ def cut(
 
 @streams.command
 def subscribers(stream: str, /, *, connection: Connection = _HERE) -> None:
-    """List the reader groups that a stream keeps events for, and what each has released."""
+    """List the reader groups for which a stream keeps events, with the release of each."""
 
     async def perform(session: Session, output: Output) -> None:
         found = await session.groups.subscribers(stream)

@@ -36,13 +36,13 @@ SEGMENT_COLUMNS = ("segment", "container", "start", "length", "events", "state",
 STREAM_COLUMNS = ("stream", "state", "revision", "epoch", "segments")
 PIECE_COLUMNS = ("segment", "start", "offset", "length", "events")
 
-tier_two = cyclopts.App(name="tier2", help="Look into tier 2; needs no cluster.")
+tier_two = cyclopts.App(name="tier2", help="Inspect tier 2; needs no cluster.")
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Place:
-    """Options of every command that looks into tier 2."""
+    """Options of every command that inspects tier 2."""
 
     url: Annotated[str | None, Parameter(env_var="ANABRANCH_TIER2_URL")] = None
     "Where tier 2 is, e.g. file:///var/lib/anabranch/tier2."
@@ -72,7 +72,7 @@ def _run(place: Place, command: Callable[[ChunkStorage, Output], Awaitable[int]]
 
 @tier_two.command
 def streams(*, place: Place = _HERE) -> int:
-    """List the streams that controllers told tier 2 of."""
+    """List the streams that controllers exported to tier 2."""
 
     async def perform(storage: ChunkStorage, output: Output) -> int:
         found = [stream async for stream in list_streams(storage)]
@@ -91,7 +91,7 @@ def streams(*, place: Place = _HERE) -> int:
 
 @tier_two.command
 def containers(*, place: Place = _HERE) -> int:
-    """List the containers: newest manifest, container epoch, and how much they hold."""
+    """List the containers: newest manifest, container epoch, and size."""
 
     async def perform(storage: ChunkStorage, output: Output) -> int:
         rows = [
@@ -121,7 +121,7 @@ def segments(*, container: int | None = None, place: Place = _HERE) -> int:
 
 @tier_two.command
 def chunk(name: str, *, place: Place = _HERE) -> int:
-    """Show what a chunk holds, by its footer.
+    """Show a chunk's contents, by its footer.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def chunk(name: str, *, place: Place = _HERE) -> int:
 def verify(*, container: int | None = None, place: Place = _HERE) -> int:
     """Read all of tier 2, or one container's part, and check every checksum.
 
-    Ends with 1 if anything is damaged or missing, the newest objects among it, and says what.
+    Ends with 1, and a list, if an object is damaged or missing, including the newest ones.
     """
 
     async def perform(storage: ChunkStorage, output: Output) -> int:
@@ -173,7 +173,7 @@ def verify(*, container: int | None = None, place: Place = _HERE) -> int:
 
 @dataclass
 class _Tally:
-    """What `verify` has seen so far."""
+    """The running totals of `verify`."""
 
     segments: int = 0
     blocks: int = 0
@@ -207,7 +207,7 @@ class _Tally:
             f"read {counted(self.segments, 'segment')}, {counted(self.blocks, 'block')}, "
             f"{counted(self.events, 'event')}, {self.size_bytes:,} bytes: "
         )
-        return read + (counted(self.faults, "fault") if self.faults else "everything is right")
+        return read + (counted(self.faults, "fault") if self.faults else "no damage found")
 
 
 async def _chosen(storage: ChunkStorage, container: int | None) -> list[int]:

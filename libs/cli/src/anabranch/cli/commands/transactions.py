@@ -27,10 +27,11 @@ from anabranch.common.errors import InvalidRequest
 from anabranch.common.runtime.ids import SystemIds
 
 transactions = cyclopts.App(
-    name="transaction", help="Write events that are seen together: begin, write, commit or abort."
+    name="transaction",
+    help="Write events that become readable together: begin, write, commit or abort.",
 )
 applications = cyclopts.App(
-    name="application", help="What applications have committed, version by version."
+    name="application", help="Show and forget the committed versions of applications."
 )
 transactions.command(applications)
 COLUMNS = ("transaction", "state", "age", "lease left", "writer", "epoch", "key")
@@ -62,17 +63,17 @@ def begin(
     Parameters
     ----------
     lease
-        It is aborted when it is not pinged for so long, e.g. 5m; 30s otherwise.
+        The controller aborts the transaction if no ping comes for this time, e.g. 5m; default 30s.
     limit
-        It is aborted after so long, however often it is pinged, e.g. 12h.
+        The controller aborts the transaction after this time, regardless of pings, e.g. 12h.
     writer
-        Whose it is, to be shown.
+        A name of the writer, for display.
     parts
-        It is written in parts, and its commit says which of them count.
+        Write it in parts; the commit names the valid ones.
     application
-        Commit each version of what this application writes once; with --version.
+        The name of an application whose versions each commit once; with --version.
     version
-        The version, from 0 on: a later one is begun when the earlier one is committed.
+        The version, from 0: a later one can begin when the earlier one is committed.
     """
     usual = Beginning()
     beginning = Beginning(
@@ -99,7 +100,7 @@ def list_all(
     Parameters
     ----------
     state
-        Those of this state instead; of those that have ended the newest ones are known.
+        Only those of this state; of ended transactions only the newest ones are known.
     """
 
     async def perform(session: Session, output: Output) -> None:
@@ -111,7 +112,7 @@ def list_all(
 
 @transactions.command
 def show(stream: str, transaction: str, /, *, connection: Connection = _HERE) -> None:
-    """Show how a transaction stands, or how it ended."""
+    """Show the state of a transaction, or its outcome."""
 
     async def perform(session: Session, output: Output) -> None:
         found = await session.transactions.show(stream, transaction)
@@ -140,10 +141,10 @@ def write(
     Parameters
     ----------
     file
-        Where the lines come from; standard input if not given.
+        The file with the lines; by default standard input.
     part
-        The part to write, by its id; new: one of its own. With --json its report is printed, which
-        the commit wants.
+        The id of the part to write; new: a new part. With --json the command prints the part's
+        report, which the commit requires.
     format
         lines: one event per line; json: one JSON object per line; csv: rows under a header,
         each written as a JSON object.
@@ -182,7 +183,7 @@ def ping(
     Parameters
     ----------
     lease
-        For how long, e.g. 5m; otherwise as it was begun with.
+        The new lease, e.g. 5m; by default the lease from the begin.
     """
     lease_ms = None if lease is None else time_ms(lease)
 
@@ -206,23 +207,24 @@ def commit(
     timeout: float = 30.0,
     connection: Connection = _HERE,
 ) -> None:
-    """Commit a transaction: all of its events are seen, for good.
+    """Commit a transaction: all of its events become readable, irrevocably.
 
     Parameters
     ----------
     parts
-        A file with the parts that count, one per line in their order, as
+        A file with the valid parts, one per line in their order, as
         `anabranch transaction write --part … --json` prints them; - is the input.
     timestamp
-        What the writer writes from now on is not earlier, e.g. 2024-05-01T12:00:00.
+        The writer's later events are not earlier than this time, e.g. 2024-05-01T12:00:00.
     writer_id
-        The writer that says so, as 32 hexadecimal digits.
+        The id of that writer, as 32 hexadecimal digits.
     timeout
-        Seconds to wait until readers see them.
+        Seconds to wait until readers can read them.
     """
     if (timestamp is None) != (writer_id is None):
         raise InvalidRequest(
-            "a time is one of a writer", remedy="give both --timestamp and --writer-id, or neither"
+            "a time requires a writer id",
+            remedy="give both --timestamp and --writer-id, or neither",
         )
     committing = Committing(
         parts=() if parts is None else parts_in(text_of(parts)),
@@ -239,7 +241,7 @@ def commit(
 
 @transactions.command
 def abort(stream: str, transaction: str, /, *, connection: Connection = _HERE) -> None:
-    """Abort a transaction: none of its events is ever seen."""
+    """Abort a transaction: none of its events ever becomes readable."""
 
     async def perform(session: Session, output: Output) -> None:
         done = await session.transactions.abort(stream, transaction)
@@ -250,7 +252,7 @@ def abort(stream: str, transaction: str, /, *, connection: Connection = _HERE) -
 
 @applications.command(name="show")
 def show_application(stream: str, application: str, /, *, connection: Connection = _HERE) -> None:
-    """Show the version that an application has committed to a stream, and what it has open."""
+    """Show an application's committed version of a stream, and its open transaction."""
 
     async def perform(session: Session, output: Output) -> None:
         found = await session.transactions.application(stream, application)
@@ -262,11 +264,13 @@ def show_application(stream: str, application: str, /, *, connection: Connection
 
 @applications.command
 def forget(stream: str, application: str, /, *, connection: Connection = _HERE) -> None:
-    """Forget what an application committed: it may begin at any version again."""
+    """Forget an application's committed version: it may begin at any version again."""
 
     async def perform(session: Session, output: Output) -> None:
         found = await session.transactions.forget_application(stream, application)
-        output.done(f"forgot what application {application} committed to {stream}", found)
+        output.done(
+            f"forgot the committed versions of application {application} in {stream}", found
+        )
 
     run_with_session(connection, perform)
 
@@ -305,7 +309,7 @@ def _key(application: str | None, version: int | None) -> tuple[str, int] | None
         return None
     if application is None or version is None:
         raise InvalidRequest(
-            "a version is one of an application", remedy="give both --application and --version"
+            "a version requires an application", remedy="give both --application and --version"
         )
     return application, version
 
@@ -321,7 +325,7 @@ def _outcome(done: Fields, outcome: str) -> str:
     name = f"transaction {done['transaction_id']}"
     if done["state"] == outcome:
         return f"{outcome} {name}"
-    return f"{name} is {done['state']}, for good; not all is done yet"
+    return f"{name} is {done['state']}, irrevocably; the work has not finished yet"
 
 
 def _row(one: Fields) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The command `anabranch write`: events from a file, a pipe or the keyboard.
 
-Lines are written as they arrive; reading waits while too much is not stored yet. The command
-succeeds only when everything is durable.
+It writes lines as they arrive, and stops reading while too many are not stored yet. It succeeds
+only when all events are durable.
 """
 
 from collections.abc import Iterable, Iterator
@@ -43,15 +43,15 @@ def write(
     Parameters
     ----------
     file
-        Where the lines come from; standard input if not given.
+        The file with the lines; by default standard input.
     format
         lines: one event per line; json: one JSON object per line; csv: rows under a header,
         each written as a JSON object.
     key_field
         The field of json or csv input that holds the routing key.
     compress
-        zstd: store the events compressed; whoever reads them needs nothing for it but a client
-        of this release or a later one.
+        zstd: store the events compressed; their readers need a client of this release or a later
+        one.
     """
     parser = RecordParser(format, key_field)
 
@@ -71,7 +71,7 @@ def write(
 
 @dataclass(slots=True)
 class Poured:
-    """What a sink has taken."""
+    """The totals of a sink."""
 
     events: int = 0
     size_bytes: int = 0
@@ -84,8 +84,8 @@ class Poured:
 
 
 async def pour(descriptor: int, parser: RecordParser, sink: EventSink) -> Poured:
-    """Give a sink all that is read, and keep what came before a wrong line. Raises as the parser
-    and the sink do."""
+    """Pass all input to a sink, and keep the lines before a wrong one. Raises as the parser and the
+    sink do."""
     poured = Poured()
     try:
         async for lines in lines_of(descriptor):

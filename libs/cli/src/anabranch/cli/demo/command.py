@@ -37,27 +37,29 @@ def demo(
 ) -> int:
     """Replay 336,776 real flights through a fresh cluster and check every one of them.
 
-    Each day is written as a transaction, while the stream is scaled. A group of four readers shares
-    the events meanwhile; one of it is killed. Then they are read back with the client, over HTTP,
-    and with Spark from tier 2 alone, which makes a table of delays per hour and two plots. A third
-    plot shows how far the group was behind.
+    The demo writes each day as a transaction, while the stream scales. Meanwhile a group of four
+    readers shares the events, and the demo kills one of them. Then it reads all events back with
+    the client, over HTTP, and with Spark from tier 2 alone, which makes a table of delays per hour
+    and two plots. A third plot shows the lag of the group.
 
     Parameters
     ----------
     crash
-        Kill the segment store three times while events are under way.
+        Kill the segment store three times during the writes.
     out
-        Where report.json, the table and the plots go.
+        Directory of report.json, the table and the plots.
     data_dir
-        Where the cluster keeps its data; must not exist. If not given: a new directory under
-        OUT, removed again when everything was right.
+        Data directory of the cluster; must not exist. By default a new directory under OUT, which
+        is removed when all checks passed.
     limit
         Replay only the first rows.
     json
         Print the report as one JSON object.
     """
     if limit is not None and limit < 1:
-        raise InvalidRequest("there is nothing to replay", remedy="use a limit of 1 or more")
+        raise InvalidRequest(
+            "the limit leaves no events to replay", remedy="use a limit of 1 or more"
+        )
     check_spark_installed()
     _make_directory(out)
     plan = Plan(
@@ -177,7 +179,7 @@ def summary_of(outcome: Outcome) -> list[tuple[str, str]]:
         ),
         ("rows of hourly delays", f"{outcome.spark.parquet_rows:,}"),
         *(("plot", path) for path in (*outcome.spark.plots, outcome.lag_plot)),
-        ("result", "everything is right" if outcome.is_right else "SOMETHING IS WRONG"),
+        ("result", "no damage found" if outcome.is_right else "THE CHECK FAILED"),
     ]
 
 
@@ -197,7 +199,7 @@ def _group_summary(group: GroupOutcome) -> list[tuple[str, str]]:
 
 def _compared(read: RowSum, written: RowSum, seconds: float) -> str:
     """How many events, and whether they are those written."""
-    verdict = "the same" if read == written else "OTHERS THAN WERE WRITTEN"
+    verdict = "the same" if read == written else "DIFFERENT FROM THE WRITTEN EVENTS"
     return f"{read.events:,} events, {verdict}, in {seconds:.1f} s"
 
 
@@ -207,7 +209,7 @@ def _fresh(data_dir: Path | None, out: Path) -> Path:
         if data_dir.exists():
             raise DirectoryUnusable(
                 "the demo needs a fresh data directory",
-                remedy="name one that does not exist, or leave --data-dir out",
+                remedy="name a directory that does not exist, or omit --data-dir",
                 path=str(data_dir),
             )
         return data_dir

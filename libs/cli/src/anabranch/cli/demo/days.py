@@ -69,7 +69,7 @@ class DayWriter:
         if self._last is not None:
             found = await self._last.wait(SETTINGS.commit_timeout_s)
             if found.state is not TransactionState.COMMITTED:
-                raise TransactionEnded("the last day is not there yet", state=found.state.value)
+                raise TransactionEnded("the last day is not readable yet", state=found.state.value)
 
     async def _draft(self, day: Day) -> None:
         async with self._writer.transaction(SETTINGS) as transaction:

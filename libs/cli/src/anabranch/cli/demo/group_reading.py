@@ -52,7 +52,7 @@ class GroupReading:
 
     async def wait_joined(self) -> None:
         """Until each reader has something to read. Raises Unavailable."""
-        async with self._deadline(JOINING_S_MAX, "the readers do not join their group"):
+        async with self._deadline(JOINING_S_MAX, "the readers did not join their group in time"):
             while len((await self._group.readers()).keys() & set(READERS)) < len(READERS):
                 await self._clock.sleep(POLL_S)
 
@@ -70,7 +70,7 @@ class GroupReading:
         process.send_signal(signal.SIGKILL)
         at_s = self._clock.monotonic()
         await process.wait()
-        async with self._deadline(PROCESSING_S_MAX, "nobody took over from the killed reader"):
+        async with self._deadline(PROCESSING_S_MAX, "no reader took over from the killed one"):
             while victim in await self._readers_online():
                 await self._clock.sleep(POLL_S)
         return Kill(victim, at_s, readers[victim], self._clock.monotonic())
@@ -85,7 +85,9 @@ class GroupReading:
         """Wait until all is processed, let the readers leave, and look at what they did."""
         assert self._killing is not None
         kill = await self._killing
-        async with self._deadline(PROCESSING_S_MAX, "the group does not come to the stream's end"):
+        async with self._deadline(
+            PROCESSING_S_MAX, "the group did not reach the stream's end in time"
+        ):
             while (await self._group.status()).lag.bytes:
                 await self._clock.sleep(LAG_POLL_S)
             for process in self._processes.values():

@@ -57,7 +57,7 @@ async def run_pipeline(stream: str, tier2_url: str, out: Path) -> PipelineOutcom
             async with asyncio.timeout(PIPELINE_S_MAX):
                 told, _ = await process.communicate()
         except TimeoutError as error:
-            raise _failed("the Spark pipeline is not done in time", log) from error
+            raise _failed("the Spark pipeline did not finish in time", log) from error
         finally:
             await _end(process)
     if process.returncode != 0:

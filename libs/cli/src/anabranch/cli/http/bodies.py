@@ -126,7 +126,7 @@ def _header_key(key: str | None) -> str | None:
     """The key, if a header carries it unchanged. Raises InvalidRequest."""
     if key is not None and (key != key.strip() or not key.isprintable()):
         raise InvalidRequest(
-            "this routing key cannot be sent over HTTP beside an event that is not a line of JSON",
+            "over HTTP this routing key requires events that are lines of JSON",
             remedy="send the line as compact JSON, or write through NATS (--nats)",
             key=key,
         )

@@ -103,7 +103,7 @@ class GatewayCalls:
             self._http = httpx.AsyncClient(base_url=url, timeout=timeout, transport=transport)
         except httpx.InvalidURL as error:
             raise InvalidSetting(
-                f"this is no address of a gateway: {str(error).lower()}",
+                f"not the address of a gateway: {str(error).lower()}",
                 remedy="name it as http://host:port",
                 url=url,
             ) from error
@@ -148,7 +148,7 @@ class GatewayCalls:
         except httpx.RequestError as error:
             lost = Unavailable if call.method == "GET" else OutcomeUnknown
             raise lost(
-                "the gateway did not answer to the end", url=self.url, cause=_text(error)
+                "the gateway did not complete its answer", url=self.url, cause=_text(error)
             ) from error
         self._tokens.merge(ReadTokens.parse(response.headers.get(READ_TOKEN, "")).points())
         if not response.is_success:
@@ -231,8 +231,8 @@ class GatewayCalls:
                 )
         stranger = Unavailable if response.is_server_error else InvalidRequest
         return stranger(
-            "what answers does not speak as a gateway does",
-            remedy="check the address, and what stands between here and the gateway",
+            "the server at this address is not a gateway",
+            remedy="check the address, and any proxy before the gateway",
             url=self.url,
             status=response.status_code,
         )

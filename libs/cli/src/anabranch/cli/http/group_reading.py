@@ -141,9 +141,7 @@ def _decoded(line: bytes) -> Told:
     try:
         return msgspec.json.decode(line, type=Told)
     except msgspec.DecodeError as error:
-        raise UnsupportedProtocol(
-            "the gateway's answer is not what it should be", cause=str(error)
-        ) from error
+        raise UnsupportedProtocol("unexpected answer from the gateway", cause=str(error)) from error
 
 
 def _event(told: Told) -> Event:

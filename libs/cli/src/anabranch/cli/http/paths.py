@@ -26,6 +26,4 @@ def decoded(answer: Answer, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(answer.body, type=kind)
     except msgspec.DecodeError as error:
-        raise UnsupportedProtocol(
-            "the gateway's answer is not what it should be", cause=str(error)
-        ) from error
+        raise UnsupportedProtocol("unexpected answer from the gateway", cause=str(error)) from error

@@ -122,7 +122,7 @@ class HttpSession:
     ) -> AsyncIterator[HttpSink]:
         if compress is not None:
             raise InvalidRequest(
-                "the gateway makes the blocks, and does not compress them",
+                "the gateway does not compress blocks",
                 remedy="write without --compress, or without --http",
             )
         ref = stream_ref(stream)
@@ -158,6 +158,6 @@ class HttpSession:
 
 def _no_details() -> NotBuilt:
     return NotBuilt(
-        "events come over HTTP without their keys, times and places, which --json prints",
-        remedy="leave out --json, or read through NATS (--nats)",
+        "answers over HTTP have no keys, times and places, which --json prints",
+        remedy="omit --json, or read through NATS (--nats)",
     )

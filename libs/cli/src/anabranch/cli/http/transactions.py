@@ -131,7 +131,7 @@ def _application_path(stream: str, application: str) -> str:
     """Raises InvalidName, InvalidRequest."""
     if re.fullmatch(APPLICATION_PATTERN, application) is None:
         raise InvalidRequest(
-            "that is no application's name",
+            "not an application's name",
             remedy="use up to 250 letters, digits, dots and hyphens",
             application=application[:300],
         )

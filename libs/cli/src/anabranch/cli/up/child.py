@@ -98,8 +98,8 @@ async def spawn(spec: PartSpec) -> Child:
             )
         except OSError as error:
             raise BinaryNotFound(
-                "program of a part cannot be started",
-                remedy="install it again, or name another one",
+                "a part's program cannot be started",
+                remedy="install the program again, or name another one",
                 part=spec.name,
                 program=spec.command[0],
                 cause=error.strerror or str(error),

@@ -119,7 +119,7 @@ class EmbeddedCluster:
                 await self._ready.wait()
         except TimeoutError as error:
             raise Unavailable(
-                "cluster is not ready in time",
+                "the cluster is not ready in time",
                 remedy=f"read the logs in {self._directory.root / 'logs'}",
                 seconds=seconds_max,
             ) from error
@@ -276,8 +276,8 @@ def _check(settings: UpSettings) -> None:
         )
     if settings.ephemeral and settings.store_count > 1:
         raise InvalidSetting(
-            "stores that keep nothing cannot share a tier 2",
-            remedy="leave out --spus, or --ephemeral",
+            "several stores cannot share a tier 2 in memory",
+            remedy="omit --spus or --ephemeral",
         )
     if settings.tier2_url:
         _check_tier2(settings)
@@ -286,12 +286,12 @@ def _check(settings: UpSettings) -> None:
 def _check_tier2(settings: UpSettings) -> None:
     if settings.ephemeral:
         raise InvalidSetting(
-            "an ephemeral cluster keeps nothing, in tier 2 neither",
-            remedy="leave out --tier2, or --ephemeral",
+            "an ephemeral cluster keeps nothing, not even in tier 2",
+            remedy="omit --tier2 or --ephemeral",
         )
     if isinstance(parse_location(settings.tier2_url), MemoryLocation):
         raise InvalidSetting(
-            "a cluster that is kept needs a tier 2 that is kept",
+            "a durable cluster needs a durable tier 2",
             remedy="name a directory or a bucket, or use --ephemeral",
             tier2=settings.tier2_url,
         )

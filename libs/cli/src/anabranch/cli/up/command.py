@@ -41,12 +41,12 @@ def up(
     Parameters
     ----------
     data_dir
-        Where everything is kept; created if needed (out/anabranch). One cluster at a time.
+        Directory of all data; created if needed (out/anabranch). One cluster at a time.
     tier2
-        URL of tier 2: file:///directory, s3://bucket/prefix, gs://… or az://…; chosen once. If
-        not given, a directory in the data directory.
+        URL of tier 2: file:///directory, s3://bucket/prefix, gs://… or az://…; chosen once. By
+        default a directory in the data directory.
     ephemeral
-        Keep nothing: everything is in memory, and lost when the cluster ends.
+        Keep all data in memory only; it is lost when the cluster ends.
     nats_port
         Port of the NATS server on 127.0.0.1; 0 takes any free one.
     segstore_port
@@ -54,15 +54,16 @@ def up(
     gateway_port
         Port of the HTTP gateway on 127.0.0.1; 0 takes any free one.
     container_count
-        Segment containers; chosen once, at the first start of a data directory.
+        Number of segment containers; chosen once, at the first start of a data directory.
     otlp_endpoint
-        Where the services send traces and metrics (OTLP over HTTP), as http://host:4318.
+        Collector for traces and metrics (OTLP over HTTP), as http://host:4318.
     spus
-        Segment stores, which share tier 2; containers are spread over them.
+        Number of segment stores; they share tier 2 and the containers.
     controllers
-        Controllers; when one dies the others go on.
+        Number of controllers; if one dies, the others take over its work.
     redis
-        Start Redis too, if its program is found; without it controllers share work by rendezvous.
+        Start Redis too, if its program is found; without it controllers share buckets by
+        rendezvous.
     json
         Show progress as JSON lines.
     """
@@ -88,7 +89,7 @@ def _kept_in(data_dir: Path | None, *, ephemeral: bool) -> Path | None:
     if data_dir is not None:
         raise InvalidSetting(
             "an ephemeral cluster keeps nothing, so it has no data directory",
-            remedy="leave out --data-dir and ANABRANCH_DATA_DIR, or --ephemeral",
+            remedy="omit --data-dir and ANABRANCH_DATA_DIR, or --ephemeral",
             data_dir=str(data_dir),
         )
     return None
@@ -109,5 +110,5 @@ async def _run(settings: UpSettings, as_json: bool) -> None:
 
 
 def _why_without_redis(settings: UpSettings) -> str:
-    why = "no redis-server found" if settings.redis else "left out as asked"
+    why = "no redis-server found" if settings.redis else "disabled by --no-redis"
     return f"{why}: buckets by rendezvous"

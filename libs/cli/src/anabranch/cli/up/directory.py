@@ -92,7 +92,7 @@ def check_format(root: Path) -> None:
         found = int(json.loads(text)["format"])
     except (ValueError, KeyError, TypeError) as error:
         raise DirectoryUnusable(
-            "the data directory's format file is not readable",
+            "the data directory's format file cannot be read",
             remedy=f"choose another directory; if this release wrote this one, write "
             f"{json.dumps({'format': FORMAT})} into the file",
             path=str(root / "format"),

@@ -58,7 +58,7 @@ def read_health_reply(reply: bytes) -> tuple[bool, str]:
             if not part["ready"]
         ]
     except (ValueError, KeyError, TypeError, AttributeError):
-        return False, "answers with something else than its health"
+        return False, "does not answer with its health"
     return False, "; ".join(waiting)
 
 
@@ -73,7 +73,7 @@ def read_nats_health(reply: bytes, room: bool) -> Answer:
     try:
         why = str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):
-        return Answer(False, "answers with something else than its health")
+        return Answer(False, "does not answer with its health")
     return Answer(False, why, serving=True, stuck=room and _WRITE_ERROR in why)
 
 

@@ -110,9 +110,11 @@ class Supervisor:
         if child.disk_failed or (folder is not None and not has_room(folder)):
             return "its disk failed or is full"
         if self._states[part].stuck:
-            return "only a new start takes its error away"
+            return "only a restart clears its error"
         return (
-            "what it needs is not ready" if plan.is_held_up(self._needs[part], self._states) else ""
+            "a part that it needs is not ready"
+            if plan.is_held_up(self._needs[part], self._states)
+            else ""
         )
 
     async def _ask_due(self) -> None:
@@ -173,14 +175,14 @@ class Supervisor:
             return told
         if spec.irreplaceable:
             return Unavailable(
-                "the part that kept everything in memory ended, and all is lost",
-                remedy="start the cluster again; one that is not ephemeral would go on",
+                "the part that kept all data in memory ended, and the data is lost",
+                remedy="start the cluster again; without --ephemeral it would have survived this",
                 part=part,
                 reason=state.reason,
                 last_log_line=last,
             )
         return Unavailable(
-            "part of the cluster does not stay up",
+            "a part of the cluster does not stay up",
             remedy=f"read {spec.log_file}, correct the cause and start again",
             part=part,
             tries=state.failures,

@@ -68,7 +68,7 @@ async def send(
     command_id = how["command_id"] if "command_id" in how else control.new_command_id()
     if _COMMAND_ID.fullmatch(command_id) is None:
         raise InvalidRequest(
-            "this is no command id",
+            "not a command id",
             remedy="use 1 to 64 letters, digits, hyphens and underscores",
             command_id=command_id[:80],
         )
@@ -107,8 +107,8 @@ class Operations:
             raise failure_of(found)
         if found.state == "running":
             raise OutcomeUnknown(
-                "the operation did not end in time; it goes on",
-                remedy="wait for it again, or describe it",
+                "the operation did not end in time; it continues",
+                remedy="wait again, or describe the operation",
                 operation=found.operation,
             )
         return found
@@ -187,7 +187,7 @@ class Operations:
 def failure_of(found: OperationFound) -> AnabranchError:
     """The error of an operation that failed."""
     if found.error is None:
-        return AnabranchError("the operation failed without saying why", operation=found.operation)
+        return AnabranchError("the operation failed without a reason", operation=found.operation)
     return found.error.to_error()
 
 

@@ -28,7 +28,7 @@ def split(present: Sequence[SegmentInStream], segment_id: int, parts: int) -> Re
     """
     if not 2 <= parts <= SEGMENT_COUNT_MAX:
         raise InvalidRequest(
-            "a segment is split into two parts or more",
+            "a split needs at least two parts",
             remedy=f"ask for 2 to {SEGMENT_COUNT_MAX} parts",
             parts=parts,
         )
@@ -50,13 +50,13 @@ def merge(present: Sequence[SegmentInStream], segment_ids: Sequence[int]) -> Res
     lie side by side, InvalidRequest for fewer than two.
     """
     if len(set(segment_ids)) != len(segment_ids) or len(segment_ids) < 2:
-        raise InvalidRequest("a merge takes two different segments or more")
+        raise InvalidRequest("a merge needs at least two different segments")
     sources = sorted((_current(present, one) for one in segment_ids), key=lambda s: s.key_start)
     for left, right in itertools.pairwise(sources):
         if left.key_end != right.key_start:
             raise InvalidRanges(
-                "the segments do not lie side by side",
-                remedy="merge segments of which one begins where the other ends",
+                "the segments are not adjacent",
+                remedy="merge segments with adjacent key ranges",
                 segment=left.segment_id,
                 other=right.segment_id,
             )
@@ -68,4 +68,4 @@ def _current(present: Sequence[SegmentInStream], segment_id: int) -> SegmentInSt
     for segment in present:
         if segment.segment_id == segment_id:
             return segment
-    raise ScaleRefused("the segment is not one of the stream's current ones", segment=segment_id)
+    raise ScaleRefused("the segment is not a current segment of the stream", segment=segment_id)

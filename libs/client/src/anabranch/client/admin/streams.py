@@ -131,7 +131,7 @@ class Streams(StreamViews):
         for name, count in (("seal", len(reshaping.seal)), ("ranges", len(reshaping.new_ranges))):
             if not 1 <= count <= SEGMENT_COUNT_MAX:
                 raise InvalidRequest(
-                    "a scale replaces at least one segment by at least one",
+                    "a scale needs at least one segment and one range",
                     remedy=f"name 1 to {SEGMENT_COUNT_MAX} segments and as many ranges",
                     field=name,
                     count=count,
@@ -163,7 +163,7 @@ class Streams(StreamViews):
         ref = stream if isinstance(stream, StreamRef) else stream_ref(stream)
         offsets = stream_cut(ref, cut)
         if not 1 <= len(offsets) <= SEGMENT_COUNT_MAX:
-            raise InvalidRequest("a cut names at least one segment", count=len(offsets))
+            raise InvalidRequest("a cut must name at least one segment", count=len(offsets))
         return await send(
             self._control,
             lambda command_id: TruncateStream(
@@ -199,6 +199,6 @@ def _new_range(keys: KeyRange | tuple[float, float]) -> NewRange:
     start, end = (keys.start, keys.end) if isinstance(keys, KeyRange) else keys
     if not 0.0 <= start < end <= 1.0:
         raise InvalidRanges(
-            "a range of keys lies within 0 and 1 and is not empty", start=start, end=end
+            "a key range must lie within [0, 1) and not be empty", start=start, end=end
         )
     return NewRange(key_start=start, key_end=end)

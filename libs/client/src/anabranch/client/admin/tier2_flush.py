@@ -60,7 +60,7 @@ class TierTwoFlush:
         found = await list_containers(self._control, timeout_s=min(timeout_s, QUERY_TIMEOUT_S))
         due = [one for one in found if one.container not in self._flushed]
         for one in due:
-            under_way = Unavailable("the flush did not end in time; it goes on")
+            under_way = Unavailable("the flush did not end in time; it continues")
             self._missing.setdefault(one.container, under_way)
         await for_each(due, CONCURRENT_MAX, self._flush)
 
@@ -82,8 +82,8 @@ class TierTwoFlush:
             return Unavailable("the flush did not begin in time", seconds=timeout_s)
         container, error = min(self._missing.items(), key=lambda item: item[0])
         return Unavailable(
-            "not all that is acknowledged is known to be in tier 2",
-            remedy="see `anabranch container list`, then flush again",
+            "some acknowledged events may not be in tier 2",
+            remedy="run `anabranch container list`, then flush again",
             container=container,
             cause=str(error),
             missing=len(self._missing),

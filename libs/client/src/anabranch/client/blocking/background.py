@@ -119,15 +119,15 @@ class LoopThread:
     def _refuse_unless_usable(self) -> None:
         if os.getpid() != self._pid:
             raise Closed(
-                "the client was opened by another process",
+                "another process opened the client",
                 remedy="connect in each process, after the fork", opened_by=self._pid,
             )  # fmt: skip
         if self._is_closed:
             raise Closed("the client is closed")
         if threading.get_ident() == self._thread.ident:
             raise InvalidRequest(
-                "a call that blocks was made in the client's own thread",
-                remedy="use the asynchronous client in what the client calls",
+                "a blocking call was made in the client's own thread",
+                remedy="use the asynchronous client in callbacks of the client",
             )
 
     def ask_to_end(self) -> None:

@@ -158,7 +158,7 @@ class Blocking(Generic[T]):
         trace: TracebackType | None,
     ) -> bool:
         if not self._target.stays:
-            raise InvalidRequest("what was not entered cannot be left")
+            raise InvalidRequest("exit without enter")
         stay = self._target.stays.pop()
         return bool(self._perform(partial(stay.leave, (kind, error, trace))))
 

@@ -67,7 +67,7 @@ class ReaderGroups:
         ref = group_ref(group)
         if (config is None) == (not streams):
             raise InvalidRequest(
-                "a reader group is given either a configuration or streams", group=group
+                "give a reader group either a configuration or streams", group=group
             )
         asked = config or ReaderGroupConfig(tuple(GroupStream(name) for name in streams))
         asked = await checked_config(self._ranges, asked)
@@ -76,7 +76,7 @@ class ReaderGroups:
         elif start != "head":
             raise InvalidRequest(
                 f"a reader group cannot start at {start!r}",
-                remedy="start at head, at tail, or give each stream a start",
+                remedy="start at head or tail, or give each stream a start",
             )
         return await send(
             self._control,
@@ -223,7 +223,7 @@ def _starting_at(
         cuts.setdefault(str(stream), []).append(SegmentPosition(segment, *position))
     for stream_of_cut in cuts.keys() - {each.stream for each in config.streams}:
         raise InvalidRequest(
-            "a reader group starts at a cut of a stream that it does not read",
+            "the start names a stream that the reader group does not read",
             stream=stream_of_cut,
         )
     streams = (

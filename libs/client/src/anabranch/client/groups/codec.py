@@ -59,6 +59,6 @@ class ReaderGroupCodec:
 def _unknown(what: str, cause: str) -> FormatTooNew:
     return FormatTooNew(
         f"a reader group's {what} cannot be read",
-        remedy="use the client of the release that wrote it, or a newer one",
+        remedy="use the release of the client that wrote it, or a newer one",
         cause=cause,
     )

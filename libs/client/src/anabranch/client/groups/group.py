@@ -224,13 +224,13 @@ class ReaderGroup:
         def decide(state: ReaderGroupState) -> Sequence[u.AnyUpdate]:
             under_way = [each for each in state.checkpoints if not each.is_complete]
             if state.checkpoint(name) is not None:
-                raise CheckpointExists("there is a checkpoint of this name", name=name)
+                raise CheckpointExists("a checkpoint of this name already exists", name=name)
             limit = state.config.checkpoints_max
             if kind == "user" and _count(under_way) >= limit:
-                raise TooManyCheckpoints("too many checkpoints are under way", limit=limit)
+                raise TooManyCheckpoints("too many checkpoints are pending", limit=limit)
             if len(under_way) >= UNDER_WAY_MAX:
                 raise TooManyCheckpoints(
-                    "too many checkpoints and cuts are under way", limit=UNDER_WAY_MAX
+                    "too many checkpoints and cuts are pending", limit=UNDER_WAY_MAX
                 )
             return (u.CheckpointBegun(name=name, checkpoint=kind),)
 
@@ -252,7 +252,7 @@ class ReaderGroup:
 
         def decide(state: ReaderGroupState) -> Sequence[u.AnyUpdate]:
             if reader_id not in state.readers:
-                raise ReaderNotFound("no reader of this id is online", reader=reader_id)
+                raise ReaderNotFound("no reader with this id is online", reader=reader_id)
             return (update,)
 
         await log.synchronizer.update(decide)
@@ -304,8 +304,8 @@ def _count(under_way: Sequence[Checkpoint]) -> int:
 def _not_reached(checkpoint: Checkpoint) -> Unavailable:
     waiting = ", ".join(sorted(checkpoint.waiting))
     return Unavailable(
-        "readers have not reached the checkpoint",
-        remedy="wait for it again; readers reach it when they ask for more",
+        "some readers have not reached the checkpoint",
+        remedy="wait again; readers reach the checkpoint when they ask for events",
         name=checkpoint.name, waiting=waiting,
     )  # fmt: skip
 
@@ -315,5 +315,5 @@ def _reader_id(text: str) -> str:
         return stream_name(text)
     except InvalidName as error:
         raise InvalidName(
-            f"{text[:80]!r} is no reader's id", remedy=error.remedy, reader=text[:80]
+            f"{text[:80]!r} is not a reader id", remedy=error.remedy, reader=text[:80]
         ) from error

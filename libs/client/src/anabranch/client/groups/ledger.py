@@ -116,7 +116,7 @@ class Ledger:
         is_between = holding.processed < told < holding.given
         if is_between and told not in (behind for _, behind in holding.blocks.values()):
             raise InvalidPosition(
-                "an acknowledgement names a place at which no block begins",
+                "an acknowledgement names an offset at which no block begins",
                 segment=segment, offset=told.offset, index=told.event_index,
             )  # fmt: skip
         return told

@@ -131,10 +131,11 @@ class GroupMember:
                 raise self._in_use()
             if len(state.readers) >= READERS_MAX:
                 raise TooManyReaders(
-                    "the reader group has as many readers as it can have", limit=READERS_MAX
+                    "the reader group has reached its maximum of readers", limit=READERS_MAX
                 )
             raise ReaderRemoved(
-                "the reader was taken for lost or put offline, or its group reset, as it joined",
+                "while the reader joined, it was declared lost or put offline, or its group was "
+                "reset",
                 reader=self.reader_id,
             )
         self._generation = (state.incarnation, state.generation)
@@ -153,8 +154,10 @@ class GroupMember:
                 raise self._in_use()
             if self._clock.monotonic() > deadline_s:
                 raise Unavailable(
-                    "it was not to be seen whether an earlier reader of this id is gone",
-                    remedy="the log is too slow for the lease: try again, or use another id",
+                    "cannot determine whether an earlier reader with this id is gone",
+                    remedy=(
+                        "the group's log is too slow for the lease; try again, or use another id"
+                    ),
                     reader=self.reader_id,
                 )
             self._peers.caught_up(self.state.readers, self._clock.monotonic())
@@ -163,7 +166,7 @@ class GroupMember:
                 await self._log.fetch(wait_s=lease_s * LISTEN_SHARE)
 
     def _in_use(self) -> ReaderInUse:
-        return ReaderInUse("a reader of this id is alive in the group", reader=self.reader_id)
+        return ReaderInUse("a reader with this id is alive in the group", reader=self.reader_id)
 
     async def leave(self, saved: tuple[u.Saved, ...]) -> None:
         """Give everything up at once, after all that was said; bounded in time, best effort: else
@@ -305,7 +308,7 @@ class GroupMember:
             self._fail(ReaderGroupReset("the reader group was reset", generation=state.generation))
             return
         if not state.is_online(self.reader_id, self._nonce):
-            self._fail(ReaderRemoved("the reader was taken for lost, or put offline"))
+            self._fail(ReaderRemoved("the reader was declared lost, or put offline"))
             return
         self._lease.confirmed(state.readers[self.reader_id].beat)
         self._peers.caught_up(state.readers, now_s)
@@ -424,5 +427,5 @@ def _same(known: Known, before: Known | None) -> bool:
 def _final(error: AnabranchError) -> AnabranchError:
     """What an error that repeating does not cure says about the group."""
     if isinstance(error, NotFound | StreamSealed):
-        return ReaderGroupNotFound("the reader group is gone", cause=str(error))
+        return ReaderGroupNotFound("the reader group was deleted", cause=str(error))
     return error

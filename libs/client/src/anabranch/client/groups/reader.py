@@ -50,7 +50,7 @@ class GroupReaderSettings:
         if self.save_interval_s <= 0:
             raise InvalidSetting("a reader's save interval must be positive")
         if self.acks not in ("asking", "explicit"):
-            raise InvalidSetting("a reader acknowledges by asking or explicitly", acks=self.acks)
+            raise InvalidSetting("acknowledge must be by asking or explicit", acks=self.acks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,8 +206,8 @@ class GroupReading(Generic[T]):
         """The next block's events; None at the end. Raises InvalidRequest within an open block."""
         if self._events or self._no_value is not None:
             raise InvalidRequest(
-                "a batch was asked for in the middle of a block whose events are being iterated",
-                remedy="use either events or batches of a reader",
+                "a batch was requested while the events of a block are being iterated",
+                remedy="use either events or batches of one reader",
             )
         self._asked()
         await self.member.saving.wait()
@@ -257,12 +257,12 @@ class GroupReading(Generic[T]):
             self._is_held_back = is_held_back
             if is_held_back:
                 _log.warning(
-                    "a reader hands out nothing, because its group log did not confirm its lease",
+                    "a reader pauses, because the group's log did not confirm its lease",
                     reader=self.member.reader_id,
                     lease_ms=self.member.state.config.lease_ms,
                 )
             else:
-                _log.info("a reader hands out events again", reader=self.member.reader_id)
+                _log.info("a reader continues", reader=self.member.reader_id)
         return not is_held_back
 
     async def _wait(self) -> None:

@@ -157,7 +157,7 @@ class ByteStream:
         """
         self._require_open()
         if self._reading:
-            raise InvalidRequest("another read is under way", remedy="await one after the other")
+            raise InvalidRequest("another read is pending", remedy="await one read after the other")
         if size == 0:
             return b""
         self._reading = True
@@ -218,8 +218,8 @@ class ByteStream:
         start = int(error.fields["start"] or 0)
         self._offset = start
         return EventsTruncated(
-            "bytes that were to be read next were truncated",
-            remedy="read again: reading goes on behind what was truncated",
+            "the next bytes were truncated",
+            remedy="read again; the next read continues after the truncated bytes",
             segment=self._segment.name, offset=offset, start=start,
         )  # fmt: skip
 
@@ -247,10 +247,10 @@ class ByteStream:
             case os.SEEK_END:
                 target = await self.tail() + offset
             case _:
-                raise InvalidRequest("there is no such whence", whence=whence)
+                raise InvalidRequest("unknown whence", whence=whence)
         if target < 0 or (target > self._known_tail and target > await self.tail()):
             raise InvalidRequest(
-                "the place lies outside of the stream",
+                "the position lies outside the stream",
                 remedy="seek to 0 … tail()", offset=target, tail=self._known_tail,
             )  # fmt: skip
         self._offset = target

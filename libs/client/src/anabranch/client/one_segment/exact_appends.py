@@ -160,9 +160,10 @@ class ExactAppends:
             raise self._closed_error()
         if len(self._waiting) >= self._settings.appends_waiting_max:
             raise Overloaded(
-                "too many appends wait for their turn",
-                remedy="wait for some of them", limit=self._settings.appends_waiting_max,
-            )  # fmt: skip
+                "too many appends are waiting",
+                remedy="wait for some of the pending appends",
+                limit=self._settings.appends_waiting_max,
+            )
         deadline_s = self._runtime.clock.monotonic() + self._settings.retry_timeout_s
         landed: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         if self._pump is None:
@@ -179,7 +180,9 @@ class ExactAppends:
             await asyncio.wait([pump])
 
     def _closed_error(self) -> Closed:
-        return Closed("it was closed before the append began", stream=str(self._segment.stream))
+        return Closed(
+            "the stream was closed before the append began", stream=str(self._segment.stream)
+        )
 
     # --- one after the other --------------------------------------------------------------
 
@@ -222,7 +225,7 @@ class ExactAppends:
             return None
         left_s = call.deadline_s - self._runtime.clock.monotonic()
         if left_s <= 0:
-            raise Unavailable("an append's turn did not come in time", segment=self._segment.name)
+            raise Unavailable("the append was not sent in time", segment=self._segment.name)
         attempts = _Attempts(self._segment.new_backoff(left_s), self._tail)
         while True:
             try:
@@ -288,13 +291,13 @@ class ExactAppends:
             self._renew()
             raise self._unknown() from error
         raise Unavailable(
-            "no store took the append in time",
+            "no store accepted the append in time",
             segment=self._segment.name, cause=error.code, said=str(error),
         ) from error  # fmt: skip
 
     def _unknown(self) -> OutcomeUnknown:
         return OutcomeUnknown(
-            "an append was sent and not answered, so it may be stored or not",
+            "no reply to an append, which may or may not be stored",
             remedy="read the stream, then decide whether to append again",
             segment=self._segment.name,
         )
@@ -319,8 +322,8 @@ class ExactAppends:
                 offset += at
         except Retry as error:
             raise OutcomeUnknown(
-                "the append is stored, but where it ends could not be read",
-                remedy="do not append it again",
+                "the append is stored, but its end offset could not be read",
+                remedy="do not repeat the append",
                 segment=self._segment.name,
             ) from error
         return end

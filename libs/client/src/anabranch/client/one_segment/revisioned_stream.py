@@ -145,8 +145,8 @@ class RevisionedStream:
         except CorruptBlock as error:
             raise CorruptBlock(
                 error.message,
-                remedy="if this stream is written as a byte stream, read it as one; "
-                "else its bytes are damaged",
+                remedy="if another program writes this stream as a byte stream, read it as one; "
+                       "otherwise its bytes are damaged",
                 stream=str(self.stream), offset=offset, cause=str(error),
             ) from error  # fmt: skip
 
@@ -167,7 +167,7 @@ class RevisionedStream:
         """
         self._require_open()
         behind = await self._appends.append(_block(entries))
-        assert behind is not None, "an append without a condition cannot fail it"
+        assert behind is not None, "an unconditional append failed on a condition"
         return behind
 
     async def append_if(

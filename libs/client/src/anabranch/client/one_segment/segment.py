@@ -74,7 +74,7 @@ class OneSegment:
         if len(listed.segments) != 1:
             raise InvalidRequest(
                 "the stream has more than one segment",
-                remedy="use a stream that was created with one segment and is never scaled",
+                remedy="use a stream that has one segment and never scales",
                 stream=str(self.stream),
                 segments=len(listed.segments),
             )
@@ -129,7 +129,7 @@ class OneSegment:
         timeout_s = wait_ms / 1000 + ANSWER_TIME_S
         reply, data = await self._ask(request, SegmentRead, timeout_s=timeout_s)
         if reply.offset != offset:
-            raise BadPacket("a read was answered from another offset", segment=self.name)
+            raise BadPacket("a reply to a read starts at another offset", segment=self.name)
         return reply, data
 
     async def ask_attributes(self, request: GetAttributes, expected: type[M]) -> M:
@@ -167,8 +167,8 @@ class OneSegment:
         try:
             if await self._followers.after(self.name, if_open=unclear):
                 return InvalidRequest(
-                    "the stream was scaled, so its one segment takes no more",
-                    remedy="use a stream that is never scaled",
+                    "the stream was scaled, so its first segment accepts no more appends",
+                    remedy="use a stream that never scales",
                     stream=str(self.stream),
                 )
         except (StreamNotFound, SegmentNotFound):

@@ -158,7 +158,7 @@ class StateSynchronizer(Generic[S, U]):
         self._fold(page.first, page.entries)
         if wait_s > 0 and page.entries.sealed and not page.entries.entries:
             raise StreamSealed(
-                "the stream of the shared state is sealed, and all of it was fetched",
+                "the stream of the shared state is sealed and was read to its end",
                 stream=str(self._log.stream),
             )
         while not page.entries.at_tail:
@@ -268,7 +268,7 @@ class StateSynchronizer(Generic[S, U]):
             await self.fetch()
         if self._folded.state is None:
             raise StateNotInitialized(
-                "the shared state has no first value yet", stream=str(self._log.stream)
+                "the shared state is not initialized yet", stream=str(self._log.stream)
             )
         return self._folded.state
 
@@ -294,8 +294,8 @@ class StateSynchronizer(Generic[S, U]):
         pause_s = contest.failed(self._runtime.clock.monotonic())
         if pause_s is None:
             raise Unavailable(
-                "others changed the shared state each time before this change was appended",
-                remedy="nothing was done; try again, or share the state among fewer",
+                "every attempt met a concurrent change of the shared state",
+                remedy="nothing was changed; try again, or let fewer processes share the state",
                 stream=str(self._log.stream), attempts=contest.failures,
             )  # fmt: skip
         if contest.failures > 1:
@@ -326,7 +326,7 @@ class StateSynchronizer(Generic[S, U]):
                 pause_s = contest.failed(self._runtime.clock.monotonic())
                 if pause_s is None:
                     raise Unavailable(
-                        "the stream was truncated each time before it could be read",
+                        "every attempt met a truncation of the stream",
                         stream=str(self._log.stream),
                     ) from error
                 await self._runtime.clock.sleep(pause_s)
@@ -368,11 +368,11 @@ class StateSynchronizer(Generic[S, U]):
         if not tag:
             return CorruptBlock(
                 "an entry of a shared state is empty",
-                remedy="do not write to the stream by other means",
+                remedy="write to the stream only through the state synchronizer",
                 stream=str(self._log.stream), revision=revision,
             )  # fmt: skip
         return FormatTooNew(
-            "an entry of a shared state is of an unknown kind",
+            "an entry of a shared state has an unknown kind",
             found=tag[0], supported=_TAG_NEWEST, stream=str(self._log.stream), revision=revision,
         )  # fmt: skip
 

@@ -114,7 +114,7 @@ class BatchClient:
         is left, InvalidRequest for what is no cut of the stream, StreamNotFound.
         """
         if approximate_bytes < 1:
-            raise InvalidRequest("a cut moves on by at least one byte", bytes=approximate_bytes)
+            raise InvalidRequest("the size must be at least one byte", bytes=approximate_bytes)
         ref = _ref(stream)
         start: Start = "head" if cut is None else await self._checked(named(ref, cut))
         frontier = Frontier(await self._bounds(ref).start(start))
@@ -166,8 +166,8 @@ class BatchClient:
             await followers.in_place_of(segment, error)
             start = None
         raise EventsTruncated(
-            "the cut lies before what is left of the stream",
-            remedy="go on from the stream's head, or from where the segment starts now",
+            "the cut lies before the stream's head",
+            remedy="continue from the stream's head, or from the segment's start",
             stream=str(parse_segment_name(segment)[0]), segment=segment, offset=place.offset,
             start=start,
         )  # fmt: skip
@@ -253,7 +253,7 @@ class RangeReader:
             case SegmentEnd(segment, _, reached) if not reached and self._offset < self.range.end:
                 self._ended = True
                 raise PlanOutdated(
-                    "a segment does not hold the range that was planned",
+                    "a segment does not contain the planned range",
                     segment=segment, offset=self._offset, end=self.range.end,
                 )  # fmt: skip
         self._ended = True

@@ -80,7 +80,7 @@ class StreamBounds:
             case str():
                 raise InvalidRequest(
                     f"a reader cannot start at {start!r}",
-                    remedy="start at head, at tail, or at positions",
+                    remedy="start at head, tail, or positions",
                 )
         given = {name: Position(*place) for name, place in start.items()}
         for name, place in given.items():
@@ -147,7 +147,7 @@ class StreamBounds:
             pause_s = backoff.failed(self._clock.monotonic())
             if pause_s is None:
                 raise Unavailable(
-                    "the stream's scale does not end, so where it ends now is not known",
+                    "the stream's scale does not end, so its tail is unknown",
                     stream=str(self._stream),
                 )
             await self._clock.sleep(pause_s)
@@ -198,7 +198,7 @@ class StreamBounds:
         if not _cover(standings) or not _agree(standings):
             raise InvalidRequest(
                 "the positions do not cover every key of the stream once",
-                remedy="start at what `positions()` of a reader of this stream has told",
+                remedy="start at a result of `positions()` of a reader of this stream",
                 stream=str(self._stream),
             )
         return standings

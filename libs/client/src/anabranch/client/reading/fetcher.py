@@ -145,9 +145,9 @@ class SegmentFetcher:
             raise answer
         reply, data = answer
         if reply.offset != self.offset:
-            raise BadPacket("a read was answered from another offset", segment=self.segment)
+            raise BadPacket("a reply to a read starts at another offset", segment=self.segment)
         if not data and not reply.at_tail and not reply.end_of_segment:
-            raise BadPacket("a read was answered with nothing", segment=self.segment)
+            raise BadPacket("a reply to a read is empty", segment=self.segment)
         if not data and self.index:
             raise self._misplaced("the position lies beyond the segment's last event")
         await self._read_on(reply, self.offset + len(data), len(data))

@@ -42,12 +42,12 @@ async def fetch_large(read: ReadBytes, reference: LargeReference) -> bytes:
             pieces.append(piece)
     except SegmentTruncated as error:
         raise EventsTruncated(
-            "the parts of a large event were truncated, and their reference was not",
+            "the parts of a large event were truncated, but their reference was not",
             offset=reference.offset, start=error.fields.get("start"),
         ) from error  # fmt: skip
     if (size, crc) != (reference.size, reference.crc):
         raise CorruptBlock(
-            "the parts of a large event do not make the event that was written",
+            "the parts of a large event do not match its checksum",
             offset=reference.offset, size=size, wanted=reference.size,
         )  # fmt: skip
     return b"".join(pieces)
@@ -63,7 +63,7 @@ async def _parts(read: ReadBytes, reference: LargeReference) -> AsyncIterator[Bl
             wanted = min(end - at - len(data), READ_SIZE_BYTES)
             more = await read(at + len(data), wanted) if wanted > 0 else b""
             if not more:
-                raise CorruptBlock("the parts of a large event end early", offset=at)
+                raise CorruptBlock("the parts of a large event are incomplete", offset=at)
             data += more
             size = _size_of_first(data)
         block = Block(data)
@@ -71,7 +71,9 @@ async def _parts(read: ReadBytes, reference: LargeReference) -> AsyncIterator[Bl
         writer_id = writer_id or block.header.writer_id
         found = (block.header.is_part, block.header.first_event_number, block.header.writer_id)
         if found != (True, number, writer_id):
-            raise CorruptBlock("what a reference leads to is not the next part", offset=at)
+            raise CorruptBlock(
+                "the reference of a large event does not lead to its next part", offset=at
+            )
         yield block
         at += size
         data = data[size:]

@@ -43,8 +43,8 @@ class EventPointer(NamedTuple):
             places = []
         if len(places) != 2 or not all(map(_is_number, places)):
             raise InvalidRequest(
-                f"{text[:600]!r} is no event pointer",
-                remedy="use what `Event.pointer` has given",
+                f"{text[:600]!r} is not an event pointer",
+                remedy="use a value of `Event.pointer`",
             )
         return cls(segment, int(places[0]), int(places[1]))
 
@@ -61,11 +61,11 @@ async def fetch_event(calls: SegmentCalls, pointer: EventPointer) -> Event:
     try:
         parse_header(data)
     except CorruptBlock as error:
-        raise _not_found("no block begins where the pointer points to", pointer) from error
+        raise _not_found("no block begins at the pointer's offset", pointer) from error
     try:
         block = Block(data)
         if pointer.event_index >= len(block):
-            raise _not_found("the block has fewer events than the pointer says", pointer)
+            raise _not_found("the pointer's index exceeds the block's events", pointer)
         if block.header.is_large:
             await _put_large(calls, block, pointer)
         fetched = FetchedBlock(pointer.segment, pointer.offset, block, pointer.event_index)
@@ -109,9 +109,9 @@ async def _stored_block(calls: SegmentCalls, pointer: EventPointer) -> bytes:
     except SegmentNotFound as error:
         raise _not_found("the event was deleted", pointer) from error
     except InvalidRequest as error:
-        raise _not_found("there is no event where the pointer points to", pointer) from error
+        raise _not_found("no event exists at the pointer", pointer) from error
     if not data:
-        raise _not_found("the segment ends where the pointer points to", pointer)
+        raise _not_found("the segment ends before the pointer", pointer)
     return data
 
 

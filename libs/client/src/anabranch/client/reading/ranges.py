@@ -101,10 +101,10 @@ class SegmentRanges:
 
         reply, data = await self.calls(segment).ask(request, SegmentRead)
         if reply.offset != offset:
-            raise BadPacket("a read was answered from another offset", segment=segment)
+            raise BadPacket("a reply to a read starts at another offset", segment=segment)
         if not data or offset + len(data) > end:
             raise PlanOutdated(
-                "a segment does not hold the range that was planned",
+                "a segment does not contain the planned range",
                 segment=segment, offset=offset, end=end, have=len(data),
             )  # fmt: skip
         return data

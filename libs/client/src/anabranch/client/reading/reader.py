@@ -218,7 +218,7 @@ class EventReader(Generic[T]):
 
     def _finish_open_batch(self) -> None:
         begun = self._open_events or self._no_value is not None
-        assert not begun, "take what __anext__ has begun before asking for batches"
+        assert not begun, "finish the iteration of the current block before you ask for batches"
         self._open_batch = None
 
     async def batches(self) -> AsyncIterator[EventBatch]:

@@ -257,7 +257,7 @@ class Transactions:
             query = kind(**self._calls.names, application=name)
         except ValueError as error:
             raise InvalidRequest(
-                "that is no application's name",
+                "not an application's name",
                 remedy="use 1 to 250 ASCII letters, digits, dots and hyphens",
                 application=name[:80],
             ) from error

@@ -55,7 +55,7 @@ def wanted(key: Key | None, parts: bool) -> Wanted:
             key = TransactionKey(application=key[0], version=key[1])
         except (ValueError, IndexError) as error:
             raise InvalidRequest(
-                "that is no key of a transaction",
+                "not a transaction key",
                 remedy="give the application's name, of letters, digits, dots and hyphens, and its "
                 "version from 0",
             ) from error
@@ -140,7 +140,7 @@ class Openings:
                 return begun
             if calls.time_is_up(deadline_s):
                 raise Busy(
-                    "an earlier transaction of the version has not ended yet",
+                    "an earlier transaction of the version is still open",
                     transaction=begun.transaction.transaction_id,
                 )
             await clock.sleep(pause_s)

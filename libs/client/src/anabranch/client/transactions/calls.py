@@ -96,8 +96,11 @@ class TransactionCalls:
             )
         except (Retry, OutcomeUnknown) as error:
             raise OutcomeUnknown(
-                "whether the transaction was committed was not answered in time",
-                remedy="commit it again, or describe it by its id: what was decided never changes",
+                "no reply in time about the outcome of the commit",
+                remedy=(
+                    "commit again, or describe the transaction by its id; a decided outcome "
+                    "never changes"
+                ),
                 transaction=query.transaction_id, stream=str(self.stream), cause=error.code,
             ) from error  # fmt: skip
         return found.transaction
@@ -131,7 +134,7 @@ class TransactionCalls:
                 if info.state is TransactionState.COMMITTING:
                     return info
                 raise OutcomeUnknown(
-                    "the transaction is still open", remedy="commit it, or wait again",
+                    "the transaction is still open", remedy="commit the transaction, or wait again",
                     transaction=transaction_id, stream=str(self.stream),
                 )  # fmt: skip
             await self._clock.sleep(pause_s)

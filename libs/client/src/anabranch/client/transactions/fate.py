@@ -104,7 +104,7 @@ class Fate:
         elif result.refusal == "execution_exceeded" and not self._was_exceeded:
             self._was_exceeded = True
             _log.warning(
-                "a transaction lives as long as it may and will be aborted",
+                "a transaction has reached its maximum duration and will be aborted",
                 id=self.transaction_id,
                 stream=str(self.calls.stream),
             )
@@ -132,8 +132,8 @@ class Fate:
             pause_s = backoff.failed(clock.monotonic())
             if pause_s is None:
                 return OutcomeUnknown(
-                    "what became of the transaction was not told",
-                    remedy="describe it by its id before you repeat anything",
+                    "the outcome of the transaction is unknown",
+                    remedy="describe the transaction by its id before you repeat it",
                     transaction=self.transaction_id, cause=error.code,
                 )  # fmt: skip
             await clock.sleep(pause_s)

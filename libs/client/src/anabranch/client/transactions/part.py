@@ -87,7 +87,7 @@ class TransactionPart(TransactionWriter[T]):
         """
         if not self._was_opened:
             raise InvalidRequest(
-                "the part was not made yet", remedy="use it as `async with txn.part() as part`"
+                "the part was not created yet", remedy="use it as `async with txn.part() as part`"
             )
         await self.flush()
         lengths: list[PartLength] = []

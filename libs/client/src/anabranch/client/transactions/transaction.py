@@ -142,8 +142,8 @@ class Transaction(TransactionWriter[T]):
                 await self.flush()
             elif self.has_parts and not self._commit_asked:
                 raise InvalidRequest(
-                    "a transaction with parts was left without a commit, and is aborted",
-                    remedy="say which parts count: `await txn.commit(parts=[…])`",
+                    "a transaction with parts was left without a commit and aborts",
+                    remedy="name the valid parts: `await txn.commit(parts=[…])`",
                     transaction=self.id,
                 )
             elif not self.has_parts:
@@ -203,7 +203,7 @@ class Transaction(TransactionWriter[T]):
     ) -> CommitTransaction:
         if self.has_parts == (parts is None):
             raise InvalidRequest(
-                "a transaction with parts is committed with the reports of its parts, and no other",
+                "a commit needs the reports of parts if, and only if, the transaction has parts",
                 remedy="`await txn.commit(parts=[…])` after `transactions.begin(parts=True)`",
                 transaction=self.id,
             )
@@ -320,7 +320,7 @@ class Transaction(TransactionWriter[T]):
         if not self.has_parts:
             raise InvalidRequest(
                 "the transaction has no parts",
-                remedy="begin it by `transactions.begin(parts=True)`", transaction=self.id,
+                remedy="begin it with `transactions.begin(parts=True)`", transaction=self.id,
             )  # fmt: skip
         drawn = self._runtime.ids.new_id() if part_id is None else part_id
         return TransactionPart(drawn, self._fate, self._writing, self._serializer)
@@ -328,12 +328,14 @@ class Transaction(TransactionWriter[T]):
 
 def _write_to_a_part(transaction_id: str) -> InvalidRequest:
     return InvalidRequest(
-        "the transaction has parts, which are what is written to",
+        "the transaction has parts; write to a part",
         remedy="use `async with txn.part() as part`", transaction=transaction_id,
     )  # fmt: skip
 
 
 def _being_committed(transaction_id: str) -> TransactionEnded:
     return TransactionEnded(
-        "a commit of the transaction was asked for", transaction=transaction_id, state="unknown"
+        "a commit of the transaction was already requested",
+        transaction=transaction_id,
+        state="unknown",
     )

@@ -31,7 +31,7 @@ class Writing:
 class TransactionWriter(LaneWriter[T]):
     """See the module."""
 
-    _large_remedy = "split the event, or write it outside of a transaction, which takes no larger"
+    _large_remedy = "split the event, or write it outside a transaction"
 
     def __init__(self, fate: Fate, writing: Writing, serializer: Serializer[T] | None) -> None:
         super().__init__(

@@ -104,7 +104,11 @@ class ConnectionPool:
         try:
             connection = await open_connection(endpoint, self._settings)
         except BaseException as error:
-            told = error if isinstance(error, Exception) else ConnectionLost("connecting was ended")
+            told = (
+                error
+                if isinstance(error, Exception)
+                else ConnectionLost("the connection attempt was cancelled")
+            )
             opening.set_exception(told)
             opening.exception()  # nobody else may be waiting
             raise
@@ -178,8 +182,8 @@ class SegmentDirectory:
         except ConnectionLost as error:
             self.forget(location)
             raise Unavailable(
-                "the segment store that has the segment's container cannot be reached",
-                remedy="it is tried again; start the store, because its container stays with it",
+                "cannot reach the segment store of the segment's container",
+                remedy="start the store, because its container stays with it; the client retries",
                 segment=segment,
                 container=location.container,
                 node=location.node_id,

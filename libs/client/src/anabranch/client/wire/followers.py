@@ -77,14 +77,14 @@ class Followers:
             except SegmentNotFound as error:
                 raise StreamNotFound(
                     "the stream was deleted, and another one was created under its name",
-                    remedy="open a new writer or reader, if the new stream is the one you mean",
+                    remedy="open a new writer or reader if you mean the new stream",
                     stream=str(self._stream),
                     segment=segment,
                 ) from error
             if found.status != "open":
                 return found.successors
             raise if_open or Unavailable(
-                "what follows a sealed segment was not told", segment=segment
+                "the controller did not return the successors of a sealed segment", segment=segment
             )
 
         return await self._answered(attempt)

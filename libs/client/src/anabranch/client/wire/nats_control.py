@@ -272,16 +272,16 @@ def _parse_answer(data: bytes, answer: type[A]) -> A:
 def _raise_if_failed(state: str, error: ErrorBody | None) -> None:
     if state == OperationState.FAILED:
         if error is None:
-            raise AnabranchError("the operation failed without saying why")
+            raise AnabranchError("the operation failed without a reason")
         raise error.to_error()
 
 
 def _time_ran_out(command: CommandBase, delivered: bool) -> AnabranchError:
     if not delivered:
-        return Unavailable("no cluster took the command", remedy=START_HINT)
+        return Unavailable("no cluster accepted the command", remedy=START_HINT)
     return OutcomeUnknown(
         "the command did not end in time; it may still be carried out",
-        remedy="ask what became of the operation before repeating, or repeat its command id",
+        remedy="query the operation before you repeat it, or repeat it with the same command id",
         operation=command.command_id,
     )
 

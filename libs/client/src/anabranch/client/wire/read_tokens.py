@@ -170,7 +170,7 @@ def _is_number(text: str) -> bool:
 
 def _not_tokens(text: str) -> InvalidRequest:
     return InvalidRequest(
-        "this is no read token",
-        remedy="send the value that an earlier answer carried, unchanged",
+        "not a read token",
+        remedy="send the value of an earlier answer unchanged",
         given=text[:80],
     )

@@ -260,7 +260,7 @@ class SegmentAppender:
             self.length = None
         if reply.sealed:
             self._sealed = True
-            raise SegmentSealed("the segment was sealed while it was being written to")
+            raise SegmentSealed("the segment was sealed during a write")
         if self.outbox.unacknowledged == 0:
             self._backoff.progress()
         self._session = session
@@ -342,7 +342,7 @@ class SegmentAppender:
                 self._refused = isinstance(refusal, SegmentNotFound)
                 self._end(session, refusal)
             case _:
-                session.connection.abort(BadPacket("an append was answered with another reply"))
+                session.connection.abort(BadPacket("an append got an unexpected reply"))
 
     def session_lost(self, error: AnabranchError) -> None:
         if self._session is not None:

@@ -132,7 +132,7 @@ def arrow_events(
     arrow = require_pyarrow()
     if not isinstance(batch, arrow.Table | arrow.RecordBatch):
         raise InvalidRequest(
-            "what is written is neither a Table nor a RecordBatch", type=type(batch).__name__
+            "the data is neither a Table nor a RecordBatch", type=type(batch).__name__
         )
     texts = (arrow.types.is_string, arrow.types.is_large_string)
     binaries = (*texts, arrow.types.is_binary, arrow.types.is_large_binary)
@@ -152,13 +152,13 @@ def _column(batch: Any, name: str, kinds: Any, wanted: Any, *, nulls: bool = Fal
     """The column as one array of the type wanted. Raises InvalidRequest."""
     arrow = require_pyarrow()
     if batch.schema.get_field_index(name) < 0:
-        raise InvalidRequest("there is no such column, or more than one", column=name)
+        raise InvalidRequest("the column does not exist, or exists more than once", column=name)
     column = batch.column(name)
     if arrow.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if not any(kind(column.type) for kind in kinds):
         raise InvalidRequest(
-            "a column is of a type that it cannot have here", column=name, type=str(column.type)
+            "the column has an unsupported type", column=name, type=str(column.type)
         )
     if column.null_count and not nulls:
         raise InvalidRequest("a column has nulls", column=name, count=column.null_count)
@@ -179,7 +179,7 @@ def _times(column: Any, name: str) -> Any:
         return column.cast(arrow.int64())
     except arrow.ArrowInvalid as error:
         raise InvalidRequest(
-            "a column's times are no milliseconds in 64 bits", column=name
+            "a column's times are not milliseconds in 64 bits", column=name
         ) from error
 
 

@@ -57,7 +57,7 @@ from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
 T = TypeVar("T", contravariant=True, default=bytes | str)
 
 _TIMESTAMP_MS_LIMIT = 1 << 63
-_SPLIT = "split the event: the limit is what the writer's settings allow, 1 GiB at most"
+_SPLIT = "split the event, or raise the limit in the writer's settings, up to 1 GiB"
 _LARGE_REMEDY = "split the event, or give the writer WriterSettings(large_events=True)"
 
 

@@ -189,7 +189,7 @@ class Outbox:
         """
         if last > self.last_sent:
             raise WriterExpired(
-                "the store holds events of this writer id that this writer never sent",
+                "the store holds events under this writer's id that this writer never sent",
                 stored=last,
                 sent=self.last_sent,
             )
@@ -221,7 +221,7 @@ class Outbox:
         """
         if last < self.acknowledged:
             raise WriterExpired(
-                "the store no longer knows what it acknowledged to this writer",
+                "the store has lost its record of this writer's acknowledged events",
                 stored=last,
                 acknowledged=self.acknowledged,
             )

@@ -67,7 +67,7 @@ class TimeNotes:
             )  # fmt: skip
         except ValueError as error:
             raise InvalidRequest(
-                "a time that is noted must lie between 1970 and 2^53 ms", timestamp_ms=timestamp_ms
+                "a noted time must lie between 1970 and 2^53 ms", timestamp_ms=timestamp_ms
             ) from error
         self._noted = True
         await self._control.query("note_time", query, TimeNoted, timeout_s=QUERY_TIMEOUT_S)

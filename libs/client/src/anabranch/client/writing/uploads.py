@@ -117,4 +117,4 @@ class Uploads:
             async with asyncio.timeout(self.timeout_s):
                 await granted.wait()
         except TimeoutError:
-            raise Unavailable("nothing of a writer was acknowledged for long") from None
+            raise Unavailable("a writer has received no acknowledgement for long") from None

@@ -70,7 +70,7 @@ def bucket_storage(
         # What could not be read in a file with credentials may be among the words of the error.
         cause = type(error).__name__ if options.credentials_file else str(error).partition("\n")[0]
         raise InvalidSetting(
-            "the object store of tier 2 cannot be set up",
+            "cannot set up the object store of tier 2",
             remedy="correct the URL of tier 2, its options, their file or the provider's variables",
             cause=cause,
         ) from None
@@ -85,7 +85,7 @@ def _check_endpoint(options: ObjectOptions) -> None:
         )
     if options.endpoint.startswith("http://") and not options.allow_http:
         raise InvalidSetting(
-            "the endpoint of tier 2 would be spoken to without TLS",
+            "the endpoint of tier 2 has no TLS",
             remedy="use https, or allow it with allow_http in tier2_options",
             endpoint=options.endpoint,
         )
@@ -161,7 +161,7 @@ def _read_keys(path: Path, kind: type[T]) -> T:
         return kind.model_validate_json(path.read_bytes())
     except OSError as error:
         raise InvalidSetting(
-            "the file with the credentials of tier 2 cannot be read",
+            "the credentials file of tier 2 cannot be read",
             path=str(path),
             cause=error.strerror or str(error),
         ) from error
@@ -169,7 +169,7 @@ def _read_keys(path: Path, kind: type[T]) -> T:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         wanted = ", ".join(name for name, field in kind.model_fields.items() if field.is_required())
         raise InvalidSetting(
-            "the file with the credentials of tier 2 is not what it should be",
+            "the credentials file of tier 2 is malformed",
             remedy=f"write it as JSON with {wanted}",
             path=str(path),
             field=".".join(str(part) for part in first["loc"]) or None,

@@ -89,8 +89,8 @@ class LocalChunkStorage:
             _check_format(self._read(FORMAT_FILE))
         except (OSError, ObjectNotFound) as error:
             raise DirectoryUnusable(
-                "there is no tier 2 in the directory",
-                remedy="name the directory that the segment stores use",
+                "the directory holds no tier 2",
+                remedy="name the tier-2 directory of the segment stores",
                 cause=str(error),
             ) from error
 
@@ -202,7 +202,7 @@ class LocalChunkStorage:
         finally:
             file.close()
         if len(data) != length:
-            raise CorruptChunk("the object is too short", name=name, offset=offset, length=length)
+            raise CorruptChunk("the object is truncated", name=name, offset=offset, length=length)
         return data
 
     def _size(self, path: str) -> int:
@@ -253,7 +253,7 @@ def _path(name: str) -> str:
     if not _NAME_CHARACTERS.issuperset(name) or any(part in ("", ".", "..") for part in parts):
         raise InvalidName("a tier-2 name has letters, digits, '-', '.' and '/' only", name=name)
     if parts[0] in (_TEMPORARY, FORMAT_FILE) or any(part.endswith(_SUFFIX) for part in parts):
-        raise InvalidName("a tier-2 name is one of those kept for the store", name=name)
+        raise InvalidName("the tier-2 name is reserved for the store", name=name)
     return name + _SUFFIX
 
 
@@ -270,7 +270,7 @@ def _check_format(data: bytes) -> None:
     digits = data.removeprefix(_FORMAT_WORDS).strip()
     if not data.startswith(_FORMAT_WORDS) or not digits.isdigit():
         raise DirectoryUnusable(
-            "the directory's format file is not one of tier 2",
+            "the directory's format file does not describe a tier 2",
             remedy="choose another directory for tier 2, or restore its format file",
         )
     if int(digits) > FORMAT:

@@ -21,12 +21,12 @@ class MemoryChunkStorage:
         try:
             return self.objects[name]
         except KeyError:
-            raise ObjectNotFound("there is no such object", name=name) from None
+            raise ObjectNotFound("the object does not exist", name=name) from None
 
     async def get_range(self, name: str, offset: int, length: int) -> bytes:
         data = (await self.get(name))[offset : offset + length]
         if len(data) != length:
-            raise CorruptChunk("the object is too short", name=name, offset=offset, length=length)
+            raise CorruptChunk("the object is truncated", name=name, offset=offset, length=length)
         return data
 
     async def size(self, name: str) -> int:

@@ -107,7 +107,7 @@ class ObjectChunkStorage:
                 return
         assert last is not None
         raise OutcomeUnknown(
-            "tier 2 did not say whether it created an object", name=name, cause=_cause(last)
+            "no reply from tier 2 to the creation of an object", name=name, cause=_cause(last)
         ) from last
 
     async def get(self, name: str) -> bytes:
@@ -177,22 +177,20 @@ def _failed(error: Exception, call: str, name: str) -> AnabranchError:
         )
     match error:
         case FileNotFoundError():
-            return ObjectNotFound("there is no such object", name=name)
+            return ObjectNotFound("the object does not exist", name=name)
         case NotSupportedError():
             return InvalidSetting(
-                "tier 2 cannot do what is asked of it",
+                "tier 2 does not support create-only writes",
                 remedy="choose a back end for tier 2 with create-only writes",
                 call=call,
                 cause=cause,
             )
         case _:
-            return Unavailable(
-                "tier 2 does not answer as it should", call=call, name=name, cause=cause
-            )
+            return Unavailable("unexpected answer from tier 2", call=call, name=name, cause=cause)
 
 
 def _too_short(name: str, offset: int, length: int) -> CorruptChunk:
-    return CorruptChunk("the object is too short", name=name, offset=offset, length=length)
+    return CorruptChunk("the object is truncated", name=name, offset=offset, length=length)
 
 
 def _is_refused(error: Exception) -> bool:

@@ -41,8 +41,8 @@ def shared_location(url: str) -> DirectoryLocation | BucketLocation:
     location = parse_location(url)
     if isinstance(location, MemoryLocation):
         raise InvalidSetting(
-            "a tier 2 in memory cannot be shared with other processes",
-            remedy="name the one that the segment stores use, such as file:///absolute/directory",
+            "other processes cannot share a tier 2 in memory",
+            remedy="name the tier 2 of the segment stores, such as file:///absolute/directory",
             url=url,
         )
     return location

@@ -74,8 +74,8 @@ async def open_chunk_storage_read_only(
     match parse_location(url):
         case MemoryLocation():
             raise InvalidSetting(
-                "a tier 2 in memory cannot be read by another process",
-                remedy="name the tier 2 that the segment stores use",
+                "another process cannot read a tier 2 in memory",
+                remedy="name the tier 2 of the segment stores",
                 url=url,
             )
         case DirectoryLocation(root):
@@ -85,8 +85,8 @@ async def open_chunk_storage_read_only(
             storage, used = await open_bucket(bucket, limit_s=limit_s, options=options)
             if not used:
                 raise TierTwoNotHere(
-                    "there is no tier 2 in the bucket, under the prefix",
-                    remedy="name the tier 2 that the segment stores use",
+                    "the bucket holds no tier 2 under the prefix",
+                    remedy="name the tier 2 of the segment stores",
                     url=url,
                 )
             return storage

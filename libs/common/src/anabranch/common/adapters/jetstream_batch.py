@@ -106,7 +106,7 @@ class AtomicBatches:
                 await self._open.acquire()
         except TimeoutError as error:
             raise Unavailable(
-                "too many batches of messages are on their way",
+                "too many batches of messages are in flight",
                 subject=subject,
                 open_max=OPEN_BATCHES_MAX,
                 remedy="try again later",
@@ -147,7 +147,7 @@ class AtomicBatches:
                     raise _moved_on(*(moved[0] if moved else (appends[0], None)))
             if self._clock.monotonic() >= deadline:
                 raise OutcomeUnknown(
-                    "a batch of messages was not answered in time", subject=appends[0].subject
+                    "no reply to a batch of messages in time", subject=appends[0].subject
                 )
             await self._clock.sleep(RESOLVE_PAUSE_S)
 
@@ -187,7 +187,7 @@ def _moved_on(one: Append, found: RawStreamMsg | None) -> WrongExpectedSequence:
 
 def _not_taken(appends: Sequence[Append], error: Exception) -> Unavailable:
     return Unavailable(
-        "the event store did not take the batch of messages",
+        "the event store rejected the batch of messages",
         subject=appends[0].subject,
         message_count=len(appends),
         cause=str(error) or repr(error),

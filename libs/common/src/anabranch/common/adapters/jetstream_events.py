@@ -166,7 +166,7 @@ class JetStreamEventStore:
             nats.errors.MaxPayloadError,
         ) as error:
             raise Unavailable(
-                "the event store did not take the message", subject=subject, cause=repr(error)
+                "the event store rejected the message", subject=subject, cause=repr(error)
             ) from error
         except nats.js.errors.APIError as error:
             refused = error.err_code in WRONG_LAST_SEQUENCE_CODES
@@ -206,7 +206,7 @@ class JetStreamEventStore:
                         actual=following.seq if following is not None else None,
                     )
             if self._clock.monotonic() >= deadline:
-                raise OutcomeUnknown("the append was not answered in time", subject=subject)
+                raise OutcomeUnknown("no reply to the append in time", subject=subject)
             await self._clock.sleep(RESOLVE_PAUSE_S)
 
     async def _find(self, subject: str, from_sequence: int, append_id: str) -> RawStreamMsg | None:

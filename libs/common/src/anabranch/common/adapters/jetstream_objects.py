@@ -74,7 +74,7 @@ class JetStreamObjectStore:
         try:
             return await self._write(key, value, revision)
         except RevisionConflict as error:
-            raise ObjectExists("the key was just given a value", key=key) from error
+            raise ObjectExists("another writer has just set the key", key=key) from error
 
     async def update(self, key: str, value: bytes, revision: int) -> int:
         """See `ObjectStore.update`."""
@@ -131,12 +131,12 @@ class JetStreamObjectStore:
             nats.js.errors.NoStreamResponseError,
             nats.errors.OutboundBufferLimitError,
         ) as error:
-            raise Unavailable("the object store did not take the value", key=key) from error
+            raise Unavailable("the object store rejected the value", key=key) from error
         except nats.js.errors.APIError as error:
             if error.err_code not in WRONG_LAST_SEQUENCE_CODES:
                 raise Unavailable("the object store refused", key=key, cause=str(error)) from error
         except (nats.errors.Error, OSError, TimeoutError) as error:
-            raise OutcomeUnknown("the write was not answered in time", key=key) from error
+            raise OutcomeUnknown("no reply to the write in time", key=key) from error
         newest = await self._newest(key)
         raise RevisionConflict(
             "the object has changed",

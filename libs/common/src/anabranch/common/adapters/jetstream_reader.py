@@ -179,7 +179,7 @@ class StreamReader:
         newest = await self.last_sequence()
         if newest < after_sequence:
             raise StreamRewound(
-                "the stream ends before what was already read",
+                "the stream ends before the last message that was read",
                 stream=self._stream,
                 read=after_sequence,
                 newest=newest,

@@ -316,7 +316,7 @@ def prepare_directory(path: Path, *, hold_directories: bool = False) -> LocalDis
         make_durably(full)
     except OSError as error:
         raise DirectoryUnusable(
-            f"the directory cannot be made: {error.strerror}", path=str(full)
+            f"cannot create the directory: {error.strerror}", path=str(full)
         ) from error
     if not os.access(full, os.W_OK | os.X_OK | os.R_OK):
         raise DirectoryUnusable("the directory is not writable", path=str(full))

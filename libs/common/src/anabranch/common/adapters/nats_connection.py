@@ -80,7 +80,7 @@ async def close_nats(client: Client) -> None:
     try:
         await client.close()
     except (nats.errors.Error, OSError, RuntimeError) as error:
-        _log.info("the connection to NATS was gone when it was closed", error=repr(error))
+        _log.info("the connection to NATS was already lost when it was closed", error=repr(error))
 
 
 async def server_id(client: Client) -> str:
@@ -93,11 +93,11 @@ async def server_id(client: Client) -> str:
 async def _report(error: Exception) -> None:
     # While the server is away each attempt ends here; the loss itself was logged once.
     report = _log.debug if isinstance(error, OSError) else _log.warning
-    report("the NATS client reports a problem", error=repr(error))
+    report("the NATS client reported an error", error=repr(error))
 
 
 async def _report_return() -> None:
-    _log.info("the connection to NATS is back")
+    _log.info("the connection to NATS is restored")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from anabranch.common.adapters.redis_scripts import CALL_S_MAX, PROTOCOL, RedisS
 from anabranch.common.errors import Unavailable
 from anabranch.common.leases.ports import Lease
 
-_REMEDY = "check that Redis runs and is reachable; until then buckets are shared without it"
+_REMEDY = "check that Redis runs and is reachable; until then controllers share buckets without it"
 
 _HELD = """
 local time = redis.call('TIME')
@@ -142,4 +142,4 @@ def _leases(numbers: Collection[int], answer: object) -> Iterator[tuple[int, Lea
             if owner:
                 yield number, Lease(owner.decode(errors="replace"), int(token))
     except (AssertionError, AttributeError, TypeError, ValueError) as error:
-        raise Unavailable("what Redis answers is no lease", remedy=_REMEDY) from error
+        raise Unavailable("unexpected answer from Redis: not a lease", remedy=_REMEDY) from error

@@ -102,7 +102,9 @@ class SegmentStoreConnection(asyncio.Protocol):
         many requests are open.
         """
         if len(self._pending) >= REQUESTS_OPEN_MAX:
-            raise Overloaded("too many requests are open on a connection", store=str(self.endpoint))
+            raise Overloaded(
+                "too many requests are pending on a connection", store=str(self.endpoint)
+            )
         self._last_request_id += 1
         request_id = self._last_request_id
         replied: asyncio.Future[Reply] = self._loop.create_future()
@@ -119,7 +121,7 @@ class SegmentStoreConnection(asyncio.Protocol):
         if isinstance(reply, Failed):
             raise error_of(reply)
         if not isinstance(reply, expected):
-            raise self.abort(BadPacket("a reply is of another kind than its request asks for"))
+            raise self.abort(BadPacket("a reply's kind does not match its request"))
         return reply, data
 
     def _request_timed_out(self, message: Message, received_before: int) -> AnabranchError:
@@ -193,7 +195,7 @@ class SegmentStoreConnection(asyncio.Protocol):
                 return
             self.greeted.set_exception(
                 UnsupportedProtocol(
-                    "the segment store speaks no protocol version that is known here",
+                    "client and segment store have no protocol version in common",
                     store=str(self.endpoint), theirs=hello.high, ours=PROTOCOL_VERSION,
                 )
             )  # fmt: skip
@@ -266,7 +268,7 @@ async def open_connection(
             await connection.greeted
     except (OSError, TimeoutError) as error:
         if connection is not None:
-            connection.abort(ConnectionLost("the segment store did not greet in time"))
+            connection.abort(ConnectionLost("the segment store did not send its hello in time"))
         raise ConnectionLost(
             "the segment store cannot be reached", store=str(endpoint), reason=str(error)
         ) from error

@@ -25,7 +25,7 @@ class StreamExists(Conflict):
 
 class StreamSealed(Conflict):
     code = "stream-sealed"
-    default_remedy = "write to another stream; a sealed stream is read-only for ever"
+    default_remedy = "write to another stream; a sealed stream stays read-only"
 
 
 class StreamNotSealed(Conflict):
@@ -37,14 +37,14 @@ class ScaleRefused(Conflict):
     """The segments or their number do not allow the scale: fields {segment} or {minimum}."""
 
     code = "scale-refused"
-    default_remedy = "ask for the current segments, then decide again"
+    default_remedy = "query the current segments, then retry with them"
 
 
 class CutRefused(Conflict):
     """The stream cut lies before the present truncation point: fields {segment}."""
 
     code = "cut-refused"
-    default_remedy = "ask for the head segments; truncation only goes forward"
+    default_remedy = "query the head segments; a truncation can only move forward"
 
 
 class SegmentExists(Conflict):
@@ -53,7 +53,7 @@ class SegmentExists(Conflict):
 
 class SegmentSealed(Conflict):
     code = "segment-sealed"
-    default_remedy = "ask the controller for its successors"
+    default_remedy = "query the segment's successors"
 
 
 class SegmentNotSealed(Conflict):
@@ -65,14 +65,14 @@ class OffsetMismatch(Conflict):
     """A conditional append expected another length of the segment: fields {expected, length}."""
 
     code = "offset-mismatch"
-    default_remedy = "read what was appended meanwhile, then decide again at the present length"
+    default_remedy = "read the entries appended meanwhile, then retry at the present length"
 
 
 class AttributeMismatch(Conflict):
     """An attribute's value does not allow the update: fields {attribute, present}."""
 
     code = "attribute-mismatch"
-    default_remedy = "read the attribute, then decide again"
+    default_remedy = "read the attribute, then retry with its value"
 
 
 class TooManyAttributes(Conflict):
@@ -99,7 +99,7 @@ class WriterExpired(Conflict):
     """The writer id is unknown and its block does not start at event number 1."""
 
     code = "writer-expired"
-    default_remedy = "open a new writer; what was in flight may or may not be stored"
+    default_remedy = "open a new writer; events in flight may or may not be stored"
 
 
 class SessionEnded(Conflict):
@@ -171,14 +171,14 @@ class GenerationMismatch(Conflict):
     """The reader group was reset since: fields {generation}."""
 
     code = "generation-mismatch"
-    default_remedy = "describe the reader group, then decide again"
+    default_remedy = "run `anabranch group show` to see the reader group's state"
 
 
 class ReaderInUse(Conflict):
     """A reader of this id is alive in the group."""
 
     code = "reader-in-use"
-    default_remedy = "give every reader of a group an id of its own"
+    default_remedy = "give every reader of a group a unique id"
 
 
 class TooManyReaders(Conflict):
@@ -217,11 +217,13 @@ class PartMismatch(Conflict):
     """A part is not as its writer said: fields {part, segment, length, said}."""
 
     code = "part-mismatch"
-    default_remedy = "commit what the parts' writers reported when they had flushed, or abort"
+    default_remedy = (
+        "commit the lengths that the parts' writers reported after their flush, or abort"
+    )
 
 
 class VersionPassed(Conflict):
     """The application went on to another version or transaction: fields {application, version}."""
 
     code = "version-passed"
-    default_remedy = "ask what the application has committed, and go on behind it"
+    default_remedy = "query the application's committed version, and continue after it"

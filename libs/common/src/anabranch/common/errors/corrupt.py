@@ -10,8 +10,8 @@ class CorruptBlock(Corrupt):
 class CorruptJournal(Corrupt):
     code = "corrupt-journal"
     default_remedy = (
-        "stop the store, keep the files as they are, look with `anabranch segstore journal`; "
-        "`anabranch segstore repair` says what can be done"
+        "stop the store, keep the files unchanged, inspect them with `anabranch segstore "
+        "journal`; `anabranch segstore repair` shows the possible repairs"
     )
 
 
@@ -20,8 +20,8 @@ class JournalFileMissing(CorruptJournal):
 
     code = "journal-file-missing"
     default_remedy = (
-        "put the file back unchanged; if it is gone for good, `anabranch segstore repair` gives up "
-        "what it held and what lies behind it"
+        "put the file back unchanged; if it is lost for good, `anabranch segstore repair` gives "
+        "up its contents and those of all later files"
     )
 
 
@@ -48,8 +48,8 @@ class TierTwoRewound(Corrupt):
 
     code = "tier-two-rewound"
     default_remedy = (
-        "bring the objects of tier 2 that were deleted back from a copy; if there is none, "
-        "docs/operations.md says how to go on without them"
+        "restore the deleted objects of tier 2 from a copy; without a copy, docs/operations.md "
+        "describes how to continue"
     )
 
 
@@ -63,14 +63,14 @@ class CorruptBackup(Corrupt):
     """A file of a metadata backup is damaged or missing."""
 
     code = "corrupt-backup"
-    default_remedy = "restore from another backup; nothing else can be trusted of this one"
+    default_remedy = "restore from another backup; the rest of this one cannot be trusted"
 
 
 class StreamRewound(Corrupt):
     """A stream's newest sequence is below what was already read: it was replaced or restored."""
 
     code = "stream-rewound"
-    default_remedy = "stop the service and find out who replaced the stream's data"
+    default_remedy = "stop the service and find out how the stream's data was replaced"
 
 
 class FormatTooNew(Corrupt):

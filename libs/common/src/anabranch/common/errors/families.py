@@ -10,7 +10,7 @@ class AnabranchError(Exception):
     """Root of all errors that this project raises on purpose."""
 
     code: ClassVar[str] = "error"
-    default_remedy: ClassVar[str] = "see the log of the service that answered"
+    default_remedy: ClassVar[str] = "read the log of the service that answered"
 
     def __init__(self, message: str, *, remedy: str | None = None, **fields: FieldValue) -> None:
         super().__init__(message)
@@ -39,12 +39,12 @@ class Retry(AnabranchError):
 
 class Conflict(AnabranchError):
     code = "conflict"
-    default_remedy = "read the present state, then decide again"
+    default_remedy = "read the current state, then decide again"
 
 
 class Fenced(AnabranchError):
     code = "fenced"
-    default_remedy = "look up the present owner and ask it"
+    default_remedy = "look up the current owner and send the request to it"
 
 
 class Invalid(AnabranchError):
@@ -59,21 +59,21 @@ class NotFound(AnabranchError):
 
 class Unauthorized(AnabranchError):
     code = "unauthorized"
-    default_remedy = "ask an administrator for the right"
+    default_remedy = "ask an administrator for the permission"
 
 
 class Corrupt(AnabranchError):
     code = "corrupt"
-    default_remedy = "keep the files as they are and restore from a good copy"
+    default_remedy = "keep the files unchanged and restore from a good copy"
 
 
 class Defect(AnabranchError):
     """A mistake of the programmer, named where it is contained: nobody expected the error."""
 
     code = "defect"
-    default_remedy = "see the log for its traceback, and update the service"
+    default_remedy = "find the traceback in the log, and update the service"
 
 
 class Unknown(AnabranchError):
     code = "unknown"
-    default_remedy = "read the present state before repeating"
+    default_remedy = "read the current state before you repeat the request"

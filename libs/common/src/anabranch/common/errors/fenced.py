@@ -7,14 +7,14 @@ class Deposed(Fenced):
     """A newer owner exists; nothing more may be acknowledged or made visible."""
 
     code = "deposed"
-    default_remedy = "stop; the newer owner serves"
+    default_remedy = "stop this process; the newer owner serves"
 
 
 class ProcessReplaced(Fenced):
     """Another process has announced itself under this one's id, later."""
 
     code = "process-replaced"
-    default_remedy = "give every process an id of its own; of two with one id the later one stays"
+    default_remedy = "give every process a unique id; of two with the same id, the later one stays"
 
 
 class WrongHost(Fenced):
@@ -28,11 +28,11 @@ class ReaderRemoved(Fenced):
     """Others have taken this reader for dead, or somebody has put it offline."""
 
     code = "reader-removed"
-    default_remedy = "open the reader again; what it had not saved is read again"
+    default_remedy = "open the reader again; it repeats the events after its last saved position"
 
 
 class ReaderGroupReset(Fenced):
     """The group began a new generation, or ended, while this reader was reading."""
 
     code = "reader-group-reset"
-    default_remedy = "open the reader again: it begins where the group was reset to"
+    default_remedy = "open the reader again; it starts at the group's new position"

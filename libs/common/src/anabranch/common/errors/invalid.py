@@ -22,14 +22,14 @@ class InvalidCut(Invalid):
     """What is given is no stream cut of this stream: fields {segment} where one is to blame."""
 
     code = "invalid-cut"
-    default_remedy = "use a cut that a reader or the controller has given out"
+    default_remedy = "use a cut that a reader or the controller returned"
 
 
 class InvalidPosition(InvalidRequest):
     """No event lies at a position, and none will: fields {segment, offset, index}."""
 
     code = "invalid-position"
-    default_remedy = "use a position that a reader has given out"
+    default_remedy = "use a position that a reader returned"
 
 
 class NotAtBoundary(Invalid):
@@ -54,7 +54,9 @@ class ReadTokenUnknown(Invalid):
     """A demanded point is beyond what the cluster has stored: fields {shard, sequence}."""
 
     code = "read-token-unknown"
-    default_remedy = "drop the read token: it is of another cluster, or of a state before a restore"
+    default_remedy = (
+        "drop the read token; it belongs to another cluster, or to a state before a restore"
+    )
 
 
 class EventTooLarge(Invalid):
@@ -66,7 +68,7 @@ class MalformedBlock(Invalid):
     """A block contradicts itself although its checksum is right; nothing of it is stored."""
 
     code = "malformed-block"
-    default_remedy = "correct the client: wire.md says what a block holds"
+    default_remedy = "correct the client; docs/wire.md describes the format of a block"
 
 
 class BadPacket(Invalid):
@@ -79,7 +81,7 @@ class CodecMissing(Invalid):
     """Something needs a library that is not installed: fields {package}."""
 
     code = "codec-missing"
-    default_remedy = "install the package that it names, then repeat"
+    default_remedy = "install the named package, then repeat"
 
 
 class UnsupportedProtocol(Invalid):
@@ -145,7 +147,7 @@ class NotBuilt(Invalid):
     """The interface names it, this release does not do it."""
 
     code = "not-built"
-    default_remedy = "see /openapi.json for what is served"
+    default_remedy = "see /openapi.json for the available routes"
 
 
 class SerializationFailed(Invalid):

@@ -19,7 +19,7 @@ class SegmentMerged(SegmentNotFound):
     """The segment's bytes are another's now: fields {target, offset, length}."""
 
     code = "segment-merged"
-    default_remedy = "read them from the target segment, at the offset"
+    default_remedy = "read the bytes from the target segment, at the offset"
 
 
 class SegmentTruncated(NotFound):
@@ -60,7 +60,7 @@ class TierTwoNotHere(NotFound):
     """Tier 2 lists nothing for a container that has a log."""
 
     code = "tier-two-not-here"
-    default_remedy = "point the store at the tier 2 it wrote to before"
+    default_remedy = "set the tier 2 to which the store wrote before"
 
 
 class BinaryNotFound(NotFound):
@@ -90,7 +90,7 @@ class EventsTruncated(NotFound):
     """
 
     code = "events-truncated"
-    default_remedy = "ask for the next event: reading goes on behind what was truncated"
+    default_remedy = "ask for the next event; the reader continues after the truncated events"
 
 
 class EventNotFound(NotFound):
@@ -105,4 +105,4 @@ class CheckpointNotFound(NotFound):
 
 class TransactionNotFound(NotFound):
     code = "transaction-not-found"
-    default_remedy = "outcomes are forgotten after a while; an application's key is not"
+    default_remedy = "controllers forget outcomes after a while, but never an application's key"

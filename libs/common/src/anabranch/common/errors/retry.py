@@ -39,7 +39,7 @@ class DeadlinePassed(Retry):
     """Nobody waited any more when the request came up; it was refused and nothing was done."""
 
     code = "deadline-passed"
-    default_remedy = "send it again with a later deadline"
+    default_remedy = "send the request again with a later deadline"
 
 
 class ConnectionLost(Retry):
@@ -52,7 +52,7 @@ class PlanOutdated(Retry):
     """What a read was planned on is no longer there; what is there now is not damaged."""
 
     code = "plan-outdated"
-    default_remedy = "run the read again, so that it is planned anew"
+    default_remedy = "run the read again, which plans it anew"
 
 
 class DiskFailed(Retry):
@@ -71,7 +71,7 @@ class NoRoom(DiskFailed):
 
     code = "no-room"
     default_remedy = (
-        "free space on the disk, or raise the limit of open files; the store goes on by itself"
+        "free space on the disk, or raise the limit of open files; the store continues by itself"
     )
 
     def as_failure(self) -> DiskFailed:

@@ -77,7 +77,9 @@ def readable_part(messages: Sequence[EventMessage]) -> Sequence[EventMessage]:
     first = messages[damaged[0]]
     raise CorruptEvent(
         first.body.decode(),
-        remedy="`anabranch controller verify` lists the damage, `repair` says what can be done",
+        remedy=(
+            "`anabranch controller verify` lists the damage, `repair` shows the possible repairs"
+        ),
         subject=first.subject,
         sequence=first.sequence,
     )
@@ -128,7 +130,7 @@ async def newest_backup(storage: ChunkStorage) -> str:
     ends = f"/{form.INDEX}"
     finished = [path for path in await storage.list(form.PREFIX) if path.endswith(ends)]
     if not finished:
-        raise BackupNotFound("there is no finished backup of the metadata")
+        raise BackupNotFound("no finished backup of the metadata exists")
     return max(finished).removeprefix(form.PREFIX).removesuffix(ends)
 
 
@@ -138,7 +140,7 @@ async def read_backup(storage: ChunkStorage, name: str) -> form.BackupIndex:
     try:
         return form.decode_index(path, await storage.get(path))
     except ObjectNotFound as error:
-        raise BackupNotFound("there is no finished backup of that name", name=name) from error
+        raise BackupNotFound("no finished backup of that name exists", name=name) from error
 
 
 async def backed_up_messages(storage: ChunkStorage, name: str, shard: int) -> list[EventMessage]:
@@ -234,13 +236,13 @@ def _compare(wanted: Sequence[EventMessage], found: Sequence[EventMessage]) -> N
     for before, after in zip(wanted, found, strict=False):
         if before != replace(after, stored_ms=0):
             raise CorruptEvent(
-                "what was restored reads differently",
+                "the restored data differs from the backup",
                 subject=after.subject,
                 sequence=after.sequence,
             )
     if len(wanted) != len(found):
         raise CorruptEvent(
-            "what was restored is not complete", restored=len(found), backed_up=len(wanted)
+            "the restored data is incomplete", restored=len(found), backed_up=len(wanted)
         )
 
 

@@ -143,7 +143,7 @@ def decode_index(name: str, body: bytes) -> BackupIndex:
     except (ValueError, AttributeError, RecursionError) as error:
         raise CorruptBackup("a backup's index is damaged", file=name) from error
     if isinstance(number, int) and number > FORMAT:
-        raise FormatTooNew("the backup is of a newer release", found=number, supported=FORMAT)
+        raise FormatTooNew("a newer release wrote the backup", found=number, supported=FORMAT)
     return _parsed(BackupIndex, lines[0], name)
 
 

@@ -79,7 +79,7 @@ class Beats:
                 self._revision = None
                 pause_s = RETRY_S
                 if quiet:
-                    _log.warning("this process cannot announce itself", error=repr(why))
+                    _log.warning("cannot announce this process to the cluster", error=repr(why))
                 quiet = False
             await self._clock.sleep(pause_s)
 
@@ -98,7 +98,7 @@ class Beats:
                 else:
                     await self._objects.update(self._key, last_word, revision)
         except (TimeoutError, ProcessReplaced, *_TRY_AGAIN) as why:
-            _log.warning("the end of this process could not be told", error=repr(why))
+            _log.warning("cannot announce the end of this process", error=repr(why))
 
     async def _rewrite(self) -> None:
         if self._revision is None:
@@ -131,7 +131,7 @@ class Beats:
             self._announced = True
         elif self._announced:
             raise ProcessReplaced(
-                "another process has started under this one's id", id=self._key, session=session
+                "another process has started with this process's id", id=self._key, session=session
             )
         return found.revision
 

@@ -47,7 +47,7 @@ class HistoryChunks:
             stored = await self.read(subject)
             if stored != body and not (is_same is not None and is_same(stored)):
                 raise CorruptEvent(
-                    "a history chunk is to hold other bytes than it holds", subject=subject
+                    "a history chunk already holds different bytes", subject=subject
                 ) from None
 
     async def read(self, subject: str) -> bytes:
@@ -56,7 +56,9 @@ class HistoryChunks:
         if not messages:
             raise ObjectNotFound("no such history chunk", subject=subject)
         if len(messages) != 1 or messages[0].kind != KIND_CHUNK:
-            raise CorruptEvent("a history chunk's subject holds something else", subject=subject)
+            raise CorruptEvent(
+                "a history chunk's subject holds another kind of message", subject=subject
+            )
         return messages[0].body
 
     async def delete_all(self, pattern: str, below_sequence: int) -> None:

@@ -104,7 +104,7 @@ def decide_close(gate: GateState, parent_revision: int) -> ClosedByParent | None
         gate.is_open and gate.sequence and gate.parent_revision == parent_revision
     ):
         raise StaleRequest(
-            "a later decision was made about the gate",
+            "a later decision about the gate exists",
             decided=parent_revision,
             present=gate.parent_revision,
         )
@@ -305,7 +305,7 @@ def _events_of(message: EventMessage) -> list[GateEvent]:
         )
     if message.schema_number > SCHEMA_NUMBER:
         raise FormatTooNew(
-            "a gate or membership record was written by a newer release",
+            "a newer release wrote a gate or membership record",
             subject=message.subject,
             found=message.schema_number,
             supported=SCHEMA_NUMBER,
@@ -325,4 +325,6 @@ def _misplaced(message: EventMessage) -> CorruptEvent:
 
 
 def _busy(subject: str) -> Busy:
-    return Busy("others changed the gate at every attempt", subject=subject, attempts=ATTEMPTS_MAX)
+    return Busy(
+        "every attempt met a concurrent change of the gate", subject=subject, attempts=ATTEMPTS_MAX
+    )

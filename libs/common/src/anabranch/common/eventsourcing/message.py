@@ -140,7 +140,7 @@ def check_chain(messages: Sequence[EventMessage], *, from_start: bool) -> None:
             named = messages[-1].snapshot_sequence
             if first.sequence != named or first.kind != KIND_SNAPSHOT:
                 raise CorruptEvent(
-                    "the snapshot that a domain event names is missing",
+                    "the snapshot named by a domain event is missing",
                     subject=first.subject,
                     snapshot_sequence=named,
                 )

@@ -251,7 +251,7 @@ class Repository(Generic[S, E]):
         if subject not in self._oversized:
             self._oversized.add(subject)
             _log.warning(
-                "an aggregate is too large for a snapshot, so all its messages are kept",
+                "an aggregate is too large for a snapshot; all its messages stay",
                 subject=subject,
                 size_bytes=size_bytes,
                 size_bytes_max=SNAPSHOT_SIZE_BYTES_MAX,
@@ -274,7 +274,7 @@ class Repository(Generic[S, E]):
             except WrongExpectedSequence:
                 continue
         raise Busy(
-            "others changed the aggregate at every attempt",
+            "every attempt met a concurrent change of the aggregate",
             subject=subject,
             attempts=DECISION_ATTEMPTS_MAX,
         )
@@ -302,7 +302,7 @@ def unfolded(subject: str, revision: int, defect: Defect) -> CorruptEvent:
     """What an aggregate answers with that a defect keeps from being folded."""
     name = aggregate_name(subject)
     error = CorruptEvent(
-        "a domain event does not fit the state of its aggregate",
+        "a domain event contradicts the state of its aggregate",
         remedy=f"update the controllers, then run `anabranch operation redrive {name}`",
         subject=subject,
         revision=revision,

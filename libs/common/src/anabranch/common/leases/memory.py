@@ -58,7 +58,7 @@ class InMemoryLeases:
 
     def _answer(self) -> None:
         if self.away:
-            raise Unavailable("the leases do not answer")
+            raise Unavailable("the lease server does not answer")
 
     def _next_token(self, number: int, owner: str) -> int:
         held = self._held.get(number)

@@ -72,7 +72,7 @@ def any_stream_name(text: str) -> StreamName:
     if not is_internal(text):
         return stream_name(text)
     if len(text) > INTERNAL_NAME_LENGTH_MAX or not _USER_NAME.fullmatch(text[1:]):
-        raise InvalidName("that is no name of an internal stream", name=text[:32])
+        raise InvalidName("the name is not an internal stream's", name=text[:32])
     return StreamName(text)
 
 

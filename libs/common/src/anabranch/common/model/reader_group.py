@@ -78,7 +78,9 @@ class GroupStream:
         for cut in (self.start, self.end):
             if len(cut) > SEGMENT_COUNT_MAX or len({at.segment_id for at in cut}) < len(cut):
                 raise InvalidRequest(
-                    "a cut names a segment twice or too many", stream=self.stream, count=len(cut)
+                    "a cut names a segment twice, or too many segments",
+                    stream=self.stream,
+                    count=len(cut),
                 )
 
     @property
@@ -108,7 +110,7 @@ class ReaderGroupConfig:
         names = [each.stream for each in self.streams]
         if not 1 <= len(names) <= GROUP_STREAMS_MAX or len(set(names)) < len(names):
             raise InvalidRequest(
-                "a reader group reads at least one stream, and each once",
+                "a reader group needs at least one stream, and each stream once",
                 remedy=f"name 1 to {GROUP_STREAMS_MAX} different streams",
                 count=len(names),
             )
@@ -125,7 +127,7 @@ class ReaderGroupConfig:
             )
         if not 1 <= self.checkpoints_max <= CHECKPOINTS_MAX:
             raise InvalidRequest(
-                "the number of checkpoints under way is out of range",
+                "the maximum of pending checkpoints is out of range",
                 remedy=f"allow 1 to {CHECKPOINTS_MAX}", checkpoints_max=self.checkpoints_max,
             )  # fmt: skip
 

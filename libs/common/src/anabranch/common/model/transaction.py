@@ -70,8 +70,8 @@ def check_id(transaction: str) -> str:
     """`transaction`, if it has the form of an id. Raises InvalidRequest."""
     if _ID.fullmatch(transaction) is None:
         raise InvalidRequest(
-            "that is no transaction's id",
-            remedy="use the 32 hexadecimal digits that its beginning answered with",
+            "not a transaction id",
+            remedy="use the 32 hexadecimal digits that the begin returned",
             transaction=transaction[:64],
         )
     return transaction

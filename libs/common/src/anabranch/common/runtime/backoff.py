@@ -20,6 +20,6 @@ class Backoff:
 
     def delay_s(self, failures: int, draw: float) -> float:
         """Seconds to pause after the `failures`-th failure in a row, from 1; `draw` in [0, 1)."""
-        assert failures >= 1, "there is nothing to pause after"
+        assert failures >= 1, "the backoff has no attempt to pause after"
         ceiling_s = min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, _DOUBLINGS_MAX))
         return ceiling_s * (0.5 + draw / 2)

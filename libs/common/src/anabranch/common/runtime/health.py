@@ -90,7 +90,7 @@ def answer(
         case b"/metrics":
             return HealthReply(200, exposition())
         case _:
-            return HealthReply(404, {"error": "only /healthz, /readyz and /metrics are here"})
+            return HealthReply(404, {"error": "only /healthz, /readyz and /metrics exist here"})
 
 
 def write_port_file(path: Path, port: int) -> None:

@@ -54,16 +54,19 @@ class Outage:
         self._lasts = not answered
         if answered:
             _log.info(
-                "the collector of telemetry answers again",
+                "the telemetry collector answers again",
                 signal=self._signal,
                 endpoint=self._endpoint,
             )
         else:
             _log.warning(
-                "the collector of telemetry does not answer; what it would get is dropped",
+                "the telemetry collector does not answer; telemetry is dropped",
                 signal=self._signal,
                 endpoint=self._endpoint,
-                remedy="start it or correct the OTLP endpoint; the service goes on without it",
+                remedy=(
+                    "start the collector or correct the OTLP endpoint; the service continues "
+                    "without it"
+                ),
             )
 
 

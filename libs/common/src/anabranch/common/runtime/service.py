@@ -172,7 +172,7 @@ async def stop_within(
     except TimeoutError:
         if not deadline.expired():
             raise
-        _log.error("service did not stop in time", grace_seconds=GRACE_SECONDS)
+        _log.error("the service did not stop in time", grace_seconds=GRACE_SECONDS)
         return EXIT_FAILED
     _log.info("service stopped", asked=lifetime.stopping)
     return EXIT_STOPPED
@@ -196,7 +196,9 @@ def _obey_signals(lifetime: Lifetime, deadline: asyncio.Timeout) -> None:
 
     def stop(number: int) -> None:
         grace = 0.0 if lifetime.stopping else GRACE_SECONDS
-        _log.info("asked to stop", signal=signal.Signals(number).name, grace_seconds=grace)
+        _log.info(
+            "received a request to stop", signal=signal.Signals(number).name, grace_seconds=grace
+        )
         lifetime.request_stop()
         if not deadline.expired():
             deadline.reschedule(loop.time() + grace)

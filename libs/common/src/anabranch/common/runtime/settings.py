@@ -60,7 +60,7 @@ class ServiceSettings(BaseSettings):
         unknown = unknown_variables(cls, os.environ)
         if unknown:
             raise InvalidSetting(
-                "environment variable names no setting",
+                "the environment variable names no setting",
                 remedy="correct its name or unset it",
                 variable=unknown[0],
             )

@@ -23,7 +23,7 @@ class DeadlineChunkStorage:
                 await self._storage.put_new(name, parts)
         except TimeoutError as error:
             raise OutcomeUnknown(
-                "creating a tier-2 object took too long", name=name, limit_s=self._limit_s
+                "the creation of a tier-2 object took too long", name=name, limit_s=self._limit_s
             ) from error
 
     async def get(self, name: str) -> bytes:

@@ -77,8 +77,8 @@ def parse_location(url: str) -> Location:
         raise _not_supported(_shown(url)) from error
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise InvalidSetting(
-            "the URL of tier 2 holds more than a place",
-            remedy="leave out user, password, options and fragment; credentials come from the "
+            "the URL of tier 2 contains more than a location",
+            remedy="remove user, password, options and fragment; credentials come from the "
             "provider's environment variables or from a file named by tier2_options",
             url=_shown(url),
         )

@@ -60,7 +60,8 @@ async def read_highest(storage: ChunkStorage, container: int) -> Manifest | None
             continue
         return decode_manifest(data, container, number)
     raise CorruptManifest(
-        "the highest manifest is listed and not there", name=manifest_name(container, number)
+        "tier 2 lists the newest manifest but does not return it",
+        name=manifest_name(container, number),
     )
 
 
@@ -110,9 +111,9 @@ async def read_referenced(storage: ChunkStorage, ref: ChunkRef) -> bytes:
     except ObjectNotFound as error:
         raise CorruptManifest("a page of the snapshot is missing", name=ref.name) from error
     except CorruptChunk as error:
-        raise CorruptManifest("a page of the snapshot is cut short", name=ref.name) from error
+        raise CorruptManifest("a page of the snapshot is truncated", name=ref.name) from error
     if crc_of([data]) != ref.crc:
-        raise CorruptManifest("a page of the snapshot is not the one referred to", name=ref.name)
+        raise CorruptManifest("a page of the snapshot differs from its reference", name=ref.name)
     return data
 
 
@@ -127,7 +128,9 @@ async def read_index(storage: ChunkStorage, manifest: Manifest) -> PageIndex | N
     data = await read_referenced(storage, snapshot.index)
     index = decode_index(data, snapshot.index.name)
     if (index.container, index.through) != (manifest.container, snapshot.through):
-        raise CorruptManifest("the page index is another's", name=snapshot.index.name)
+        raise CorruptManifest(
+            "the page index belongs to another manifest", name=snapshot.index.name
+        )
     return index
 
 

@@ -25,7 +25,7 @@ async def probe_create_only(storage: ChunkStorage, ids: IdSource) -> None:
     if len(winners) != 1:
         raise _refused("several writers created the same object", winners=len(winners))
     if await storage.get(name) != _content(winners[0]):
-        raise _refused("an object holds what a refused writer wrote", winners=1)
+        raise _refused("an object holds the bytes of a refused writer", winners=1)
     await storage.delete(name)
 
 

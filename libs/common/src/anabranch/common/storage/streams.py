@@ -69,18 +69,18 @@ async def read_stream(storage: ChunkStorage, ref: StreamRef) -> ExportedStream:
         prefix = stream_prefix(ref)
         newest = await _newest(storage, prefix, await storage.list(prefix))
         if newest is None:
-            raise StreamNotFound("tier 2 tells of no such stream", stream=str(ref))
+            raise StreamNotFound("tier 2 does not know the stream", stream=str(ref))
         try:
             data = await storage.get(newest)
         except ObjectNotFound:
             continue
         found = decode_stream(data, newest)
         if found.ref != ref:
-            raise CorruptManifest("what tier 2 tells is of another stream", stream=str(ref))
+            raise CorruptManifest("an object of tier 2 describes another stream", stream=str(ref))
         if found.state is StreamState.DELETED:
             raise StreamNotFound("the stream is deleted", stream=str(ref))
         return found
-    raise Unavailable("what tier 2 tells of the stream changes too fast", stream=str(ref))
+    raise Unavailable("the stream's description in tier 2 changes too fast", stream=str(ref))
 
 
 async def _newest(storage: ChunkStorage, prefix: str, listed: Sequence[str]) -> str | None:

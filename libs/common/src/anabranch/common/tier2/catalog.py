@@ -98,7 +98,9 @@ class _Draft:
             self._extents.pop(before.number)
             gone.add(before.number)
         elif before is None and state.number in self._extents:
-            raise CorruptManifest("two segments have one number", number=number, segment=state.name)
+            raise CorruptManifest(
+                "two segments have the same number", number=number, segment=state.name
+            )
         held = self._extents.get(state.number, ())
         self._extents[state.number] = extents_after(held, change, number=number)
         self._segments[state.name] = state
@@ -126,7 +128,7 @@ def extents_after(held: Extents, change: SegmentChange, *, number: int | None = 
     kept = tuple(extent for extent in held if extent not in dropped)
     if len(kept) + len(change.dropped) != len(held):
         raise CorruptManifest(
-            "an extent is dropped that was not held", number=number, segment=change.state.name
+            "a dropped extent does not exist", number=number, segment=change.state.name
         )
     joined = kept + change.added
     fault = _extents_fault(change.state, joined, len(kept))

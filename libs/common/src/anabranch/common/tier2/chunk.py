@@ -165,10 +165,10 @@ def footer_size(tail: bytes, name: str, object_size: int) -> int:
     Raises CorruptChunk; what it returns is not verified, `decode_footer` does that.
     """
     if len(tail) < TRAILER_SIZE_BYTES:
-        raise CorruptChunk("the chunk is too short", name=name, size=object_size)
+        raise CorruptChunk("the chunk is truncated", name=name, size=object_size)
     length, _, _, _, magic = TRAILER.unpack(tail[-TRAILER_SIZE_BYTES:])
     if magic != MAGIC:
-        raise CorruptChunk("the chunk does not end as a chunk does", name=name, size=object_size)
+        raise CorruptChunk("the chunk has no valid end mark", name=name, size=object_size)
     size = int(length) + TRAILER_SIZE_BYTES
     if size > object_size:
         raise CorruptChunk("the chunk is shorter than its footer", name=name, size=object_size)
@@ -182,7 +182,7 @@ def decode_footer(tail: bytes, name: str, object_size: int) -> ChunkFooter:
     """
     size = footer_size(tail, name, object_size)
     if len(tail) < size:
-        raise CorruptChunk("the chunk's footer is cut", name=name, size=object_size)
+        raise CorruptChunk("the chunk's footer is truncated", name=name, size=object_size)
     body = tail[-size:-TRAILER_SIZE_BYTES]
     _, format_number, _, crc, _ = TRAILER.unpack(tail[-TRAILER_SIZE_BYTES:])
     head = tail[-TRAILER_SIZE_BYTES:][: _UNCHECKED.size]
@@ -196,7 +196,7 @@ def decode_footer(tail: bytes, name: str, object_size: int) -> ChunkFooter:
     try:
         wire = _decoder.decode(body)
     except MALFORMED as error:
-        raise CorruptChunk("the chunk's footer has no sense", name=name) from error
+        raise CorruptChunk("the chunk's footer is malformed", name=name) from error
     footer = _footer_from_wire(wire)
     _check_footer(footer, wire.block_size, name, object_size - size)
     return footer
@@ -229,10 +229,10 @@ def _footer_from_wire(wire: _FooterWire) -> ChunkFooter:
 def _check_footer(footer: ChunkFooter, block_size: int, name: str, data_length: int) -> None:
     """What a right checksum does not say: that this is the object asked for, and whole."""
     if footer.name != name:
-        raise CorruptChunk("the chunk says it is another", name=name, found=footer.name)
+        raise CorruptChunk("the chunk's footer names another chunk", name=name, found=footer.name)
     blocks = -(-data_length // CRC_BLOCK_BYTES)
     if footer.data_length != data_length or block_size != CRC_BLOCK_BYTES:
-        raise CorruptChunk("the chunk has another size than its footer says", name=name)
+        raise CorruptChunk("the chunk's size contradicts its footer", name=name)
     if len(footer.block_crcs) != blocks:
         raise CorruptChunk("the chunk's footer lacks checksums", name=name)
     offset = 0

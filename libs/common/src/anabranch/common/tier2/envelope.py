@@ -32,12 +32,12 @@ def open_envelope(
     Raises `damaged` for anything but a whole envelope of this magic, FormatTooNew.
     """
     if len(data) < HEAD.size:
-        raise damaged("the object is too short", name=name, size=len(data))
+        raise damaged("the object is truncated", name=name, size=len(data))
     found, format_number, _, length, crc = HEAD.unpack_from(data)
     if found != magic:
-        raise damaged("the object has another magic", name=name, found=found.hex())
+        raise damaged("the object has a wrong magic number", name=name, found=found.hex())
     if len(data) != HEAD.size + length:
-        raise damaged("the object has another size than its head says", name=name, size=len(data))
+        raise damaged("the object's size contradicts its header", name=name, size=len(data))
     body = data[HEAD.size :]
     if crc32c(body, crc32c(data[: _UNCHECKED.size])) != crc:
         raise damaged("the object's checksum does not match", name=name)

@@ -188,10 +188,10 @@ def decode_manifest(data: bytes, container: int, number: int) -> Manifest:
     try:
         found = _decoder.decode(body)
     except MALFORMED as error:
-        raise CorruptManifest("the manifest has no sense", name=name) from error
+        raise CorruptManifest("the manifest is malformed", name=name) from error
     if (found.container, found.number) != (container, number):
         raise CorruptManifest(
-            "the manifest says it is another",
+            "the manifest names another container or number",
             name=name, container=found.container, number=found.number,
         )  # fmt: skip
     return _from_wire(found)

@@ -97,7 +97,7 @@ def decode_page(data: bytes, name: str) -> Page:
     try:
         found = _page_decoder.decode(body)
     except MALFORMED as error:
-        raise CorruptManifest("the page has no sense", name=name) from error
+        raise CorruptManifest("the page is malformed", name=name) from error
     return Page(
         segments=tuple(
             (
@@ -135,8 +135,8 @@ def catalog_of_pages(applied_sequence: int, pages: Iterable[Page]) -> Catalog:
         tombstones |= {tombstone.name: tombstone for tombstone in page.tombstones}
         writers |= page.writers
     if count != len(segments) + len(tombstones) + len(writers):
-        raise CorruptManifest("two pages of a snapshot hold the same key")
+        raise CorruptManifest("two pages of a snapshot contain the same key")
     if not runs.keys() <= last.keys():
-        raise CorruptManifest("a page holds extents of no segment")
+        raise CorruptManifest("a page holds extents of an unknown segment")
     extents = {number: (*runs.get(number, ()), *held) for number, held in last.items()}
     return Catalog(applied_sequence, segments, tombstones, writers, extents)

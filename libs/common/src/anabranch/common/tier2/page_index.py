@@ -112,7 +112,7 @@ def keys_of(page: Page) -> tuple[PageKind, list[bytes]]:
     }
     found = [(kind, held) for kind, held in keys.items() if held]
     if len(found) != 1:
-        raise CorruptManifest("a page has not one kind of entries", kinds=len(found))
+        raise CorruptManifest("a page mixes kinds of entries", kinds=len(found))
     kind, ascending = found[0]
     if any(before >= after for before, after in pairwise(ascending)):
         raise CorruptManifest("the entries of a page do not ascend", kind=kind.name)
@@ -124,7 +124,7 @@ def check_page(page: Page, held: HeldPage) -> None:
     kind, keys = keys_of(page)
     head = held.head
     if (kind, keys[0], keys[-1]) != (head.kind, head.first, head.last):
-        raise CorruptManifest("a page is not what its index says", name=held.ref.name)
+        raise CorruptManifest("a page contradicts its index", name=held.ref.name)
 
 
 # --- codec ------------------------------------------------------------------------------------
@@ -169,9 +169,9 @@ def decode_index(data: bytes, name: str) -> PageIndex:
         found = _decoder.decode(body)
         heads = tuple(map(_head_from_wire, found.heads))
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise CorruptManifest("the page index has no sense", name=name) from error
+        raise CorruptManifest("the page index is malformed", name=name) from error
     if heads and len(heads) != len(found.pages):
-        raise CorruptManifest("the page index has not one head for each page", name=name)
+        raise CorruptManifest("the page index does not have one head per page", name=name)
     _check_order(heads, name)
     return PageIndex(
         container=found.container,

@@ -174,9 +174,9 @@ def decode_stream(data: bytes, name: str) -> ExportedStream:
     try:
         found = _from_wire(_decoder.decode(body))
     except (ValueError, RecursionError) as error:  # all of wire.malformed, and odd values
-        raise CorruptManifest("what tier 2 tells of a stream has no sense", name=name) from error
+        raise CorruptManifest("a stream's description in tier 2 is malformed", name=name) from error
     if found.revision != revision_in(name) or not name.startswith(stream_prefix(found.ref)):
-        raise CorruptManifest("what tier 2 tells is of another stream", name=name)
+        raise CorruptManifest("an object of tier 2 describes another stream", name=name)
     return found
 
 

@@ -127,7 +127,7 @@ class LargeReference:
     def parse(cls, payload: bytes | memoryview) -> "LargeReference":
         """What `encode` made. Raises CorruptBlock."""
         if len(payload) != LARGE_REFERENCE_SIZE_BYTES:
-            raise CorruptBlock("a reference to a large event has another size", size=len(payload))
+            raise CorruptBlock("a reference to a large event has a wrong size", size=len(payload))
         found = cls(*LARGE_REFERENCE.unpack(payload))
         if not (0 < found.size <= LARGE_EVENT_SIZE_BYTES_MAX and found.length > 0):
             raise CorruptBlock("a reference to a large event contradicts itself", size=found.size)
@@ -258,7 +258,7 @@ def parse_header(data: bytes | memoryview, at: int = 0) -> BlockHeader:
     Raises CorruptBlock for bytes that cannot be a block, FormatTooNew for a newer format.
     """
     if len(data) - at < HEADER_SIZE_BYTES:
-        raise CorruptBlock("a block's header is cut off", have=len(data) - at)
+        raise CorruptBlock("a block's header is truncated", have=len(data) - at)
     (
         magic, fmt, flags, codec, reserved, event_count, size, columns_size, payloads_size,
         keys_size, writer_id, first_event_number, base_timestamp_ms, reserved_too, _,
@@ -316,7 +316,7 @@ def verify_block(data: bytes | memoryview, at: int = 0) -> BlockHeader:
     header = parse_header(data, at)
     view = memoryview(data)[at : at + header.size]
     if len(view) != header.size:
-        raise CorruptBlock("a block is cut off", at=at, size=header.size, have=len(view))
+        raise CorruptBlock("a block is truncated", at=at, size=header.size, have=len(view))
     (stored,) = struct.unpack_from("<I", view, _CRC_AT)
     if crc32c(view[HEADER_SIZE_BYTES:], crc32c(view[:_CRC_AT])) != stored:
         raise CorruptBlock("a block's checksum does not match", at=at, size=header.size)

@@ -47,7 +47,7 @@ def decompress_zstd(frame: Buffer, size: int) -> bytes:
         stated = zstandard.get_frame_parameters(frame).content_size
         if stated != size:
             raise CorruptBlock(
-                "a compressed block holds another size than its header says",
+                "a compressed block's size contradicts its header",
                 stated=stated, expected=size,
             )  # fmt: skip
         opener = zstandard.ZstdDecompressor(max_window_size=_WINDOW_SIZE_BYTES_MAX)
@@ -56,7 +56,7 @@ def decompress_zstd(frame: Buffer, size: int) -> bytes:
         raise CorruptBlock("a compressed block cannot be decompressed", cause=str(error)) from error
     if len(body) != size:
         raise CorruptBlock(
-            "a compressed block holds another size than its header says",
+            "a compressed block's size contradicts its header",
             stated=len(body), expected=size,
         )  # fmt: skip
     return body

@@ -113,7 +113,7 @@ def _check_frame(header: BlockHeader, block: bytes) -> None:
     stated = _stated_size(block[HEADER_SIZE_BYTES:head_end])
     if stated != header.body_size:
         raise MalformedBlock(
-            "a compressed block does not state the size that its header does",
+            "a compressed block's frame size contradicts its header",
             stated=stated, expected=header.body_size,
         )  # fmt: skip
 

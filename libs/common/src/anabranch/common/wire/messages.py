@@ -139,7 +139,7 @@ def decode_message(packet: Packet) -> Message:
     """The packet's message. Raises BadPacket for an unknown kind or a malformed message."""
     decoder = _DECODERS.get(packet.kind)
     if decoder is None:
-        raise BadPacket("a packet is of an unknown kind", kind=packet.kind)
+        raise BadPacket("a packet has an unknown kind", kind=packet.kind)
     try:
         return decoder.decode(packet.meta)
     except MALFORMED as error:

@@ -40,9 +40,9 @@ FOLD = "fold"
 JOB = "job"
 
 _TOLD = {
-    STEP: "a workflow step met a defect, and is tried again",
-    FOLD: "an aggregate cannot be folded, and is left as it is",
-    JOB: "a job met a defect, and is begun again",
+    STEP: "a workflow step failed because of a defect, and will be retried",
+    FOLD: "an aggregate cannot be folded, and stays unchanged",
+    JOB: "a job failed because of a defect, and will restart",
 }
 
 _log = get_logger(__name__)
@@ -79,15 +79,13 @@ def naming_defects(what: str, *expected: type[Exception]) -> Iterator[None]:
 
 def as_defect(what: str, error: BaseException) -> Defect:
     """The named error for a mistake of the programmer."""
-    return Defect(
-        f"{what} raised an error that nobody expected", cause=repr(error)[:ERROR_LENGTH_MAX]
-    )
+    return Defect(f"{what} raised an unexpected error", cause=repr(error)[:ERROR_LENGTH_MAX])
 
 
 def tell_defect(error: AnabranchError) -> None:
     """Log a defect with its traceback, where it becomes an answer to whoever asked."""
     if isinstance(error, Defect):
-        _log.error("a defect ended what was asked for", error=str(error), exc_info=error.__cause__)
+        _log.error("a defect ended the request", error=str(error), exc_info=error.__cause__)
 
 
 class Containment:
@@ -241,7 +239,7 @@ def parked_error(subject: str, why: str) -> Parked:
     """What a change of a parked aggregate is refused with."""
     name = aggregate_name(subject)
     return Parked(
-        "a defect stopped the work on this, so no change of it is accepted",
+        "a defect stopped the work on this aggregate, so controllers accept no change of it",
         remedy=f"update the controllers, then run `anabranch operation redrive {name}`",
         aggregate=name,
         cause=why,
@@ -268,7 +266,7 @@ def _is_one_of(error: BaseException, kinds: tuple[type[AnabranchError], ...]) ->
 def _tell(found: Contained, error: BaseException, *, is_first: bool, was_parked: bool) -> None:
     if is_first:
         _log.error(
-            _TOLD.get(found.part, "a defect was contained, and is tried again"),
+            _TOLD.get(found.part, "a defect was contained, and its work will be retried"),
             part=found.part,
             subject=found.subject,
             error=found.error,
@@ -276,10 +274,13 @@ def _tell(found: Contained, error: BaseException, *, is_first: bool, was_parked:
         )
     if found.parked and not was_parked:
         _log.error(
-            "work was parked because of a defect",
+            "a defect parked work",
             part=found.part,
             subject=found.subject,
             error=found.error,
             attempts=found.count,
-            remedy="`anabranch operation parked` lists it; update, then redrive it",
+            remedy=(
+                "`anabranch operation parked` lists the work; update the controllers, then "
+                "redrive it"
+            ),
         )

@@ -252,7 +252,7 @@ class Runner(Generic[S, E, K]):
         self._containment.forgive(STEP, subject)
         ended = self._board.end(subject)
         if ended is not None and ended.error is not None and self._owns(subject):
-            _log.info("a workflow that failed goes on", subject=subject)
+            _log.info("a failing workflow makes progress again", subject=subject)
 
     def _note_failure(self, subject: str, failed: StepFailed) -> float:
         if failed.step == LOAD:
@@ -260,7 +260,7 @@ class Runner(Generic[S, E, K]):
         failure = self._board.fail(subject, failed.error)
         if failure.attempts == 1:
             _log.warning(
-                "a workflow step failed and will be repeated",
+                "a workflow step failed and will be retried",
                 subject=subject,
                 step=failed.step,
                 error=str(failed.error),

@@ -164,7 +164,7 @@ class CommandQueue:
                     await self._empty_handed.wait()
         except TimeoutError:
             _log.warning(
-                "commands in hand are left to be delivered again", count=len(self._in_hand)
+                "commands in hand stay in the queue for redelivery", count=len(self._in_hand)
             )
         try:
             with keeping_cancellation():
@@ -180,7 +180,7 @@ class CommandQueue:
         try:
             await self._broker.publish(body, subject)
         except (nats.errors.Error, OSError, TimeoutError) as error:
-            _log.warning("a notice was not sent", error=repr(error))
+            _log.warning("cannot send a notice", error=repr(error))
 
     def _subscriber(self, bucket: int) -> PullStreamSubscriber:
         found = self._broker.subscriber(
@@ -239,12 +239,12 @@ class CommandQueue:
             stored_ms = int(message.raw_message.metadata.timestamp.timestamp() * 1000)
             await self._handle(message.body, trace_parent_in(message.headers), stored_ms)
         except TryAgain as refusal:
-            _log.warning("a command will be tried again", cause=str(refusal.cause))
+            _log.warning("a command will be retried", cause=str(refusal.cause))
             await _settle(message.nack(delay=TRY_AGAIN_S))
             return
         except Exception as defect:  # noqa: BLE001
             # The edge: a defect in handling one command must not end the service for all.
-            _log.exception("a command could not be handled because of a defect", bucket=bucket)
+            _log.exception("the handling of a command failed because of a defect", bucket=bucket)
             if not await self._set_aside(bucket, message, defect):
                 return
         self._defects.pop(bucket, None)
@@ -275,7 +275,7 @@ class CommandQueue:
             else:
                 self.parked_count += 1
                 _log.error(
-                    "a command was parked: handling it fails again and again",
+                    "a command was parked, because its handling fails repeatedly",
                     command_id=parked.command_id,
                     subject=parked.subject,
                     error=parked.error,
@@ -293,4 +293,4 @@ async def _settle(answer: Awaitable[None]) -> None:
         with keeping_cancellation():
             await answer
     except (nats.errors.Error, OSError, TimeoutError) as error:
-        _log.warning("the command queue did not hear what became of a command", error=repr(error))
+        _log.warning("cannot report a command's outcome to the command queue", error=repr(error))

@@ -41,7 +41,7 @@ class LoadReportListener:
             report = _parsed(message)
         except ValueError as error:  # pydantic's are of this kind
             self._metrics.load_reports["unreadable",] += 1
-            _log.debug("a load report has no sense", subject=message.subject, error=str(error))
+            _log.debug("a load report is malformed", subject=message.subject, error=str(error))
             return
         self._metrics.load_reports["learned",] += 1
         self._learn(report)
@@ -53,5 +53,5 @@ def _parsed(message: Msg) -> LoadReport:
         raise ValueError("the report is too large")
     report = LoadReport.model_validate_json(message.data)
     if message.subject != load_report(report.node_id):
-        raise ValueError("the report is of another node than its subject")
+        raise ValueError("the report's node differs from its subject")
     return report

@@ -34,8 +34,8 @@ async def jetstream_status(
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             if clock.monotonic() >= deadline:
                 raise MetadataNotSynced(
-                    "the NATS monitoring port does not answer, so nobody knows whether the "
-                    "metadata is durable",
+                    "the NATS monitoring port does not answer, so the durability of the metadata "
+                    "is unknown",
                     remedy=f"give the server `http: …` and the controller {MONITOR_SETTING}, or "
                     f"set {SYNC_SETTING}=unchecked",
                     url=url,
@@ -61,5 +61,5 @@ async def _ask(url: str) -> Mapping[str, object]:
         raise ValueError(f"the answer is {head[:40]!r}")
     found = json.loads(body)
     if not isinstance(found, dict):
-        raise TypeError("the answer is no object")
+        raise TypeError("the answer is not a JSON object")
     return found

@@ -103,7 +103,7 @@ class QueryServer:
         try:
             await self._client.publish(message.reply, answer, reply=self._direct(name))
         except nats.errors.Error as error:
-            _log.warning("an answer could not be sent", error=repr(error))
+            _log.warning("cannot send an answer", error=repr(error))
 
 
 async def _unsubscribe(unsubscribe: Callable[[], Awaitable[None]]) -> None:

@@ -19,7 +19,7 @@ IDLE_MAX = 4
 KEPT_MS = 24 * 3600 * 1000
 PART_COUNT_MAX = 1000
 """Members in one call, so that no script holds up the server for long."""
-_REMEDY = "check that Redis runs and is reachable; until then deadlines are found by the sweep"
+_REMEDY = "check that Redis runs and is reachable; until then a sweep finds the deadlines"
 
 _BEGIN = """
 if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then
@@ -81,7 +81,7 @@ class RedisTimerWheel:
         count = min(limit, PART_COUNT_MAX)
         answer = await self._call(_DUE, bucket, str(now_ms), str(count))
         if not isinstance(answer, list):
-            raise Unavailable("what Redis answers are no members", remedy=_REMEDY)
+            raise Unavailable("unexpected answer from Redis: not a list of members", remedy=_REMEDY)
         return [bytes(member).decode(errors="replace") for member in answer]
 
     async def close(self) -> None:

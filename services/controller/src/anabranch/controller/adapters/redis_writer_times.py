@@ -23,7 +23,7 @@ from anabranch.controller.domain.writer_times import (
 )
 
 IDLE_MAX = 16
-_REMEDY = "check that Redis runs and is reachable; until then nobody notes times"
+_REMEDY = "check that Redis runs and is reachable; until then writers cannot note times"
 
 _NOW = """
 local time = redis.call('TIME')
@@ -208,4 +208,4 @@ def _mark(writer_id: str, value: str) -> WriterMark | None:
 
 
 def _refuse(error: Exception | None = None) -> NoReturn:
-    raise Unavailable("what Redis answers is no mark", remedy=_REMEDY) from error
+    raise Unavailable("unexpected answer from Redis: not a time mark", remedy=_REMEDY) from error

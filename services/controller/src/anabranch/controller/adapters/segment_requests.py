@@ -108,7 +108,7 @@ class NatsSegmentStores:
             except nats.errors.NoRespondersError as error:
                 raise Unavailable(
                     "no segment store serves the container",
-                    remedy="start the store that owns it; the request is repeated meanwhile",
+                    remedy="start the store that owns it; the controller retries the request",
                     container=container,
                     segment=segment,
                 ) from error
@@ -128,5 +128,5 @@ def _decoded(data: bytes, request_id: int) -> Message:
 
 def _expect(reply: Message, kind: type[M]) -> M:
     if not isinstance(reply, kind):
-        raise BadPacket("a segment store's reply is of another kind", kind=type(reply).__name__)
+        raise BadPacket("a segment store's reply has an unexpected kind", kind=type(reply).__name__)
     return reply

@@ -87,7 +87,7 @@ class Balancer:
             try:
                 await self._step()
             except (Retry, Unknown, Corrupt) as error:
-                _log.warning("assigning containers will be repeated", error=str(error))
+                _log.warning("the assignment of containers failed, retrying", error=str(error))
             try:
                 async with asyncio.timeout(LOOK_S):
                     await self._changed.wait()
@@ -162,7 +162,7 @@ class Balancer:
         except RevisionConflict:
             return
         _log.info(
-            "a container is placed anew",
+            "a container was placed on another store",
             action=type(action).__name__.lower(),
             container=container,
             node=decided_upon.owner,

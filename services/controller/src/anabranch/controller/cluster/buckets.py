@@ -125,7 +125,9 @@ class Buckets:
         """
         self._on_change, self._report = on_change, report
         if self._leases is None:
-            _log.info("buckets are shared by rendezvous", unset="ANABRANCH_CONTROLLER_REDIS_URL")
+            _log.info(
+                "controllers share buckets by rendezvous", unset="ANABRANCH_CONTROLLER_REDIS_URL"
+            )
         while not self._stopped:
             await self._clock.sleep(await self.round())
 
@@ -156,7 +158,7 @@ class Buckets:
         try:
             await self._leases.release(BUCKETS, self._neighbourhood.me)
         except Unavailable as error:
-            _log.info("leases run out by themselves", cause=str(error))
+            _log.info("cannot release leases; they expire by themselves", cause=str(error))
         await self._leases.close()
 
     # --- with leases --------------------------------------------------------------------------
@@ -210,7 +212,7 @@ class Buckets:
         """The server answered; what it says may be less than what it once knew."""
         self._heard_s = self._clock.monotonic()
         if self.by_rendezvous:
-            _log.info("the leases of buckets answer again", held=len(found))
+            _log.info("the lease server answers again", held=len(found))
             self.by_rendezvous = False
             # What was owned by rendezvous goes on until this round's leases are there.
             self._until_s = dict.fromkeys(self._owned, self._heard_s + LEASE_S - MARGIN_S)
@@ -236,14 +238,14 @@ class Buckets:
             return
         if not self.by_rendezvous:
             _log.warning(
-                "the leases of buckets do not answer, owners are found by rendezvous",
+                "the lease server does not answer; controllers share buckets by rendezvous",
                 cause=str(error),
                 remedy=error.remedy,
             )
             self.by_rendezvous = True
             self._free_since_s = {}
         self._own(self._shared_by_rendezvous())
-        self._report("Redis does not answer, buckets are shared by rendezvous")
+        self._report("Redis does not answer; controllers share buckets by rendezvous")
 
     def _shared_by_rendezvous(self) -> frozenset[int]:
         everyone, me = self._neighbourhood.everyone(), self._neighbourhood.me

@@ -18,7 +18,7 @@ async def settle_constants(store: ObjectStore, container_count: int) -> None:
     except ObjectExists:
         stored = await store.get(CONSTANTS_KEY)
     if stored is None:
-        raise Unavailable("the cluster's constants were there and are gone")
+        raise Unavailable("the cluster's stored constants have disappeared")
     found = ClusterConstants.parsed(stored.value)
     if found != wanted:
         raise InvalidSetting(

@@ -36,7 +36,7 @@ def require_not_rewound(recorded: Sequence[int], heads: Sequence[int]) -> None:
     for shard, (read, newest) in enumerate(zip(recorded, heads, strict=True)):
         if newest < read:
             raise StreamRewound(
-                "a shard ends before what controllers have read from it",
+                "a shard ends before the last message that controllers have read",
                 remedy="stop all controllers and bring the server's newest data back; if what "
                 f"is missing is lost for good, start one of them with {SETTING}=true",
                 shard=shard,
@@ -72,7 +72,7 @@ class HeadWatch:
         except StreamRewound as error:
             if not accept:
                 raise
-            _log.warning("a shard that lost messages is accepted", error=str(error))
+            _log.warning("accepted a shard that has lost messages", error=str(error))
             await self._write(stored, heads)
 
     async def serve(self) -> None:
@@ -83,7 +83,7 @@ class HeadWatch:
                 await self.check()
                 await self.record()
             except (Retry, Unknown) as error:
-                _log.info("the heads of the shards were not recorded", error=str(error))
+                _log.info("cannot record the heads of the shards", error=str(error))
 
     async def record(self) -> None:
         """Note what the own mirror has reached. Raises Unavailable, OutcomeUnknown."""

@@ -121,7 +121,7 @@ class Leadership:
                     await self._step()
             except (TimeoutError, *_NOT_TAKEN) as error:
                 # Somebody else was faster, or it is not known yet who was: the watch will show it.
-                _log.info("the leader's record was not changed", why=repr(error))
+                _log.info("cannot change the leader's record", why=repr(error))
             try:
                 async with asyncio.timeout(LOOK_S):
                     await self._changed.wait()

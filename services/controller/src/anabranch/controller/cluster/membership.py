@@ -161,7 +161,9 @@ class Membership:
         named = [member for member in held if not members or member.member_id in members]
         confirmed = self._liveness.confirm(named)
         for member in sorted(confirmed):
-            _log.warning("a loss was confirmed", kind=member.kind.value, member=member.member_id)
+            _log.warning(
+                "an operator confirmed a loss", kind=member.kind.value, member=member.member_id
+            )
         return confirmed
 
     # --- what keeps it so ---------------------------------------------------------------------
@@ -191,7 +193,7 @@ class Membership:
         for name, found in list(self.standings(Kind.CONTROLLER)):
             if not found.live and now_s - found.changed_s > silent_s:
                 await self._records.controllers.delete(name, found.seen.revision)
-                _log.info("a controller that is long gone was forgotten", controller=name)
+                _log.info("removed the record of a controller that is long gone", controller=name)
 
     async def leave(self) -> None:
         """Take the record away; once `serve` has ended in order."""
@@ -267,7 +269,7 @@ class Membership:
             async with asyncio.timeout(READ_S_MAX):
                 found = await self._records.of(member.kind).get(member.member_id)
         except (Retry, TimeoutError) as error:
-            _log.warning("a silent member cannot be looked up", error=repr(error))
+            _log.warning("cannot read the record of a silent member", error=repr(error))
             return False
         self._liveness.compared(member, found.revision if found else None, self._now())
         return True
@@ -306,17 +308,17 @@ def _log_change(member: Member, before: Standing | None, after: Standing | None)
         if before is not None and before.live:
             _log.info("a member of the cluster has stopped", **told)
     elif before is None or not before.live or before.seen.session != after.seen.session:
-        _log.info("a member of the cluster is there", **told, session=after.seen.session)
+        _log.info("a member of the cluster is live", **told, session=after.seen.session)
 
 
 def _log_hold(hold: Hold | None) -> None:
     if hold is None:
-        _log.info("nothing is held any more")
+        _log.info("the hold has ended")
         return
     _log.warning(
-        "nothing is concluded or moved until this is over",
+        "the controller holds: it judges no member and moves no container",
         blind=hold.blind,
         missing=sorted(member.member_id for member in hold.missing),
-        remedy="wait until NATS answers and they are back; if they are lost indeed, confirm it by "
+        remedy="wait until NATS answers and the members are back; if they are lost, run "
         "`anabranch cluster confirm-losses`",
     )

@@ -89,7 +89,7 @@ class PlacementChanges:
                 except RevisionConflict:
                     continue
                 _log.info(
-                    "a placement was changed", change=what, container=container,
+                    "changed a placement", change=what, container=container,
                     node=changed.owner, target=changed.target,
                 )  # fmt: skip
             return self._known.describe_placed(changed)

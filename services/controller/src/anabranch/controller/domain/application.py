@@ -165,7 +165,7 @@ def commit(app: Application, version: int, transaction_id: str) -> Sequence[Appl
         return ()
     if _open(app) != asked:
         raise VersionPassed(
-            "the application went on without this transaction",
+            "the application has continued without this transaction",
             application=app.application,
             version=version,
             transaction=transaction_id,

@@ -36,7 +36,7 @@ def check_synced(status: Mapping[str, object], connected_to: str) -> None:
         found = _JetStreamStatus.model_validate(status)
     except ValidationError as error:
         raise MetadataNotSynced(
-            "the NATS monitoring port answers with something else than JetStream's state",
+            "the NATS monitoring port's answer is not JetStream's state",
             remedy=f"correct {MONITOR_SETTING}, {_UNLESS}",
         ) from error
     if found.server_id != connected_to:

@@ -36,7 +36,7 @@ def move(found: Placement, node: str, nodes: Collection[str]) -> Placement:
         return replace(placed_elsewhere(found, node), pinned=True)
     if found.state in WAITING_FOR_OPERATOR:
         raise Conflict(
-            "the container is closed where it is, and cannot be flushed there",
+            "the container is closed at its store, which therefore cannot flush it",
             remedy="enable it first; if its store's data is lost for good, abandon its tail",
             container=found.container,
             state=found.state.value,
@@ -57,8 +57,10 @@ def abandon(found: Placement, node: str, nodes: Collection[str], now_ms: int) ->
     """
     if found.owner == node:
         raise InvalidRequest(
-            "the container is this node's: it has the tail that would be abandoned",
-            remedy="name another node; to end a move that was asked for, move it to its own node",
+            "the container is on this node, which holds the tail",
+            remedy=(
+                "name another node; to withdraw a pending move, move the container to its own node"
+            ),
             container=found.container,
             node=node,
         )

@@ -19,8 +19,8 @@ class MarkPage(NamedTuple):
 def refuse_earlier(writer_id: str, timestamp_ms: int, noted_ms: int) -> NoReturn:
     """A writer's time goes forward or stays."""
     raise InvalidRequest(
-        "a writer's time goes back",
-        remedy="note times that grow, or use a new writer",
+        "the writer's time is lower than its last one",
+        remedy="note increasing times, or use a new writer",
         writer=writer_id,
         timestamp_ms=timestamp_ms,
         noted_ms=noted_ms,
@@ -30,8 +30,8 @@ def refuse_earlier(writer_id: str, timestamp_ms: int, noted_ms: int) -> NoReturn
 def refuse_lower(writer_id: str, segment: int, offset: int, noted: int) -> NoReturn:
     """A writer's position in a segment goes forward or stays, whatever the time."""
     raise InvalidRequest(
-        "a writer's position goes back",
-        remedy="note positions of acknowledged events that grow, or use a new writer",
+        "the writer's position is lower than its last one",
+        remedy="note increasing positions of acknowledged events, or use a new writer",
         writer=writer_id,
         segment=segment,
         offset=offset,
@@ -43,7 +43,7 @@ def refuse_more_writers(stream: StreamRef, writers_max: int) -> NoReturn:
     """What is kept of a stream is bounded."""
     raise Overloaded(
         "too many writers of the stream note times",
-        remedy="remove writers that are gone, or wait until they are forgotten, after a day",
+        remedy="remove unused writers, or wait a day until they expire",
         stream=str(stream),
         limit=writers_max,
     )

@@ -88,7 +88,7 @@ def parse_command(body: bytes) -> Command:
         number = found.get("schema_number", 1)
         if isinstance(number, int) and number > SCHEMA_SUPPORTED:
             raise FormatTooNew(
-                "the command is of a newer release", found=number, supported=SCHEMA_SUPPORTED
+                "a newer release sent the command", found=number, supported=SCHEMA_SUPPORTED
             )
         return COMMANDS.validate_python(found)
     except ValidationError as error:

@@ -59,7 +59,7 @@ async def change_placement(desk: QueryDesk, query: queries.PlacementChange) -> C
 def _of_parked(answer: Callable[[parked.ParkedDesk, Any], Awaitable[Contract]]) -> Any:
     async def ask(desk: QueryDesk, query: queries.Query) -> Contract:
         if desk.parked is None:
-            raise InvalidRequest("this controller knows no parked commands")
+            raise InvalidRequest("this controller cannot list parked commands")
         return await answer(desk.parked, query)
 
     return ask
@@ -125,8 +125,8 @@ async def _answer(desk: QueryDesk, name: str, body: bytes) -> tuple[str, bytes]:
         return _failed(error)
     except Exception:  # noqa: BLE001
         # The edge: a defect in answering one query must not end the service for all.
-        _log.exception("a query could not be answered because of a defect", query=name)
-        return _failed(AnabranchError("the controller could not answer because of a defect"))
+        _log.exception("a query failed because of a defect", query=name)
+        return _failed(AnabranchError("the controller failed because of a defect"))
 
 
 async def _given_again(desk: QueryDesk, name: str, body: bytes) -> bytes | None:
@@ -151,7 +151,7 @@ async def _made(desk: QueryDesk, name: str, body: bytes) -> bytes:
     if len(encoded) > queries.ANSWER_SIZE_BYTES_MAX:
         raise InvalidRequest(
             "the answer would be too large",
-            remedy="ask for a page of it, or for less",
+            remedy="request a page of it, or a smaller part",
             query=name,
             size=len(encoded),
             limit=queries.ANSWER_SIZE_BYTES_MAX,

@@ -197,7 +197,7 @@ class TransactionExpirer:
         """Only the first of a row is told: the others follow from it or look the same."""
         if error is not None and self._timers_answer:
             _log.warning(
-                "the timers of transactions do not answer, deadlines are found by sweeps",
+                "the timers of transactions do not answer; sweeps find the deadlines",
                 error=str(error),
                 remedy=error.remedy,
             )

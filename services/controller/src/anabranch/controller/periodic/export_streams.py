@@ -192,7 +192,7 @@ class StreamExporter:
             except Corrupt as error:
                 # It is this stream's own: what cannot be read here is told by the mirror, too.
                 _log.warning(
-                    "a stream cannot be told to tier 2", stream=str(shaped.stream.ref),
+                    "cannot export a stream to tier 2", stream=str(shaped.stream.ref),
                     error=str(error), remedy=error.remedy,
                 )  # fmt: skip
                 return

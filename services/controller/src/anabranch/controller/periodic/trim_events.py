@@ -105,4 +105,4 @@ class EventTrimmer:
         last = sorted(due, key=self._failed.__contains__)  # what failed keeps no other one
         await for_each(last, CONCURRENT_MAX, trim_apart)
         if due:
-            _log.info("domain events were trimmed", aggregates=len(due))
+            _log.info("trimmed domain events", aggregates=len(due))

@@ -71,7 +71,7 @@ class FoldListener:
                 self._notices.put_nowait(notice)
             except asyncio.QueueFull:
                 # Whoever waits for it asks for the operation instead.
-                _log.warning("a notice was dropped", operation=notice.operation)
+                _log.warning("dropped a notice", operation=notice.operation)
 
     async def next_notice(self) -> OperationStatus:
         """The next operation to announce."""

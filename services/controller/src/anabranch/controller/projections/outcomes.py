@@ -91,7 +91,7 @@ def _decoded(body: bytes) -> Sequence[Outcome]:
         raise CorruptEvent("a chunk of outcomes cannot be understood") from error
     if chunk.format > CHUNK_FORMAT:
         raise FormatTooNew(
-            "a chunk of outcomes is of a newer release",
+            "a newer release wrote a chunk of outcomes",
             found=chunk.format,
             supported=CHUNK_FORMAT,
         )

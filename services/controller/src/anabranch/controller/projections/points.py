@@ -19,7 +19,7 @@ async def reach_demanded(mirror: Mirror, point: ReadToken) -> None:
         return
     if point.sequence > await mirror.heads.last_sequence(point.shard):
         raise ReadTokenUnknown(
-            "the cluster has stored nothing as new as this read token",
+            "the cluster has never stored the position of this read token",
             shard=point.shard,
             sequence=point.sequence,
         )

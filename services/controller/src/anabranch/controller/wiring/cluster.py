@@ -76,12 +76,17 @@ def membership_health(hold: Hold | None, unseen_s: float) -> PartHealth:
     """A hold takes no controller out of service, because what is served goes on as it was; but a
     controller whose beats are not stored for long cannot store anything else either."""
     if unseen_s > UNSEEN_S_MAX:
-        return PartHealth(False, "own beats are not stored: NATS is away or cannot write")
+        return PartHealth(
+            False, "NATS does not store this controller's beats: it is away or cannot write"
+        )
     if hold is None:
         return PartHealth(True)
     missing = ", ".join(sorted(member.member_id for member in hold.missing))
     return PartHealth(
-        True, "held: own beats are not seen" if hold.blind else f"held: missing {missing}"
+        True,
+        "held: this controller does not see its own beats"
+        if hold.blind
+        else f"held: missing {missing}",
     )
 
 

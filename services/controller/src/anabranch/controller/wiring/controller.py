@@ -275,4 +275,4 @@ async def _reply(client: Client, inbox: str, answer: bytes) -> None:
         await client.publish(inbox, answer)
     except nats.errors.Error as error:
         # The decision is durable; the caller asks again with the same command id.
-        _log.warning("an answer could not be sent", error=repr(error))
+        _log.warning("cannot send an answer", error=repr(error))

@@ -90,7 +90,7 @@ def build_jobs(
 def _exporter(around: Surroundings, mirror: Mirror, context: WorkContext) -> StreamExporter | None:
     settings = around.settings
     if not settings.tier2_url:
-        _log.info("streams are not told to tier 2", unset="ANABRANCH_CONTROLLER_TIER2_URL")
+        _log.info("streams are not exported to tier 2", unset="ANABRANCH_CONTROLLER_TIER2_URL")
         return None
     return StreamExporter(
         mirror.shaped_streams,

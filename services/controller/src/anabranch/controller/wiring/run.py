@@ -65,7 +65,7 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
 
 async def _require_durable_metadata(around: Surroundings) -> None:
     if around.settings.nats_sync == "unchecked":
-        _log.warning("nobody checks whether the NATS server keeps what it acknowledges")
+        _log.warning("the check that the NATS server keeps acknowledged messages is off")
         return
     status = await jetstream_status(around.settings.nats_monitor_url, around.clock)
     check_synced(status, await server_id(around.client))

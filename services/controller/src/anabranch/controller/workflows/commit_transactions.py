@@ -77,7 +77,7 @@ async def start_commit(context: WorkContext, loaded: Loaded[Stream]) -> StreamEv
 
     if any(each.stream_epoch > stream.stream_epoch for each in found):
         # What is listed is as of the last message folded, and the stream was loaded before that.
-        raise StillWaiting("the stream has gone on since it was loaded")
+        raise StillWaiting("the stream has changed since it was loaded")
 
     def reference_of(stream_epoch: int) -> int:
         return history.records[stream_epoch].reference_epoch

@@ -62,7 +62,7 @@ async def subscribe(context: WorkContext, loaded: Loaded[ReaderGroup]) -> GroupE
     """Subscribe to every stream that still lives. Raises StillWaiting until all know it."""
     group = loaded.state
     needed = partial(others.subscription, group)
-    await settle_streams(context, group, group.wanted, needed, "are to be subscribed to")
+    await settle_streams(context, group, group.wanted, needed, "still have to add the subscription")
     return GroupCreated()
 
 

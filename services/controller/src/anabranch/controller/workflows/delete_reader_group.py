@@ -34,7 +34,9 @@ async def unsubscribe(context: WorkContext, loaded: Loaded[ReaderGroup]) -> Grou
     """Be no stream's subscriber any more. Raises StillWaiting until all know it."""
     group = loaded.state
     needed = partial(others.end_of_subscription, group)
-    await settle_streams(context, group, group.touched, needed, "are to be left")
+    await settle_streams(
+        context, group, group.touched, needed, "still have to remove the subscription"
+    )
     return GroupUnsubscribed()
 
 

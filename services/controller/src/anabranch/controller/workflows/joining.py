@@ -48,4 +48,4 @@ async def _joins(context: WorkContext, name: ScopeName, incarnation: int, member
             # It may be closing again by now; then the scope says so when it is read again.
             with suppress(GateClosed):
                 await context.gates.reopen(gate, scope.revision)
-    raise Busy("the scope is being closed again and again", scope=name)
+    raise Busy("every attempt met a closing of the scope", scope=name)

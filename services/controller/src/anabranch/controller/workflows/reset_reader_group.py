@@ -26,9 +26,9 @@ async def resubscribe(context: WorkContext, loaded: Loaded[ReaderGroup]) -> Grou
     group = loaded.state
     dropped = [name for name in group.subscribed if name not in group.wanted]
     needed = partial(others.end_of_subscription, group)
-    await settle_streams(context, group, dropped, needed, "are to be left")
+    await settle_streams(context, group, dropped, needed, "still have to remove the subscription")
     needed = partial(others.subscription, group)
-    await settle_streams(context, group, group.wanted, needed, "are to be subscribed to")
+    await settle_streams(context, group, group.wanted, needed, "still have to add the subscription")
     return GroupReset()
 
 

@@ -84,8 +84,8 @@ class Appends:
         if not await _ended(task, self._limits.timeout_s):
             raise OutcomeUnknown(
                 "the events were not acknowledged in time; they may still be stored",
-                remedy="repeat the request with the same Idempotency-Key if it had one, "
-                "else read the stream before repeating",
+                remedy="repeat the request with the same Idempotency-Key if it had one; "
+                "otherwise read the stream first",
                 stream=destination,
             )
         if task.cancelled():
@@ -105,7 +105,7 @@ class Appends:
         known = self._answers.get(name)
         if known is not None:
             if known.fingerprint != idempotency.fingerprint:
-                raise IdempotencyMismatch("the Idempotency-Key was used for another request")
+                raise IdempotencyMismatch("the Idempotency-Key belongs to another request")
             return known.task
         self._make_room()
         task = self._start(destination, body)
@@ -118,7 +118,9 @@ class Appends:
         cost = body.size_bytes + EVENT_COST_BYTES * len(body.payloads)
         limit = self._limits.pending_size_bytes_max
         if self._pending_bytes and self._pending_bytes + cost > limit:
-            raise Overloaded("too much is being stored", pending=self._pending_bytes, limit=limit)
+            raise Overloaded(
+                "too many events are being stored", pending=self._pending_bytes, limit=limit
+            )
         self._pending_bytes += cost
         task = self._tasks.create_task(self._store(destination, body))
         self._running.add(task)
@@ -173,7 +175,7 @@ class Appends:
             name, oldest = next(iter(self._answers.items()))
             if not oldest.task.done():
                 raise Overloaded(
-                    "too many requests with an Idempotency-Key are under way",
+                    "too many requests with an Idempotency-Key are pending",
                     limit=self._limits.answers_max,
                 )
             del self._answers[name]

@@ -41,7 +41,8 @@ class Keys:
     def __post_init__(self) -> None:
         if self.routing_key is not None and self.field is not None:
             raise InvalidRequest(
-                "two sources of routing keys", remedy="send Routing-Key or key_field, not both"
+                "the request has two sources of routing keys",
+                remedy="send Routing-Key or key_field, not both",
             )
 
 
@@ -55,13 +56,16 @@ def parse_events(body: bytes, media_type: str, keys: Keys, events_max: int) -> E
         case "application/octet-stream":
             if keys.field is not None:
                 raise InvalidRequest(
-                    "bytes have no fields", remedy="send the key by the header Routing-Key"
+                    "an event of bytes has no fields",
+                    remedy="send the key in the header Routing-Key",
                 )
             return EventsBody([body], _same_key(keys, 1))
         case _:
-            raise UnsupportedMediaType("events are not taken in this form", media_type=media_type)
+            raise UnsupportedMediaType(
+                "events in this form are not accepted", media_type=media_type
+            )
     if not lines:
-        raise InvalidRequest("the body holds no event", remedy="send one JSON value per line")
+        raise InvalidRequest("the body contains no event", remedy="send one JSON value per line")
     if len(lines) > events_max:
         raise BodyTooLarge("too many events in one body", events=len(lines), limit=events_max)
     found = [_key_in(line, number, keys.field) for number, line in enumerate(lines, 1)]
@@ -113,6 +117,4 @@ def _key_in(line: bytes, number: int, field: str | None) -> str | None:
             return "true" if found else "false"
         case str() | int() | float():
             return str(found)
-    raise InvalidRequest(
-        "a key field holds neither text nor a number", line=number, key_field=field
-    )
+    raise InvalidRequest("a key field is neither text nor a number", line=number, key_field=field)

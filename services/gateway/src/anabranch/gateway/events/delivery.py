@@ -47,8 +47,8 @@ def parse_token(text: str) -> Token:
     found = _TOKEN.fullmatch(text)
     if found is None:
         raise InvalidRequest(
-            "this is no token of a reader group's event",
-            remedy="send the id of an event that this reader was sent",
+            "not a token of a reader group's event",
+            remedy="send the id of an event that this reader received",
         )
     return Token(found[1], int(found[2]))
 
@@ -117,7 +117,7 @@ class Delivery:
         """
         if number > self.newest:
             raise InvalidRequest(
-                "an event is acknowledged that was never sent", number=number, newest=self.newest
+                "the acknowledged event was never sent", number=number, newest=self.newest
             )
         behind: dict[str, Position] = {}
         while self.acknowledged < number:

@@ -95,8 +95,8 @@ class HeldReaders:
         held = self._held.get((group, reader_id))
         if held is None or held.session != token.session:
             raise ReaderNotFound(
-                "this gateway does not hold the reader that was sent this event",
-                remedy="stream again; what was not acknowledged comes again",
+                "this gateway does not hold the reader of this event",
+                remedy="stream again; unacknowledged events come again",
                 group=group, reader=reader_id,
             )  # fmt: skip
         held.acknowledge(token.number)
@@ -146,7 +146,7 @@ class HeldReaders:
             if held.session == token.session:
                 if held.group != group or reader_id not in (None, held.reader_id):
                     raise InvalidRequest(
-                        "the token is of another reader", group=group, reader=reader_id
+                        "the token belongs to another reader", group=group, reader=reader_id
                     )
                 held.acknowledge(token.number)
                 return held
@@ -163,7 +163,7 @@ class HeldReaders:
             held = self._held.get((group, reader_id))
         if held is not None and held.feed is not None:
             raise ReaderInUse(
-                "a reader of this id is connected",
+                "a reader with this id is connected",
                 remedy="send the id of its last event to take its place, or use another id",
                 group=group, reader=reader_id,
             )  # fmt: skip
@@ -199,5 +199,5 @@ class HeldReaders:
             return
         parked = [held for held in self._held.values() if held.feed is None]
         if not parked:
-            raise Overloaded("too many readers of groups", limit=self._limits.readers_max)
+            raise Overloaded("too many readers of reader groups", limit=self._limits.readers_max)
         await self.drop(min(parked, key=lambda held: held.parked_s))

@@ -51,7 +51,7 @@ def page_after(of: str, token: str) -> str:
     if opened is None or opened.of != of:
         raise InvalidRequest(
             "the page token does not belong to this list",
-            remedy="begin without one, or send back the next_page_token of the last answer",
+            remedy="omit it, or send the next_page_token of the last answer",
         )
     return opened.after
 
@@ -68,7 +68,7 @@ def positions_of(stream: str, incarnation: int, token: str) -> dict[str, tuple[i
     if opened is None or (opened.stream, opened.incarnation) != (stream, incarnation):
         raise InvalidRequest(
             "the position does not belong to this stream",
-            remedy="start at head or tail, or send back the Next-Position of the last answer",
+            remedy="start at head or tail, or send the Next-Position of the last answer",
             stream=stream,
         )
     if any(offset < FUTURE_OFFSET or index < 0 for offset, index in opened.at.values()):

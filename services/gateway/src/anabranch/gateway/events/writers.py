@@ -106,7 +106,7 @@ class OpenWriters:
         idle = [(slot.used_s, name) for name, slot in self._slots.items() if not slot.users]
         if not idle or len(self._leaving) >= self._writers_max:
             raise Overloaded(
-                "too many streams and transactions are being written to", limit=self._writers_max
+                "too many open writers of streams and transactions", limit=self._writers_max
             )
         destination = min(idle)[1]
         self._drop(destination, self._slots[destination])

@@ -36,7 +36,7 @@ _PROBLEM: Document = {
 
 
 def describe(api: FastAPI) -> None:
-    """Make `api.openapi()`, and so /openapi.json, tell all routes."""
+    """Make `api.openapi()`, and so /openapi.json, describe all routes."""
     own = api.openapi
 
     def whole() -> Document:
@@ -98,7 +98,7 @@ def _post_events() -> Document:
     anything: Document = {}
     return {
         "tags": ["events"],
-        "summary": "Append events; answered when all are durable",
+        "summary": "Append events; the answer comes when all are durable",
         "parameters": [
             _parameter("Routing-Key", "header", {"type": "string"}),
             _parameter("Idempotency-Key", "header", {"type": "string", "maxLength": 255}),
@@ -136,7 +136,9 @@ def _post_transaction_events(*of_part: str) -> Document:
     """As `_post_events`, with the ids, and of a part its lengths by segment id."""
     described = _post_events()
     described["tags"] = ["transactions"]
-    described["summary"] = "Append events to it; answered when all are durable, seen by the commit"
+    described["summary"] = (
+        "Append events to it; the answer comes when all are durable and part of the commit"
+    )
     schema = described["responses"]["200"]["content"][JSON]["schema"]
     kinds: Document = {
         "transactionId": {"type": "string"},
@@ -153,8 +155,7 @@ def _get_events() -> Document:
     most = events.EVENTS_COUNT_LIMIT
     return {
         "tags": ["events"],
-        "summary": "Read events from a position; Next-Position, or an event's id, tells where to"
-        " continue",
+        "summary": "Read events from a position; continue at Next-Position, or at an event's id",
         "parameters": [
             _parameter("from", "query", {"type": "string", "default": "head"}),
             _parameter("max_events", "query", {"type": "integer", "minimum": 1, "maximum": most}),
@@ -162,7 +163,7 @@ def _get_events() -> Document:
         ],
         "responses": {
             "200": {
-                "description": "Events, perhaps none",
+                "description": "Events, possibly none",
                 "headers": {"Next-Position": {"schema": {"type": "string"}}},
                 "content": {
                     NDJSON: {"schema": {"type": "string"}},
@@ -178,7 +179,7 @@ def _get_group_events() -> Document:
     token: Document = {"type": "string", "maxLength": 64}
     return {
         "tags": ["reader groups"],
-        "summary": "Events of a reader group as they come, for as long as the caller listens",
+        "summary": "Events of a reader group as they arrive, for as long as the caller listens",
         "parameters": [
             _parameter("reader", "query", {"type": "string", "minLength": 1, "maxLength": 255}),
             _parameter("ack", "query", token),
@@ -186,8 +187,7 @@ def _get_group_events() -> Document:
         ],
         "responses": {
             "200": {
-                "description": "Messages: a reader, then events; all are sent again until they are"
-                " acknowledged",
+                "description": "Messages: a reader, then events; unacknowledged events come again",
                 "content": {
                     SSE: {"schema": {"type": "string"}},
                     NDJSON: {"schema": {"type": "string"}},

@@ -101,7 +101,7 @@ class MemoryLog:
         known = self._kept.logs.setdefault(container, log_id)
         if known != log_id:
             raise ObjectExists(
-                "the container has another log here", container=container, log_id=known
+                "this store holds another log of the container", container=container, log_id=known
             )
 
     def has_frames(self, container: int) -> bool:
@@ -119,10 +119,12 @@ class MemoryLog:
     ) -> MemoryView:
         self._check_owned()
         if self._kept.logs.get(container) != log_id:
-            raise LogNotHere("the container's log is not here", container=container, log_id=log_id)
+            raise LogNotHere(
+                "this store does not hold the container's log", container=container, log_id=log_id
+            )
         if container_epoch <= self._epochs.get(container, 0):
             raise Deposed(
-                "the container was opened under this epoch or a higher one",
+                "the container was already opened under this epoch or a higher one",
                 container=container, container_epoch=container_epoch,
             )  # fmt: skip
         self._epochs[container] = container_epoch

@@ -51,7 +51,7 @@ class AppendDesk:
     def _set_up(self, container: Container, request_id: int, request: SetupAppend) -> None:
         """Raises SessionEnded if the connection, or a newer setup of the number, ended it."""
         if self._setups.get(request.session) is not request:
-            raise SessionEnded("the append session was over before its segment was loaded")
+            raise SessionEnded("the append session ended before its segment was loaded")
         del self._setups[request.session]
         self._make_room()
         session = container.setup(request, request_id, self._send)

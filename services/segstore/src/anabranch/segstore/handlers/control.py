@@ -42,7 +42,7 @@ class ControlDesk:
             self._flush(request, deliver)
             return
         if not isinstance(request, Request) or type(request) not in VERBS:
-            raise BadPacket("a packet is no request", kind=type(request).__name__)
+            raise BadPacket("a packet is not a request", kind=type(request).__name__)
         names = VERBS[type(request)].names(request)
         self.store.check_together(names)
         found = self.store.find(request.segment, request.container_epoch)
@@ -87,4 +87,4 @@ def tier_two_error(error: AnabranchError | OSError | TimeoutError) -> AnabranchE
         return error
     if isinstance(error, TimeoutError):
         return Unavailable("tier 2 did not answer in time", seconds=TIER_TWO_DEADLINE_S)
-    return DiskFailed("reading stored bytes failed", cause=str(error))
+    return DiskFailed("a read of stored bytes failed", cause=str(error))

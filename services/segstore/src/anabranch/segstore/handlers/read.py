@@ -247,7 +247,7 @@ class ReadDesk:
                     at_hand[granule] = await self._fetch(read, opened, granule)
             except ObjectNotFound:
                 continue  # the journal let the frame go, because tier 2 has it now
-        raise Unavailable("the bytes were moved while they were read", segment=request.segment)
+        raise Unavailable("the bytes moved during the read", segment=request.segment)
 
     async def _fetch(self, read: _Read, opened: OpenContainer, granule: Granule) -> bytes:
         """A range that fits one read alone is of no use to others, and not kept."""
@@ -287,12 +287,12 @@ class ReadDesk:
         elif isinstance(error, CorruptChunk):
             self._store.metrics.corrupt_chunks += 1
             _log.error(
-                "a read met a damaged object in tier 2; the container goes on",
+                "a read met a damaged object in tier 2; the container continues",
                 segment=read.request.segment,
                 offset=read.request.offset,
                 object=error.fields.get("name"),
                 error=str(error),
-                remedy="find out what is damaged with `anabranch tier2 verify`",
+                remedy="run `anabranch tier2 verify` to list all damage",
             )
         self._finish(read, failed(tier_two_error(error)))
 

@@ -45,7 +45,7 @@ REQUESTS_WAITING_SIZE_BYTES_MAX = 32 * 1024 * 1024
 REPLIES_WAITING_SIZE_BYTES_MAX = 8 * 1024 * 1024
 """Reads wait while more than this is not yet handed to NATS."""
 
-_USE_TCP = "use a TCP connection to the segment store, whose packets may be larger"
+_USE_TCP = "use a TCP connection to the segment store, which permits larger packets"
 
 _log = structlog.get_logger(__name__)
 
@@ -96,7 +96,7 @@ class PacketDesk:
             setup_without_session(self._control.store, message, deliver)
             return
         if isinstance(message, AppendOnce) and self._throttle.paused:
-            raise Overloaded("the store takes no appends at the moment")
+            raise Overloaded("the store accepts no appends at the moment")
         self._control.ask(message, deliver, Given(payload))
 
     # --- reads --------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class NatsDoor:
                 await self._subscriptions[container].unsubscribe()
                 del self._subscriptions[container]
         except (nats.errors.Error, OSError) as error:
-            _log.warning("the NATS door cannot follow the containers", error=repr(error))
+            _log.warning("cannot follow the containers for requests over NATS", error=repr(error))
             return False
         return True
 
@@ -190,7 +190,7 @@ class NatsDoor:
         try:
             await self._client.publish(inbox, data)
         except (nats.errors.Error, OSError) as error:
-            _log.warning("a reply could not be sent over NATS", error=repr(error))
+            _log.warning("cannot send a reply over NATS", error=repr(error))
         finally:
             self._sending -= len(data)
             if self._sending <= REPLIES_WAITING_SIZE_BYTES_MAX // 2:
@@ -202,7 +202,7 @@ def _one_packet(data: bytes) -> Packet:
     parser = PacketParser()
     packets = list(parser.feed(data))
     if len(packets) != 1 or parser.pending_size_bytes:
-        raise BadPacket("a request is not exactly one packet", packets=len(packets))
+        raise BadPacket("the request is not exactly one packet", packets=len(packets))
     return packets[0]
 
 

@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
                     return
                 self._handle(packet)
             if not self._greeted and self._parser.unfinished_size_bytes > SMALL_SIZE_BYTES:
-                raise BadPacket("the first packet is too large to be a hello")
+                raise BadPacket("the first packet is too large for a hello")
             self._half.received(self._parser, now, completed=completed)
         except Invalid as error:
             self.refuse(error)
@@ -222,7 +222,7 @@ class Connection(asyncio.Protocol):
             raise BadPacket("the first packet is not a hello", kind=type(message).__name__)
         if message.low > PROTOCOL_VERSION or message.high < PROTOCOL_VERSION_OLDEST:
             raise UnsupportedProtocol(
-                "client and store share no protocol version",
+                "client and store have no protocol version in common",
                 client_low=message.low,
                 client_high=message.high,
                 store_low=PROTOCOL_VERSION_OLDEST,
@@ -302,7 +302,10 @@ class Connection(asyncio.Protocol):
         elif not self._greeted and now - self._connected_at > limits.hello_s:
             self.refuse(BadPacket("no hello came in time", seconds=limits.hello_s))
         elif self._stalled(now):
-            _log.warning("a client that does not take its answers is closed", unsent=self._unsent)
+            _log.warning(
+                "closed the connection of a client that does not take its answers",
+                unsent=self._unsent,
+            )
             self._transport.abort()
         elif self._waits_for_store or self._half.waits:
             self._keep_alive(now)
@@ -311,8 +314,8 @@ class Connection(asyncio.Protocol):
                 ConnectionLost("a packet was not complete in time", limit_s=limits.packet_s)
             )
         elif now - self._received_at > limits.idle_s:
-            _log.info("an idle connection is closed", seconds=limits.idle_s)
-            self.refuse(ConnectionLost("nothing came for too long", seconds=limits.idle_s))
+            _log.info("closed an idle connection", seconds=limits.idle_s)
+            self.refuse(ConnectionLost("no packet arrived in time", seconds=limits.idle_s))
         else:
             self._keep_alive(now)
 
@@ -351,7 +354,7 @@ class TcpServer:
             if error.errno == errno.EADDRINUSE:
                 raise PortInUse("the port is taken", host=host, port=port) from error
             raise InvalidSetting(
-                "the store cannot listen there", host=host, port=port, cause=str(error)
+                "cannot listen on the address", host=host, port=port, cause=str(error)
             ) from error
         bound = self._server.sockets[0].getsockname()
         return Endpoint(host, bound[1])
@@ -375,4 +378,4 @@ class TcpServer:
         """Tell every client that the store stops, and close."""
         self.stop_accepting()
         for connection in self._admission.connections():
-            connection.refuse(Unavailable("the store stops"))
+            connection.refuse(Unavailable("the store is stopping"))

@@ -29,7 +29,7 @@ async def drain(store: Store, server: TcpServer, clock: Clock) -> None:
 
 async def close_door(door: NatsDoor, clock: Clock) -> None:
     """Tell who waits that the store stops; let go the answers that are on their way."""
-    door.stop_reads(Unavailable("the store stops"))
+    door.stop_reads(Unavailable("the store is stopping"))
     deadline = clock.monotonic() + DOOR_CLOSE_S_MAX
     while clock.monotonic() < deadline and not door.idle:
         await clock.sleep(_DRAIN_POLL_S)

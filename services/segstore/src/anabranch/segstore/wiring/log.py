@@ -40,8 +40,8 @@ def opened_log(
     schedule = loop.call_soon
     if settings.journal == "memory":
         _log.warning(
-            "this store keeps nothing: what is acknowledged is lost when it ends",
-            remedy="set journal=disk for data that is to be kept",
+            "this store keeps nothing: acknowledged events are lost when it ends",
+            remedy="set journal=disk to keep data",
         )
         log = MemoryLog(MemoryFrames(ids.new_id()), schedule)
         try:
@@ -73,15 +73,18 @@ def _log_opening(report: OpenReport) -> None:
     )
     for tail in report.torn:
         _log.warning(
-            "the journal's last write is incomplete and is left out; a copy is kept",
-            remedy="expected after a crash, and not acknowledged then; else check the disk",
+            "the journal's last write is incomplete and was dropped; a copy is kept",
+            remedy=(
+                "this is expected after a crash, and the write was not acknowledged; "
+                "otherwise check the disk"
+            ),
             file=layout.journal_file(tail.file_id),
             position=tail.position,
             size=tail.size,
             copy=layout.torn_file(tail.file_id, tail.position),
         )
     for orphan in report.orphans:
-        _log.warning("a file of a former owner is set aside and can be deleted", file=orphan)
+        _log.warning("set aside a file of a former owner; it can be deleted", file=orphan)
 
 
 def kept_node_id(data_dir: Path, ids: IdSource, log: DurableDataLog) -> str:
@@ -94,7 +97,7 @@ def kept_node_id(data_dir: Path, ids: IdSource, log: DurableDataLog) -> str:
     if not disk.exists(NODE_ID_FILE):
         if log.logs():
             raise NodeIdMissing(
-                "the file with the node's id is missing, and the journal holds logs",
+                "the file with the node's id is missing, although the journal holds logs",
                 path=f"{disk.root}/{NODE_ID_FILE}", journal=log.journal_id,
             )  # fmt: skip
         create_small(disk, NODE_ID_FILE, [ids.new_id()], ids.new_id())

@@ -124,7 +124,7 @@ class Process:
                 keep("watch of the journal", journal_watch(parts, throttle, store).run)
             ),
         ]
-        _log.info("the store listens", node=parts.node_id, endpoint=str(endpoint))
+        _log.info("the store is listening", node=parts.node_id, endpoint=str(endpoint))
         await self._end.wait()
         await drain(store, server, parts.clock)
         await close_door(door, parts.clock)

@@ -19,14 +19,14 @@ def check_settings(settings: SegstoreSettings) -> None:
     in_memory = isinstance(parse_location(settings.tier2), MemoryLocation)
     if in_memory != (settings.journal == "memory"):
         raise InvalidSetting(
-            "journal and tier 2 must both be kept, or both be in memory",
+            "journal and tier 2 must both be durable, or both be in memory",
             remedy="for a store that keeps nothing set journal=memory and tier2_url=memory:",
             journal=settings.journal,
             tier2=settings.tier2,
         )
     if in_memory and (settings.data_dir.expanduser() / JOURNAL_DIRECTORY).exists():
         raise InvalidSetting(
-            "the data directory holds a journal, which a store in memory would not read",
+            "the data directory holds a journal, but a store in memory would not read it",
             remedy="set journal=disk, or name another directory",
             data_dir=str(settings.data_dir),
         )

@@ -80,7 +80,7 @@ def _create(
         raise _busy(group)
     if group.is_live:
         raise ReaderGroupExists(
-            "the reader group exists", group=str(group.ref), incarnation=group.incarnation
+            "the reader group already exists", group=str(group.ref), incarnation=group.incarnation
         )
     return (
         GroupCreating(
@@ -150,8 +150,8 @@ def _resolved(
         is_known = group.ref is not None and known.find(str(group.ref)) is not None
         if len(known.present) >= SUBSCRIBERS_MAX and not is_known:
             raise InvalidRequest(
-                "a stream has as many subscribers as it can have",
-                remedy="delete reader groups that are not used, or use no retention",
+                "a stream has reached its maximum of subscribers",
+                remedy="delete unused reader groups, or use no retention",
                 stream=name,
                 count=len(known.present),
             )

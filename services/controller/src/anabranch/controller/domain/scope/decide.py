@@ -36,13 +36,13 @@ def _create(scope: Scope, command: CreateScope, now_ms: int) -> Sequence[ScopeEv
     refuse_dots(name)
     if scope.status is ScopeStatus.DELETING:
         raise ScopeExists(
-            "the scope exists, and is being deleted",
-            remedy="wait until the deletion has ended, then create it again",
+            "the scope is being deleted",
+            remedy="wait for the end of the deletion, then create it again",
             scope=name,
             incarnation=scope.incarnation,
         )
     if scope.is_live:
-        raise ScopeExists("the scope exists", scope=name, incarnation=scope.incarnation)
+        raise ScopeExists("the scope already exists", scope=name, incarnation=scope.incarnation)
     return (
         ScopeCreated(
             command_id=command.command_id,

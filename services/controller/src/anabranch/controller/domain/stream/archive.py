@@ -75,7 +75,7 @@ def decode_chunk(body: bytes, first_epoch: int) -> tuple[EpochRecord, ...]:
         found = _NUMBERED.validate_json(body).format
         if found > CHUNK_FORMAT:
             raise FormatTooNew(
-                "a history chunk is of a newer release", found=found, supported=CHUNK_FORMAT
+                "a newer release wrote a history chunk", found=found, supported=CHUNK_FORMAT
             )
         chunk = _CHUNKS.validate_json(body)
     except ValidationError as error:

@@ -86,7 +86,7 @@ def frontier(history: History, cut: StreamCut) -> Frontier:
     for segment, offset in ((place.segment_id, place.offset) for place in cut):
         life = history.lives.get(segment)
         if life is None:
-            raise InvalidCut("the stream has no such segment", segment=segment)
+            raise InvalidCut("the stream does not have this segment", segment=segment)
         if segment in offsets:
             raise InvalidCut("a cut names a segment twice", segment=segment)
         if offset < FUTURE_OFFSET or (life.size is not None and offset > life.size):
@@ -200,7 +200,7 @@ def _pieces(lives: Sequence[SegmentLife], offsets: Mapping[SegmentId, int]) -> I
         first = here[0][1]
         if begun is not None and start < begun.keys.end and first != begun:
             raise InvalidCut(
-                "a cut lies in a segment although one that it calls future comes before",
+                "a cut lies in a segment although it marks an earlier one as future",
                 segment=begun.segment_id,
                 future=first.segment_id,
             )
@@ -242,7 +242,7 @@ def _over(pieces: Sequence[Piece], keys: KeyRange) -> Iterator[Piece]:
 def _refuse_reversed(begin: Frontier, stop: Frontier) -> None:
     for first, second in side_by_side(begin, stop):
         if second.place < first.place:
-            raise InvalidCut("the first cut lies after the second", segment=first.life.segment_id)
+            raise InvalidCut("the first cut lies behind the second", segment=first.life.segment_id)
 
 
 def _start_of(piece: Piece) -> float:

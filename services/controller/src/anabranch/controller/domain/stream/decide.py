@@ -175,7 +175,9 @@ def _create_again(stream: Stream, command: CreateStream) -> Sequence[StreamEvent
         return (_join(command, IntentKind.CREATE),)
     if stream.status in (StreamState.CREATING, StreamState.DELETING):
         raise _busy(stream)
-    raise StreamExists("the stream exists", stream=str(stream.ref), incarnation=stream.incarnation)
+    raise StreamExists(
+        "the stream already exists", stream=str(stream.ref), incarnation=stream.incarnation
+    )
 
 
 def _update(stream: Stream, command: UpdateStream, at: Circumstances) -> Sequence[StreamEvent]:

@@ -44,7 +44,7 @@ def planned(stream: Stream, command: ScaleStream) -> Scale:
     for segment in command.seal:
         if segment not in keys:
             raise ScaleRefused(
-                "the segment is none of the current epoch",
+                "the segment does not belong to the current epoch",
                 segment=segment,
                 stream_epoch=stream.stream_epoch,
             )
@@ -53,7 +53,7 @@ def planned(stream: Stream, command: ScaleStream) -> Scale:
     ranges = [_checked(new) for new in command.new_ranges]
     sealed_keys = [(keys[segment].start, keys[segment].end) for segment in command.seal]
     if _blocks(sealed_keys) != _blocks(ranges):
-        raise InvalidRanges("the new ranges do not cover exactly the keys of what is sealed")
+        raise InvalidRanges("the new ranges do not cover exactly the keys of the sealed segments")
     count = len(stream.segments) - len(command.seal) + len(ranges)
     minimum = stream.config.scaling.min_segments
     if count < minimum:

@@ -87,7 +87,7 @@ def _new_segment(stream: Stream, segment: SegmentId) -> SegmentRange:
             if created.segment_id == segment:
                 return created
     raise SegmentNotFound(
-        "the stream has no such segment", stream=str(ref_of(stream)), segment=segment
+        "the stream does not have this segment", stream=str(ref_of(stream)), segment=segment
     )
 
 

@@ -75,8 +75,8 @@ def _add(stream: Stream, command: AddSubscriber) -> Sequence[StreamEvent]:
         raise Busy("the stream is being created; that must end first", stream=str(stream.ref))
     if known.find(command.subscriber) is None and len(known.present) >= SUBSCRIBERS_MAX:
         raise InvalidRequest(
-            "the stream has as many subscribers as it can have",
-            remedy="delete reader groups that are not used, or reset them to no retention",
+            "the stream has reached its maximum of subscribers",
+            remedy="delete unused reader groups, or reset them to no retention",
             stream=str(stream.ref),
             count=len(known.present),
         )
@@ -110,7 +110,7 @@ def _release(
     found = stream.subscriptions.find(command.subscriber)
     if found is None:
         raise SubscriberNotFound(
-            "the stream has no such subscriber",
+            "the stream does not have this subscriber",
             stream=str(stream.ref),
             subscriber=command.subscriber,
         )
@@ -155,6 +155,6 @@ def _require_forward(history: History, earlier: PositionCut, later: PositionCut)
     ]
     if order in ("before", "overlaps") or back:
         raise CutRefused(
-            "the cut lies, for some keys, behind what was released before",
-            remedy="release what a later checkpoint says",
+            "the cut lies, for some keys, before the released one",
+            remedy="release the cut of a later checkpoint",
         )

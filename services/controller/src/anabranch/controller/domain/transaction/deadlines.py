@@ -25,7 +25,7 @@ def check_lease(lease_ms: int) -> int:
     """`lease_ms`, if a lease may be so long. Raises InvalidRequest."""
     if not is_lease(lease_ms):
         raise InvalidRequest(
-            "a transaction's lease cannot be so long, or so short",
+            "a transaction's lease is out of range",
             remedy=f"ask for {LEASE_MS_MIN} to {LEASE_MS_MAX} ms",
             lease_ms=lease_ms,
             lease_ms_min=LEASE_MS_MIN,

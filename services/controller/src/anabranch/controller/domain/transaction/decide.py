@@ -106,16 +106,16 @@ def add_part(txn: Transaction, part: str) -> Sequence[TransactionEvent]:
         raise _other(txn, "takes no more parts")
     if not txn.has_parts:
         raise InvalidRequest(
-            "the transaction was begun without parts",
-            remedy="begin one with parts, or write to its own segments",
+            "the transaction has no parts",
+            remedy="begin a transaction with parts, or write to its own segments",
             transaction=txn.transaction_id,
         )
     if part in txn.parts:
         return ()
     if len(txn.parts) >= PARTS_MAX:
         raise InvalidRequest(
-            "the transaction has as many parts as it can have",
-            remedy="write by fewer parts",
+            "the transaction has reached its maximum of parts",
+            remedy="use fewer parts",
             transaction=txn.transaction_id,
             limit=PARTS_MAX,
         )
@@ -160,8 +160,8 @@ def commit(
 def _check_parts(txn: Transaction, parts: Sequence[str]) -> None:
     if parts and not txn.has_parts:
         raise InvalidRequest(
-            "the transaction was begun without parts",
-            remedy="commit it without naming any",
+            "the transaction has no parts",
+            remedy="commit it without parts",
             transaction=txn.transaction_id,
         )
     if len(set(parts)) != len(parts):

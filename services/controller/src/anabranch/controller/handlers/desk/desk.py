@@ -157,7 +157,7 @@ async def meant_at_head(
     found = await stream_at_head(desk, query)
     if incarnation not in (None, found.state.incarnation):
         raise StreamNotFound(
-            "the stream has another life by now",
+            "the stream has another incarnation by now",
             scope=query.scope,
             stream=query.stream,
             incarnation=incarnation,

@@ -30,7 +30,7 @@ def number_in(page_token: str) -> int | None:
         return None
     if not page_token.isascii() or not page_token.isdigit() or len(page_token) > 19:
         raise InvalidRequest(
-            "that is no page token of this query",
+            "not a page token of this query",
             remedy="use the answer's next_page_token, or none for the first page",
             page_token=page_token[:64],
         )

@@ -108,7 +108,7 @@ async def _redrive_here(desk: ParkedDesk, name: str) -> bool:
         if one.parked and aggregate_name(one.subject) == name
     }
     for subject in sorted(subjects):
-        _log.info("parked work is taken up again", subject=subject)
+        _log.info("resumed parked work", subject=subject)
         await desk.resume(subject)
     return bool(subjects)
 
@@ -121,7 +121,7 @@ async def _work_elsewhere(desk: ParkedDesk) -> list[ParkedDescription]:
         try:
             found += ParkedList.model_validate_json(answer).commands
         except ValidationError:
-            _log.warning("a controller did not tell what it parked", controller=controller)
+            _log.warning("no answer from a controller about its parked work", controller=controller)
     return [one for one in found if one.part != "command"]
 
 
@@ -132,7 +132,7 @@ async def _redrive_elsewhere(desk: ParkedDesk, query: RedriveParked) -> bool:
         try:
             was_parked |= ParkedChanged.model_validate_json(answer).was_parked
         except ValidationError:
-            _log.warning("a controller did not redrive parked work", controller=controller)
+            _log.warning("no answer from a controller to a redrive", controller=controller)
     return was_parked
 
 

@@ -94,7 +94,7 @@ async def tail_cut(desk: QueryDesk, query: asked.TailCut) -> Contract:
             lengths = told
         return cut_answers.cut_with_lengths(stream, await desk.history(stream), lengths)
     raise Unavailable(
-        "the stream's segments changed at every attempt",
+        "every attempt met a change of the stream's segments",
         remedy="ask again",
         stream=query.stream,
         attempts=TAIL_ATTEMPTS_MAX,
@@ -146,7 +146,7 @@ async def _with_finished(desk: QueryDesk, head: Loaded[Stream], batches: int) ->
                 await desk.mirror.moved(shard)
     except TimeoutError as error:
         raise Unavailable(
-            "a batch of transactions is being merged and does not end",
+            "the merge of a batch of transactions does not end",
             remedy="ask again",
             stream=str(ref),
         ) from error
@@ -166,7 +166,7 @@ async def _asked_lengths(desk: QueryDesk, stream: Stream) -> dict[SegmentId, int
     except TimeoutError as error:
         silent = segment_name(ref, next(s for s in segments if s not in lengths))
         raise Unavailable(
-            "the segment stores did not tell all lengths in time",
+            "the segment stores did not return all lengths in time",
             segment=silent,
             told=len(lengths),
             asked=len(segments),
@@ -174,7 +174,7 @@ async def _asked_lengths(desk: QueryDesk, stream: Stream) -> dict[SegmentId, int
     except NotFound as error:
         # Made a moment later, or deleted by a truncation of a moment ago.
         raise Unavailable(
-            "a segment is not there; the stream is being changed",
+            "a segment does not exist; the stream is changing",
             remedy="ask again",
             stream=str(ref),
             cause=str(error),

@@ -50,7 +50,7 @@ async def list_writer_marks(desk: QueryDesk, query: asked.ListWriterMarks) -> Co
 def _times(desk: QueryDesk) -> WriterTimes:
     if desk.writer_times is None:
         raise Unavailable(
-            "this cluster keeps no times of writers",
+            "this cluster does not record writers' times",
             remedy="run the controllers with Redis: set ANABRANCH_CONTROLLER_REDIS_URL",
         )
     return desk.writer_times

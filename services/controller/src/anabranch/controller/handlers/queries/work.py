@@ -108,7 +108,7 @@ async def _told_by_others(desk: QueryDesk, query: ListWork) -> dict[str, Work]:
         try:
             found = WorkList.model_validate_json(answer)
         except ValidationError:
-            _log.warning("a controller did not tell what it works on", controller=controller)
+            _log.warning("no answer from a controller about its work", controller=controller)
             continue
         for work in found.work:
             told[_name(work)] = work.model_copy(update={"controller": controller})

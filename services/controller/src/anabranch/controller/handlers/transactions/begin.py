@@ -78,7 +78,7 @@ async def open_transaction(desk: QueryDesk, query: BeginTransaction) -> Found:
             loaded = await work.transactions.create(subject, [event], Gate(gate, sequence))
             return Found(stream, loaded)
     raise Busy(
-        "the stream's gate moved at every attempt",
+        "every attempt met a change of the stream's gate",
         stream=query.stream,
         attempts=BEGIN_ATTEMPTS_MAX,
     )
@@ -92,7 +92,7 @@ async def prepared(desk: QueryDesk, found: Found) -> TransactionBegun:
     try:
         answer = await begun(desk, found)
     except StaleRequest as error:
-        raise ended(found, "ended before it could be written to") from error
+        raise ended(found, "ended before the first write") from error
     return answer.model_copy(update={"is_new": True})
 
 
@@ -104,7 +104,7 @@ async def resume(desk: QueryDesk, query: TransactionQuery) -> TransactionBegun:
     except StaleRequest:
         found = await find_at_head(desk, query)
     if not found.state.has_outcome:
-        raise Busy("the transaction is being changed", transaction=query.transaction_id)
+        raise Busy("the transaction is changing", transaction=query.transaction_id)
     return await begun(desk, found)
 
 
@@ -160,7 +160,7 @@ def _is_sealing(stream: Stream) -> bool:
 def _require_room(desk: QueryDesk, stream: Stream) -> None:
     if desk.mirror.transactions.count(ref_of(stream), stream.incarnation) >= OPEN_MAX:
         raise Overloaded(
-            "the stream has as many transactions that have not ended as it can have",
+            "the stream has reached its maximum of open transactions",
             remedy="wait for some to end, or write more events in each",
             stream=str(stream.ref),
             limit=OPEN_MAX,

@@ -127,7 +127,7 @@ async def _claimed(
             return answer
         dead = decision.transaction_id
     raise Busy(
-        "others began the version at every attempt",
+        "every attempt met a concurrent begin of the version",
         application=wanted.ref.application,
         version=wanted.version,
         attempts=CLAIMS_MAX,
@@ -234,7 +234,7 @@ async def commit_with_key(
             )
             return Found(found.stream, after)
     raise Busy(
-        "others changed the transaction or its application at every attempt",
+        "every attempt met a concurrent change of the transaction or its application",
         transaction=transaction.transaction_id,
         attempts=COMMITS_MAX,
     )

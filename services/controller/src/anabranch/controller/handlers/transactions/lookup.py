@@ -127,7 +127,7 @@ async def found_ended(desk: QueryDesk, query: TransactionQuery) -> Found:
     """A transaction whose own messages are gone. Raises as `find_at_head`, and Busy."""
     found = await find_at_head(desk, query)
     if not found.state.has_outcome:
-        raise Busy("the transaction is being changed", transaction=query.transaction_id)
+        raise Busy("the transaction is changing", transaction=query.transaction_id)
     return found
 
 

@@ -59,8 +59,8 @@ async def commit_transaction(desk: QueryDesk, query: CommitTransaction) -> Contr
     """
     if sum(len(part.lengths) for part in query.parts) > PART_LENGTHS_MAX:
         raise InvalidRequest(
-            "one commit cannot name so many lengths of parts",
-            remedy="write by fewer parts",
+            "the commit names too many lengths of parts",
+            remedy="use fewer parts",
             limit=PART_LENGTHS_MAX,
         )
     found = await _with_parts(desk, query)

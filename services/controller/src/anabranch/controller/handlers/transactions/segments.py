@@ -144,7 +144,11 @@ def _part_segments(
 
 def _mismatch(part: str, segment: str, length: int, said: int) -> PartMismatch:
     return PartMismatch(
-        "a part is not as long as is said", part=part, segment=segment, length=length, said=said
+        "a part's length differs from the commit",
+        part=part,
+        segment=segment,
+        length=length,
+        said=said,
     )
 
 

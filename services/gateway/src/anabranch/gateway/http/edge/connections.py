@@ -137,7 +137,7 @@ class Connection(HttpToolsProtocol):
             self._headers_size_bytes = 0
         elif self._headers_size_bytes > HEADERS_SIZE_BYTES_MAX:
             limit = HEADERS_SIZE_BYTES_MAX
-            self._cut_off(HeadersTooLarge("the headers are over the limit", limit=limit))
+            self._cut_off(HeadersTooLarge("the headers exceed the limit", limit=limit))
         self._watch()
 
     def on_message_begin(self) -> None:

@@ -62,7 +62,7 @@ def wanted_form(accept: str) -> Form:
             return Form(sse=True)
         if media_type in NDJSON_ACCEPTED:
             return Form(sse=False)
-    raise NotAcceptable("events are not sent in this form", remedy=f"accept {SSE} or {NDJSON}")
+    raise NotAcceptable("events are not available in this form", remedy=f"accept {SSE} or {NDJSON}")
 
 
 class EventStream:

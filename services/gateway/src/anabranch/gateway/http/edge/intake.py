@@ -137,7 +137,7 @@ class Intake:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise InvalidRequest("the caller left before the end of the body")
+                        raise InvalidRequest("the caller disconnected before the end of the body")
                     self._hold(exchange, chunk := message.get("body", b""))
                     chunks.append(chunk)
                     if not message.get("more_body", False):
@@ -159,7 +159,7 @@ class Intake:
     def _check_size(self, size: int) -> None:
         limit = self._limits.body_size_bytes_max
         if size > limit:
-            raise BodyTooLarge("the body is over the limit", size=size, limit=limit)
+            raise BodyTooLarge("the body exceeds the limit", size=size, limit=limit)
 
     def _count(self, scope: Scope, exchange: _Exchange, seconds: float) -> None:
         route = self._route_of(scope)

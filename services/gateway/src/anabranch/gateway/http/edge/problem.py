@@ -36,7 +36,7 @@ from anabranch.common.runtime.tracing import current_trace_id
 
 PROBLEM = "application/problem+json"
 RETRY_AFTER_S = 1
-UNEXPECTED = "the gateway met an error that it did not expect"
+UNEXPECTED = "the gateway met an unexpected error"
 
 STATUS_BY_CODE: Mapping[str, int] = {
     "scope-not-empty": 412,
@@ -159,7 +159,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     phrase = http.HTTPStatus(error.status_code).phrase
     told = InvalidRequest(
         f"{phrase.lower()}: {request.method} {request.url.path}",
-        remedy="see /openapi.json for what is served",
+        remedy="see /openapi.json for the available routes",
     )
     response = problem_of(told, request.url.path)
     document = msgspec.json.decode(response.body)

@@ -28,7 +28,7 @@ class UsedKeys:
             self._used.popitem(last=False)
         known = self._used.get(key)
         if known is not None and known[0] != request:
-            raise IdempotencyMismatch("the Idempotency-Key was used for another request")
+            raise IdempotencyMismatch("the Idempotency-Key belongs to another request")
         if known is None:
             while len(self._used) >= self._count_max:
                 self._used.popitem(last=False)

@@ -37,7 +37,7 @@ StreamCutBody = Annotated[
 
 
 class HttpBody(BaseModel):
-    """Bodies that callers send: what they do not name, they may not say."""
+    """Bodies that callers send; unknown fields are refused."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True, extra="forbid", alias_generator=to_camel
@@ -48,7 +48,7 @@ class HttpBody(BaseModel):
     def _refuse_surrogates(cls, body: object) -> object:
         """JSON can spell half of a surrogate pair, which is no character and has no UTF-8."""
         if not _is_text(body):
-            raise ValueError("a text contains half of a surrogate pair")
+            raise ValueError("the text contains half of a surrogate pair")
         return body
 
 

@@ -51,7 +51,7 @@ CutBody = Annotated[
 
 
 class GroupStreamBody(HttpBody):
-    """No `start`: as the request says for all streams. No `end`: for ever. `tail`: as it is now."""
+    """No `start`: the request's start. No `end`: unbounded. `tail`: the present tail."""
 
     stream: str
     start: Literal["head", "tail"] | CutBody | None = None
@@ -59,7 +59,7 @@ class GroupStreamBody(HttpBody):
 
 
 class GroupConfigBody(HttpBody):
-    """What a group is created from, or reset to."""
+    """The configuration for a new group or a reset."""
 
     streams: Annotated[
         list[str | GroupStreamBody], Field(min_length=1, max_length=GROUP_STREAMS_MAX)
@@ -98,7 +98,7 @@ class CreateReaderGroupRequest(GroupConfigBody):
 
 
 class ResetReaderGroupRequest(HttpBody):
-    """No `config`: as before, from where it began. `expectedGeneration`: refuse at another."""
+    """No `config`: unchanged, from the group's start. `expectedGeneration`: refuse at another."""
 
     config: GroupConfigBody | None = None
     expected_generation: Annotated[int, Field(ge=0, le=INT63)] | None = None
@@ -125,7 +125,7 @@ class GroupConfigProperty(Told):
 
 
 class LagProperty(Told):
-    """What is unread. `exact`: the events are counted, not estimated; bytes always are exact."""
+    """Unread events. `exact`: `events` is a count, not an estimate; `bytes` is always exact."""
 
     events: int
     bytes: int
@@ -140,7 +140,7 @@ class ReaderProperty(Told):
 
 
 class GroupSegmentProperty(Told):
-    """`readerId`: who has it; none: nobody."""
+    """`readerId`: the segment's reader; none: it has no reader."""
 
     segment: str
     reader_id: str | None = None
@@ -150,7 +150,7 @@ class GroupSegmentProperty(Told):
 
 
 class CheckpointUnderWay(Told):
-    """`kind`: `user`, `automatic`, or `silent` (for stream cuts). `waiting`: for these readers."""
+    """`kind`: `user`, `automatic`, or `silent` (for stream cuts). `waiting`: missing readers."""
 
     name: str
     kind: str
@@ -158,9 +158,9 @@ class CheckpointUnderWay(Told):
 
 
 class ReaderGroupProperty(Told):
-    """The first four fields are Pravega's. What follows `config` is asked of the readers' own log,
-    and left out with `?details=false` or while the group is being made or deleted. `logAnswers`
-    false: that log does not answer, so the readers hand out nothing, and the rest is not known."""
+    """The first four fields are Pravega's. The fields after `config` come from the readers' own
+    log; they are missing with `?details=false`, and during the group's creation and deletion.
+    `logAnswers` false: that log does not answer, so the readers pause and the rest is unknown."""
 
     scope_name: str
     reader_group_name: str
@@ -206,7 +206,7 @@ def _place(place: int | PlaceBody) -> tuple[int, int]:
 
 
 def position_cut(cut: CutBody) -> PositionCut:
-    """A cut as it was sent."""
+    """The positions of a cut in a request."""
     return tuple(
         sorted(SegmentPosition(SegmentId(one), *_place(place)) for one, place in cut.items())
     )
@@ -215,7 +215,7 @@ def position_cut(cut: CutBody) -> PositionCut:
 def group_property(
     described: ReaderGroupDescription, status: ReaderGroupStatus | None
 ) -> ReaderGroupProperty:
-    """`status` None: what the readers know is left out."""
+    """`status` None: without the state of the readers."""
     config = described.config
     told = ReaderGroupProperty(
         scope_name=described.scope,

@@ -39,7 +39,7 @@ _SCALING_NAMES = {kind: name for name, kind in _SCALING.items()}
 
 
 class ScalingPolicyBody(HttpBody):
-    """`targetRate` and `scaleFactor` mean nothing with a fixed number of segments."""
+    """`targetRate` and `scaleFactor` have no meaning with a fixed number of segments."""
 
     type: ScalingName
     target_rate: Amount = 0
@@ -61,7 +61,7 @@ class Period(HttpBody):
 
 
 class RetentionPolicyBody(HttpBody):
-    """At least this much is kept, and at most the maximum, if there is one.
+    """The minimum that the stream keeps, and the maximum, if any.
 
     LIMITED_DAYS: `value` days, or `timeBasedRetention`. LIMITED_SIZE_MB: `value` MiB, or
     `sizeBytes`. The maximum likewise: 0 or none means that there is none.
@@ -77,7 +77,7 @@ class RetentionPolicyBody(HttpBody):
 
 
 class ConfigBody(HttpBody):
-    """The configuration of a stream, whole: what is left out is what a new stream has."""
+    """The whole configuration of a stream; omitted fields have the defaults of a new stream."""
 
     scaling_policy: ScalingPolicyBody
     retention_policy: RetentionPolicyBody | None = None
@@ -104,7 +104,7 @@ class ConfigBody(HttpBody):
 
 
 def scaling_body(policy: ScalingPolicy) -> ScalingPolicyBody:
-    """How a scaling policy is answered."""
+    """A scaling policy in an answer."""
     return ScalingPolicyBody.model_validate(
         {
             "type": _SCALING_NAMES[policy.type],
@@ -116,7 +116,7 @@ def scaling_body(policy: ScalingPolicy) -> ScalingPolicyBody:
 
 
 def retention_body(policy: RetentionPolicy) -> RetentionPolicyBody:
-    """How a retention policy is answered: `value` is 0 where it would not be whole."""
+    """A retention policy in an answer: `value` is 0 if it would not be a whole number."""
     least, most = policy.minimum, policy.maximum
     if policy.type is RetentionType.TIME_MS:
         told: dict[str, object] = {"type": "LIMITED_DAYS", **_time(least, "value", "time")}
@@ -171,7 +171,7 @@ def _one(field: str, coarse: int, exact: int) -> int:
     if coarse and exact and coarse != exact:
         raise InvalidRequest(
             f"retentionPolicy says two different things: {field}, and the same in other units",
-            remedy="say it once",
+            remedy="give the value once",
             field=field,
         )
     return coarse or exact
@@ -181,5 +181,5 @@ def _refuse_of_the_other(kind: str, **fields: int | None) -> None:
     for name, value in fields.items():
         if value:
             raise InvalidRequest(
-                f"retentionPolicy of type {kind} has no {name}", remedy="leave it out", field=name
+                f"retentionPolicy of type {kind} has no {name}", remedy="omit it", field=name
             )

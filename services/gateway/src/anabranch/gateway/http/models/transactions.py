@@ -31,7 +31,7 @@ Lengths = Annotated[
     dict[Annotated[int, Field(ge=0, le=INT63)], Annotated[int, Field(gt=0, le=INT63)]],
     Field(max_length=SEGMENT_COUNT_MAX),
 ]
-"""Segment id → up to where it was written."""
+"""Segment id → end offset of the written bytes."""
 
 
 class KeyBody(HttpBody):
@@ -45,7 +45,7 @@ class KeyBody(HttpBody):
 
 
 class BeginTransactionRequest(HttpBody):
-    """`executionMsMax` 0: the usual limit. `writer`: whose it is, to be shown."""
+    """`executionMsMax` 0: the default limit. `writer`: a name for display."""
 
     lease_ms: LeaseMs = LEASE_MS_DEFAULT
     execution_ms_max: Annotated[int, Field(ge=0, le=EXECUTION_MS_MAX)] = 0
@@ -55,19 +55,19 @@ class BeginTransactionRequest(HttpBody):
 
 
 class PingRequest(HttpBody):
-    """No `leaseMs`: as it was begun with."""
+    """No `leaseMs`: the lease from the begin."""
 
     lease_ms: LeaseMs | None = None
 
 
 class PartRequest(HttpBody):
-    """No `part`: an id is drawn."""
+    """No `part`: the controller draws an id."""
 
     part: TransactionId | None = None
 
 
 class CommittedPartBody(HttpBody):
-    """A part that counts. Segments that are not named are empty."""
+    """A valid part. Omitted segments are empty."""
 
     part: TransactionId
     lengths: Lengths = Field({})
@@ -81,8 +81,8 @@ class CommittedPartBody(HttpBody):
 
 
 class CommitRequest(HttpBody):
-    """`parts`: of a transaction with parts those that count, in the order in which they are read.
-    `timestampMs`: what the writer writes from now on is not earlier, noted as of `writerId`."""
+    """`parts`: for a transaction with parts, the valid ones in reading order. `timestampMs`: the
+    later events of the writer `writerId` are not earlier than this time."""
 
     parts: Annotated[list[CommittedPartBody], Field(max_length=PARTS_MAX)] = Field([])
     timestamp_ms: Annotated[int, Field(ge=0, le=VERSION_MAX)] | None = None
@@ -95,7 +95,7 @@ class KeyProperty(Told):
 
 
 class TransactionProperty(Told):
-    """What is not known any more of one that has ended is left out, or 0."""
+    """Fields that the controllers have forgotten after the end are missing, or 0."""
 
     transaction_id: str
     state: str
@@ -118,7 +118,7 @@ class TransactionsList(Told):
 
 
 class PingProperty(Told):
-    """`refusal`: why the lease was not prolonged; empty: it was."""
+    """`refusal`: the reason why the lease was not prolonged; empty: it was."""
 
     transaction_id: str
     state: str
@@ -132,7 +132,7 @@ class PartProperty(Told):
 
 
 class ApplicationProperty(Told):
-    """What an application has committed and what it has open; left out: nothing."""
+    """An application's committed version and its open one; a missing field: none."""
 
     application: str
     committed_version: int | None = None

@@ -17,7 +17,7 @@ class Count(Told):
 
 
 class HoldProperty(Told):
-    """Why nothing is concluded and nothing is moved. `controllers`, `stores`: who seems gone."""
+    """The reason for a hold. `controllers`, `stores`: the members that seem lost."""
 
     reason: Literal["blind", "losses"]
     since_ms: int
@@ -26,14 +26,14 @@ class HoldProperty(Told):
 
 
 class BucketProperty(Told):
-    """Whose a bucket's streams are to work on; empty: nobody's at the moment."""
+    """The controller that owns a bucket; empty: none at the moment."""
 
     bucket: int
     owner: str
 
 
 class ClusterProperty(Told):
-    """`answeredBy`: whose view it is. `containers`: how many are in each state."""
+    """`answeredBy`: the controller whose view this is. `containers`: the number in each state."""
 
     answered_by: str
     leader: str
@@ -46,7 +46,7 @@ class ClusterProperty(Told):
 
 
 class ControllerProperty(Told):
-    """`session` is drawn anew at every start; `term`: of a leader, how many there were."""
+    """`session`: drawn at every start; `term`: for the leader, the count of leaders so far."""
 
     controller_id: str
     session: str
@@ -64,7 +64,7 @@ class ControllersList(Told):
 
 
 class StoreProperty(Told):
-    """`stopped`: it is down because it ended in order. `containers`: placed on it."""
+    """`stopped`: down after a clean shutdown. `containers`: the number placed on it."""
 
     node_id: str
     host: str
@@ -82,7 +82,7 @@ class StoresList(Told):
 
 
 class ContainerProperty(Told):
-    """Only an open container serves. `target`: the node that it is moving to."""
+    """Only an open container serves. `target`: the node to which it is moving."""
 
     container: int
     state: str
@@ -103,26 +103,26 @@ class ContainersList(Told):
 
 @router.get("", response_model_exclude_none=True)
 async def show_cluster(request: Request) -> ClusterProperty:
-    """200, the cluster at a glance; 503 until a controller knows it."""
+    """200: an overview of the cluster; 503 until a controller knows it."""
     return ClusterProperty.model_validate(await parts_of(request).client.cluster.show())
 
 
 @router.get("/controllers")
 async def list_controllers(request: Request) -> ControllersList:
-    """200, by id; 503 until a controller knows them."""
+    """200: all controllers, by id; 503 until a controller knows them."""
     found = [one async for one in parts_of(request).client.controllers.list()]
     return ControllersList(controllers=[ControllerProperty.model_validate(one) for one in found])
 
 
 @router.get("/stores")
 async def list_stores(request: Request) -> StoresList:
-    """200, every segment store that announced itself, by id; 503 until a controller knows them."""
+    """200: all announced segment stores, by id; 503 until a controller knows them."""
     found = [one async for one in parts_of(request).client.stores.list()]
     return StoresList(stores=[StoreProperty.model_validate(one) for one in found])
 
 
 @router.get("/containers")
 async def list_containers(request: Request) -> ContainersList:
-    """200, all of the cluster, by number; 503 until a controller knows them."""
+    """200: all containers, by number; 503 until a controller knows them."""
     found = [one async for one in parts_of(request).client.containers.list()]
     return ContainersList(containers=[ContainerProperty.model_validate(one) for one in found])

@@ -112,7 +112,7 @@ async def read_events(request: Request) -> Response | EventStream:
 
 
 async def follow_events(request: Request, parts: Parts, stream: str) -> EventStream:
-    """200, then server-sent events from a position on, for as long as the caller listens."""
+    """200, then server-sent events from a position, for as long as the caller listens."""
     start = request.headers.get("last-event-id") or _from(request)
     following = await parts.reads.follow(stream, start)
     form = Form(sse=True)
@@ -213,7 +213,7 @@ def _wants(form: str, request: Request) -> bool:
         if media_type in NDJSON_ACCEPTED:
             return form == NDJSON
     raise NotAcceptable(
-        "events are not written in this form", remedy=f"accept {NDJSON}, {BINARY} or {SSE}"
+        "events are not available in this form", remedy=f"accept {NDJSON}, {BINARY} or {SSE}"
     )
 
 

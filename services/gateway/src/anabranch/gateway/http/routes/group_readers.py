@@ -27,14 +27,14 @@ TokenText = Annotated[str, Field(max_length=64, description="the id of an event"
 
 
 class CheckpointRequest(HttpBody):
-    """No `name`: one is drawn."""
+    """No `name`: a random one."""
 
     name: Annotated[str, Field(pattern=NAME)] | None = None
 
 
 class CheckpointProperty(Told):
-    """`streamCuts`: of a complete one; all before is processed. `waiting`: for these readers,
-    which reach it when they ask for more."""
+    """`streamCuts`: for a complete one; all events before are processed. `waiting`: the readers
+    that have not reached it; they do when they ask for more events."""
 
     name: str
     state: Literal["running", "complete"]
@@ -47,13 +47,13 @@ class StreamCutsProperty(Told):
 
 
 class OfflineRequest(HttpBody):
-    """`positions`: by full segment name, up to where the reader is known to have processed."""
+    """`positions`: by full segment name, the end of the events that the reader has processed."""
 
     positions: Annotated[Mapping[str, PlaceBody], Field(max_length=POSITIONS_MAX)] = Field({})
 
 
 class AckRequest(HttpBody):
-    """Everything up to this event is processed."""
+    """All events up to this one are processed."""
 
     token: TokenText
 
@@ -63,7 +63,9 @@ class AckRequest(HttpBody):
     status_code=201,
     response_model=CheckpointProperty,
     response_model_exclude_none=True,
-    responses={202: {"model": CheckpointProperty, "description": "Readers are waited for"}},
+    responses={
+        202: {"model": CheckpointProperty, "description": "Some readers have not reached it yet"}
+    },
 )
 async def make_checkpoint(
     request: Request,
@@ -72,8 +74,8 @@ async def make_checkpoint(
     wait_s: WaitS,
     body: CheckpointRequest | None = None,
 ) -> CheckpointProperty | Response:
-    """201 when all readers have reached it; 202 if not in time, with Location; 404; 409 if one of
-    the name is known; 429 when too many are under way."""
+    """201 when all readers have reached it; 202 with Location if not in time; 404; 409 if the name
+    is taken; 429 if too many are pending."""
     parts = parts_of(request)
     name = (body.name if body else None) or parts.ids.new_id()
     async with opened(parts.client, scope, group) as found:
@@ -94,7 +96,7 @@ async def describe_checkpoint(
     name: CheckpointPath,
     wait: Annotated[float, Query(ge=0, allow_inf_nan=False)] = 0.0,
 ) -> CheckpointProperty:
-    """200, waiting for its end if asked to; 404, also for one that was cancelled or is long ago."""
+    """200, after waiting for its end on request; 404, also for a cancelled or old checkpoint."""
     parts = parts_of(request)
     async with opened(parts.client, scope, group) as found:
         return await _checkpoint(found, name, min(wait, parts.settings.wait_s_max))
@@ -102,7 +104,7 @@ async def describe_checkpoint(
 
 @router.delete("/checkpoints", status_code=204)
 async def cancel_checkpoints(request: Request, scope: str, group: str) -> Response:
-    """204, those under way end without a result; 404."""
+    """204: pending checkpoints end without a result; 404."""
     async with opened(parts_of(request).client, scope, group) as found:
         await found.cancel_checkpoints()
     return Response(status_code=204)
@@ -112,7 +114,7 @@ async def cancel_checkpoints(request: Request, scope: str, group: str) -> Respon
 async def stream_cuts(
     request: Request, scope: str, group: str, wait_s: WaitS
 ) -> StreamCutsProperty:
-    """200, where all readers stand when each asks for more next; 404; 503 if not all do in time."""
+    """200: each reader's position when it next asks for events; 404; 503 if one is too late."""
     async with opened(parts_of(request).client, scope, group) as found:
         cuts = await found.stream_cuts(timeout_s=wait_s)
     together = {name: at for cut in cuts.values() for name, at in cut.items()}
@@ -129,8 +131,8 @@ async def put_reader_offline(
     ack: Annotated[str, Query(max_length=64, description="the last event that it processed")] = "",
     body: OfflineRequest | None = None,
 ) -> Response:
-    """204, others go on where it stood; 404 if it is not online. One that this gateway holds
-    leaves, and may acknowledge."""
+    """204: other readers continue from its positions; 404 if it is not online. A reader that this
+    gateway holds leaves the group, and may acknowledge."""
     parts = parts_of(request)
     token = parse_token(ack) if ack else None
     name = str(group_at(scope, group))
@@ -151,15 +153,15 @@ async def put_reader_offline(
 async def acknowledge(
     request: Request, scope: str, group: str, reader: ReaderPath, body: AckRequest
 ) -> Response:
-    """204, noted, and saved within a second; 404 when this gateway does not hold the reader that
-    was sent the event."""
+    """204: noted, and saved within a second; 404 if this gateway does not hold the event's
+    reader."""
     token: Token = parse_token(body.token)
     parts_of(request).group_readers.acknowledge(str(group_at(scope, group)), reader, token)
     return Response(status_code=204)
 
 
 async def _checkpoint(group: ReaderGroup, name: str, wait_s: float) -> CheckpointProperty:
-    """As it is as soon as it is complete, or after the time."""
+    """The checkpoint as soon as it is complete, or its state after the time."""
     try:
         found = await group.wait_for_checkpoint(name, timeout_s=wait_s)
     except Unavailable as error:
@@ -173,6 +175,4 @@ async def _checkpoint(group: ReaderGroup, name: str, wait_s: float) -> Checkpoin
 
 
 def _not_held(reader: str) -> ReaderNotFound:
-    return ReaderNotFound(
-        "this gateway does not hold the reader that was sent this event", reader=reader
-    )
+    return ReaderNotFound("this gateway does not hold the reader of this event", reader=reader)

@@ -38,7 +38,7 @@ async def ping(_request: Request) -> Response:
 
 
 async def healthz(_request: Request) -> Response:
-    """The process lives."""
+    """200 while the process is alive."""
     return JSONResponse({"alive": True})
 
 
@@ -56,7 +56,7 @@ async def metrics(request: Request) -> Response:
 
 
 async def health(request: Request) -> Response:
-    """Of the gateway with its parts as children, or of the part that is named."""
+    """The health of the gateway, with its parts as children, or of the named part."""
     parts = parts_of(request).health()
     asked = _asked(request)
     if asked != ROOT:
@@ -80,7 +80,7 @@ async def liveness(request: Request) -> Response:
 
 
 async def details(request: Request) -> Response:
-    """Of the gateway the reason of each part, of a part its own."""
+    """The reason of each part of the gateway, or of the named part."""
     return JSONResponse({"details": _details(request)})
 
 

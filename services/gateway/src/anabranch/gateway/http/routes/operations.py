@@ -32,9 +32,9 @@ class OperationError(Told):
 
 
 class OperationProperty(Told):
-    """`sinceMs`: since when it is done, in Unix time; 0 where that is not remembered. Of a running
-    one, `step`: what is being done now, `attempts`: how often that did not succeed, and
-    `lastError`: why; it is repeated. `error`: what it failed with."""
+    """`sinceMs`: the Unix time of its start or end; 0: unknown. For a running operation, `step` is
+    the present step, `attempts` the number of its failures, and `lastError` their cause; the
+    controller retries it. `error`: the cause of a failed operation."""
 
     operation: str
     state: Literal["running", "succeeded", "failed"]
@@ -62,7 +62,7 @@ async def list_operations(
     page_token: PageToken = "",
     page_size: PageSize = PAGE_SIZE,
 ) -> OperationsList:
-    """200, a page at a time: those that scopes and streams remember, at most 256 each."""
+    """200: the operations that scopes and streams remember, at most 256 each, a page at a time."""
     of = f"operations/{state}/{scope}"
     page = await parts_of(request).client.operations.page(
         state, scope=scope, page_token=page_after(of, page_token), page_size=page_size
@@ -81,7 +81,7 @@ async def describe_operation(
         float, Query(ge=0, allow_inf_nan=False, description="seconds to wait for its end")
     ] = 0.0,
 ) -> OperationProperty:
-    """200, running, succeeded or failed; 404."""
+    """200: running, succeeded or failed; 404."""
     parts = parts_of(request)
     operations = parts.client.operations
     if not wait:

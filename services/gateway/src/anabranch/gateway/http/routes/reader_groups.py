@@ -51,19 +51,21 @@ subscribers_router = APIRouter(
     prefix="/v1/scopes/{scope}/streams/{stream}/subscribers", tags=["reader groups"]
 )
 
-Details = Annotated[bool, Query(description="with what the group's readers know: lag and others")]
+Details = Annotated[
+    bool, Query(description="include the state of the group's readers, such as lag")
+]
 STEADY = (GroupState.ACTIVE, GroupState.RESETTING)
 
 
 class ReleaseRequest(HttpBody):
-    """The group needs nothing of the stream (``scope/stream``) before the cut any more."""
+    """The group no longer needs the events of the stream (``scope/stream``) before the cut."""
 
     stream: str
     cut: CutBody
 
 
 class Subscriber(Told):
-    """No `cut`: it has released nothing yet."""
+    """No `cut`: the group has released nothing yet."""
 
     subscriber: str
     generation: int
@@ -146,7 +148,7 @@ async def delete_reader_group(request: Request, scope: str, group: str, sent: Se
 async def reset_reader_group(
     request: Request, scope: str, group: str, body: ResetReaderGroupRequest, sent: Sent
 ) -> ReaderGroupProperty | Response:
-    """200, its readers are told and begin anew; 400; 404; 412 at another generation."""
+    """200: its readers get an error and join again; 400; 404; 412 at another generation."""
     client = parts_of(request).client
     name = str(group_at(scope, group))
     config = None if body.config is None else await body.config.config(client)
@@ -161,8 +163,8 @@ async def reset_reader_group(
 async def release(
     request: Request, scope: str, group: str, body: ReleaseRequest, sent: Sent
 ) -> OperationHandle | Response:
-    """200, of a group whose retention type is MANUAL; 400; 404; 412 for a cut before what was
-    released, or after a reset."""
+    """200 for a group of retention type MANUAL; 400; 404; 412 for a cut before the last release, or
+    after a reset."""
     operation = await parts_of(request).client.reader_groups.release(
         str(group_at(scope, group)), body.stream, position_cut(body.cut), **sent
     )
@@ -171,7 +173,7 @@ async def release(
 
 @subscribers_router.get("")
 async def list_subscribers(request: Request, scope: str, stream: str) -> SubscribersList:
-    """200, the groups that hold back what the stream may give up; 404."""
+    """200: the groups that hold back the stream's truncation; 404."""
     name = str(stream_at(scope, stream))
     found = await parts_of(request).client.reader_groups.subscribers(name)
     return SubscribersList(

@@ -71,7 +71,7 @@ class TruncateRequest(HttpBody):
 
 
 class Epoch(Told):
-    """`splits` and `merges` count what changed on the way to it from the epoch before.
+    """`splits` and `merges` count the changes since the epoch before.
 
     `cause`: `create`, `manual` (a scale command), `update` (a new scaling policy), `roll` (a batch
     of transactions of an earlier epoch), or a word of a later release.
@@ -120,7 +120,7 @@ class ScalingEventsList(Told):
 async def scale_stream(
     request: Request, scope: str, stream: str, body: ScaleRequest, sent: Sent
 ) -> OperationHandle | Response:
-    """200; 400 for ranges that do not fit; 404; 409 while it is sealed or another scale goes on;
+    """200; 400 for invalid ranges; 404; 409 while the stream is sealed or another scale is pending;
     412 for segments that are not current, or another epoch than expected."""
     operation = await parts_of(request).client.streams.scale(
         str(stream_at(scope, stream)),
@@ -134,8 +134,7 @@ async def scale_stream(
 
 @router.get("/check-scale")
 async def check_scale(request: Request, scope: str, stream: str, epoch: EpochNumber) -> ScaleStatus:
-    """200, whether a scale that was asked for at the epoch has ended; 400 for an epoch that is
-    yet to come; 404."""
+    """200: whether the scale requested at the epoch has ended; 400 for a future epoch; 404."""
     name = str(stream_at(scope, stream))
     found = await parts_of(request).client.streams.check_scale(name, epoch)
     return ScaleStatus(
@@ -149,8 +148,8 @@ async def check_scale(request: Request, scope: str, stream: str, epoch: EpochNum
 async def truncate_stream(
     request: Request, scope: str, stream: str, body: TruncateRequest, sent: Sent
 ) -> OperationHandle | Response:
-    """200; 400 for what is no cut of the stream; 404; 409 while it is sealed or busy; 412 for a
-    cut before the head."""
+    """200; 400 for an invalid cut; 404; 409 while the stream is sealed or busy; 412 for a cut
+    before the head."""
     operation = await parts_of(request).client.streams.truncate(
         str(stream_at(scope, stream)), body.stream_cut, **sent
     )

@@ -67,7 +67,9 @@ async def delete_scope(
     request: Request,
     scope: str,
     sent: Sent,
-    recursive: Annotated[bool, Query(description="with all its streams, for good")] = False,
+    recursive: Annotated[
+        bool, Query(description="delete all its streams as well, irrevocably")
+    ] = False,
 ) -> Response:
     """204; 404; 412 while the scope has streams, unless it is deleted with them."""
     client = parts_of(request).client

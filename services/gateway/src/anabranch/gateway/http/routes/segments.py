@@ -34,7 +34,7 @@ router = APIRouter(prefix="/v1/scopes/{scope}/streams/{stream}", tags=["segments
 
 
 class Rate(Told):
-    """The mean of what was appended over the last `overMs`."""
+    """The mean rate of appends over the last `overMs`."""
 
     events_per_s: float
     bytes_per_s: float
@@ -51,7 +51,7 @@ class Segment(Told):
 
 
 class SegmentNow(Segment):
-    """`rate`: how fast it is written, if that was asked for and is known."""
+    """`rate`: the rate of appends, if requested and known."""
 
     rate: Rate | None = None
 
@@ -82,7 +82,7 @@ class SegmentAfter(Segment):
 
 
 class SuccessorsList(Told):
-    """`open`: none yet. `followed`: by these. `stream_sealed`: none, for ever."""
+    """`open`: none yet. `followed`: these segments. `stream_sealed`: none ever."""
 
     status: Literal["open", "followed", "stream_sealed"]
     successors: list[SegmentAfter]
@@ -116,7 +116,7 @@ class CutProperty(Told):
 
 
 class BetweenRequest(HttpBody):
-    """No `start`: the head. No `end`: up to and with the current segments."""
+    """No `start`: the head. No `end`: up to and including the current segments."""
 
     start: StreamCutBody | None = None
     end: StreamCutBody | None = None
@@ -137,7 +137,7 @@ class CompareRequest(HttpBody):
 
 
 class CutOrder(Told):
-    """How the first lies to the second."""
+    """The order of the first cut relative to the second."""
 
     order: Literal["before", "equal", "after", "overlaps"]
 
@@ -150,13 +150,15 @@ async def list_segments(
     *,
     epoch: EpochNumber | None = None,
     time: TimeMs | None = None,
-    rates: Annotated[bool, Query(description="of the current ones: how fast they grow")] = False,
+    rates: Annotated[bool, Query(description="include the rates of the current segments")] = False,
 ) -> Segments:
-    """200, the current segments, or those of an epoch, or those that were current at a time; 400
-    for an epoch that never was, or more than one of these; 404."""
+    """200: the current segments, the segments of an epoch, or the segments that were current at a
+    time; 400 for an unknown epoch, or more than one of these; 404."""
     streams, name = parts_of(request).client.streams, str(stream_at(scope, stream))
     if (epoch is not None) + (time is not None) + rates > 1:
-        raise InvalidRequest("epoch, time and rates exclude each other", remedy="send one of them")
+        raise InvalidRequest(
+            "epoch, time and rates are mutually exclusive", remedy="send one of them"
+        )
     if epoch is not None:
         return _of_cut(await streams.epoch_segments(name, epoch))
     if time is not None:
@@ -198,8 +200,7 @@ async def list_segments_between(
     page_token: PageToken = "",
     page_size: PageSize = PAGE_SIZE,
 ) -> SegmentParts:
-    """200, what lies between two cuts, a page at a time; 400 for what is no cut of the stream;
-    404."""
+    """200: the segment ranges between two cuts, a page at a time; 400 for an invalid cut; 404."""
     name = str(stream_at(scope, stream))
     asked = hashlib.sha256(body.model_dump_json().encode()).hexdigest()
     of = f"segments-between/{name}/{asked[:16]}"
@@ -214,21 +215,21 @@ async def list_segments_between(
 
 @router.get("/cuts/head")
 async def head_cut(request: Request, scope: str, stream: str) -> CutProperty:
-    """200, where the stream begins; 404."""
+    """200: the cut at the stream's head; 404."""
     name = str(stream_at(scope, stream))
     return _cut(await parts_of(request).client.streams.head_cut(name))
 
 
 @router.get("/cuts/tail")
 async def tail_cut(request: Request, scope: str, stream: str) -> CutProperty:
-    """200, where the stream ends at the moment; 404; 503 while a store does not answer."""
+    """200: the cut at the stream's present tail; 404; 503 while a store does not answer."""
     name = str(stream_at(scope, stream))
     return _cut(await parts_of(request).client.streams.tail_cut(name))
 
 
 @router.post("/cuts/check")
 async def check_cut(request: Request, scope: str, stream: str, body: CheckRequest) -> CutVerdict:
-    """200, whether it is a cut of the stream; 404."""
+    """200: whether the cut is valid for the stream; 404."""
     name = str(stream_at(scope, stream))
     return CutVerdict.model_validate(
         await parts_of(request).client.streams.check_cut(name, body.stream_cut)
@@ -237,7 +238,7 @@ async def check_cut(request: Request, scope: str, stream: str, body: CheckReques
 
 @router.post("/cuts/compare")
 async def compare_cuts(request: Request, scope: str, stream: str, body: CompareRequest) -> CutOrder:
-    """200; 400 for what is no cut of the stream; 404."""
+    """200; 400 for an invalid cut; 404."""
     name = str(stream_at(scope, stream))
     return CutOrder.model_validate(
         await parts_of(request).client.streams.compare_cuts(name, body.first, body.second)

@@ -33,7 +33,7 @@ _ASYNC = re.compile(r"respond-async", re.IGNORECASE)
 
 
 class OperationHandle(Told):
-    """A change that goes on; ask `/v1/operations/{operation}` what became of it."""
+    """A change that continues; `/v1/operations/{operation}` returns its state."""
 
     operation: str
     state: Literal["running", "succeeded"]
@@ -98,11 +98,11 @@ def ended(operation: Operation) -> OperationHandle:
 RUNNING: dict[int | str, dict[str, Any]] = {
     202: {
         "model": OperationHandle,
-        "description": "It goes on; Location names the operation",
+        "description": "The operation continues; Location names it",
         "headers": {"Location": {"schema": {"type": "string"}}},
     }
 }
-"""What every route that changes something may answer besides."""
+"""The additional answer of every route that makes a change."""
 
 
 def _wait_s(wait: float | None, prefer: str, longest_s: float) -> float:

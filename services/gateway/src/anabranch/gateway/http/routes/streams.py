@@ -39,7 +39,7 @@ from anabranch.gateway.http.routes.sending import RUNNING, Sent, still_running
 DESCRIBED_AT_ONCE = 32
 FilterType = Annotated[
     Literal["tag", "showInternalStreams"] | None,
-    Query(description="tag: those with the tag filter_value"),
+    Query(description="tag: streams with the tag filter_value"),
 ]
 
 router = APIRouter(prefix="/v1/scopes/{scope}/streams", tags=["streams"])
@@ -60,7 +60,7 @@ class StreamProperty(Told):
     stream_state: str
     created_ms: int
     segment_count: int
-    """At the moment; `scalingPolicy` says how many there are at least."""
+    """The present number; `scalingPolicy` contains the minimum."""
     stream_epoch: int
 
 
@@ -83,7 +83,7 @@ async def list_streams(
     filter_type: FilterType = None,
     filter_value: Annotated[str, Query(max_length=256)] = "",
 ) -> StreamsList:
-    """The scope's streams by name, a page at a time; 400 for a filter that is none; 404."""
+    """200: the scope's streams by name, a page at a time; 400 for an unknown filter; 404."""
     client = parts_of(request).client
     if filter_type == "showInternalStreams":
         await client.scopes.describe(scope)
@@ -96,7 +96,7 @@ async def list_streams(
     described = page.descriptions
     if described is None:
         if tag:
-            raise Unavailable("the controller that answered is of an older release, without tags")
+            raise Unavailable("the controller belongs to an older release without tags")
         described = await _described(client, scope, page.streams)
     return StreamsList(
         streams=[_property(stream) for stream in described],
@@ -174,14 +174,14 @@ def _tag(filter_type: str | None, filter_value: str) -> str:
     if filter_type is None:
         return ""
     if not filter_value:
-        raise InvalidRequest("filter_type=tag needs a tag", remedy="give it as filter_value")
+        raise InvalidRequest("filter_type=tag needs a tag", remedy="give the tag as filter_value")
     return filter_value
 
 
 async def _described(
     client: Client, scope: str, names: tuple[str, ...]
 ) -> tuple[StreamDescription, ...]:
-    """The streams in the order of the names; one that is gone by now is left out."""
+    """The streams in the order of the names, without those that are gone by now."""
 
     found: dict[str, StreamDescription] = {}
 

@@ -40,11 +40,11 @@ router = APIRouter(prefix="/v1/scopes/{scope}/streams/{stream}/transactions", ta
 TransactionPath = Annotated[str, Path(pattern=ID_PATTERN)]
 ApplicationPath = Annotated[str, Path(pattern=APPLICATION_PATTERN)]
 StateName = Literal["OPEN", "COMMITTING", "COMMITTED", "ABORTING", "ABORTED"]
-StateQuery = Annotated[StateName | None, Query(description="none: all that have not ended")]
+StateQuery = Annotated[StateName | None, Query(description="omitted: all that have not ended")]
 DECIDED: dict[int | str, dict[str, Any]] = {
     202: {
         "model": TransactionProperty,
-        "description": "It is decided for good, and not carried out yet; Location names it",
+        "description": "The outcome is decided but not carried out yet; see Location",
         "headers": {"Location": {"schema": {"type": "string"}}},
     }
 }
@@ -65,7 +65,7 @@ async def begin_transaction(
     stream: str,
     body: BeginTransactionRequest | None = None,
 ) -> TransactionProperty:
-    """201 with Location; 400; 404; 409 when the stream is sealed, or the key's version is passed.
+    """201 with Location; 400; 404; 409 if the stream is sealed, or the key's version is passed.
 
     With a key: of a version that is committed already its transaction is answered; one that was
     left open is aborted first, or with `parts` answered. A lost answer is asked for again: what
@@ -98,8 +98,8 @@ async def list_transactions(
     page_token: PageToken = "",
     page_size: PageSize = PAGE_SIZE,
 ) -> TransactionsList:
-    """200, a page at a time: by id those that have not ended, or the newest first of a state that
-    is an end; 404."""
+    """200, a page at a time: the open transactions by id, or those of an end state, newest first;
+    404."""
     of = f"transactions/{scope}/{stream}/{state}"
     wanted = None if state is None else TransactionState(state.lower())
     page = await transactions_at(request, scope, stream).page(
@@ -128,7 +128,7 @@ async def ping_transaction(
     transaction: TransactionPath,
     body: PingRequest | None = None,
 ) -> PingProperty:
-    """200, its lease begins anew unless `refusal` says why not; 404; 409 when it has ended."""
+    """200: the lease restarts, unless `refusal` gives a reason; 404; 409 if it has ended."""
     lease_ms = None if body is None else body.lease_ms
     transactions = transactions_at(request, scope, stream)
     pinged = await transactions.keep_alive(transaction, lease_ms)
@@ -155,12 +155,12 @@ async def commit_transaction(
     wait_s: WaitS,
     body: CommitRequest | None = None,
 ) -> TransactionProperty | Response:
-    """200 when its events are seen; 202 when they will be; 400; 404; 409 when it is aborted, a part
-    is not as is said, or the key's version is passed."""
+    """200 when its events are readable; 202 when they will be; 400; 404; 409 if it is aborted, a
+    part differs from the commit, or the key's version is passed."""
     asked = body or CommitRequest(parts=[])
     if (asked.timestamp_ms is None) != (asked.writer_id is None):
         raise InvalidRequest(
-            "a time is one of a writer", remedy="send both timestampMs and writerId, or neither"
+            "a time requires a writer id", remedy="send both timestampMs and writerId, or neither"
         )
     asking = partial(
         transactions_at(request, scope, stream).commit,
@@ -186,7 +186,7 @@ async def commit_transaction(
 async def abort_transaction(
     request: Request, scope: str, stream: str, transaction: TransactionPath
 ) -> TransactionProperty | Response:
-    """200 when its events are gone; 202 when they will be; 404; 409 when it is committed."""
+    """200 when its events are gone; 202 when they will be; 404; 409 if it is committed."""
     limit_s = parts_of(request).settings.request_timeout_s
     info = await transactions_at(request, scope, stream).abort(transaction, timeout_s=limit_s)
     return _decided(request, str(stream_at(scope, stream)), info)
@@ -200,8 +200,8 @@ async def add_part(
     transaction: TransactionPath,
     body: PartRequest | None = None,
 ) -> PartProperty:
-    """201, and again for the same id; 400 of a transaction without parts, or with too many; 404;
-    409 when it has ended."""
+    """201, also for a repeated id; 400 for a transaction without parts, or with too many; 404; 409
+    if it has ended."""
     parts = parts_of(request)
     part = (body.part if body else None) or parts.ids.new_id()
     destination = transaction_destination(str(stream_at(scope, stream)), transaction, part)
@@ -213,7 +213,7 @@ async def add_part(
 async def describe_application(
     request: Request, scope: str, stream: str, application: ApplicationPath
 ) -> ApplicationProperty:
-    """200, what it has committed to the stream, perhaps nothing; 404 without the stream."""
+    """200: its committed version in the stream, if any; 404 without the stream."""
     found = await transactions_at(request, scope, stream).application(application)
     return application_property(found)
 
@@ -222,7 +222,7 @@ async def describe_application(
 async def forget_application(
     request: Request, scope: str, stream: str, application: ApplicationPath
 ) -> ApplicationProperty:
-    """200: it may begin at any version again, and commits nothing of what it has open; 404."""
+    """200: it may begin at any version again, and cannot commit its open transaction; 404."""
     found = await transactions_at(request, scope, stream).forget_application(application)
     return application_property(found)
 
@@ -230,7 +230,7 @@ async def forget_application(
 def _decided(
     request: Request, stream: str, info: TransactionInfo
 ) -> TransactionProperty | Response:
-    """The outcome; what wrote to it here is closed."""
+    """The outcome; closes this gateway's writers of the transaction."""
     parts_of(request).writers.forget(transaction_destination(stream, info.transaction_id))
     told = transaction_property(info)
     if info.state.has_ended:

@@ -27,9 +27,9 @@ ParkedId = Annotated[str, Path(max_length=800, pattern=r"^([A-Za-z0-9_\-]{1,64}|
 
 
 class WorkProperty(Told):
-    """A scope, stream, group or transaction that something is to be done for. `step`: what comes
-    next; `waitsFor`: what that needs; `attempts` and `lastError`: how often it did not succeed in a
-    row, and why. Times are Unix milliseconds; 0: not known."""
+    """A scope, stream, group or transaction with pending work. `step`: the next step; `waitsFor`:
+    its unmet precondition; `attempts` and `lastError`: the number of failures in a row, and their
+    cause. Times are Unix milliseconds; 0: unknown."""
 
     scope: str
     stream: str | None = None
@@ -53,9 +53,9 @@ class WorkList(Told):
 
 
 class ParkedCommand(Told):
-    """A command that could not be handled, or work on an aggregate, that is left alone; `error` is
-    the last one. `part`: "command", or what of the work fails; of work `commandId` is the
-    aggregate's name, and `controller` who left it alone."""
+    """A parked command, or parked work on an aggregate; `error` is its last error. `part`:
+    "command", or the part of the work that fails. For work, `commandId` is the aggregate's name,
+    and `controller` the controller that parked it."""
 
     command_id: str
     bucket: int
@@ -80,7 +80,7 @@ async def list_work(
     page_token: PageToken = "",
     page_size: PageSize = PAGE_SIZE,
 ) -> WorkList:
-    """200, by name, a page at a time: all that has a next step."""
+    """200: everything that has a next step, by name, a page at a time."""
     of = f"work/{scope}"
     page = await parts_of(request).client.operations.work_page(
         scope, page_token=page_after(of, page_token), page_size=page_size
@@ -104,19 +104,19 @@ async def list_parked(request: Request) -> ParkedCommands:
 
 @router.post("/parked/{command:path}/redrive", status_code=204)
 async def redrive_parked(request: Request, command: ParkedId) -> Response:
-    """204, it is handled again under its own id, or its work is resumed; 404."""
+    """204: the controller handles the command again under its own id, or resumes the work; 404."""
     return _changed(command, await parts_of(request).client.parked.redrive(command))
 
 
 @router.delete("/parked/{command}", status_code=204)
 async def drop_parked(request: Request, command: CommandId) -> Response:
-    """204, it is given up for good; 404."""
+    """204: the controllers discard the command; 404."""
     return _changed(command, await parts_of(request).client.parked.drop(command))
 
 
 def _changed(command: str, was_parked: bool) -> Response:
     if not was_parked:
         raise OperationNotFound(
-            "nothing of this id is parked", remedy="see /v1/parked", command=command
+            "no parked command or work has this id", remedy="see /v1/parked", command=command
         )
     return Response(status_code=204)

@@ -36,12 +36,12 @@ def choose_commits(wanted: Wanted, clock: Clock, loop: asyncio.AbstractEventLoop
         try:
             probe = probe_sync(disk, clock)
         except NoRoom as error:  # the store shall serve what is there all the same
-            _log.warning("the disk is full and was not measured", error=str(error))
+            _log.warning("the disk is full, so its syncs were not measured", error=str(error))
             probe = SyncProbe(0.0, 0.0)
         shown = {"p50_ms": round(probe.p50_ms, 3), "p99_ms": round(probe.p99_ms, 3)}
         if probe.p50_ms > SLOW_SYNC_MS:
             _log.warning(
-                "synced writes to the data directory are slow, and so will appends be",
+                "synced writes to the data directory are slow, and appends will be slow too",
                 remedy="use a local disk with a write cache that is safe against power loss",
                 **shown,
             )

@@ -100,7 +100,7 @@ class Journal:
             return
         if known is not None:
             raise ObjectExists(
-                "the container has another log in this journal",
+                "this journal holds another log of the container",
                 container=container, log_id=known,
             )  # fmt: skip
         with self._ownership.ending(room_needed=True):
@@ -137,7 +137,7 @@ class Journal:
         highest = self._live.highest_epoch(container)
         if container_epoch <= highest:
             raise Deposed(
-                "the container was opened under this epoch or a higher one",
+                "the container was already opened under this epoch or a higher one",
                 container=container, container_epoch=container_epoch,
                 highest=highest,
             )  # fmt: skip

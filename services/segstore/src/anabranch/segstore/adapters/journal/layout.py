@@ -87,7 +87,9 @@ def _number(text: str) -> int:
     try:
         return int(text, 16)
     except ValueError:
-        raise CorruptJournal("a file's name is not of the journal", name=text) from None
+        raise CorruptJournal(
+            "the directory holds a file that does not belong to the journal", name=text
+        ) from None
 
 
 def read_small(disk: Disk, path: str) -> list[str]:
@@ -222,7 +224,7 @@ def check_listed(logs: Container[int], containers: Iterable[int]) -> None:
     for container in containers:
         if container not in logs:
             raise CorruptJournal(
-                "the journal's list lacks a log that it holds frames of",
+                "the journal's list lacks a log whose frames it holds",
                 remedy=RESTORE_LOGS, path=f"{LOGS}/{container}",
             )  # fmt: skip
 
@@ -261,7 +263,9 @@ def closed_epochs(disk: Disk) -> Mapping[int, int]:
 def _closed(name: str) -> tuple[int, int]:
     container, _, epoch = name.partition("-")
     if not container.isdecimal():
-        raise CorruptJournal("a file's name is not of the journal", name=name)
+        raise CorruptJournal(
+            "the directory holds a file that does not belong to the journal", name=name
+        )
     return int(container), _number(epoch)
 
 

@@ -83,7 +83,7 @@ def open_local_journal(
             raise
     except PermissionError as error:
         raise DirectoryUnusable(
-            "a file in the directory may not be opened", path=str(error.filename or disk.root)
+            "no permission to open a file in the directory", path=str(error.filename or disk.root)
         ) from error
     return LocalJournal(journal, disk, lock)
 

@@ -94,7 +94,7 @@ class ProcessCommits:
         at = 0
         for part in buffers:
             end = at + len(part)
-            assert end <= SHARED_SIZE_BYTES, "a write is larger than any the journal makes"
+            assert end <= SHARED_SIZE_BYTES, "a write exceeds the journal's largest write"
             self._shared[at:end] = part
             at = end
         return at
@@ -110,7 +110,7 @@ class ProcessCommits:
             self._lose("the journal's writer process ended")
             return
         if not self.outstanding or len(answer) < ANSWER.size:
-            self._lose("the journal's writer process said what nobody asked")
+            self._lose("the journal's writer process sent an unexpected answer")
             return
         number, outcome = ANSWER.unpack_from(answer)
         if number != self._number:

@@ -133,7 +133,7 @@ def _read_header(file_id: int, file: DiskFile) -> FileHeader:
     name = layout.journal_file(file_id)
     header = parse_file_header(file.read_stored(0, FILE_HEADER_SIZE_BYTES), name)
     if header.file_id != file_id:
-        raise CorruptJournal("a journal file bears another file's name", file=name)
+        raise CorruptJournal("a journal file has the name of another file", file=name)
     return header
 
 

@@ -146,7 +146,7 @@ def answer_attributes(state: SegmentMap, request: GetAttributes, _: Circumstance
         raise gone(known, request.segment)
     if len(request.attributes) > ATTRIBUTES_MAX:
         raise InvalidRequest(
-            "too many attributes are asked for",
+            "the request names too many attributes",
             attributes=len(request.attributes), limit=ATTRIBUTES_MAX,
         )  # fmt: skip
     found = known.attributes

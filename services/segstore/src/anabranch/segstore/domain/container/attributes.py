@@ -46,7 +46,7 @@ def change_attributes(
     """
     if len(updates) > ATTRIBUTES_MAX or len({u.attribute for u in updates}) < len(updates):
         raise InvalidRequest(
-            "a request updates an attribute at most once, and not too many",
+            "a request updates an attribute twice, or too many attributes",
             updates=len(updates),
             limit=ATTRIBUTES_MAX,
         )
@@ -62,7 +62,7 @@ def _change(present: int | None, update: AttributeUpdate) -> AttributeChange:
         raise InvalidRequest("an attribute's id has 16 bytes", size=len(update.attribute))
     if not _allows(present, update):
         raise AttributeMismatch(
-            "the attribute's value does not allow the update",
+            "the attribute's value forbids the update",
             attribute=update.attribute.hex(),
             kind=update.kind,
             present=present,

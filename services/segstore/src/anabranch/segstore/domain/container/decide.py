@@ -110,14 +110,14 @@ def decide_create(
     kind = segment_kind(segment)
     check_stamp(kind, segment, stamp)
     if kind is SegmentKind.TRANSIENT:
-        raise InvalidName("the store itself names transient segments", segment=segment)
+        raise InvalidName("only the store creates transient segments", segment=segment)
     if isinstance(known, Tombstone) and stamp <= known.stamp:
         raise _stale(segment, stamp, known.stamp)
     if isinstance(known, SegmentState):
         if stamp < known.stamp:
             raise _stale(segment, stamp, known.stamp)
         if stamp > known.stamp:
-            raise SegmentExists("the segment exists already", segment=segment)
+            raise SegmentExists("the segment already exists", segment=segment)
         return NO_CHANGE
     return CreateOperation(segment, stamp, now_ms, kind)
 
@@ -175,7 +175,7 @@ def decide_truncate(
         return TruncateOperation(segment, stamp, now_ms, known.start)
     if lower != offset:
         raise NotAtBoundary(
-            "a segment is truncated at an append boundary only",
+            "the offset is not an append boundary",
             segment=segment, offset=offset, lower=lower,
         )  # fmt: skip
     return TruncateOperation(segment, stamp, now_ms, offset)
@@ -218,7 +218,7 @@ def decide_setup(known: Known, segment: str, writer_id: bytes) -> SegmentState:
         raise InvalidRequest("a writer id has 16 bytes", size=len(writer_id))
     if isinstance(known, Tombstone):
         raise OutcomeUnknown(
-            "the segment was deleted; what was in flight may have been stored before",
+            "the segment was deleted; appends in flight may have been stored before",
             segment=segment,
         )
     if known is None:
@@ -265,7 +265,7 @@ def decide_append(
         raise SegmentSealed("the segment is sealed", segment=state.name, length=state.length)
     if first <= last:
         raise PartialDuplicate(
-            "a part of the block is stored already",
+            "a part of the block is already stored",
             remedy="rebuild the block from the event after the last stored one",
             segment=state.name,
             last=last,
@@ -283,7 +283,7 @@ def decide_append(
 def _conditions(state: SegmentState, request: ConditionalAppend) -> tuple[AttributeChange, ...]:
     if request.expected_length not in (None, state.length):
         raise OffsetMismatch(
-            "the segment has another length than expected",
+            "the segment's length differs from the expected one",
             segment=state.name, expected=request.expected_length, length=state.length,
         )  # fmt: skip
     return change_attributes(state.attributes, request.updates)
@@ -314,7 +314,7 @@ def check_append(writer_id: bytes, request: Append | AppendOnce, payload: bytes)
             first=request.first_event_number,
         )
     if request.count > len(payload) and not request.is_block:
-        raise InvalidRequest("an append holds more events than bytes", count=request.count)
+        raise InvalidRequest("an append claims more events than it has bytes", count=request.count)
     if len(payload) > BLOCK_SIZE_BYTES_MAX:
         raise EventTooLarge(
             "the append is over the limit",
@@ -329,7 +329,11 @@ def check_append(writer_id: bytes, request: Append | AppendOnce, payload: bytes)
 def _check_block(writer_id: bytes, request: Append | AppendOnce, payload: bytes) -> None:
     header = verify_block(payload)
     if header.size != len(payload):
-        raise CorruptBlock("an append is not one whole block", size=len(payload), block=header.size)
+        raise CorruptBlock(
+            "the payload of an append is not exactly one block",
+            size=len(payload),
+            block=header.size,
+        )
     if header.payloads_size > EVENT_SIZE_BYTES_MAX:
         _check_event_sizes(header, payload)
     check_contents(header, payload)
@@ -367,7 +371,7 @@ def check_segment_name(segment: str) -> None:
     base = of_transaction.parent if of_transaction else transient_parent(segment) or segment
     if segment_name(*parse_segment_name(base)) != base:
         raise InvalidName(
-            "a segment's name is not in its usual form",
+            "a segment's name is not in its canonical form",
             remedy="write it as scope/stream/number.#epoch.number, without leading zeros",
             name=segment,
         )
@@ -383,7 +387,7 @@ def check_stamp(kind: SegmentKind, segment: str, stamp: Stamp) -> None:
     transient segment: one with a stamp of its own would outlive the connection that ends it."""
     if stamp != NO_DECISION and kind is SegmentKind.TRANSIENT:
         raise InvalidRequest(
-            "no decision concerns a transient segment",
+            "a request about a transient segment carries a decision's stamp",
             remedy="send the stamp (0, 0)",
             segment=segment,
         )
@@ -419,7 +423,7 @@ def not_found(segment: str) -> SegmentNotFound:
 
 def _stale(segment: str, stamp: Stamp, seen: Stamp) -> StaleRequest:
     return StaleRequest(
-        "the segment has seen a newer decision",
+        "a newer decision about the segment exists",
         segment=segment,
         incarnation=stamp.incarnation,
         revision=stamp.revision,

@@ -130,7 +130,7 @@ def _kind_of_sources(
     """
     if kind_of(known(segment), segment) is SegmentKind.TRANSACTION:
         raise InvalidRequest(
-            "nothing is merged into a transaction segment",
+            "a transaction segment cannot be the target of a merge",
             remedy="merge into the parent, or write to the transaction segment",
             segment=segment,
         )
@@ -138,7 +138,7 @@ def _kind_of_sources(
     if SegmentKind.TRANSACTION in kinds:
         if len(kinds) > 1:
             raise InvalidRequest(
-                "transaction segments are not merged together with others",
+                "transaction segments cannot merge together with other kinds",
                 segment=segment, sources=len(sources),
             )  # fmt: skip
         for parent in {found.parent for found in map(transaction_segment, sources) if found}:
@@ -148,7 +148,7 @@ def _kind_of_sources(
     if SegmentKind.TRANSIENT in kinds:
         if {transient_parent(name) for name in sources} != {segment}:
             raise InvalidRequest(
-                "transient segments are merged into their parent, and not with others",
+                "transient segments merge only into their parent, and not with other kinds",
                 segment=segment, sources=len(sources),
             )  # fmt: skip
         return SegmentKind.TRANSIENT
@@ -160,7 +160,7 @@ def _check_duplicate(segment: str, parent: str) -> None:
     (stream, target), (of, other) = parse_segment_name(segment), parse_segment_name(parent)
     if (stream, number_of(target)) != (of, number_of(other)):
         raise InvalidRequest(
-            "a transaction segment is merged into its parent or a duplicate of that",
+            "a transaction segment merges only into its parent or a duplicate of its parent",
             remedy="merge into a segment of the parent's stream and number",
             segment=segment, parent=parent,
         )  # fmt: skip
@@ -181,11 +181,11 @@ def _source(
     if not isinstance(known, SegmentState):
         raise gone(known, name)
     if not known.sealed and not of_transaction:
-        raise SegmentNotSealed("a segment to be merged is not sealed", segment=name)
+        raise SegmentNotSealed("a source of the merge is not sealed", segment=name)
     if known.start:
         raise SegmentTruncated(
             "a segment that was truncated cannot be merged",
-            remedy="merge segments whole; this one is read where it is",
+            remedy="only whole segments can merge; read this one where it is",
             segment=name, start=known.start,
         )  # fmt: skip
     return known

@@ -250,7 +250,7 @@ def decode_operations(payload: bytes, first_sequence: int) -> Iterator[DecodedOp
     at, sequence = 0, first_sequence
     while at < len(view):
         if len(view) - at < HEADER_SIZE_BYTES:
-            raise CorruptJournal("a log operation's header is cut off", at=at)
+            raise CorruptJournal("a log operation's header is truncated", at=at)
         kind, fmt, name_size, size, stored_sequence = _HEADER.unpack_from(view, at)
         body = view[at + HEADER_SIZE_BYTES : at + HEADER_SIZE_BYTES + size]
         if fmt > FORMAT:
@@ -262,7 +262,7 @@ def decode_operations(payload: bytes, first_sequence: int) -> Iterator[DecodedOp
         try:
             operation = _decode_body(kind, fmt, name_size, body)
         except (struct.error, ValueError) as error:
-            raise CorruptJournal("a log operation has no sense", kind=kind) from error
+            raise CorruptJournal("a log operation is malformed", kind=kind) from error
         yield DecodedOperation(sequence, at, operation)
         at += HEADER_SIZE_BYTES + size
         sequence += 1
@@ -315,7 +315,7 @@ def _decode_sources(data: memoryview) -> Iterator[MergedSource]:
         number, length, name_size = _SOURCE.unpack_from(data, at)
         at += _SOURCE.size
         if at + name_size > len(data):
-            raise CorruptJournal("the name of a merged segment is cut off", number=number)
+            raise CorruptJournal("the name of a merged segment is truncated", number=number)
         yield MergedSource(bytes(data[at : at + name_size]).decode(), number, length)
         at += name_size
 

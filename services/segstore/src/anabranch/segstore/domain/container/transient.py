@@ -42,7 +42,7 @@ def answer_create_transient(
     parent = state.known(request.segment)
     if kind_of(parent, request.segment) is SegmentKind.TRANSACTION:
         raise InvalidRequest(
-            "a transaction segment has no transient ones",
+            "a transaction segment cannot have transient segments",
             remedy="write large events outside transactions",
             segment=request.segment,
         )
@@ -53,7 +53,7 @@ def answer_create_transient(
         raise gone(parent, request.segment)
     if parent.sealed:
         raise SegmentSealed(
-            "the parent is sealed, so nothing could be merged into it",
+            "the parent is sealed, so no segment can merge into it",
             segment=parent.name, length=parent.length,
         )  # fmt: skip
     if state.known(name) is not None:
@@ -61,7 +61,7 @@ def answer_create_transient(
     if len(state.transients) >= TRANSIENTS_MAX:
         raise Overloaded(
             "the container has too many transient segments",
-            remedy="merge or delete transient segments, or wait until others are",
+            remedy="merge or delete transient segments, or wait until other clients do",
             limit=TRANSIENTS_MAX,
         )
     operation = CreateOperation(name, NO_DECISION, around.now_ms, SegmentKind.TRANSIENT)

@@ -135,7 +135,7 @@ def _usable_headers(
         try:
             header = parse_file_header(read(file_id)[:FILE_HEADER_SIZE_BYTES], name)
             if header.file_id != file_id:
-                raise CorruptJournal("a journal file bears another file's name", file=name)
+                raise CorruptJournal("a journal file has the name of another file", file=name)
         except CorruptJournal as error:
             faults.append(str(error))
             return headers

@@ -57,7 +57,7 @@ def scan_file(data: bytes, header: FileHeader, named_end: FileEnd | None = None)
     """
     if len(data) < header.size:
         raise CorruptJournal(
-            "a journal file is shorter than it was made",
+            "a journal file is shorter than its allocated size",
             file=f"{header.file_id:016x}", size=len(data), expected=header.size,
         )  # fmt: skip
     frames, end = _read_frames(data, header, named_end.offset if named_end else len(data))
@@ -65,7 +65,7 @@ def scan_file(data: bytes, header: FileHeader, named_end: FileEnd | None = None)
         return ScannedFile(header, frames, end, _torn_tail(data, header, end))
     if end != named_end:
         raise CorruptJournal(
-            "a journal file does not end as its successor says",
+            "a journal file's end contradicts its successor",
             file=f"{header.file_id:016x}", position=end.offset, expected=named_end.offset,
         )  # fmt: skip
     return ScannedFile(header, frames, end)

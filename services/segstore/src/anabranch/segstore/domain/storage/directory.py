@@ -98,7 +98,7 @@ def look_up(directory: Directory, names: Iterable[str]) -> Reading[Catalog]:
         if page is not None and name in page.tombstones:
             tombstones[name] = page.tombstones[name]
     if len(last) != len(segments):
-        raise CorruptManifest("two segments have one number")
+        raise CorruptManifest("two segments have the same number")
     held: dict[int, Extents] = {}
     writers: dict[WriterKey, WriterMark] = {}
     for number in sorted(last):

@@ -51,7 +51,7 @@ def decide_fence(
     elsewhere = last.log.log_id != owner.log.log_id and not last.log.closed
     if elsewhere and not _is_void(last, void):
         raise LogNotHere(
-            "the container's manifests go on in another log",
+            "the container's manifests continue in another log",
             container=owner.container, log_id=owner.log.log_id, found=last.log.log_id,
         )  # fmt: skip
     return Manifest(

@@ -46,8 +46,8 @@ def choose_log(
     if placed and (newest is None or not newest.closed):
         raise LogNotHere(
             "the container's log is not in this store's journal",
-            remedy="start the store with the data directory that holds the log; if that is lost "
-            "for good, see `anabranch container abandon-tail`",
+            remedy="start the store with the data directory that holds the log; if it is lost "
+                   "for good, see `anabranch container abandon-tail`",
             container=container, log_id=placed,
         )  # fmt: skip
     return None if here.has_frames else here.listed

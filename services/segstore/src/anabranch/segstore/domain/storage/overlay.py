@@ -124,7 +124,7 @@ def compose(overlay: Overlay, below: Catalog, names: Iterable[str], forget_ms: i
         elif name in below.tombstones and name not in overlay.forgotten:
             tombstones[name] = below.tombstones[name]
     if len(extents) != len(segments):
-        raise CorruptManifest("two segments have one number")
+        raise CorruptManifest("two segments have the same number")
     tombstones = {k: held for k, held in tombstones.items() if held.deleted_ms > forget_ms}
     writers = _writers(overlay, below.writers, extents)
     return Catalog(overlay.applied_sequence, segments, tombstones, writers, extents)

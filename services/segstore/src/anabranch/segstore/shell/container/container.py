@@ -144,7 +144,7 @@ class Container:
     def check_serving(self) -> None:
         """Raises Unavailable unless requests may come."""
         if self._phase is not Phase.SERVING:
-            raise Unavailable("the container does not serve", container=self.container)
+            raise Unavailable("the container is not serving", container=self.container)
 
     def stop_accepting(self) -> None:
         """Refuse new requests; what was accepted goes on to the journal."""
@@ -167,7 +167,7 @@ class Container:
         if self._log is not None:
             self._log.close()
         told = Unavailable(
-            "the container stopped before the request was known to be durable",
+            "the container stopped before it confirmed that the request is durable",
             remedy="locate the segment again and repeat the request; repeating is safe",
             container=self.container,
             reason=error.code,
@@ -369,7 +369,7 @@ class Container:
     def _append(self, session: AppendSession, request: Append, payload: bytes) -> int:
         """Returns the segment's length after the append."""
         if not session.alive:
-            raise SessionEnded("the append session is over", segment=session.segment)
+            raise SessionEnded("the append session has ended", segment=session.segment)
         state = self._pending.living(session.number)
         if state is None:
             raise gone(self._pending.known(session.segment), session.segment)

@@ -210,7 +210,7 @@ class Loading:
         self._go_on(waiting.names)
 
     def _give_up(self, waiting: _Waiting) -> None:
-        error = Unavailable("the segment could not be loaded in time", seconds=LOAD_DEADLINE_S)
+        error = Unavailable("the segment was not loaded in time", seconds=LOAD_DEADLINE_S)
         self._refuse(waiting, error)
 
 
@@ -219,7 +219,7 @@ def _named(error: AnabranchError | OSError | TimeoutError) -> AnabranchError:
         return error
     if isinstance(error, TimeoutError):
         return Unavailable("tier 2 did not answer in time", seconds=LOAD_DEADLINE_S)
-    return DiskFailed("reading tier 2 failed", cause=str(error))
+    return DiskFailed("a read of tier 2 failed", cause=str(error))
 
 
 def _nothing() -> None:

@@ -68,7 +68,7 @@ class StoreMetrics:
         )
         count(
             f"{PREFIX}duplicates_total",
-            "Appends that were stored before",
+            "Appends that were already stored",
             lambda: self.duplicates,
         )
         count(
@@ -97,7 +97,7 @@ class StoreMetrics:
         count(f"{PREFIX}flush_bytes_total", "Bytes moved to tier 2", lambda: self.flush_bytes)
         count(
             f"{PREFIX}flush_failures_total",
-            "Flushes that failed and are repeated",
+            "Flushes that failed; the store retries them",
             lambda: self.flush_failures,
         )
         count(
@@ -116,17 +116,17 @@ class StoreMetrics:
         count = self._metrics.counter
         count(
             f"{PREFIX}segment_loads_total",
-            "Segments and tombstones looked up in tier 2",
+            "Segments and tombstones loaded from tier 2",
             lambda: self.segment_loads,
         )
         count(
             f"{PREFIX}segment_evictions_total",
-            "Segments and tombstones that left the memory for tier 2",
+            "Segments and tombstones evicted from memory to tier 2",
             lambda: self.segment_evictions,
         )
         count(
             f"{PREFIX}residency_exceeded_total",
-            "Times that more segments were in use than are to be in memory",
+            "Times that the segments in use exceeded the memory setting",
             lambda: self.residency_exceeded,
         )
 
@@ -155,7 +155,7 @@ class StoreMetrics:
         gauge(f"{PREFIX}pending_bytes", "Bytes waiting for the journal", pending)
         gauge(f"{PREFIX}untiered_bytes", "Bytes that only the journal holds", untiered)
         gauge(f"{PREFIX}cache_bytes", "Bytes kept in memory for reads", cached, ("kind",))
-        gauge(f"{PREFIX}unsent_bytes", "Bytes of answers that clients do not take", unsent)
+        gauge(f"{PREFIX}unsent_bytes", "Bytes of answers that clients have not taken", unsent)
         gauge(f"{PREFIX}containers_open", "Containers served", containers)
         gauge(
             f"{PREFIX}containers",
@@ -165,7 +165,7 @@ class StoreMetrics:
         )
         gauge(f"{PREFIX}segments_resident", "Segments and tombstones in memory", resident)
         gauge(f"{PREFIX}connections", "TCP connections open", connections)
-        gauge(f"{PREFIX}unfinished_bytes", "Bytes kept for packets on their way", unfinished)
+        gauge(f"{PREFIX}unfinished_bytes", "Bytes reserved for incomplete packets", unfinished)
 
     def watch_journal(
         self,
@@ -180,12 +180,12 @@ class StoreMetrics:
         gauge(f"{PREFIX}journal_bytes", "Bytes of journal files that a start would read", live_size)
         gauge(
             f"{PREFIX}journal_commit_outstanding_seconds",
-            "Since when the present group commit is being written",
+            "Age of the group commit in progress",
             outstanding_s,
         )
         gauge(
             f"{PREFIX}throttle_ratio",
-            "How much of its limit each source of back-pressure takes",
+            "Share of its limit that each source of back-pressure takes",
             lambda: {(source.value,): ratio for source, ratio in ratios().items()},
             ("source",),
         )

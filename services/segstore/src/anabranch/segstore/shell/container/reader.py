@@ -72,7 +72,7 @@ def read_now(
     """
     state, index = _segment(container, request.segment, request.offset)
     if request.size_max < 1:
-        raise InvalidRequest("a read asks for at least one byte", size_max=request.size_max)
+        raise InvalidRequest("a read must ask for at least one byte", size_max=request.size_max)
     if request.offset == state.length:
         return _found(state, request.offset, b"")
     if index.extent_at(request.offset) is None:
@@ -210,8 +210,8 @@ def _segment(container: Container, segment: str, offset: int) -> tuple[SegmentSt
     known = container.applied.state.known(segment)
     if kind_of(known, segment) is SegmentKind.TRANSACTION:
         raise InvalidRequest(
-            "a transaction segment is not read: it may be aborted",
-            remedy="read the stream's segments; what is committed is merged into them",
+            "a transaction segment cannot be read, because the transaction may abort",
+            remedy="read the stream's segments; a commit merges its events into them",
             segment=segment,
         )
     state = decide_read(known, segment, offset)

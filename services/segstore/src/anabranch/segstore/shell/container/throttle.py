@@ -43,9 +43,9 @@ _REFUSALS: Mapping[Source, tuple[str, str]] = {
         "check that tier 2 is reachable and writable; then try again",
     ),
     Source.JOURNAL: (
-        "the journal holds too much to be read again at a start",
+        "the journal holds more than a start may read",
         "check that tier 2 is writable and that no container of this store is offline, because "
-        "each holds up the journal's oldest file until it is flushed; then try again",
+        "each pins the journal's oldest file until it is flushed; then try again",
     ),
     Source.DISK: (
         "the journal has no room for its next file",

@@ -57,7 +57,9 @@ def boundary_after(
 def _same(known: SegmentState, tiered: TieredBoundaries) -> TieredBoundaries:
     """The boundaries, if they are the segment's. They never change."""
     if tiered.number != known.number:
-        raise Unavailable("the segment was replaced meanwhile", segment=known.name)
+        raise Unavailable(
+            "another incarnation has replaced the segment meanwhile", segment=known.name
+        )
     return tiered
 
 

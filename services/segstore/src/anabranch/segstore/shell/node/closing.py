@@ -42,11 +42,13 @@ async def close_container(opened: OpenContainer, clock: Clock, back_off_s: BackO
             while not opened.container.idle:
                 await clock.sleep(DRAIN_POLL_S)
             await _flush(opened, clock, back_off_s)
-            assert not opened.container.applied.changed, "something was accepted while closing"
+            assert not opened.container.applied.changed, (
+                "an operation was accepted during the close"
+            )
             await _write_last_manifest(opened, clock, back_off_s)
     except TimeoutError as error:
         raise Unavailable(
-            "the container could not be closed in time; it serves on, and is closed later",
+            "the container was not closed in time; it continues to serve, and closes later",
             container=opened.container.container,
             seconds=CLOSE_S_MAX,
         ) from error

@@ -73,7 +73,8 @@ class JournalWatch:
         reason = ""
         if self._log.no_room is not None:
             reason = (
-                f"no room for the journal's next file, appends are refused: {self._log.no_room}"
+                "no room for the journal's next file, the store refuses appends: "
+                f"{self._log.no_room}"
             )
         elif self._outstanding_s() > STUCK_COMMIT_S:
             reason = f"a commit has been outstanding for more than {STUCK_COMMIT_S:g} s"
@@ -116,6 +117,8 @@ class JournalWatch:
                 "containers that are not open hold up the journal's oldest file",
                 containers=sorted(closed),
                 journal_bytes=self._log.live_size,
-                remedy="see why they are not open; until they are, the journal grows to its limit",
+                remedy=(
+                    "find out why they are not open; until they are, the journal grows to its limit"
+                ),
             )
         self._closed_pinning = closed

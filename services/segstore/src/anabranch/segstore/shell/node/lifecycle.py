@@ -74,7 +74,7 @@ def named_error(error: BaseException) -> AnabranchError:
     if isinstance(error, AnabranchError):
         return error
     if isinstance(error, OSError):
-        return DiskFailed("reading stored bytes failed", cause=str(error))
+        return DiskFailed("a read of stored bytes failed", cause=str(error))
     return Unavailable("the container is closing")
 
 
@@ -143,7 +143,7 @@ async def _log_of(placement: Placement, tiers: Tiers) -> str:
     if chosen is not None:
         return chosen
     if here.listed is not None:
-        _log.warning("a log that counts no more is removed", container=container, log=here.listed)
+        _log.warning("removed an obsolete log", container=container, log=here.listed)
         await log.remove_log(container)
     log_id = tiers.ids.new_id()
     await log.create_log(container, log_id)
@@ -199,7 +199,7 @@ async def _close_when_asked(
     """True when the container is closed, and ended; False if closing failed, which ended it."""
     container = opened.container
     await asked.wait()
-    _log.info("the container is being closed, to leave this store", container=container.container)
+    _log.info("the container is closing, to leave this store", container=container.container)
     try:
         await close_container(opened, around.clock, around.back_off_s)
     except (AnabranchError, OSError) as error:
@@ -265,7 +265,7 @@ class ContainerKeeper:
                     return
                 if self._taken is None:
                     unreachable += 1
-                    self._log_failure("the placement cannot be taken, trying again", error)
+                    self._log_failure("cannot take over the placement, retrying", error)
                     await clock.sleep(self._around.back_off_s(unreachable))
                     continue
                 unreachable = 0
@@ -329,7 +329,7 @@ class ContainerKeeper:
         failure = error if isinstance(error, SyncFailed) else self._tiers.log.failure
         if failure is None:
             return False
-        self._log_failure("the container failed, and with it the store", error)
+        self._log_failure("the container's failure ends the store", error)
         self._store_failed(failure)
         return True
 
@@ -352,7 +352,7 @@ class ContainerKeeper:
         self._log_failure("the container failed", error)
         if isinstance(error, Defect):
             _log.error(
-                "a container ended because of a defect",
+                "a defect ended a container",
                 container=self._container,
                 exc_info=error.__cause__,
             )
@@ -378,9 +378,9 @@ class ContainerKeeper:
                 taken, restarts=self._restarts, reason=reason, state=state
             )
         except (Deposed, WrongHost) as failure:
-            self._log_failure("the container's failure concerns nobody any more", failure)
+            self._log_failure("the container's failure no longer matters", failure)
         except (Unavailable, OutcomeUnknown) as failure:
-            self._log_failure("the container's failure could not be reported", failure)
+            self._log_failure("cannot report the container's failure", failure)
             return False
         return True
 

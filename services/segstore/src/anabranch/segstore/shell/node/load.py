@@ -88,4 +88,4 @@ class LoadReporter:
         if not self._failing:
             self._failing = True
             found = error if isinstance(error, AnabranchError) else Unavailable("no answer in time")
-            _log.warning("a load report was not sent", code=found.code, error=str(found))
+            _log.warning("cannot send a load report", code=found.code, error=str(found))

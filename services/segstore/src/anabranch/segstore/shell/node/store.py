@@ -51,7 +51,7 @@ class Store:
     @property
     def catch_up(self) -> CatchUp:
         """What the reads of all connections share."""
-        assert self._catch_up is not None, "a store that is read from needs it"
+        assert self._catch_up is not None, "a store that serves reads needs it"
         return self._catch_up
 
     def assign(self, container: int) -> None:
@@ -120,7 +120,7 @@ class Store:
         served = found.container.container_epoch
         if container_epoch not in (0, served):
             raise WrongHost(
-                "the container is served under another epoch",
+                "the container has another epoch",
                 segment=segment,
                 asked=container_epoch,
                 served=served,

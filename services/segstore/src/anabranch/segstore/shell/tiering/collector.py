@@ -55,8 +55,8 @@ class Collector:
 
     def _report(self, error: AnabranchError | OSError) -> None:
         _log.warning(
-            "collecting in tier 2 failed, trying again until it succeeds",
+            "garbage collection in tier 2 failed, retrying",
             container=self._container.container,
             error=str(error),
-            remedy=getattr(error, "remedy", "check that objects of tier 2 can be deleted"),
+            remedy=getattr(error, "remedy", "check the permission to delete objects of tier 2"),
         )

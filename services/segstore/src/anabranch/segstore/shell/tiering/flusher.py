@@ -125,7 +125,9 @@ class Flusher:
 
     def _give_up(self, request: FlushRequest) -> None:
         self._requests.remove(request)
-        error = Unavailable("the flush did not end in time; it goes on", seconds=REQUEST_DEADLINE_S)
+        error = Unavailable(
+            "the flush did not end in time; it continues", seconds=REQUEST_DEADLINE_S
+        )
         request.deliver(failed(error))
 
     def stop(self) -> None:
@@ -178,7 +180,7 @@ class Flusher:
         self._container.metrics.flush_failures += 1
         self._throttle.tier_two_failing(self._container.container, failing=True)
         _log.warning(
-            "flushing to tier 2 failed, trying again",
+            "a flush to tier 2 failed, retrying",
             container=self._container.container,
             failures=failures,
             error=str(error),

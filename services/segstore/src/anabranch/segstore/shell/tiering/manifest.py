@@ -39,4 +39,6 @@ async def create_manifest(
                 raise
         else:
             return None
-    raise OutcomeUnknown("a manifest's name is taken and free by turns", name=name)
+    raise OutcomeUnknown(
+        "tier 2 alternately reports a manifest's name as taken and as free", name=name
+    )

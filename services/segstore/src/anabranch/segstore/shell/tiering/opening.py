@@ -87,7 +87,7 @@ class OpenContainerTierTwo:
             if fence is not None and loaded is not None:
                 return ContainerTierTwo(self._storage, self._clock, fence, loaded, self._limits)
         raise Unavailable(
-            "other owners wrote above the fence manifest each time",
+            "every attempt met a manifest of another owner above the fence",
             container=owner.container,
             attempts=FENCE_ATTEMPTS_MAX,
         )
@@ -148,8 +148,8 @@ def _named(container: int) -> Iterator[None]:
         raise
     except (DiskFailed, OSError) as error:
         raise Unavailable(
-            "tier 2 cannot be read or did not take the fence manifest",
-            remedy="check that tier 2 is writable and has space; opening is tried again",
+            "tier 2 cannot be read, or rejected the fence manifest",
+            remedy="check that tier 2 is writable and has space; the store retries the opening",
             container=container,
             cause=str(error),
         ) from error

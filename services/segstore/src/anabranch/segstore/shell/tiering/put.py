@@ -35,7 +35,7 @@ class NewObjects:
             except (ObjectExists, OutcomeUnknown) as error:
                 if attempt == PUT_ATTEMPTS_MAX:
                     raise Unavailable(
-                        "tier 2 did not say that it took an object", name=name, attempts=attempt
+                        "no confirmation from tier 2 for an object", name=name, attempts=attempt
                     ) from error
             else:
                 return name

@@ -83,8 +83,8 @@ class Receipts:
 
     def _report(self, error: AnabranchError | OSError) -> None:
         _log.warning(
-            "a receipt of a manifest could not be left in tier 2, trying again until it succeeds",
+            "cannot write a manifest's receipt to tier 2, retrying",
             container=self._container,
             error=str(error),
-            remedy=getattr(error, "remedy", "check that objects of tier 2 can be created"),
+            remedy=getattr(error, "remedy", "check the permission to create objects of tier 2"),
         )

@@ -85,7 +85,7 @@ class Snapshots:
         except (DiskFailed, Unavailable) as error:
             self._since = after_failure(self._since)
             _log.warning(
-                "a snapshot could not be written, trying again later",
+                "cannot write a snapshot, retrying later",
                 container=last.container,
                 failures=self._since.failures,
                 error=str(error),

@@ -281,7 +281,7 @@ class ContainerTierTwo:
             return moved, await self._write_chunks(before, moved, gathering.fetch)
         except (CorruptChunk, FormatTooNew) as error:
             _log.error(
-                "small extents of merged segments are damaged, and stay apart",
+                "small extents of merged segments are damaged, and stay unmerged",
                 container=self._last.container,
                 error=str(error),
             )
