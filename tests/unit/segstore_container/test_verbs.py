@@ -85,5 +85,5 @@ def test_a_message_without_a_row_is_no_control_request(
     driver: TieredDriver, message: Message
 ) -> None:
     desk = ControlDesk(driver.new_store(), lambda work: work.close())
-    with pytest.raises(BadPacket, match="no request"):
+    with pytest.raises(BadPacket, match="not a request"):
         desk.ask(message, lambda _: None)
