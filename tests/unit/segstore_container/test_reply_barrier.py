@@ -153,7 +153,7 @@ def test_when_the_log_fails_nobody_is_acknowledged_and_everybody_is_told() -> No
     driver.commit()
     assert driver.take_replies() == []
     assert driver.container.applied.state.known(SEGMENT) is None
-    with pytest.raises(Exception, match="does not serve"):
+    with pytest.raises(Exception, match="is not serving"):
         driver.create()
 
 
