@@ -54,7 +54,7 @@ class ConnectionSettings:
 
 
 class SessionListener(Protocol):
-    """Whoever holds an append session. Called from the event loop; must not wait."""
+    """The holder of an append session. Called from the event loop; must not wait."""
 
     def session_replied(self, reply: Message) -> None: ...
 
@@ -133,7 +133,7 @@ class SegmentStoreConnection(asyncio.Protocol):
         return self.abort(error) if self._packets_received == received_before else error
 
     def send_and_forget(self, message: Message) -> None:
-        """Send a request whose answer nobody waits for. Raises ConnectionLost."""
+        """Send a request and drop its answer. Raises ConnectionLost."""
         self._last_request_id += 1
         self._send(message, self._last_request_id)
 
@@ -208,7 +208,7 @@ class SegmentStoreConnection(asyncio.Protocol):
     # --- ending ---------------------------------------------------------------------------
 
     def abort(self, error: AnabranchError) -> AnabranchError:
-        """Close at once because of `error` → what everybody who waits here is told."""
+        """Close at once because of `error` → the error that all waiting callers get."""
         told = error if isinstance(error, ConnectionLost) else _lost_because(error)
         self._fail(told)
         if self._transport is not None:
@@ -218,7 +218,7 @@ class SegmentStoreConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close on purpose; repeatable. `ended` tells when the socket is gone.
 
-        What is still unsent is dropped: a server that stopped reading must not keep us.
+        Unsent bytes are dropped: a server that stopped reading must not keep us.
         """
         self._fail(ConnectionLost("the connection was closed on this side"))
         if self._transport is not None:
@@ -233,7 +233,7 @@ class SegmentStoreConnection(asyncio.Protocol):
             self._keep_alive.cancel()
         if not self.greeted.done():
             self.greeted.set_exception(error)
-            self.greeted.exception()  # whoever opened the connection may have gone
+            self.greeted.exception()  # the opener of the connection may have gone
         for replied in self._pending.values():
             if not replied.done():
                 replied.set_exception(error)

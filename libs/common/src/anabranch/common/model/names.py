@@ -10,8 +10,8 @@ that a natural sort of ids sorts by (creation epoch, number). A transient segmen
 An *internal* stream is one that the system keeps for itself: its name begins with an underscore,
 which no name that a user gives may contain. It is not listed, but has segments as any other.
 
-A name says of which kind a segment is. It is asked where a segment is created, and where older data
-is decoded; what a store holds carries its kind.
+A name tells the kind of a segment. The store reads it from the name when it creates a segment and
+when it decodes data of older releases, and keeps the kind with the segment.
 """
 
 import re
@@ -190,14 +190,14 @@ def transaction_segment(name: str) -> TransactionSegment | None:
 
 
 class SegmentKind(IntEnum):
-    """What a segment is for. The numbers are stored: add, never change."""
+    """The purpose of a segment. The numbers are stored: add, never change."""
 
     STREAM = 0
     """A piece of a stream, internal ones included."""
     TRANSACTION = 1
-    """What a transaction, or a part of it, has written beside a stream's segment."""
+    """The bytes of a transaction, or of a part of it, beside a segment of a stream."""
     TRANSIENT = 2
-    """What one connection writes, to be merged into its parent as a whole."""
+    """The bytes of one connection, to be merged into the parent as a whole."""
 
 
 def segment_kind(name: str) -> SegmentKind:
