@@ -48,8 +48,6 @@ from anabranch.segstore.shell.container.reader import (
 from anabranch.segstore.shell.container.replay import Replay
 from anabranch.segstore.shell.container.replies import Deliver
 from anabranch.segstore.shell.container.sessions import AppendSession
-from anabranch.segstore.shell.container.surroundings import Surroundings
-from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.memory.cache import Cache
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
 from anabranch.segstore.shell.tiering.eviction import evict
@@ -61,6 +59,7 @@ from kit.history import History, HistoryViolation, Place, make_event
 from kit.log_driver import Callbacks
 from kit.rng import seeded
 from kit.simdisk import Crashed, RandomSurvival, SimDisk
+from kit.store_parts import a_throttle, surroundings
 from kit.tiered_driver import ask_through, read_through
 
 SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(3)]
@@ -153,13 +152,12 @@ class CrashingContainer:
         time = ManualTime()
         opening = OpenContainerTierTwo(storage, self._ids, time)
         self._tier_two = self._wait(opening(0, self._epoch, log_id, new_log=not self._log_id))
-        throttle = Throttle(ThrottleLimits())
-        around = Surroundings(
+        throttle = a_throttle()
+        around = surroundings(
             time,
             Cache(4096),
             throttle,
             time.call_later,
-            drawn_from(seeded(0)),
             residency=self._residency,
         )
         container = self._container_type(0, self._epoch, self._tier_two, around)

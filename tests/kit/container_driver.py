@@ -38,17 +38,15 @@ from anabranch.segstore.domain.container.decide import Known
 from anabranch.segstore.ports import StoredCatalog
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.metrics import uncounted
-from anabranch.segstore.shell.container.pauses import drawn_from
 from anabranch.segstore.shell.container.replay import Replay
 from anabranch.segstore.shell.container.sessions import AppendSession
-from anabranch.segstore.shell.container.surroundings import Surroundings
-from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.container.throttle import ThrottleLimits
 from anabranch.segstore.shell.container.tracing import Commits, StoreTracing
 from anabranch.segstore.shell.memory.cache import Cache
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
 from anabranch.segstore.shell.tiering.eviction import evict
 from kit.fixed_catalog import FixedCatalog, run_at_once
-from kit.rng import seeded
+from kit.store_parts import a_throttle, surroundings
 
 SEGMENT = "scope/stream/0.#epoch.0"
 WRITER = bytes(range(16))
@@ -121,7 +119,7 @@ class ContainerDriver:
         self.frames.logs[0] = LOG_ID
         self.replies: list[tuple[int, Message]] = []
         self.cache = Cache(cache_size)
-        self.throttle = Throttle(limits or ThrottleLimits())
+        self.throttle = a_throttle(limits)
         self._container_type = container_type
         self.residency = residency or ResidencyLimits()
         self._commits: list[Callable[[], None]] = []
@@ -138,15 +136,14 @@ class ContainerDriver:
         self._epoch += 1
         self._commits.clear()
         self.log = MemoryLog(self.frames, self._commits.append)
-        around = Surroundings(
+        around = surroundings(
             self.time,
             self.cache,
             self.throttle,
             self.time.call_later,
-            drawn_from(seeded(0)),
-            self.metrics,
-            self._tracing,
-            self.residency,
+            metrics=self.metrics,
+            tracing=self._tracing,
+            residency=self.residency,
         )
         self.container = self._container_type(0, self._epoch, stored, around)
         view = run_at_once(self.log.open_log(0, LOG_ID, self._epoch, self.container))
@@ -158,7 +155,7 @@ class ContainerDriver:
     def crash(self, catalog: Catalog | None = None) -> None:
         """Lose the memory, not the log, and open again."""
         self.cache = Cache(self.cache.size_max)
-        self.throttle = Throttle(ThrottleLimits())
+        self.throttle = a_throttle()
         self.open(catalog or Catalog())
 
     def commit(self) -> None:

@@ -15,9 +15,10 @@ from anabranch.segstore.shell.memory.catch_up import CatchUp
 from anabranch.segstore.shell.memory.granule import Bytes
 from anabranch.segstore.shell.memory.outgoing import SIZE_BYTES_MAX, Outgoing
 from anabranch.segstore.shell.memory.read_ahead import ReadAhead
-from anabranch.segstore.shell.node.store import OpenContainer, Store
+from anabranch.segstore.shell.node.store import OpenContainer
 from anabranch.segstore.shell.tiering.collector import Collector
 from kit.container_driver import SEGMENT
+from kit.store_parts import a_store
 from kit.tiered_driver import InterruptedStorage, TieredDriver
 
 _TURNS_MAX = 2000
@@ -121,7 +122,7 @@ class DeskDriver(TieredDriver):
         super().__init__(cache_size=cache_size, storage=self.counted)
         ahead = ReadAhead(self.cache, self.time, self.time.call_later)
         self.catch_up = CatchUp(ahead, outgoing=Outgoing(unsent_max))
-        self.store = Store(1, catch_up=self.catch_up)
+        self.store = a_store(1, self.catch_up)
         self.store.assign(0)
         collector = Collector(self.container, self.tier_two, self.time)
         self.store.opened(OpenContainer(self.container, self.tier_two, self.flusher, collector))

@@ -17,8 +17,6 @@ from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.server.nats_door import PacketDesk
 from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
-from anabranch.segstore.shell.container.pauses import drawn_from
-from anabranch.segstore.shell.container.surroundings import Surroundings
 from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.memory.cache import Cache
 from anabranch.segstore.shell.memory.catch_up import CatchUp
@@ -30,7 +28,7 @@ from anabranch.segstore.shell.node.placements import Placements
 from anabranch.segstore.shell.node.store import Store
 from anabranch.segstore.shell.tiering.flusher import FlushLimits
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
-from kit.rng import seeded
+from kit.store_parts import a_store, a_throttle, surroundings
 
 NODE = "node-1"
 
@@ -81,9 +79,9 @@ async def live_store(
     failures: list[AnabranchError] = []
     cache = Cache(cache_size)
     catch_up = CatchUp(ReadAhead(cache, clock, call_later), outgoing=Outgoing(unsent_max))
-    store = Store(world.containers, changed.set, catch_up=catch_up)
-    throttle = Throttle(throttle_limits or ThrottleLimits())
-    around = Surroundings(clock, cache, throttle, call_later, drawn_from(seeded(0)))
+    store = a_store(world.containers, catch_up, on_changed=changed.set)
+    throttle = a_throttle(throttle_limits)
+    around = surroundings(clock, cache, throttle, call_later)
     placements = Placements(world.placements, world.node)
     log = MemoryLog(world.frames, asyncio.get_running_loop().call_soon)
     ids = SeededIds(1000 * sum(world.node.encode()) + world.frames.owner)
@@ -112,7 +110,16 @@ async def live_store(
 
         limits = tcp or TcpLimits()
         server = TcpServer(
-            Served(store, throttle, clock, call_later, spawn, world.node, ids, limits)
+            Served(
+                store=store,
+                throttle=throttle,
+                clock=clock,
+                call_later=call_later,
+                spawn=spawn,
+                node_id=world.node,
+                ids=ids,
+                limits=limits,
+            )
         )
         endpoint = await server.start("127.0.0.1", 0)
         following = group.create_task(assignments.run())

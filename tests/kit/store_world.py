@@ -42,8 +42,6 @@ from anabranch.segstore.handlers.append import AppendDesk, setup_without_session
 from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.shell.container.metrics import StoreMetrics, uncounted
-from anabranch.segstore.shell.container.pauses import drawn_from
-from anabranch.segstore.shell.container.surroundings import Surroundings
 from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.container.tracing import Commits
 from anabranch.segstore.shell.memory.cache import Cache
@@ -52,15 +50,15 @@ from anabranch.segstore.shell.memory.granule import Bytes
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
 from anabranch.segstore.shell.node.lifecycle import ContainerKeeper, Tiers
 from anabranch.segstore.shell.node.placements import Placements
-from anabranch.segstore.shell.node.store import Store
 from anabranch.segstore.shell.tiering.flusher import FlushLimits
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from anabranch.segstore.shell.tiering.tier2 import TierTwoLimits
 from kit.chunk_faults import UnhurriedStorage
 from kit.deferred_commits import DeferredCommits
 from kit.history import History, HistoryViolation, make_event
-from kit.rng import Random, seeded
+from kit.rng import Random
 from kit.simdisk import Crashed, SimDisk, Survival
+from kit.store_parts import a_store, surroundings
 from kit.virtual_time import VirtualClock, VirtualTimeLoop, cancel_all, close_unbegun
 
 NODE = "node-1"
@@ -184,7 +182,7 @@ class Life:
         self.ids = SeededIds(world.lives)
         self._cache = Cache(world.cache_bytes)
         catch_up = new_catch_up(self._cache, self.clock, self._call_later)
-        self.store = Store(world.container_count, catch_up=catch_up)
+        self.store = a_store(world.container_count, catch_up)
         self.failure: AnabranchError | None = None
         self.keepers: list[ContainerKeeper] = []
         self.commits = Commits(uncounted(), self.clock, lambda: self.clock.now_ms() * 1_000_000)
@@ -218,7 +216,9 @@ class Life:
             return False
         self.journal = journal
         self.throttle = Throttle(
-            self.world.limits(), lambda: journal.live_size, lambda: journal.no_room is not None
+            self.world.limits(),
+            journal_size=lambda: journal.live_size,
+            no_room=lambda: journal.no_room is not None,
         )
         tiers = Tiers(
             journal,
@@ -253,13 +253,12 @@ class Life:
         return DeferredCommits(lambda callback: self.loop.call_later(world.sync_s or 0.0, callback))
 
     def _keepers(self, tiers: Tiers) -> list[Coroutine[None, None, None]]:
-        around = Surroundings(
+        around = surroundings(
             self.clock,
             self._cache,
             self.throttle,
             self._call_later,
-            drawn_from(seeded(0)),
-            _LoudMetrics(self._found),
+            metrics=_LoudMetrics(self._found),
             residency=ResidencyLimits(self.world.segments_in_memory),
         )
         limits = FlushLimits(bytes_max=self.world.flush_bytes, age_s_max=5.0)

@@ -25,7 +25,6 @@ from anabranch.segstore.shell.container.reader import (
     read_now,
 )
 from anabranch.segstore.shell.container.replies import Deliver
-from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.container.tiered_boundaries import find_boundaries
 from anabranch.segstore.shell.memory.catch_up import new_catch_up
 from anabranch.segstore.shell.memory.granule import Granule
@@ -37,6 +36,7 @@ from anabranch.segstore.shell.tiering.flusher import Flusher, FlushLimits
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.container_driver import LOG_ID, SEGMENT, ContainerDriver
 from kit.rng import seeded
+from kit.store_parts import a_store, a_throttle
 
 
 async def read_through(
@@ -155,7 +155,7 @@ class TieredDriver(ContainerDriver):
     def crash(self, catalog: Catalog | None = None) -> None:
         """Lose the memory; log and tier 2 stay."""
         self.cache = type(self.cache)(self.cache.size_max)
-        self.throttle = Throttle(ThrottleLimits())
+        self.throttle = a_throttle()
         self.open(Catalog())
 
     def flush(self) -> None:
@@ -222,7 +222,7 @@ class TieredDriver(ContainerDriver):
 
     def new_store(self) -> Store:
         """A store that serves this container alone."""
-        store = Store(1, catch_up=new_catch_up(self.cache, self.time, self.time.call_later))
+        store = a_store(1, new_catch_up(self.cache, self.time, self.time.call_later))
         collector = Collector(self.container, self.tier_two, self.time)
         store.opened(OpenContainer(self.container, self.tier_two, self.flusher, collector))
         return store

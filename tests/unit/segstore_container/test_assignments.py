@@ -7,12 +7,15 @@ from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.segstore.shell.container.pauses import drawn_from
+from anabranch.segstore.shell.memory.cache import Cache
+from anabranch.segstore.shell.memory.catch_up import new_catch_up
 from anabranch.segstore.shell.node.assignments import Assignments
 from anabranch.segstore.shell.node.lifecycle import ContainerKeeper
 from anabranch.segstore.shell.node.placements import Placements
-from anabranch.segstore.shell.node.store import Store
+from kit.container_driver import ManualTime
 from kit.live_store import NODE
 from kit.rng import seeded
+from kit.store_parts import a_store
 
 
 class SlowKeeper:
@@ -45,7 +48,7 @@ async def test_a_container_that_comes_back_while_its_keeper_ends_gets_another_on
     assignments = Assignments(
         objects=objects,
         placements=Placements(objects, NODE),
-        store=Store(1),
+        store=a_store(1, new_catch_up(Cache(0), SystemClock(), ManualTime().call_later)),
         clock=SystemClock(),
         back_off_s=drawn_from(seeded(0)),
         new_keeper=lambda _: cast("ContainerKeeper", Keeper()),

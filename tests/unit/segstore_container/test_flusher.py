@@ -11,10 +11,11 @@ from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.ports import Buffer
 from anabranch.common.wire.messages import Done, Failed, Message
 from anabranch.segstore.ports import LogAddress
-from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
+from anabranch.segstore.shell.container.throttle import ThrottleLimits
 from anabranch.segstore.shell.tiering.flusher import REQUEST_DEADLINE_S
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.container_driver import LOG_ID, SEGMENT
+from kit.store_parts import a_throttle
 from kit.tiered_driver import TieredDriver
 
 
@@ -256,7 +257,7 @@ def test_age_and_size_each_ask_for_a_flush(driver: TieredDriver) -> None:
 
 
 def test_untiered_bytes_are_bounded_by_back_pressure_then_by_refusal() -> None:
-    throttle = Throttle(ThrottleLimits(untiered=1000))
+    throttle = a_throttle(ThrottleLimits(untiered=1000))
     resumed: list[bool] = []
     throttle.add_untiered(1001)
     assert throttle.paused
@@ -273,7 +274,7 @@ def test_untiered_bytes_are_bounded_by_back_pressure_then_by_refusal() -> None:
 
 
 def test_pending_bytes_are_bounded_by_back_pressure_then_by_refusal() -> None:
-    throttle = Throttle(ThrottleLimits(pending_soft=100, pending_hard=200))
+    throttle = a_throttle(ThrottleLimits(pending_soft=100, pending_hard=200))
     resumed: list[bool] = []
     throttle.admit(150)
     assert throttle.paused

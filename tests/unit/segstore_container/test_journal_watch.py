@@ -9,17 +9,18 @@ from anabranch.common.errors import NoRoom
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.domain.log.pinning import LiveLogFile
 from anabranch.segstore.shell.container.metrics import uncounted
-from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.container.tracing import Commits
+from anabranch.segstore.shell.memory.catch_up import new_catch_up
 from anabranch.segstore.shell.node.journal_watch import (
     LOOK_S,
     STUCK_COMMIT_S,
     TRY_AGAIN_S_MAX,
     JournalWatch,
 )
-from anabranch.segstore.shell.node.store import OpenContainer, Store
+from anabranch.segstore.shell.node.store import OpenContainer
 from anabranch.segstore.shell.tiering.collector import Collector
 from kit.container_driver import SEGMENT, ManualTime
+from kit.store_parts import a_store, a_throttle
 from kit.tiered_driver import TieredDriver
 
 FREE: frozenset[int] = frozenset()
@@ -58,13 +59,13 @@ class Bench:
     def __post_init__(self) -> None:
         driver = self.driver
         self.commits = Commits(uncounted(), self.time, lambda: 0)
-        store = Store(4)
+        store = a_store(4, new_catch_up(driver.cache, self.time, self.time.call_later))
         collector = Collector(driver.container, driver.tier_two, self.time)
         store.opened(OpenContainer(driver.container, driver.tier_two, driver.flusher, collector))
         self.watch = JournalWatch(
             self.log,
             store,
-            Throttle(ThrottleLimits()),
+            a_throttle(),
             clock=self.time,
             bytes_max=1 << 30,
             outstanding_s=self.commits.outstanding_s,

@@ -11,9 +11,6 @@ from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.adapters.memory_log import MemoryLog
-from anabranch.segstore.shell.container.pauses import drawn_from
-from anabranch.segstore.shell.container.surroundings import Surroundings
-from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.memory.cache import Cache
 from anabranch.segstore.shell.node.lifecycle import Tiers, open_container
 from anabranch.segstore.shell.node.placements import Placements
@@ -21,7 +18,7 @@ from anabranch.segstore.shell.tiering.flusher import FlushLimits
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.container_driver import LOG_ID
 from kit.live_store import NODE, call_later
-from kit.rng import seeded
+from kit.store_parts import a_throttle, surroundings
 from kit.tiered_driver import TieredDriver
 
 
@@ -30,7 +27,7 @@ class Opening:
 
     def __init__(self, driver: TieredDriver) -> None:
         self.cache = Cache(1 << 20)
-        self.throttle = Throttle(ThrottleLimits())
+        self.throttle = a_throttle()
         self.log = MemoryLog(driver.frames, lambda _: None)
         ids = SeededIds(2)
         placements = Placements(InMemoryObjectStore(), NODE)
@@ -38,7 +35,7 @@ class Opening:
         self._tiers = Tiers(self.log, open_tier_two, placements, ids)
 
     async def run(self, clock: Clock) -> None:
-        around = Surroundings(clock, self.cache, self.throttle, call_later, drawn_from(seeded(0)))
+        around = surroundings(clock, self.cache, self.throttle, call_later)
         placement = Placement(0, (NODE,), container_epoch=2, log_id=LOG_ID)
         await open_container(placement, self._tiers, around, FlushLimits())
 

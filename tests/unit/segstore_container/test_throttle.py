@@ -3,7 +3,8 @@
 import pytest
 
 from anabranch.common.errors import Overloaded
-from anabranch.segstore.shell.container.throttle import Source, Throttle, ThrottleLimits, fullest
+from anabranch.segstore.shell.container.throttle import Source, ThrottleLimits, fullest
+from kit.store_parts import a_throttle
 
 LIMITS = ThrottleLimits(pending_soft=100, pending_hard=200, untiered=1000, journal=2000)
 
@@ -14,7 +15,7 @@ class Full:
     def __init__(self, pending: int = 0, untiered: int = 0, journal: int = 0) -> None:
         self.journal = journal
         self.no_room = False
-        self.throttle = Throttle(LIMITS, lambda: self.journal, lambda: self.no_room)
+        self.throttle = a_throttle(LIMITS, lambda: self.journal, lambda: self.no_room)
         self.throttle.pending = pending
         self.throttle.untiered = untiered
 

@@ -7,10 +7,12 @@ import pytest
 
 from anabranch.common.contracts.load import LoadReport
 from anabranch.common.errors import Unavailable
+from anabranch.segstore.shell.memory.catch_up import new_catch_up
 from anabranch.segstore.shell.node.load import LoadReporter
-from anabranch.segstore.shell.node.store import OpenContainer, Store
+from anabranch.segstore.shell.node.store import OpenContainer
 from anabranch.segstore.shell.tiering.collector import Collector
 from kit.container_driver import SEGMENT
+from kit.store_parts import a_store
 from kit.tiered_driver import TieredDriver
 
 PERIOD_S = 10.0
@@ -21,7 +23,7 @@ class Reported:
 
     def __init__(self, driver: TieredDriver) -> None:
         self.driver = driver
-        self.store = Store(1)
+        self.store = a_store(1, new_catch_up(driver.cache, driver.time, driver.time.call_later))
         collector = Collector(driver.container, driver.tier_two, driver.time)
         self.opened = OpenContainer(driver.container, driver.tier_two, driver.flusher, collector)
         self.store.opened(self.opened)

@@ -88,7 +88,7 @@ class TcpLimits:
     stalled_s: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """What the connections of a server share."""
 

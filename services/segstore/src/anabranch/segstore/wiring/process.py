@@ -62,7 +62,9 @@ class Process:
             if count is not None:
                 cache = Cache(parts.settings.cache_bytes)
                 catch_up = new_catch_up(cache, parts.clock, call_later)
-                store = Store(count, self._changed.set, parts.metrics, catch_up)
+                store = Store(
+                    count, on_changed=self._changed.set, metrics=parts.metrics, catch_up=catch_up
+                )
                 await self._serve(store, cache, group)
             stopper.cancel()
         if self._failure is not None:
@@ -88,7 +90,9 @@ class Process:
         parts, settings = self._parts, self._parts.settings
         log = parts.log
         throttle = Throttle(
-            throttle_limits(settings), lambda: log.live_size, lambda: log.no_room is not None
+            throttle_limits(settings),
+            journal_size=lambda: log.live_size,
+            no_room=lambda: log.no_room is not None,
         )
         spawned: set[asyncio.Task[None]] = set()
 
@@ -98,14 +102,14 @@ class Process:
             task.add_done_callback(spawned.discard)
 
         served = Served(
-            store,
-            throttle,
-            parts.clock,
-            call_later,
-            spawn,
-            parts.node_id,
-            parts.ids,
-            tcp_limits(settings),
+            store=store,
+            throttle=throttle,
+            clock=parts.clock,
+            call_later=call_later,
+            spawn=spawn,
+            node_id=parts.node_id,
+            ids=parts.ids,
+            limits=tcp_limits(settings),
         )
         server = TcpServer(served)
         endpoint = advertised(settings, await server.start(*parse_bind(settings.bind)))
@@ -113,7 +117,7 @@ class Process:
         nodes = parts.objects(subjects.NODES_BUCKET)
         announcement = Announcement(nodes, node, parts.clock, self._fail)
         watch_metrics(parts, throttle, cache, store, server)
-        door = NatsDoor(parts.client, ControlDesk(store, spawn), throttle)
+        door = NatsDoor(parts.client, ControlDesk(store=store, spawn=spawn), throttle)
         keep = self._containment.keep
         tasks = [
             group.create_task(announcement.run()),
@@ -137,12 +141,17 @@ class Process:
         objects = parts.objects(subjects.PLACEMENTS_BUCKET)
         placements = Placements(objects, parts.node_id)
         around = Surroundings(
-            parts.clock, cache, throttle, call_later, parts.back_off_s, parts.metrics,
-            parts.tracing,
-            ResidencyLimits(
+            clock=parts.clock,
+            cache=cache,
+            throttle=throttle,
+            call_later=call_later,
+            back_off_s=parts.back_off_s,
+            metrics=parts.metrics,
+            tracing=parts.tracing,
+            residency=ResidencyLimits(
                 settings.segments_in_memory, settings.writer_expiry_s, settings.tombstone_s
             ),
-        )  # fmt: skip
+        )
         tier_two_limits = TierTwoLimits(
             gc_grace_s=settings.gc_grace_s, tombstone_s=settings.tombstone_s
         )

@@ -83,8 +83,9 @@ class Throttle:
     def __init__(
         self,
         limits: ThrottleLimits,
-        journal_size: Callable[[], int] = lambda: 0,
-        no_room: Callable[[], bool] = lambda: False,
+        *,
+        journal_size: Callable[[], int],
+        no_room: Callable[[], bool],
     ) -> None:
         self._limits = limits
         self._journal_size = journal_size

@@ -12,7 +12,7 @@ from anabranch.common.model.cluster import PlacementState
 from anabranch.common.model.hashing import container_of
 from anabranch.segstore.ports import TierTwo
 from anabranch.segstore.shell.container.container import Container
-from anabranch.segstore.shell.container.metrics import StoreMetrics, uncounted
+from anabranch.segstore.shell.container.metrics import StoreMetrics
 from anabranch.segstore.shell.memory.catch_up import CatchUp
 from anabranch.segstore.shell.tiering.collector import Collector
 from anabranch.segstore.shell.tiering.flusher import Flusher
@@ -34,25 +34,21 @@ class Store:
     def __init__(
         self,
         container_count: int,
-        on_changed: Callable[[], object] = lambda: None,
-        metrics: StoreMetrics | None = None,
-        catch_up: CatchUp | None = None,
+        *,
+        on_changed: Callable[[], object],
+        metrics: StoreMetrics,
+        catch_up: CatchUp,
     ) -> None:
         self.container_count = container_count
-        self.metrics = metrics or uncounted()
-        self._catch_up = catch_up
+        self.metrics = metrics
+        self.catch_up = catch_up
+        """What the reads of all connections share."""
         self._on_changed = on_changed
         self._open: dict[int, OpenContainer] = {}
         self._assigned: set[int] = set()
         self._elsewhere: set[int] = set()
         self._states: dict[int, PlacementState] = {}
         self.stopping = False
-
-    @property
-    def catch_up(self) -> CatchUp:
-        """What the reads of all connections share."""
-        assert self._catch_up is not None, "a store that serves reads needs it"
-        return self._catch_up
 
     def assign(self, container: int) -> None:
         """The container is to be opened here: Unavailable until it is."""
