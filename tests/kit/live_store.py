@@ -108,19 +108,12 @@ async def live_store(
         def spawn(work: Coroutine[None, None, None]) -> None:
             group.create_task(work)
 
-        limits = tcp or TcpLimits()
         server = TcpServer(
             Served(
-                store=store,
-                throttle=throttle,
-                clock=clock,
-                call_later=call_later,
-                spawn=spawn,
-                node_id=world.node,
-                ids=ids,
-                limits=limits,
+                store=store, throttle=throttle, clock=clock, call_later=call_later, spawn=spawn,
+                node_id=world.node, ids=ids, limits=tcp or TcpLimits(),
             )
-        )
+        )  # fmt: skip
         endpoint = await server.start("127.0.0.1", 0)
         following = group.create_task(assignments.run())
         desk = PacketDesk(ControlDesk(store, spawn), throttle)
