@@ -89,12 +89,9 @@ async def live_store(
 
     new_keeper = partial(
         ContainerKeeper,
-        store=store,
-        tiers=tiers,
-        around=around,
-        limits=FlushLimits(),
+        store=store, tiers=tiers, around=around, limits=FlushLimits(),
         store_failed=failures.append,
-    )
+    )  # fmt: skip
     assignments = Assignments(
         objects=world.placements,
         placements=placements,
