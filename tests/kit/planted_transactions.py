@@ -34,12 +34,12 @@ from anabranch.controller.domain.transaction import deadlines, decide, expiry
 from anabranch.controller.domain.transaction.events import TransactionAborting, TransactionEvent
 from anabranch.controller.domain.transaction.segments import beside
 from anabranch.controller.domain.transaction.state import Transaction
-from anabranch.controller.handlers.queries import cuts as cut_queries
 from anabranch.controller.handlers.transactions import keys as transaction_keys
 from anabranch.controller.handlers.transactions import outcomes as transaction_outcomes
 from anabranch.controller.handlers.transactions import segments as transaction_segments
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.outcomes import OutcomeHistory
+from anabranch.controller.projections.tail_cut import TailCuts
 from anabranch.controller.projections.transactions import TransactionMirror
 from anabranch.controller.workflows import abort_transaction, commit_transactions, seal_stream
 from anabranch.controller.workflows.context import WorkContext, seal_all, stamp_of
@@ -201,10 +201,10 @@ def lengths_not_compared() -> AbstractContextManager[object]:
 def tail_not_awaited() -> AbstractContextManager[object]:
     """The tail is told as the stores have it, also in the middle of a batch."""
 
-    async def undivided(_desk: Any, _query: Any, _before: Any, lengths: Any) -> Any:
+    async def undivided(_cuts: Any, _before: Any, lengths: Any) -> Any:
         return lengths
 
-    return patch.object(cut_queries, "_undivided", undivided)
+    return patch.object(TailCuts, "_undivided", undivided)
 
 
 def merged_again() -> AbstractContextManager[object]:

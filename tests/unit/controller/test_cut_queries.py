@@ -9,8 +9,8 @@ from anabranch.common.contracts import queries
 from anabranch.common.contracts import stream_queries as asked
 from anabranch.common.errors import Unavailable
 from anabranch.common.model.stream import SegmentOffset
-from anabranch.controller.handlers.queries import cuts as cut_queries
 from anabranch.controller.handlers.registry import answer_query
+from anabranch.controller.projections import tail_cut
 from kit.query_world import QueryWorld, places, query_world, sid
 
 A, B, C = sid(0, 0), sid(1, 1), sid(1, 2)
@@ -65,6 +65,11 @@ async def test_the_tail_of_a_sealed_stream_needs_no_stores(world: QueryWorld) ->
     assert await cut(world, "tail_cut") == (2, [(D, 100), (E, 100), (C, 100)])
 
 
+async def test_the_tail_of_what_is_not_there_names_what_is_missing(world: QueryWorld) -> None:
+    assert await world.refusal("tail_cut", stream="never") == "stream-not-found"
+    assert await world.refusal("tail_cut", scope="never") == "scope-not-found"
+
+
 async def test_stores_that_do_not_answer_make_the_tail_unavailable(world: QueryWorld) -> None:
     async def down(segment: str) -> int:
         raise Unavailable("no segment store serves the container", segment=segment)
@@ -76,7 +81,7 @@ async def test_stores_that_do_not_answer_make_the_tail_unavailable(world: QueryW
 async def test_a_store_that_is_silent_for_long_makes_the_tail_unavailable(
     world: QueryWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cut_queries, "LENGTHS_DEADLINE_S", 0.0)
+    monkeypatch.setattr(tail_cut, "LENGTHS_DEADLINE_S", 0.0)
 
     async def silent(_segment: str) -> int:
         await asyncio.Event().wait()

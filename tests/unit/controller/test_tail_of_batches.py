@@ -23,7 +23,7 @@ from anabranch.controller.domain.stream.events import (
     StreamSuccessorsMade,
 )
 from anabranch.controller.domain.stream.state import Stream
-from anabranch.controller.handlers.queries import cuts as cut_queries
+from anabranch.controller.projections import tail_cut
 from kit.transaction_desk import (
     FIRST,
     SECOND,
@@ -251,7 +251,7 @@ async def test_a_roll_in_between_makes_it_begin_again(world: TransactionWorld) -
 async def test_a_batch_that_does_not_end_makes_the_tail_unavailable(
     world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cut_queries, "BATCH_DEADLINE_S", 0.0)
+    monkeypatch.setattr(tail_cut, "BATCH_DEADLINE_S", 0.0)
     await committing(world)
     await world.step()
     assert await world.refusal("tail_cut") == "unavailable"
