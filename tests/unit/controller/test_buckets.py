@@ -41,6 +41,7 @@ class Cluster:
         self.controllers[name] = Buckets(
             Neighbourhood(name, lambda: self.live),
             self.leases if self._with_leases else None,
+            count=SHARD_COUNT,
             clock=self.clock,
             rng=seeded(ord(name)),
         )

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.common.model.hashing import SHARD_COUNT
-from anabranch.controller.domain.buckets import BUCKETS, Plan, plan, rendezvous, shares
+from anabranch.common.model.hashing import SHARD_COUNT, bucket_of
+from anabranch.controller.domain.buckets import Plan, plan, rendezvous, shares
 from kit.rng import seeded
 
+BUCKETS = tuple(range(SHARD_COUNT))
 NAMES = [f"controller-{index}" for index in range(20)]
 some = st.sets(st.sampled_from(NAMES), min_size=1)
 ROUNDS_MAX = 4 * SHARD_COUNT
@@ -71,7 +72,7 @@ class World:
 
 @given(live=some, held=st.dictionaries(st.sampled_from(NAMES), st.integers(0, 16)))
 def test_shares_are_even_and_of_all_buckets(live: set[str], held: dict[str, int]) -> None:
-    found = shares(live, held)
+    found = shares(live, held, SHARD_COUNT)
 
     assert set(found) == live
     assert sum(found.values()) == SHARD_COUNT
@@ -137,35 +138,35 @@ def test_whatever_comes_and_goes_in_the_end_all_is_even(
 def test_what_is_even_stays_as_it_is_whoever_has_more() -> None:
     leases = dict(enumerate("aaaaabbbbbbccccc"))
 
-    assert all(plan(leases, set("abc"), me).is_empty for me in "abc")
+    assert all(plan(leases, set("abc"), me, order=BUCKETS).is_empty for me in "abc")
 
 
 def test_a_lease_of_somebody_dead_is_left_alone_until_it_ends() -> None:
     leases = dict.fromkeys(BUCKETS, "dead")
 
-    assert plan(leases, {"me"}, "me").is_empty
+    assert plan(leases, {"me"}, "me", order=BUCKETS).is_empty
     del leases[3]
-    assert plan(leases, {"me"}, "me") == Plan(acquire=(3,))
+    assert plan(leases, {"me"}, "me", order=BUCKETS) == Plan(acquire=(3,))
 
 
 def test_who_is_not_listed_as_living_counts_all_the_same() -> None:
-    assert len(plan({}, {"other"}, "me").acquire) == SHARD_COUNT // 2
+    assert len(plan({}, {"other"}, "me", order=BUCKETS).acquire) == SHARD_COUNT // 2
 
 
 def test_a_bucket_that_nobody_comes_for_is_taken_beyond_the_share() -> None:
     mine = dict.fromkeys(range(8), "me")
     live = {"me", "ghost"}
 
-    assert plan(mine, live, "me").is_empty
-    assert plan(mine, live, "me", unclaimed={9}) == Plan(acquire=(9,))
+    assert plan(mine, live, "me", order=BUCKETS).is_empty
+    assert plan(mine, live, "me", order=BUCKETS, unclaimed={9}) == Plan(acquire=(9,))
 
 
 def test_nothing_is_let_go_while_what_was_let_go_is_still_free() -> None:
     leases = dict.fromkeys(range(15), "me")
 
-    assert plan(leases, {"me", "new"}, "me").is_empty
+    assert plan(leases, {"me", "new"}, "me", order=BUCKETS).is_empty
     leases[15] = "new"
-    assert len(plan(leases, {"me", "new"}, "me").release) == 1
+    assert len(plan(leases, {"me", "new"}, "me", order=BUCKETS).release) == 1
 
 
 @given(live=some, bucket=st.sampled_from(BUCKETS))
@@ -187,3 +188,20 @@ def test_a_rendezvous_gives_everybody_something() -> None:
     owners = {rendezvous(bucket, NAMES[:3]) for bucket in BUCKETS}
 
     assert owners == set(NAMES[:3])
+
+
+def test_of_more_buckets_each_controller_has_its_share_too() -> None:
+    order = tuple(range(4 * SHARD_COUNT))
+    assert len(plan({}, {"other"}, "me", order=order).acquire) == 2 * SHARD_COUNT
+
+
+@given(shard=st.sampled_from(BUCKETS), per_shard=st.integers(1, 64), name=st.text(max_size=8))
+def test_a_bucket_lies_in_its_shard(shard: int, per_shard: int, name: str) -> None:
+    bucket = bucket_of(f"ana.evt.{shard}.stream.{name}", shard, per_shard * SHARD_COUNT)
+    assert 0 <= bucket < per_shard * SHARD_COUNT
+    assert bucket % SHARD_COUNT == shard
+
+
+def test_the_aggregates_of_a_shard_are_spread_over_its_buckets() -> None:
+    found = {bucket_of(f"ana.evt.3.stream.s.{name}", 3, 4 * SHARD_COUNT) for name in range(100)}
+    assert found == {3, 19, 35, 51}

@@ -27,6 +27,7 @@ from anabranch.common.model.cluster import (
     PlacementState,
     VoidLogs,
 )
+from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.controller.cluster.constants import settle_constants
 from anabranch.controller.domain.placement import describe, serving
 
@@ -131,10 +132,22 @@ def test_records_of_a_newer_release_are_refused_by_name() -> None:
 
 async def test_the_constants_never_change() -> None:
     store = InMemoryObjectStore()
-    await settle_constants(store, 4)
-    await settle_constants(store, 4)
+    await settle_constants(store, 4, None)
+    await settle_constants(store, 4, None)
 
     with pytest.raises(InvalidSetting) as refusal:
-        await settle_constants(store, 8)
+        await settle_constants(store, 8, None)
 
     assert "ANABRANCH_CONTROLLER_CONTAINER_COUNT=4" in refusal.value.remedy
+
+
+async def test_the_number_of_buckets_is_chosen_at_the_first_start() -> None:
+    store = InMemoryObjectStore()
+    assert (await settle_constants(store, 4, 64)).buckets == 64
+    assert (await settle_constants(store, 4, None)).buckets == 64, "what is stored counts"
+    assert (await settle_constants(InMemoryObjectStore(), 4, None)).buckets == SHARD_COUNT
+
+    with pytest.raises(InvalidSetting) as refusal:
+        await settle_constants(store, 4, 32)
+
+    assert "ANABRANCH_CONTROLLER_BUCKET_COUNT=64" in refusal.value.remedy

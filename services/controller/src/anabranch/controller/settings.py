@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.settings import ServiceSettings, is_base_url
 from anabranch.common.storage.location import ObjectOptions
 
@@ -26,6 +27,9 @@ class Settings(ServiceSettings):
     """`unchecked`: start although the server may lose acknowledged metadata with its power."""
     container_count: int = Field(default=4, ge=1, le=CONTAINER_COUNT_MAX)
     """Written once at the cluster's first start; another number refuses to start."""
+    bucket_count: int | None = Field(default=None, ge=SHARD_COUNT, le=1024, multiple_of=SHARD_COUNT)
+    """Into how many buckets controllers divide their work, for clusters of more than 16 of them.
+    Written once at the cluster's first start, 16 if unset; another number refuses to start."""
     tier2_url: str = ""
     """The tier 2 of the segment stores, to be told what the streams are; empty: it is not."""
     tier2_options: ObjectOptions = ObjectOptions()

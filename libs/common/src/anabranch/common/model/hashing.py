@@ -51,6 +51,18 @@ def shard_of(name: str) -> int:
     return mmh3.hash(name, 0, signed=False) % SHARD_COUNT
 
 
+def bucket_of(subject: str, shard: int, bucket_count: int) -> int:
+    """The bucket of an event subject in that shard: the unit in which controllers share work.
+
+    A shard has one bucket or several, the same number each: bucket `b` lies in shard
+    `b % SHARD_COUNT`. No stored data depends on it, but all controllers must agree.
+    """
+    buckets_per_shard = bucket_count // SHARD_COUNT
+    if buckets_per_shard == 1:
+        return shard
+    return shard + SHARD_COUNT * (mmh3.hash(subject, 0, signed=False) % buckets_per_shard)
+
+
 def rendezvous_weight(candidate: str, what: str) -> int:
     """How strongly `candidate` is drawn to `what`; whoever is drawn most is its owner.
 

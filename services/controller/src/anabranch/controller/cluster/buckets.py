@@ -25,9 +25,10 @@ import structlog
 from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import Unavailable
 from anabranch.common.leases.ports import Lease, Leases
+from anabranch.common.model.hashing import SHARD_COUNT, bucket_of
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import Rng
-from anabranch.controller.domain.buckets import BUCKETS, Plan, plan, rendezvous
+from anabranch.controller.domain.buckets import Plan, plan, rendezvous
 
 LEASE_S = 5.0
 RENEW_S = 1.5
@@ -65,13 +66,14 @@ def _nobody(_taken: frozenset[int], _lost: frozenset[int]) -> None:
 
 
 class Buckets:
-    """The buckets of this controller. `leases` None: by rendezvous alone."""
+    """The buckets of this controller, out of `count`. `leases` None: by rendezvous alone."""
 
     def __init__(
         self,
         neighbourhood: Neighbourhood,
         leases: Leases | None,
         *,
+        count: int,
         clock: Clock,
         rng: Rng,
     ) -> None:
@@ -80,7 +82,8 @@ class Buckets:
         self._clock = clock
         self._on_change: OwnershipListener = _nobody
         self._report: Callable[[str], None] = lambda _reason: None
-        self._order = sorted(BUCKETS, key=lambda _bucket: rng.random())
+        self._all = tuple(range(count))
+        self._order = sorted(self._all, key=lambda _bucket: rng.random())
         self._owned: frozenset[int] = frozenset()
         self._held_by: dict[int, str] = {}
         self._until_s: dict[int, float] = {}
@@ -106,13 +109,24 @@ class Buckets:
 
     def owns_aggregate(self, subject: str) -> bool:
         """Whether this controller owns the bucket of the aggregate with this subject."""
-        return self.owns(shard_of_subject(subject))
+        return self.owns(bucket_of(subject, shard_of_subject(subject), len(self._all)))
+
+    def owns_shard(self, shard: int) -> bool:
+        """Whether this controller does what is done for a shard as a whole: its commands, and the
+        timers and slots of its transactions. That goes with the shard's first bucket."""
+        assert shard < SHARD_COUNT
+        return self.owns(shard)
+
+    @property
+    def owned_shards(self) -> frozenset[int]:
+        """The shards that `owns_shard` is true of now."""
+        return frozenset(bucket for bucket in self.owned if bucket < SHARD_COUNT)
 
     def owners(self) -> Mapping[int, str]:
         """Who owns which bucket, as this controller saw it last; free ones are missing."""
         if self.by_rendezvous:
             everyone = self._neighbourhood.everyone()
-            return {bucket: rendezvous(bucket, everyone) for bucket in BUCKETS}
+            return {bucket: rendezvous(bucket, everyone) for bucket in self._all}
         return self._held_by
 
     async def serve(
@@ -156,7 +170,7 @@ class Buckets:
         if self._leases is None:
             return
         try:
-            await self._leases.release(BUCKETS, self._neighbourhood.me)
+            await self._leases.release(self._all, self._neighbourhood.me)
         except Unavailable as error:
             _log.info("cannot release leases; they expire by themselves", cause=str(error))
         await self._leases.close()
@@ -172,10 +186,10 @@ class Buckets:
         self._hear(found)
         # What this controller has and the server forgot is still its own: it is only taken again.
         held_by = dict.fromkeys(self.owned, me) | {
-            bucket: found[bucket].owner for bucket in BUCKETS if bucket in found
+            bucket: found[bucket].owner for bucket in self._all if bucket in found
         }
         move = self._next_move(held_by)
-        wanted = [bucket for bucket in BUCKETS if held_by.get(bucket) == me]
+        wanted = [bucket for bucket in self._all if held_by.get(bucket) == me]
         wanted = [bucket for bucket in wanted if bucket not in move.release]
         wanted += move.acquire
         self._own(self._owned.intersection(wanted))
@@ -188,7 +202,7 @@ class Buckets:
             self._held_by = {b: who for b, who in held_by.items() if b not in move.release}
             self._held_by |= dict.fromkeys(taken, me)
             self._report("")
-        return move.is_empty and len(held_by) == len(BUCKETS)
+        return move.is_empty and len(held_by) == len(self._all)
 
     def _next_move(self, held_by: Mapping[int, str]) -> Plan:
         """What the plan says, less what has to wait for others."""
@@ -223,7 +237,7 @@ class Buckets:
     def _unclaimed(self, held_by: Mapping[int, str]) -> frozenset[int]:
         """The buckets that have been free for too long."""
         now_s = self._clock.monotonic()
-        free = [bucket for bucket in BUCKETS if bucket not in held_by]
+        free = [bucket for bucket in self._all if bucket not in held_by]
         self._free_since_s = {bucket: self._free_since_s.get(bucket, now_s) for bucket in free}
         return frozenset(b for b, s in self._free_since_s.items() if now_s - s >= UNCLAIMED_S)
 
@@ -249,7 +263,7 @@ class Buckets:
 
     def _shared_by_rendezvous(self) -> frozenset[int]:
         everyone, me = self._neighbourhood.everyone(), self._neighbourhood.me
-        return frozenset(bucket for bucket in BUCKETS if rendezvous(bucket, everyone) == me)
+        return frozenset(bucket for bucket in self._all if rendezvous(bucket, everyone) == me)
 
     def _own(self, owned: frozenset[int]) -> None:
         taken, lost = owned - self._owned, self._owned - owned

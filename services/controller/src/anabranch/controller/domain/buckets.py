@@ -18,9 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.common.model.hashing import SHARD_COUNT, rendezvous_weight
-
-BUCKETS = tuple(range(SHARD_COUNT))
+from anabranch.common.model.hashing import rendezvous_weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +34,14 @@ class Plan:
         return not self.acquire and not self.release
 
 
-def shares(live: Collection[str], held: Mapping[str, int]) -> dict[str, int]:
-    """How many buckets each live controller shall have; the sum is that of all buckets.
+def shares(live: Collection[str], held: Mapping[str, int], bucket_count: int) -> dict[str, int]:
+    """How many of the buckets each live controller shall have; the sum is `bucket_count`.
 
     `held` counts what each has now. Two shares differ by at most one; the larger ones go to those
     who hold most, and among equals to the lower ids.
     """
     assert live, "whoever asks is alive"
-    least, extra = divmod(SHARD_COUNT, len(live))
+    least, extra = divmod(bucket_count, len(live))
     by_need = sorted(live, key=lambda owner: (-held.get(owner, 0), owner))
     return {owner: least + (index < extra) for index, owner in enumerate(by_need)}
 
@@ -53,18 +51,18 @@ def plan(
     live: Collection[str],
     me: str,
     *,
-    order: Sequence[int] = BUCKETS,
+    order: Sequence[int],
     unclaimed: Collection[int] = (),
 ) -> Plan:
     """The next move of controller `me`.
 
     `leases` maps buckets to those who hold them now, dead ones included until their leases end;
-    a bucket that is not in it is free. `order` is in which order free ones are asked for.
+    a bucket that is not in it is free. `order` has all buckets, as free ones are asked for.
     `unclaimed` are those that have been free for so long that whoever should have taken them will
     not come: they are taken beyond the share, because every bucket must have an owner.
     """
     everyone = {*live, me}
-    share = shares(everyone, Counter(leases.values()))[me]
+    share = shares(everyone, Counter(leases.values()), len(order))[me]
     mine = [bucket for bucket in order if leases.get(bucket) == me]
     free = [bucket for bucket in order if bucket not in leases]
     wanted = free[: max(0, share - len(mine))]

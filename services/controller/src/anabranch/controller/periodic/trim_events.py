@@ -17,7 +17,6 @@ from functools import partial
 
 import structlog
 
-from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.containment import Containment
@@ -45,13 +44,13 @@ def purgeable_below(loaded: Known, now_ms: int, trim_after_ms: int) -> int:
 
 
 class EventTrimmer:
-    """See the module. `owns(shard)` says whose aggregates are this process's to trim."""
+    """See the module. `owns(subject)`: the aggregate is this process's to trim."""
 
     def __init__(
         self,
         aggregates: Aggregates,
         purge: Purge,
-        owns: Callable[[int], bool],
+        owns: Callable[[str], bool],
         *,
         clock: Clock,
         trim_after_s: float,
@@ -87,7 +86,7 @@ class EventTrimmer:
             if before:
                 trimmed[loaded.subject] = before
             is_new = below > before
-            if is_new and self._owns(shard_of_subject(loaded.subject)):
+            if is_new and self._owns(loaded.subject):
                 due[loaded.subject] = below
 
         self._trimmed = trimmed  # what is gone from the mirror is forgotten here

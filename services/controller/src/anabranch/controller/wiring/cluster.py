@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from anabranch.common.adapters.redis_leases import RedisLeases
 from anabranch.common.contracts import subjects
 from anabranch.common.model.cluster import ControllerRecord
-from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.health import PartHealth
 from anabranch.common.runtime.service import Lifetime
 from anabranch.controller.adapters.peers import Peers
@@ -90,7 +89,7 @@ def membership_health(hold: Hold | None, unseen_s: float) -> PartHealth:
     )
 
 
-def build_cluster(around: Surroundings) -> Cluster:
+def build_cluster(around: Surroundings, bucket_count: int) -> Cluster:
     """All of it, not started."""
     settings, clock, containment = around.settings, around.clock, around.containment
     me = _myself(around)
@@ -113,7 +112,8 @@ def build_cluster(around: Surroundings) -> Cluster:
         containment=containment,
     )
     peers = Peers(around.client, members.live_controllers, me.controller_id)
-    return Cluster(members, leadership, placements, balancer, peers, _buckets(around, members))
+    buckets = _buckets(around, members, bucket_count)
+    return Cluster(members, leadership, placements, balancer, peers, buckets)
 
 
 def _myself(around: Surroundings) -> ControllerRecord:
@@ -128,9 +128,9 @@ def _myself(around: Surroundings) -> ControllerRecord:
     )
 
 
-def _buckets(around: Surroundings, members: Membership) -> Buckets:
+def _buckets(around: Surroundings, members: Membership, count: int) -> Buckets:
     leases = None
     if around.settings.redis_url:
-        leases = RedisLeases(around.settings.redis_url, LEASE_PREFIX, SHARD_COUNT, LEASE_S)
+        leases = RedisLeases(around.settings.redis_url, LEASE_PREFIX, count, LEASE_S)
     neighbourhood = Neighbourhood(members.me.controller_id, members.live_controllers)
-    return Buckets(neighbourhood, leases, clock=around.clock, rng=around.rng)
+    return Buckets(neighbourhood, leases, count=count, clock=around.clock, rng=around.rng)

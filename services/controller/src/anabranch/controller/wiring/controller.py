@@ -66,7 +66,7 @@ class Controller:
     def buckets_changed(self, taken: frozenset[int], lost: frozenset[int]) -> None:
         """Take up the work of new buckets, and none any more of lost ones."""
         _log.info("buckets changed", taken=sorted(taken), lost=sorted(lost))
-        self.commands.own(self.cluster.buckets.owned)
+        self.commands.own(self.cluster.buckets.owned_shards)
         self.runners.let_go()
         if taken:
             self.sweep()
@@ -104,13 +104,13 @@ class Controller:
         )
 
 
-def build(around: Surroundings) -> Controller:
+def build(around: Surroundings, bucket_count: int) -> Controller:
     """Build all of it."""
     client, clock = around.client, around.clock
     store = JetStreamEventStore(client, clock)
     # Decisions are tried first on what the mirror, which is built later, has folded.
     repositories = Repositories(store, around.ids, lambda subject: mirror.known(subject))  # noqa: PLW0108
-    cluster = build_cluster(around)
+    cluster = build_cluster(around, bucket_count)
     listener = FoldListener(
         lambda subject: runners.wake(subject),  # noqa: PLW0108
         lambda subject: jobs.reshaped(subject),  # noqa: PLW0108

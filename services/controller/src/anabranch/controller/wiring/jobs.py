@@ -7,7 +7,6 @@ from functools import partial
 import structlog
 
 from anabranch.common.adapters.chunk_transient import transient_chunk_storage
-from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.controller.adapters.redis_timer_wheel import RedisTimerWheel
 from anabranch.controller.cluster.buckets import Buckets
 from anabranch.controller.domain.kinds import TRANSACTIONS
@@ -60,7 +59,7 @@ def build_jobs(
     url = around.settings.redis_url
     timers = RedisTimerWheel(url, LEASE_PREFIX) if url else None
     expirer = TransactionExpirer(
-        Known(mirror.transactions, mirror, lambda: buckets.owned),
+        Known(mirror.transactions, mirror, lambda: buckets.owned_shards),
         context.repositories[TRANSACTIONS],
         timers,
         clock=around.clock,
@@ -69,7 +68,12 @@ def build_jobs(
     )
     slots = mirror.transactions.slots
     purger = TransactionPurger(
-        slots, mirror.reached, purge, buckets.owns, around.clock, containment=around.containment
+        slots,
+        mirror.reached,
+        purge,
+        buckets.owns_shard,
+        around.clock,
+        containment=around.containment,
     )
     exporter = _exporter(around, mirror, context)
     trimmer = _trimmer(around, mirror, buckets, purge)
@@ -114,7 +118,7 @@ def _trimmer(around: Surroundings, mirror: Mirror, buckets: Buckets, purge: Purg
     return EventTrimmer(
         mirror.folded,
         purge,
-        buckets.owns,
+        buckets.owns_aggregate,
         clock=around.clock,
         containment=around.containment,
         trim_after_s=around.settings.trim_after_s,
@@ -125,7 +129,7 @@ def counting_outcomes(metrics: ControllerMetrics, buckets: Buckets) -> Callable[
     """Counts what was decided about transactions of owned buckets, so that each counts once."""
 
     def count(subject: str, outcome: str) -> None:
-        if buckets.owns(shard_of_subject(subject)):
+        if buckets.owns_aggregate(subject):
             metrics.decided(outcome)
 
     return count

@@ -53,8 +53,12 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
         await create_parked_stream(client)
         for bucket in BUCKETS:
             await create_bucket(client, bucket)
-        await settle_constants(around.objects(subjects.CLUSTER_BUCKET), settings.container_count)
-        controller = build(around)
+        constants = await settle_constants(
+            around.objects(subjects.CLUSTER_BUCKET),
+            settings.container_count,
+            settings.bucket_count,
+        )
+        controller = build(around, constants.buckets)
         controller.watch(observer.metrics)
         await controller.heads.check(accept=settings.accept_rewound)
         await serve(controller, lifetime)

@@ -95,9 +95,10 @@ async def _announce(controller: Controller) -> None:
     Notices are a courtesy: whoever misses one, because nobody or somebody else owned the bucket,
     asks for the operation.
     """
+    buckets = controller.cluster.buckets
     while True:
         notice = await controller.listener.next_notice()
-        if notice.read_token is None or controller.cluster.buckets.owns(notice.read_token.shard):
+        if notice.read_token is None or buckets.owns_shard(notice.read_token.shard):
             await controller.commands.publish(
                 notice.model_dump_json().encode(), subjects.operation_notice(notice.operation)
             )
