@@ -363,7 +363,7 @@ def seal_overtakes() -> AbstractContextManager[object]:
     def next_step(stream: Stream) -> StreamStep | None:
         return real(replace(stream, intents=intents_reversed(stream)))
 
-    return patch.multiple("anabranch.controller.wiring.workflows", stream_next_step=next_step)
+    return patch.multiple("anabranch.controller.domain.kinds", stream_next_step=next_step)
 
 
 def intents_reversed(stream: Stream) -> intents.Intents:

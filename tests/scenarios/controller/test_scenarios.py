@@ -32,18 +32,22 @@ from anabranch.common.contracts.commands import (
 )
 from anabranch.common.errors import AnabranchError
 from anabranch.common.model.names import segment_id
+from anabranch.controller.domain.reader_group import state as group_state
 from anabranch.controller.domain.reader_group.decide import GroupCommand
 from anabranch.controller.domain.scope import decide as scope_decide
+from anabranch.controller.domain.scope import state as scope_state
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream import decide as stream_decide
 from anabranch.controller.domain.stream import scaling
+from anabranch.controller.domain.stream import state as stream_state
 from anabranch.controller.domain.stream.decide import Circumstances
 from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
+from anabranch.controller.domain.transaction import state as txn_state
 from kit.commit_story import commit_fields, shown_epochs, shown_successors
 from kit.group_story import GroupStory
 from kit.story_fields import parsed, shown, told
@@ -175,6 +179,32 @@ def shown_subscribers(stream: Stream) -> str:
 Story = ScopeStory | StreamStory | GroupStory | TransactionStory | ApplicationStory
 
 
+def has_several_intents(story: Story) -> bool:
+    """Of a stream: another intent may be performed first, and remain."""
+    return isinstance(story, StreamStory) and len(story.state.intents) > 1
+
+
+def require_due(story: Story, event: Contract, *, was_busy: bool) -> None:
+    """What is due after the event is what its row says, unless something earlier is."""
+    then: tuple[str, ...]
+    due: str | None
+    match story:
+        case ScopeStory():
+            then, due = scope_state.MACHINE.rows[type(event)].then, scope_next_step(story.state)
+        case StreamStory():
+            then, due = stream_state.MACHINE.rows[type(event)].then, stream_next_step(story.state)
+            was_busy = was_busy or len(story.state.intents) > 1
+        case GroupStory():
+            then = group_state.MACHINE.rows[type(event)].then
+            due = group_state.next_step(story.state)
+        case TransactionStory():
+            then = txn_state.MACHINE.rows[type(event)].then
+            due = txn_state.next_step(story.state)
+        case ApplicationStory():
+            return
+    assert was_busy or (due or "") in then, f"{due} is due after {event}"
+
+
 def perform(story: Story, line: str) -> list[str]:
     """What comes of one line, as text."""
     verb, *words = line.split()
@@ -186,7 +216,10 @@ def perform(story: Story, line: str) -> list[str]:
     fields: dict[str, object] = dict(named)
     outcome: list[str] = []
     if verb == "event":
-        story.store([story.event({"kind": plain[0], **fields})])
+        event = story.event({"kind": plain[0], **fields})
+        was_busy = has_several_intents(story)
+        story.store([event])
+        require_due(story, event, was_busy=was_busy)
         return [story.show()]
     try:
         events = story.command({"kind": verb, "command_id": plain[0], **fields})
@@ -194,7 +227,10 @@ def perform(story: Story, line: str) -> list[str]:
         outcome.append(f"! {rejection.code}: {rejection}")
     else:
         outcome.extend("> " + event.model_dump_json(exclude={"schema_number"}) for event in events)
+        was_busy = has_several_intents(story)
         story.store(events)
+        if events:
+            require_due(story, events[-1], was_busy=was_busy)
     return [*outcome, story.show()]
 
 

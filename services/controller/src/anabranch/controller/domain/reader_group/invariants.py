@@ -9,30 +9,12 @@ from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.model.reader_group import GroupState
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.reader_group.events import GroupEvent
-from anabranch.controller.domain.reader_group.state import KIND_OF, ReaderGroup, evolve
-
-_MOVES: frozenset[tuple[GroupState | None, GroupState | None]] = frozenset(
-    {
-        (None, GroupState.CREATING),
-        (GroupState.DELETED, GroupState.CREATING),
-        (GroupState.CREATING, GroupState.CREATING),
-        (GroupState.CREATING, GroupState.DELETED),
-        (GroupState.CREATING, GroupState.ACTIVE),
-        (GroupState.CREATING, GroupState.DELETING),
-        (GroupState.ACTIVE, GroupState.RESETTING),
-        (GroupState.ACTIVE, GroupState.DELETING),
-        (GroupState.RESETTING, GroupState.RESETTING),
-        (GroupState.RESETTING, GroupState.ACTIVE),
-        (GroupState.RESETTING, GroupState.DELETING),
-        (GroupState.DELETING, GroupState.DELETING),
-        (GroupState.DELETING, GroupState.DELETED),
-    }
-)
+from anabranch.controller.domain.reader_group.state import KIND_OF, MACHINE, ReaderGroup, evolve
 
 
 def check(before: ReaderGroup, after: ReaderGroup) -> None:
     """Assert the invariants of one decision."""
-    assert (before.status, after.status) in _MOVES, "GROUP-1: moves only as its table says"
+    assert (before.status, after.status) in MACHINE.moves, "GROUP-1: moves only as its table says"
     is_new = not before.is_live
     expected = before.incarnation + 1 if is_new else before.incarnation
     assert after.incarnation == expected, "GROUP-2: an incarnation begins by creation, by one"

@@ -1,22 +1,6 @@
 """A reader group's state and how events change it.
 
-    ┌───────────┬─────────────────────────────┬───────────┬─────────────────────┐
-    │ from      │ event                       │ to        │ then next_step      │
-    ├───────────┼─────────────────────────────┼───────────┼─────────────────────┤
-    │ (none)    │ GroupCreating               │ CREATING  │ join_scope          │
-    │ DELETED   │ GroupCreating (incarnation+1)│ CREATING │ join_scope          │
-    │ CREATING  │ GroupJoinedScope            │ CREATING  │ make_state_stream   │
-    │ CREATING  │ GroupCreateFailed           │ DELETED   │ –                   │
-    │ CREATING  │ GroupStateMade              │ CREATING  │ subscribe           │
-    │ CREATING  │ GroupCreated                │ ACTIVE    │ –                   │
-    │ ACTIVE    │ GroupResetting (generation+1)│ RESETTING│ resubscribe         │
-    │ RESETTING │ GroupReset                  │ ACTIVE    │ –                   │
-    │ CREATING  │ GroupDeleting               │ DELETING  │ unsubscribe         │
-    │ ACTIVE    │ GroupDeleting               │ DELETING  │ unsubscribe         │
-    │ RESETTING │ GroupDeleting               │ DELETING  │ unsubscribe         │
-    │ DELETING  │ GroupUnsubscribed           │ DELETING  │ delete_state_stream │
-    │ DELETING  │ GroupDeleted                │ DELETED   │ –                   │
-    └───────────┴─────────────────────────────┴───────────┴─────────────────────┘
+The table is `MACHINE`. A creation begins the next incarnation, a reset the next generation.
 
 `GroupIntentJoined` notes a command that wants what is being done. A deletion puts an end to a
 creation or a reset, whatever holds it up. DELETED is the tombstone: it keeps the incarnation and
@@ -36,6 +20,7 @@ from anabranch.common.model.reader_group import (
     ReaderGroupConfig,
 )
 from anabranch.controller.domain import operations
+from anabranch.controller.domain.machine import Machine, Row
 from anabranch.controller.domain.operations import Operations
 from anabranch.controller.domain.reader_group import events
 from anabranch.controller.domain.reader_group.events import GroupEvent
@@ -54,10 +39,23 @@ class GroupStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReaderGroup:
-    """A reader group. `status` None: the name was never used.
+    """A reader group.
 
-    `subscribed`: the streams that may know it as a subscriber from before the present generation,
-    sorted. `pending`: the commands that want what is being done, since `since_ms`.
+    ref, incarnation     its name, None before it was ever used, and which life of the name this is
+    status               None: the name was never used
+    scope_incarnation    the life of the scope that it was created in
+    has_joined_scope     that life was seen open after the creation was stored
+    has_state_stream     the stream of its readers' state exists
+    has_unsubscribed     a deletion has left all streams
+    generation           counts the resets of this life, from 0
+    config               None before the first creation, and of a tombstone
+    subscribed           the streams that may know it from before this generation, sorted
+    created_ms           Unix ms
+    pending, since_ms    the commands that want what is being done, and since when
+    operations           the commands accepted last, and what became of them
+
+    Always: `pending` is empty unless the status is CREATING, RESETTING or DELETING, and has just
+    the operations that run; no stream leaves `touched` before it was told. `invariants.py` has all.
     """
 
     ref: GroupRef | None = None
@@ -101,8 +99,37 @@ KIND_OF = {
 """Of the intent that is being performed, by what the group is doing."""
 
 
+_CREATING, _ACTIVE, _RESETTING = GroupState.CREATING, GroupState.ACTIVE, GroupState.RESETTING
+_DELETING, _DELETED = GroupState.DELETING, GroupState.DELETED
+
+MACHINE: Machine[GroupState] = Machine(
+    Row(events.GroupCreating, (None, _DELETED), _CREATING, (GroupStep.JOIN_SCOPE,)),
+    Row(events.GroupJoinedScope, (_CREATING,), None, (GroupStep.MAKE_STATE_STREAM,)),
+    Row(events.GroupCreateFailed, (_CREATING,), _DELETED, ("",)),
+    Row(events.GroupStateMade, (_CREATING,), None, (GroupStep.SUBSCRIBE,)),
+    Row(events.GroupCreated, (_CREATING,), _ACTIVE, ("",)),
+    Row(events.GroupResetting, (_ACTIVE,), _RESETTING, (GroupStep.RESUBSCRIBE,)),
+    Row(events.GroupReset, (_RESETTING,), _ACTIVE, ("",)),
+    Row(
+        events.GroupDeleting,
+        (_CREATING, _ACTIVE, _RESETTING),
+        _DELETING,
+        (GroupStep.UNSUBSCRIBE,),
+    ),
+    Row(events.GroupUnsubscribed, (_DELETING,), None, (GroupStep.DELETE_STATE_STREAM,)),
+    Row(events.GroupDeleted, (_DELETING,), _DELETED, ("",)),
+    Row(events.GroupIntentJoined, (_CREATING, _RESETTING, _DELETING), None, tuple(GroupStep)),
+)
+
+
 def evolve(group: ReaderGroup, event: GroupEvent) -> ReaderGroup:
     """The group after the event."""
+    status = MACHINE.after(group.status, event)
+    return replace(_evolved(group, event), status=status)
+
+
+def _evolved(group: ReaderGroup, event: GroupEvent) -> ReaderGroup:
+    """All but its status."""
     match event:
         case events.GroupCreating():
             return _creating(group, event)
@@ -112,7 +139,7 @@ def evolve(group: ReaderGroup, event: GroupEvent) -> ReaderGroup:
             return replace(group, has_state_stream=True)
         case events.GroupCreated() | events.GroupReset():
             ended = _ended(group)
-            return replace(ended, status=GroupState.ACTIVE, subscribed=group.wanted)
+            return replace(ended, subscribed=group.wanted)
         case events.GroupResetting():
             return _accepted(
                 replace(
@@ -157,7 +184,6 @@ def _accepted(
 ) -> ReaderGroup:
     return replace(
         group,
-        status=status,
         pending=(event.command_id,),
         since_ms=event.at_ms,
         operations=operations.with_started(
@@ -188,7 +214,6 @@ def _tombstone(group: ReaderGroup) -> ReaderGroup:
     return ReaderGroup(
         ref=group.ref,
         incarnation=group.incarnation,
-        status=GroupState.DELETED,
         scope_incarnation=group.scope_incarnation,
         created_ms=group.created_ms,
         operations=group.operations,

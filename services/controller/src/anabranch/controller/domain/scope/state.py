@@ -1,14 +1,7 @@
 """A scope's state, its events and how they change it.
 
-    ┌──────────┬─────────────────────────────┬──────────┐
-    │ from     │ event                       │ to       │
-    ├──────────┼─────────────────────────────┼──────────┤
-    │ (none)   │ ScopeCreated                │ ACTIVE   │
-    │ DELETED  │ ScopeCreated (incarnation+1)│ ACTIVE   │
-    │ ACTIVE   │ ScopeDeleting               │ DELETING │
-    │ DELETING │ ScopeReopened (not empty)   │ ACTIVE   │
-    │ DELETING │ ScopeDeleted                │ DELETED  │
-    └──────────┴─────────────────────────────┴──────────┘
+The table is `MACHINE`, in which a deletion that finds the scope not empty reopens it, and a name
+that was deleted is created again with the next incarnation.
 
 `ScopeIntentJoined` adds a command to the pending deletion, and may make it recursive; a recursive
 one ends only with the scope. DELETING is closed: no stream may be created in it. DELETED is the
@@ -25,6 +18,7 @@ from pydantic import Field, TypeAdapter
 from anabranch.common.contracts.base import Contract, ErrorBody
 from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.controller.domain import operations
+from anabranch.controller.domain.machine import Machine, Row
 from anabranch.controller.domain.operations import Operations
 
 
@@ -43,9 +37,17 @@ class ScopeStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A scope. `status` None: the name was never used.
+    """A scope.
 
-    `pending`: the commands that want its deletion; `is_recursive`: with all that is in it.
+    name, incarnation    the name, and which life of it this is; "" and 0 before it was ever used
+    status               None: the name was never used
+    created_ms           Unix ms
+    pending              the commands that want its deletion
+    is_recursive         the deletion is of all that is in it, too
+    operations           the commands accepted last, and what became of them
+
+    Always: `pending` is empty unless the status is DELETING, and has just the operations that run;
+    only a deletion is recursive.
     """
 
     name: str = ""
@@ -111,14 +113,31 @@ ScopeEvent = Annotated[
 ]
 
 
+_ACTIVE, _DELETING = ScopeStatus.ACTIVE, ScopeStatus.DELETING
+_DELETE_STEPS = (ScopeStep.DELETE_IF_EMPTY, ScopeStep.DELETE_STREAMS)
+
+MACHINE: Machine[ScopeStatus] = Machine(
+    Row(ScopeCreated, (None, ScopeStatus.DELETED), _ACTIVE, ("",)),
+    Row(ScopeDeleting, (_ACTIVE,), _DELETING, _DELETE_STEPS),
+    Row(ScopeIntentJoined, (_DELETING,), None, _DELETE_STEPS),
+    Row(ScopeReopened, (_DELETING,), _ACTIVE, ("",)),
+    Row(ScopeDeleted, (_DELETING,), ScopeStatus.DELETED, ("",)),
+)
+
+
 def evolve(scope: Scope, event: ScopeEvent) -> Scope:
     """The scope after the event."""
+    status = MACHINE.after(scope.status, event)
+    return replace(_evolved(scope, event), status=status)
+
+
+def _evolved(scope: Scope, event: ScopeEvent) -> Scope:
+    """All but its status."""
     match event:
         case ScopeCreated():
             return Scope(
                 name=event.scope,
                 incarnation=event.incarnation,
-                status=ScopeStatus.ACTIVE,
                 created_ms=event.at_ms,
                 operations=operations.with_satisfied(
                     scope.operations, event.command_id, "create", event.at_ms
@@ -127,7 +146,6 @@ def evolve(scope: Scope, event: ScopeEvent) -> Scope:
         case ScopeDeleting():
             return replace(
                 scope,
-                status=ScopeStatus.DELETING,
                 pending=(event.command_id,),
                 is_recursive=event.recursive,
                 operations=operations.with_started(scope.operations, event.command_id, "delete"),
@@ -140,16 +158,16 @@ def evolve(scope: Scope, event: ScopeEvent) -> Scope:
                 operations=operations.with_started(scope.operations, event.command_id, "delete"),
             )
         case ScopeReopened():
-            return _rested(scope, ScopeStatus.ACTIVE, event.error)
+            return _rested(scope, event.error)
         case ScopeDeleted():
-            return _rested(scope, ScopeStatus.DELETED)
+            return _rested(scope)
         case _:
             assert_never(event)
 
 
-def _rested(scope: Scope, status: ScopeStatus, error: ErrorBody | None = None) -> Scope:
+def _rested(scope: Scope, error: ErrorBody | None = None) -> Scope:
     ended = operations.with_finished(scope.operations, scope.pending, error)
-    return replace(scope, status=status, pending=(), is_recursive=False, operations=ended)
+    return replace(scope, pending=(), is_recursive=False, operations=ended)
 
 
 def next_step(scope: Scope) -> ScopeStep | None:
@@ -159,21 +177,9 @@ def next_step(scope: Scope) -> ScopeStep | None:
     return ScopeStep.DELETE_STREAMS if scope.is_recursive else ScopeStep.DELETE_IF_EMPTY
 
 
-_MOVES: frozenset[tuple[ScopeStatus | None, ScopeStatus | None]] = frozenset(
-    {
-        (None, ScopeStatus.ACTIVE),
-        (ScopeStatus.DELETED, ScopeStatus.ACTIVE),
-        (ScopeStatus.ACTIVE, ScopeStatus.DELETING),
-        (ScopeStatus.DELETING, ScopeStatus.DELETING),
-        (ScopeStatus.DELETING, ScopeStatus.ACTIVE),
-        (ScopeStatus.DELETING, ScopeStatus.DELETED),
-    }
-)
-
-
 def check(before: Scope, after: Scope) -> None:
     """Assert the invariants of one decision; the numbers are those of docs/invariants.md."""
-    assert (before.status, after.status) in _MOVES, "SCOPE-1: moves only as its table says"
+    assert (before.status, after.status) in MACHINE.moves, "SCOPE-1: moves only as its table says"
     is_new = before.status in (None, ScopeStatus.DELETED)
     expected = before.incarnation + 1 if is_new else before.incarnation
     assert after.incarnation == expected, "SCOPE-2: an incarnation begins by creation, by one"

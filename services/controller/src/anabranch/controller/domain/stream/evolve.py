@@ -1,4 +1,4 @@
-"""How domain events change a stream: from state to state, as its table says (`state.py`)."""
+"""How domain events change a stream: from state to state, as its table says (`MACHINE`)."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -27,11 +27,17 @@ from anabranch.controller.domain.stream.intents import (
     ScalePlan,
     TruncationPlan,
 )
-from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.stream.state import MACHINE, Stream
 
 
 def evolve(stream: Stream, event: StreamEvent) -> Stream:
     """The stream after the event."""
+    status = MACHINE.after(stream.status, event)
+    return replace(_evolved(stream, event), status=status)
+
+
+def _evolved(stream: Stream, event: StreamEvent) -> Stream:
+    """All but its status."""
     match event:
         case events.StreamUpdated() | events.StreamUpdating() | events.StreamUpdateApplied():
             return _update(stream, event)
@@ -98,7 +104,7 @@ def _live(
         case events.StreamCreateFailed():
             return _tombstone(_ended(stream, IntentKind.CREATE, event.error))
         case events.StreamCreated():
-            return replace(_ended(stream, IntentKind.CREATE), status=StreamState.ACTIVE)
+            return _ended(stream, IntentKind.CREATE)
         case events.StreamSealing():
             return _accepted(stream, IntentKind.SEAL, event)
         case events.StreamDrained():
@@ -110,8 +116,7 @@ def _live(
                 SealedSegment(segment.segment_id, length)
                 for segment, length in zip(stream.segments, event.lengths, strict=True)
             )
-            ended = _ended(stream, IntentKind.SEAL)
-            return replace(ended, status=StreamState.SEALED, sealed=sealed)
+            return replace(_ended(stream, IntentKind.SEAL), sealed=sealed)
         case events.StreamDeleting():
             return _deleting(stream, event)
         case events.StreamDeleted():
@@ -125,7 +130,6 @@ def _creating(stream: Stream, event: events.StreamCreating) -> Stream:
     created = Stream(
         ref=StreamRef(ScopeName(event.scope), StreamName(event.stream)),
         incarnation=event.incarnation,
-        status=StreamState.CREATING,
         scope_incarnation=event.scope_incarnation,
         config=event.config or fixed(len(segments)),
         segments=segments,
@@ -141,8 +145,7 @@ def _creating(stream: Stream, event: events.StreamCreating) -> Stream:
 def _deleting(stream: Stream, event: events.StreamDeleting) -> Stream:
     if stream.status is StreamState.CREATING:
         stream = _ended(stream, IntentKind.CREATE, event.creation_error)
-    deleting = replace(stream, status=StreamState.DELETING)
-    return _accepted(deleting, IntentKind.DELETE, event)
+    return _accepted(stream, IntentKind.DELETE, event)
 
 
 def _update(
@@ -405,7 +408,6 @@ def _tombstone(stream: Stream) -> Stream:
     return Stream(
         ref=stream.ref,
         incarnation=stream.incarnation,
-        status=StreamState.DELETED,
         scope_incarnation=stream.scope_incarnation,
         has_joined_scope=stream.has_joined_scope,
         highest_number=stream.highest_number,

@@ -16,26 +16,10 @@ from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.evolve import evolve
 from anabranch.controller.domain.stream.history import EpochRecord
 from anabranch.controller.domain.stream.intents import IntentKind
-from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.stream.state import MACHINE, Stream
 from anabranch.controller.domain.stream.subscribers import SUBSCRIBERS_MAX
 from anabranch.controller.domain.stream.subscriptions import FORMER_MAX, NO_SUBSCRIPTIONS
 
-_MOVES: frozenset[tuple[StreamState | None, StreamState | None]] = frozenset(
-    {
-        (None, StreamState.CREATING),
-        (StreamState.DELETED, StreamState.CREATING),
-        (StreamState.CREATING, StreamState.CREATING),
-        (StreamState.CREATING, StreamState.DELETED),
-        (StreamState.CREATING, StreamState.ACTIVE),
-        (StreamState.CREATING, StreamState.DELETING),
-        (StreamState.ACTIVE, StreamState.ACTIVE),
-        (StreamState.ACTIVE, StreamState.SEALED),
-        (StreamState.SEALED, StreamState.SEALED),
-        (StreamState.SEALED, StreamState.DELETING),
-        (StreamState.DELETING, StreamState.DELETING),
-        (StreamState.DELETING, StreamState.DELETED),
-    }
-)
 _PENDING_IN = {
     StreamState.CREATING: {IntentKind.CREATE},
     StreamState.ACTIVE: {
@@ -51,7 +35,7 @@ _PENDING_IN = {
 
 def check(before: Stream, after: Stream) -> None:
     """Assert the invariants of one decision."""
-    assert (before.status, after.status) in _MOVES, "STREAM-1: moves only as its table says"
+    assert (before.status, after.status) in MACHINE.moves, "STREAM-1: moves only as its table says"
     is_new = not before.is_live
     expected = before.incarnation + 1 if is_new else before.incarnation
     assert after.incarnation == expected, "STREAM-2: an incarnation begins by creation, by one"

@@ -1,35 +1,6 @@
 """A stream's state and how events change it.
 
-    ┌──────────┬───────────────────────────────┬──────────┬────────────────────────────┐
-    │ from     │ event                         │ to       │ then next_step             │
-    ├──────────┼───────────────────────────────┼──────────┼────────────────────────────┤
-    │ (none)   │ StreamCreating                │ CREATING │ join_scope                 │
-    │ DELETED  │ StreamCreating (incarnation+1)│ CREATING │ join_scope                 │
-    │ CREATING │ StreamJoinedScope             │ CREATING │ create_segments            │
-    │ CREATING │ StreamCreateFailed            │ DELETED  │ –                          │
-    │ CREATING │ StreamCreated                 │ ACTIVE   │ –                          │
-    │ CREATING │ StreamDeleting                │ DELETING │ delete_segments            │
-    │ ACTIVE   │ StreamUpdated                 │ ACTIVE   │ –                          │
-    │ ACTIVE   │ StreamUpdating                │ ACTIVE   │ apply_update               │
-    │ ACTIVE   │ StreamUpdateApplied           │ ACTIVE   │ –, or make_successors      │
-    │ ACTIVE   │ StreamScaling                 │ ACTIVE   │ make_successors            │
-    │ ACTIVE   │ StreamSuccessorsMade          │ ACTIVE   │ seal_predecessors          │
-    │ ACTIVE   │ StreamScaled                  │ ACTIVE   │ –                          │
-    │ ACTIVE   │ StreamTruncating              │ ACTIVE   │ check_cut                  │
-    │ ACTIVE   │ StreamCutChecked              │ ACTIVE   │ truncate_segments          │
-    │ ACTIVE   │ StreamTruncated               │ ACTIVE   │ –                          │
-    │ ACTIVE   │ StreamTruncateFailed          │ ACTIVE   │ –                          │
-    │ ACTIVE   │ StreamCommitStarted           │ ACTIVE   │ commit_transactions,       │
-    │          │                               │          │ or make_rolled_segments    │
-    │ ACTIVE   │ StreamRollMade                │ ACTIVE   │ seal_before_roll           │
-    │ ACTIVE   │ StreamRolled                  │ ACTIVE   │ finish_rolled              │
-    │ ACTIVE   │ StreamCommitFinished          │ ACTIVE   │ –                          │
-    │ ACTIVE   │ StreamSealing                 │ ACTIVE   │ end_transactions           │
-    │ ACTIVE   │ StreamDrained                 │ ACTIVE   │ seal_segments              │
-    │ ACTIVE   │ StreamSealed                  │ SEALED   │ –                          │
-    │ SEALED   │ StreamDeleting                │ DELETING │ delete_segments            │
-    │ DELETING │ StreamDeleted                 │ DELETED  │ –                          │
-    └──────────┴───────────────────────────────┴──────────┴────────────────────────────┘
+The table is `MACHINE`, which `evolve` executes. A creation begins the next incarnation.
 
 An active stream may have several intents, one of each kind; the first accepted is performed first,
 and what it is doing shows as its `state` (SCALING, TRUNCATING, SEALING). Sealing is the last: when
@@ -54,8 +25,9 @@ from typing import NamedTuple, assert_never
 
 from anabranch.common.model.names import SegmentId, StreamRef, segment_name
 from anabranch.common.model.stream import StreamConfig, StreamState
+from anabranch.controller.domain.machine import Machine, Row
 from anabranch.controller.domain.operations import Operations
-from anabranch.controller.domain.stream import archive, intents
+from anabranch.controller.domain.stream import archive, events, intents
 from anabranch.controller.domain.stream.commits import (
     OUTCOMES_KEPT,
     OUTCOMES_PER_CHUNK,
@@ -108,14 +80,31 @@ NO_TRANSACTIONS = TransactionsSeen()
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream. `status` None: the name was never used.
+    """A stream.
 
-    `segments`: those of the current stream epoch, sorted by key; `highest_number`: the highest
-    segment number ever planned under this name, -1 before the first; `head`: where the stream
-    begins; `epochs`: those that no history chunk holds, the
-    current one last; `archived_epochs`: how many the chunks hold; `sealed`: the lengths of the
-    current segments once the stream is sealed; `outcomes`: what became of the transactions that
-    ended last, `outcome_count` of how many ever, and `outcome_chunks` hold earlier ones.
+    ref, incarnation     its name, None before it was ever used, and which life of the name this is
+    status               None: the name was never used
+    scope_incarnation    the life of the scope that it was created in
+    has_joined_scope     that life was seen open after the creation was stored
+    config               scaling and retention policies, tags
+    segments             those of the current stream epoch, sorted by key; they cover all keys
+    highest_number       the highest segment number ever planned under this name, -1 before any
+    created_ms           Unix ms
+    head                 where the stream begins: a cut
+    epochs               those that no history chunk holds; the current one is the last
+    archived_epochs      how many the chunks hold, in `archived_chunks` chunks
+    sealed               the lengths in bytes of `segments` once the stream is sealed, else empty
+    subscriptions        the reader groups that hold back what the stream may give up
+    intents              what is accepted and has not ended; the first is performed
+    operations           the commands accepted last, and what became of them
+    commits              the batch of transactions that ended last
+    outcomes             what became of the transactions that ended last, oldest first
+    outcome_count        of how many that was ever known
+    outcome_chunks       the chunks that hold earlier ones
+
+    Always: `epochs[i].stream_epoch == archived_epochs + i`; every segment number ever planned is at
+    most `highest_number`; `len(outcomes) <= outcome_count`; an operation runs exactly as long as an
+    intent has its command. `invariants.py` has all of them.
     """
 
     ref: StreamRef | None = None
@@ -172,6 +161,55 @@ _DOING = {
     IntentKind.TRUNCATE: StreamState.TRUNCATING,
     IntentKind.SEAL: StreamState.SEALING,
 }
+
+
+_CREATING, _ACTIVE = StreamState.CREATING, StreamState.ACTIVE
+_SEALED, _DELETING, _DELETED = StreamState.SEALED, StreamState.DELETING, StreamState.DELETED
+_LIVE = (_CREATING, _ACTIVE, _SEALED, _DELETING)
+_ANY = ("", *StreamStep)
+_S, _E = StreamStep, events
+
+MACHINE: Machine[StreamState] = Machine(
+    Row(_E.StreamCreating, (None, _DELETED), _CREATING, (_S.JOIN_SCOPE,)),
+    Row(_E.StreamJoinedScope, (_CREATING,), None, (_S.CREATE_SEGMENTS,)),
+    Row(_E.StreamCreateFailed, (_CREATING,), _DELETED, ("",)),
+    Row(_E.StreamCreated, (_CREATING,), _ACTIVE, ("",)),
+    Row(_E.StreamUpdating, (_ACTIVE,), None, (_S.APPLY_UPDATE,)),
+    Row(_E.StreamUpdateApplied, (_ACTIVE,), None, ("", _S.MAKE_SUCCESSORS)),
+    Row(_E.StreamScaling, (_ACTIVE,), None, (_S.MAKE_SUCCESSORS,)),
+    Row(_E.StreamSuccessorsMade, (_ACTIVE,), None, (_S.SEAL_PREDECESSORS,)),
+    Row(_E.StreamScaled, (_ACTIVE,), None, ("", _S.ARCHIVE_HISTORY)),
+    Row(_E.StreamTruncating, (_ACTIVE,), None, (_S.CHECK_CUT,)),
+    Row(_E.StreamCutChecked, (_ACTIVE,), None, (_S.TRUNCATE_SEGMENTS,)),
+    Row(_E.StreamTruncated, (_ACTIVE,), None, ("",)),
+    Row(_E.StreamTruncateFailed, (_ACTIVE,), None, ("",)),
+    Row(
+        _E.StreamCommitStarted, (_ACTIVE,), None, (_S.COMMIT_TRANSACTIONS, _S.MAKE_ROLLED_SEGMENTS)
+    ),
+    Row(_E.StreamRollMade, (_ACTIVE,), None, (_S.SEAL_BEFORE_ROLL,)),
+    Row(_E.StreamRolled, (_ACTIVE,), None, (_S.FINISH_ROLLED,)),
+    Row(
+        _E.StreamCommitFinished,
+        (_ACTIVE,),
+        None,
+        ("", _S.START_COMMIT, _S.NOTE_ABORTS, _S.ARCHIVE_HISTORY, _S.ARCHIVE_OUTCOMES),
+    ),
+    Row(_E.StreamSealing, (_ACTIVE,), None, (_S.END_TRANSACTIONS,)),
+    Row(_E.StreamDrained, (_ACTIVE,), None, (_S.SEAL_SEGMENTS,)),
+    Row(_E.StreamSealed, (_ACTIVE,), _SEALED, ("",)),
+    Row(_E.StreamDeleting, (_CREATING, _SEALED), _DELETING, (_S.DELETE_SEGMENTS,)),
+    Row(_E.StreamDeleted, (_DELETING,), _DELETED, ("",)),
+    # What is noted beside all that; it changes nothing about what is due.
+    Row(_E.StreamUpdated, (_ACTIVE,), None, _ANY),
+    Row(_E.StreamAbortsNoted, _LIVE, None, _ANY),
+    Row(_E.StreamOutcomesArchived, _LIVE, None, _ANY),
+    Row(_E.StreamHistoryArchived, _LIVE, None, _ANY),
+    Row(_E.StreamSubscriberAdded, _LIVE, None, _ANY),
+    Row(_E.StreamSubscriberRemoved, _LIVE, None, _ANY),
+    Row(_E.StreamSubscriberReleased, _LIVE, None, _ANY),
+    Row(_E.StreamIntentJoined, _LIVE, None, _ANY),
+    Row(_E.StreamCommandSatisfied, _LIVE, None, _ANY),
+)
 
 
 def next_step(stream: Stream, seen: TransactionsSeen = NO_TRANSACTIONS) -> StreamStep | None:

@@ -13,23 +13,12 @@ from anabranch.common.model.transaction import (
 )
 from anabranch.controller.domain.transaction import deadlines
 from anabranch.controller.domain.transaction.events import TransactionEvent
-from anabranch.controller.domain.transaction.state import Transaction, evolve
-
-_MOVES: frozenset[tuple[TransactionState | None, TransactionState | None]] = frozenset(
-    {
-        (None, TransactionState.OPEN),
-        (TransactionState.OPEN, TransactionState.OPEN),
-        (TransactionState.OPEN, TransactionState.COMMITTING),
-        (TransactionState.OPEN, TransactionState.ABORTING),
-        (TransactionState.COMMITTING, TransactionState.COMMITTED),
-        (TransactionState.ABORTING, TransactionState.ABORTED),
-    }
-)
+from anabranch.controller.domain.transaction.state import MACHINE, Transaction, evolve
 
 
 def check(before: Transaction, after: Transaction) -> None:
     """Assert the invariants of one decision."""
-    assert (before.status, after.status) in _MOVES, "TXN-1: moves only as its table says"
+    assert (before.status, after.status) in MACHINE.moves, "TXN-1: moves only as its table says"
     if before.status is not None:
         assert _beginning(before) == _beginning(after), "TXN-2: what it began as stays"
     _check_times(before, after)

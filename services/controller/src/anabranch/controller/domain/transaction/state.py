@@ -1,16 +1,6 @@
 """A transaction's state and how events change it.
 
-    ┌────────────┬──────────────────────────────┬────────────┬─────────────────┐
-    │ from       │ event                        │ to         │ then next_step  │
-    ├────────────┼──────────────────────────────┼────────────┼─────────────────┤
-    │ (none)     │ TransactionOpened            │ OPEN       │ –               │
-    │ OPEN       │ TransactionPinged            │ OPEN       │ –               │
-    │ OPEN       │ TransactionPartAdded         │ OPEN       │ –               │
-    │ OPEN       │ TransactionCommitting        │ COMMITTING │ – (the stream's)│
-    │ COMMITTING │ TransactionCommitted         │ COMMITTED  │ –               │
-    │ OPEN       │ TransactionAborting          │ ABORTING   │ delete_segments │
-    │ ABORTING   │ TransactionAborted           │ ABORTED    │ –               │
-    └────────────┴──────────────────────────────┴────────────┴─────────────────┘
+The table is `MACHINE`.
 
 Leaving OPEN is the outcome: one append decides it, by compare-and-set on the transaction's subject.
 What follows an abort is the transaction's own work. What follows a commit is the stream's, because
@@ -28,6 +18,7 @@ from typing import Literal, NamedTuple, assert_never
 from anabranch.common.contracts.transactions import TransactionKey
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.transaction import TransactionState
+from anabranch.controller.domain.machine import Machine, Row
 from anabranch.controller.domain.transaction import events
 from anabranch.controller.domain.transaction.events import AbortReason, TransactionEvent
 
@@ -47,13 +38,27 @@ class ApplicationVersion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transaction. `status` None: the id was never used.
+    """A transaction.
 
-    `stream_epoch`: the stream's when it was opened. `lease_ms`: as it was begun with; what counts
-    is `deadline_ms`, from which on it may be aborted. `parts`: all that were ever added, in that
-    order; `committed_parts`: those that count, in the order of their merges. `writer_id` and
-    `timestamp_ms`: the mark to be noted when it is committed, "" and None without.
-    `abort_reason`: why it is aborted, "" if it is not.
+    ref, incarnation     the stream, and which life of it
+    transaction_id       begins with the time at which it was drawn
+    status               None: the id was never used
+    stream_epoch         the stream's when it was opened
+    writer               a label for operators
+    opened_ms, ended_ms  Unix ms; `ended_ms` is 0 until it is COMMITTED or ABORTED
+    lease_ms             as it was begun with; what counts is `deadline_ms`
+    execution_ms_max     from `opened_ms` on, how far pings may put off the deadline
+    deadline_ms          Unix ms from which on it may be aborted
+    has_parts            it is written in parts, one for each writer process
+    parts                all that were ever added, in that order
+    committed_parts      those that count, in the order of their merges
+    key                  the application's version that it commits, if any
+    writer_id, timestamp_ms  the mark to be noted when it is committed, "" and None without
+    abort_reason         why it is aborted, "" if it is not
+
+    Always: `committed_parts` is a part of `parts`; `deadline_ms` is at most `opened_ms` +
+    `execution_ms_max`; there is an `abort_reason` just where the outcome is an abort.
+    `invariants.py` has all of them.
     """
 
     ref: StreamRef | None = None
@@ -92,8 +97,28 @@ class Transaction:
         return self.status is not None and self.status.has_ended
 
 
+_OPEN, _COMMITTING = TransactionState.OPEN, TransactionState.COMMITTING
+_ABORTING = TransactionState.ABORTING
+
+MACHINE: Machine[TransactionState] = Machine(
+    Row(events.TransactionOpened, (None,), _OPEN, ("",)),
+    Row(events.TransactionPinged, (_OPEN,), None, ("",)),
+    Row(events.TransactionPartAdded, (_OPEN,), None, ("",)),
+    Row(events.TransactionCommitting, (_OPEN,), _COMMITTING, ("",)),  # what follows, a stream does
+    Row(events.TransactionCommitted, (_COMMITTING,), TransactionState.COMMITTED, ("",)),
+    Row(events.TransactionAborting, (_OPEN,), _ABORTING, (TransactionStep.DELETE_SEGMENTS,)),
+    Row(events.TransactionAborted, (_ABORTING,), TransactionState.ABORTED, ("",)),
+)
+
+
 def evolve(txn: Transaction, event: TransactionEvent) -> Transaction:
     """The transaction after the event."""
+    status = MACHINE.after(txn.status, event)
+    return replace(_evolved(txn, event), status=status)
+
+
+def _evolved(txn: Transaction, event: TransactionEvent) -> Transaction:
+    """All but its status."""
     match event:
         case events.TransactionOpened():
             return _opened(event)
@@ -104,17 +129,16 @@ def evolve(txn: Transaction, event: TransactionEvent) -> Transaction:
         case events.TransactionCommitting():
             return replace(
                 txn,
-                status=TransactionState.COMMITTING,
                 committed_parts=event.parts,
                 writer_id=event.writer_id,
                 timestamp_ms=event.timestamp_ms,
             )
         case events.TransactionCommitted():
-            return replace(txn, status=TransactionState.COMMITTED, ended_ms=event.at_ms)
+            return replace(txn, ended_ms=event.at_ms)
         case events.TransactionAborting():
-            return replace(txn, status=TransactionState.ABORTING, abort_reason=event.reason)
+            return replace(txn, abort_reason=event.reason)
         case events.TransactionAborted():
-            return replace(txn, status=TransactionState.ABORTED, ended_ms=event.at_ms)
+            return replace(txn, ended_ms=event.at_ms)
         case _:
             assert_never(event)
 
@@ -124,7 +148,6 @@ def _opened(event: events.TransactionOpened) -> Transaction:
         ref=StreamRef(ScopeName(sys.intern(event.scope)), StreamName(sys.intern(event.stream))),
         incarnation=event.incarnation,
         transaction_id=event.transaction_id,
-        status=TransactionState.OPEN,
         stream_epoch=event.stream_epoch,
         writer=sys.intern(event.writer),
         opened_ms=event.at_ms,
