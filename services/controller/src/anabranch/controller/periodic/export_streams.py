@@ -133,6 +133,7 @@ class StreamExporter:
         raises.
         """
         woken, self._woken = self._woken, set()
+        self._work_came.clear()
         now_s = self._clock.monotonic()
         if self._session is not None and now_s >= self._session.ends_at_s:
             await self.close()
