@@ -1,6 +1,6 @@
 """Reads a stream from its head to its tail again and again until it is stopped: W7's load.
 
-    python -m bench.busy_reader NATS_URL STREAM BEGUN_FILE
+    python -m bench.busy_reader ENDPOINTS_FILE STREAM BEGUN_FILE
 
 Bounded in rounds, and ends by itself after the last.
 """
@@ -17,8 +17,8 @@ from anabranch.client import connect
 ROUNDS_MAX = 10_000
 
 
-async def read(nats_url: str, stream: str, tell_begun: Callable[[], None]) -> None:
-    async with connect(nats_url, name="busy-reader") as client:
+async def read(endpoints_file: Path, stream: str, tell_begun: Callable[[], None]) -> None:
+    async with connect(endpoints_file, name="busy-reader") as client:
         for _ in range(ROUNDS_MAX):
             async with client.reader(stream, until_tail=True) as reader:
                 async for _ in reader.batches():
@@ -27,4 +27,4 @@ async def read(nats_url: str, stream: str, tell_begun: Callable[[], None]) -> No
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(read(sys.argv[1], sys.argv[2], Path(sys.argv[3]).touch))
+        runner.run(read(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]).touch))

@@ -1,6 +1,6 @@
 """Writes to a stream as fast as it goes until it is stopped: the load of W3 busy.
 
-    python -m bench.busy_writer NATS_URL STREAM BEGUN_FILE
+    python -m bench.busy_writer ENDPOINTS_FILE STREAM BEGUN_FILE
 
 Bounded in bytes, and ends by itself when they are used up.
 """
@@ -19,9 +19,12 @@ from bench.case import MIB, case_of
 BYTES_MAX = 16 * 1024 * MIB
 
 
-async def write(nats_url: str, stream: str, tell_begun: Callable[[], None]) -> None:
+async def write(endpoints_file: Path, stream: str, tell_begun: Callable[[], None]) -> None:
     events = case_of(1_024).events
-    async with connect(nats_url, name="busy-writer") as client, client.writer(stream) as writer:
+    async with (
+        connect(endpoints_file, name="busy-writer") as client,
+        client.writer(stream) as writer,
+    ):
         for number in range(BYTES_MAX // (1_024 * len(events))):
             while True:
                 try:
@@ -36,4 +39,4 @@ async def write(nats_url: str, stream: str, tell_begun: Callable[[], None]) -> N
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(write(sys.argv[1], sys.argv[2], Path(sys.argv[3]).touch))
+        runner.run(write(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]).touch))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from anabranch.client.settings import ConnectionSettings
 from anabranch.client.wire.nats_control import NatsControlPlane
@@ -13,6 +14,7 @@ from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.model.cluster import Endpoint
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SystemIds
+from anabranch.common.runtime.nats_target import nats_target
 from anabranch.common.wire.block import encode_block
 from anabranch.common.wire.messages import (
     Append,
@@ -132,9 +134,9 @@ async def _done(work: Awaitable[None]) -> None:
 
 
 @asynccontextmanager
-async def connected(nats_url: str, stream: str, count: int) -> AsyncIterator[SegmentsLoad]:
+async def connected(endpoints_file: Path, stream: str, count: int) -> AsyncIterator[SegmentsLoad]:
     """A load on the store that serves the stream's first segment: the only store there is."""
-    nats = await connect_nats(nats_url, "segments-load")
+    nats = await connect_nats(nats_target(endpoints_file), "segments-load")
     try:
         control = NatsControlPlane(nats, clock=SystemClock(), ids=SystemIds())
         name = f"{stream}/0.#epoch.0"

@@ -66,7 +66,7 @@ class AnabranchStream:
 
     async def spark_source(self, source: str) -> SparkSource:
         if source == "stores":
-            options = {"nats_url": str(self._cluster.endpoints["nats"])}
+            options = {"nats_url": str(self._cluster.endpoints_file)}
         else:
             await self._client.cluster.flush_to_tier2()
             options = {"tier2": (self._cluster.data_dir / TIER_TWO).resolve().as_uri()}
@@ -184,7 +184,7 @@ class Anabranch:
         settings = UpSettings(data_dir=directory / "cluster")
         async with embedded_cluster(settings, parts=self._parts) as cluster:
             await cluster.wait_ready()
-            async with connect(str(cluster.endpoints["nats"]), name="bench") as client:
+            async with connect(cluster.nats, name="bench") as client:
                 await client.scopes.create(SCOPE)
                 self._cluster, self._client = cluster, client
                 yield
@@ -201,10 +201,11 @@ class Anabranch:
         assert self._cluster is not None, "the cluster does not run"
         return [pid for part in _PARTS for pid in self._cluster.pids(part)]
 
-    def endpoint(self, part: str) -> str:
-        """The address of `nats` or `gateway`."""
+    @property
+    def endpoints_file(self) -> Path:
+        """What clients connect by."""
         assert self._cluster is not None, "the cluster does not run"
-        return str(self._cluster.endpoints[part])
+        return self._cluster.endpoints_file
 
     @property
     def client(self) -> Client:

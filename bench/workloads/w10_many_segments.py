@@ -33,7 +33,7 @@ class IdleSegments:
         async with system.cluster(NOT_FLUSHING) as cluster:
             alone = await _write(cluster, case, effort, clock)
             before = resident_bytes(cluster.pids_of("segstore"))
-            async with connected(cluster.endpoint("nats"), "bench/idle", count) as load:
+            async with connected(cluster.endpoints_file, "bench/idle", count) as load:
                 await load.create()
             grown = resident_bytes(cluster.pids_of("segstore")) - before
             beside = await _write(cluster, case, effort, clock)
@@ -71,7 +71,7 @@ class SpreadSegments:
             rates, spent, processor = [], [], []
             for segments in (1, count):
                 stream = f"bench/spread-{segments}"
-                async with connected(cluster.endpoint("nats"), stream, segments) as load:
+                async with connected(cluster.endpoints_file, stream, segments) as load:
                     await load.create()
                     await load.set_up()
                     meter = Meter(cluster, clock)

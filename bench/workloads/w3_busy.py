@@ -41,17 +41,24 @@ class BusyAwaited:
         async with (
             system.named_stream() as loaded,
             plain_stream(system, case) as stream,
-            _busy_writer(system.endpoint("nats"), loaded),
+            _busy_writer(system.endpoints_file, loaded),
         ):
             return await await_one_by_one(system, stream, case, clock, seconds)
 
 
 @asynccontextmanager
-async def _busy_writer(nats_url: str, stream: str) -> AsyncIterator[None]:
+async def _busy_writer(endpoints_file: Path, stream: str) -> AsyncIterator[None]:
     """A process that writes to the stream until the block ends; it says when it has begun."""
     with TemporaryDirectory() as directory:
         begun = Path(directory) / "begun"
-        command = (sys.executable, "-m", "bench.busy_writer", nats_url, stream, str(begun))
+        command = (
+            sys.executable,
+            "-m",
+            "bench.busy_writer",
+            str(endpoints_file),
+            stream,
+            str(begun),
+        )
 
         async def is_ready() -> bool:
             return begun.exists()

@@ -115,6 +115,6 @@ async def _busy_reader(cluster: Anabranch, stream: str) -> AsyncIterator[None]:
         async def is_ready() -> bool:
             return begun.exists()
 
-        command = (*program, cluster.endpoint("nats"), stream, str(begun))
+        command = (*program, str(cluster.endpoints_file), stream, str(begun))
         async with server(command, Path(directory) / "log", is_ready):
             yield

@@ -12,13 +12,14 @@ from collections.abc import Callable, Coroutine, Sequence
 from itertools import cycle
 from typing import TypeVar
 
-import nats
 from nats.aio.client import Client as NatsClient
 
+from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts import subjects
 from anabranch.common.contracts import transactions as t
 from anabranch.common.contracts.base import Contract
 from anabranch.common.model.transaction import TransactionState
+from anabranch.common.runtime.nats_target import nats_target
 from bench.case import Case, Effort, Sample
 from bench.clock import Stopwatch
 from bench.machine import resident_bytes
@@ -63,7 +64,7 @@ class OpenTransactions:
     ) -> Sample:
         assert isinstance(system, Anabranch), "needs a controller"
         async with system.named_stream() as name:
-            client = await nats.connect(system.endpoint("nats"))
+            client = await connect_nats(nats_target(system.endpoints_file), "open-transactions")
             try:
                 load = _Load(client, name, clock)
                 if warm_up:

@@ -96,7 +96,7 @@ async def cluster(directory: Path) -> AsyncIterator[Cluster]:
     settings = UpSettings(directory / "data", store_count=3, controller_count=2)
     async with embedded_cluster(settings, parts=holdable) as running:
         await running.wait_ready()
-        async with connect(str(running.endpoints["nats"])) as client:
+        async with connect(running.nats) as client:
             found = Cluster(running, client, flags)
 
             async def even() -> bool:

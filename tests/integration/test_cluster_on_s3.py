@@ -43,15 +43,17 @@ async def test_what_was_flushed_to_a_bucket_survives_a_kill_and_is_read_without_
     settings = UpSettings(tmp_path / "data", container_count=CONTAINERS, tier2_url=url)
     async with embedded_cluster(settings) as cluster:
         await cluster.wait_ready()
-        nats_url = str(cluster.endpoints["nats"])
-        async with connect(nats_url) as client:
+        async with connect(cluster.nats) as client:
             await write(client)
         await flush(cluster)
         reading = await open_chunk_storage_read_only(url, limit_s=20.0)
         assert await told_segments(reading) == SEGMENTS
         (pid,) = cluster.segstore_pids()
         os.kill(pid, signal.SIGKILL)
-        async with connect(nats_url) as client, client.reader(STREAM, until_tail=True) as reader:
+        async with (
+            connect(cluster.nats) as client,
+            client.reader(STREAM, until_tail=True) as reader,
+        ):
             read = [event.payload async for event in reader]
     assert sorted(read) == sorted(payload(number) for number in range(EVENTS))
     stored = await stored_bytes(reading)

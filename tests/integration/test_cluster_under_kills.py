@@ -80,7 +80,7 @@ async def test_every_event_survives_the_death_of_any_part(tmp_path: Path) -> Non
     audit = Audit()
     async with (
         embedded_cluster(UpSettings(data_dir=tmp_path / "data")) as cluster,
-        connect(str(cluster.endpoints["nats"])) as client,
+        connect(cluster.nats) as client,
     ):
         await client.scopes.create("kills")
         await client.streams.create(STREAM, segments=3)

@@ -12,6 +12,7 @@ from anabranch.common.contracts import commands
 from anabranch.common.contracts.commands import Command, NewRange
 from anabranch.common.model.names import StreamRef, segment_id, segment_name, stream_ref
 from anabranch.common.model.stream import StreamState
+from anabranch.common.runtime.nats_target import nats_target
 from kit.control_processes import (
     StoresOnNats,
     StubbornCaller,
@@ -29,7 +30,7 @@ HALVES = (NewRange(key_start=0, key_end=0.5), NewRange(key_start=0.5, key_end=1)
 
 @pytest.fixture
 async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
-    connected = await connect_nats(nats_server.url, "test")
+    connected = await connect_nats(nats_target(nats_server.url), "test")
     yield connected
     await connected.close()
 

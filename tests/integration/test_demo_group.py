@@ -18,12 +18,12 @@ async def test_a_group_of_processes_loses_nothing_when_one_of_them_is_killed(
     written = Written()
     async with embedded_cluster(UpSettings(tmp_path / "data")) as cluster:
         await cluster.wait_ready()
-        nats_url = str(cluster.endpoints["nats"])
-        async with connect(nats_url) as client:
+        async with connect(cluster.nats) as client:
             await client.scopes.create("demo")
             await client.streams.create(STREAM, segments=4)
             folder = tmp_path / "readers"
-            async with group_reading(client, nats_url, STREAM, folder, SystemClock()) as reading:
+            where = cluster.endpoints_file
+            async with group_reading(client, where, STREAM, folder, SystemClock()) as reading:
                 async with client.writer(STREAM) as writer:
                     for row in range(ROWS):
                         event = b'{"row":%d}' % row

@@ -52,7 +52,7 @@ async def told(storage: ChunkStorage, state: StreamState) -> ExportedStream:
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     async with (
         embedded_cluster(UpSettings(data_dir=tmp_path / "data")) as cluster,
-        connect(str(cluster.endpoints["nats"])) as connected,
+        connect(cluster.nats) as connected,
     ):
         await cluster.wait_ready()
         yield connected

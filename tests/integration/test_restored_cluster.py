@@ -61,8 +61,7 @@ async def write_and_read(settings: UpSettings, new: list[bytes], backup: str = "
     """One life of the cluster: write the events, then read all there are."""
     async with embedded_cluster(settings) as cluster:
         await cluster.wait_ready()
-        url = str(cluster.endpoints["nats"])
-        async with connect(url) as client:
+        async with connect(cluster.nats) as client:
             if backup:
                 await client.scopes.create("s")
                 await client.streams.create(STREAM, segments=2)
@@ -72,7 +71,7 @@ async def write_and_read(settings: UpSettings, new: list[bytes], backup: str = "
             async with client.reader(STREAM, until_tail=True) as reader:
                 read = [event.payload async for event in reader]
         if backup:
-            await controller_command("backup", backup, "--nats", url)
+            await controller_command("backup", backup, "--nats", str(cluster.endpoints_file))
     return sorted(read)
 
 

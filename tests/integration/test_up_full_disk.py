@@ -3,14 +3,15 @@
 import asyncio
 from pathlib import Path
 
-import nats
 import pytest
 from nats.errors import Error as NatsError
 
 from anabranch.cli.up import UpSettings, embedded_cluster
 from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
 from anabranch.cli.up.supervisor import States
+from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.nats_target import NatsTarget
 from kit.small_disk import small_disk, why_no_small_disk
 
 DISK_SIZE_BYTES = 24 << 20
@@ -41,9 +42,9 @@ class Seen:
             await SystemClock().sleep(LOOK_S)
 
 
-async def stored(url: str) -> bool:
+async def stored(target: NatsTarget) -> bool:
     """Whether a message is acknowledged."""
-    client = await nats.connect(url)
+    client = await connect_nats(target, "test")
     try:
         await client.jetstream().publish("things.x", bytes(1000), timeout=1)
     except (NatsError, TimeoutError):
@@ -67,14 +68,14 @@ async def test_a_nats_server_whose_disk_was_full_is_ready_again_when_there_is_ro
             embedded_cluster(settings, watch=seen, parts=nats_alone) as cluster,
         ):
             await cluster.wait_ready()
-            url = str(cluster.endpoints["nats"])
-            client = await nats.connect(url)
+            target = cluster.nats
+            client = await connect_nats(target, "test")
             await client.jetstream().add_stream(name="things", subjects=["things.>"])
             await client.close()
-            assert await stored(url)
+            assert await stored(target)
 
             disk.fill()
-            while await stored(url):
+            while await stored(target):
                 disk.fill()
             await seen.until_not_ready()
             assert "write error" in seen.reason
@@ -82,4 +83,4 @@ async def test_a_nats_server_whose_disk_was_full_is_ready_again_when_there_is_ro
 
             disk.free()
             await seen.until_ready_again()
-            assert await stored(url)
+            assert await stored(target)

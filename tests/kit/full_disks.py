@@ -103,7 +103,7 @@ class _Run:
         up = UpSettings(data_dir=self._directory / "cluster")
         async with embedded_cluster(up, watch=self._watch, parts=self._parts) as cluster:
             await cluster.wait_ready()
-            self._nats = str(cluster.endpoints["nats"])
+            self._nats = str(cluster.endpoints_file)
             await self._begin()
             async with self._writers():
                 await self._until_acknowledged_after(self._clock.monotonic())

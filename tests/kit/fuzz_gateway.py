@@ -30,14 +30,14 @@ async def fuzz(examples: int, seed: int | None) -> int:
     with tempfile.TemporaryDirectory() as directory:
         async with embedded_cluster(UpSettings(data_dir=Path(directory) / "cluster")) as cluster:
             await cluster.wait_ready()
-            transactions = await _prepare(str(cluster.endpoints["nats"]))
+            transactions = await _prepare(cluster.endpoints_file)
             gateway = str(cluster.endpoints["gateway"])
             return await _run(gateway, examples, seed, Path(directory), transactions)
 
 
-async def _prepare(nats_url: str) -> str:
+async def _prepare(endpoints_file: Path) -> str:
     """Something that exists, so that not every answer is 404 → the ids of two transactions."""
-    async with connect(nats_url) as client:
+    async with connect(endpoints_file) as client:
         for scope in (SCOPE, DOOMED):
             await client.scopes.create(scope)
         for name in (STREAM, DOOMED):

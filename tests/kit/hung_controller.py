@@ -13,6 +13,7 @@ from pathlib import Path
 
 from anabranch.client import Client, connect
 from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.runtime.nats_target import nats_target
 from kit.control_processes import StoresOnNats, all_ready, controller_processes
 from kit.infra import NatsServer
 from kit.infra.embedded import EmbeddedInfra
@@ -28,7 +29,7 @@ async def measure(folder: Path, nats: NatsServer) -> None:
     with controller_processes(3, nats, folder) as controllers:
         async with asyncio.timeout(60):
             await all_ready(controllers)
-        connection = await connect_nats(nats.url, "stores")
+        connection = await connect_nats(nats_target(nats.url), "stores")
         await StoresOnNats(connection).start()
         try:
             async with connect(nats.url) as client:

@@ -11,6 +11,7 @@ from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.ports import EventStore
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.nats_target import nats_target
 from kit.rng import seeded
 from kit.simbus import SimClient, SimServer, sim_event_store, simulated_readers
 from kit.simlink import Link
@@ -30,7 +31,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[EventStore]:
             yield sim_event_store(connection, SystemClock())
         return
     server = request.getfixturevalue("nats_server")
-    client = await connect_nats(server.url, "conformance")
+    client = await connect_nats(nats_target(server.url), "conformance")
     await create_streams(client)
     yield JetStreamEventStore(client, SystemClock())
     await client.close()

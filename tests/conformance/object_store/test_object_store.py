@@ -12,6 +12,7 @@ from anabranch.common.errors import ObjectExists, RevisionConflict
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.nats_target import nats_target
 
 _NUMBERS = count()
 DEADLINE_S = 10
@@ -23,7 +24,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[ObjectStore]:
         yield InMemoryObjectStore()
         return
     server = request.getfixturevalue("nats_server")
-    client = await connect_nats(server.url, "conformance")
+    client = await connect_nats(nats_target(server.url), "conformance")
     bucket = f"fresh{next(_NUMBERS)}"
     await create_bucket(client, bucket)
     await create_bucket(client, bucket)

@@ -10,6 +10,7 @@ from nats.aio.client import Client
 from anabranch.common.adapters.jetstream_events import create_streams
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts import subjects
+from anabranch.common.runtime.nats_target import nats_target
 from anabranch.controller.adapters.parked_commands import (
     JetStreamParkedCommands,
     create_parked_stream,
@@ -59,7 +60,7 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
         yield Subject(FakeParkedCommands(), None)
         return
     server = request.getfixturevalue("nats_server")
-    client = await connect_nats(server.url, "conformance")
+    client = await connect_nats(nats_target(server.url), "conformance")
     await create_streams(client)
     await create_parked_stream(client)
     await create_parked_stream(client)

@@ -25,7 +25,7 @@ async def test_a_file_survives_its_stores_death_and_tier_two(tmp_path: Path) -> 
     async with (
         asyncio.timeout(DONE_S_MAX),
         embedded_cluster(UpSettings(data_dir=tmp_path / "data")) as cluster,
-        connect(str(cluster.endpoints["nats"])) as client,
+        connect(cluster.nats) as client,
     ):
         await client.scopes.create("files")
         await client.streams.create(STREAM)

@@ -85,7 +85,7 @@ async def test_every_event_is_read_once_and_in_order_while_containers_move(tmp_p
     settings = UpSettings(tmp_path / "data", store_count=2, container_count=CONTAINERS)
     async with (
         embedded_cluster(settings) as cluster,
-        connect(str(cluster.endpoints["nats"])) as client,
+        connect(cluster.nats) as client,
     ):
         await cluster.wait_ready()
         assert len(cluster.segstore_pids()) == 2

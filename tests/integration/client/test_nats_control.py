@@ -21,6 +21,7 @@ from anabranch.common.errors import (
     Unavailable,
 )
 from anabranch.common.model.stream import StreamState
+from anabranch.common.runtime.nats_target import nats_target
 from kit.fake_admin import AdminController
 from kit.fake_controller import FakeController
 from kit.fake_segstore import FakeSegmentStore
@@ -39,7 +40,7 @@ async def cluster(
     url: str, kind: type[FakeController] = FakeController
 ) -> AsyncIterator[tuple[Client, NatsController]]:
     async with FakeSegmentStore() as store:
-        connection = await connect_nats(url, "fake controller")
+        connection = await connect_nats(nats_target(url), "fake controller")
         try:
             async with (
                 nats_controller(kind(store), connection) as controller,

@@ -27,7 +27,7 @@ KEYS = 20
 async def client_of_a_group(path: Path, lease_ms: int = 2_000) -> AsyncIterator[Client]:
     async with (
         embedded_cluster(UpSettings(path / "data")) as cluster,
-        connect(str(cluster.endpoints["nats"])) as client,
+        connect(cluster.nats) as client,
     ):
         await cluster.wait_ready()
         await client.scopes.create(STREAM.scope)

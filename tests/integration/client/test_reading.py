@@ -78,7 +78,7 @@ async def test_a_stream_is_read_in_steps_by_pointers_and_behind_its_truncation(
 ) -> None:
     async with (
         embedded_cluster(UpSettings(tmp_path / "data")) as cluster,
-        connect(str(cluster.endpoints["nats"])) as client,
+        connect(cluster.nats) as client,
     ):
         await cluster.wait_ready()
         await client.scopes.create(STREAM.scope)

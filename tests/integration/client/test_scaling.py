@@ -9,6 +9,7 @@ from anabranch.cli.up import UpSettings, embedded_cluster
 from anabranch.client import connect
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.model.names import stream_ref
+from anabranch.common.runtime.nats_target import nats_target
 from kit.fake_controller import FakeController
 from kit.fake_segstore import FakeSegmentStore
 from kit.nats_controller import nats_controller
@@ -20,7 +21,7 @@ STREAM = stream_ref("scales/numbers")
 async def test_a_cluster_scales_a_stream_under_its_writers_and_readers(tmp_path: Path) -> None:
     async with (
         embedded_cluster(UpSettings(tmp_path / "data")) as cluster,
-        connect(str(cluster.endpoints["nats"])) as client,
+        connect(cluster.nats) as client,
     ):
         await cluster.wait_ready()
         await client.scopes.create(STREAM.scope)
@@ -31,7 +32,7 @@ async def test_a_cluster_scales_a_stream_under_its_writers_and_readers(tmp_path:
 async def test_writers_and_readers_pass_over_what_a_truncation_deleted(tmp_path: Path) -> None:
     async with (
         embedded_cluster(UpSettings(tmp_path / "data")) as cluster,
-        connect(str(cluster.endpoints["nats"])) as client,
+        connect(cluster.nats) as client,
     ):
         await cluster.wait_ready()
         await client.scopes.create(STREAM.scope)
@@ -47,7 +48,7 @@ async def test_writers_and_readers_pass_over_what_a_truncation_deleted(tmp_path:
 
 
 async def test_a_client_follows_scales_that_it_hears_of_by_nats(nats_url: str) -> None:
-    connection = await connect_nats(nats_url, "fake controller")
+    connection = await connect_nats(nats_target(nats_url), "fake controller")
     try:
         async with (
             FakeSegmentStore() as store,

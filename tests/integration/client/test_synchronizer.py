@@ -51,7 +51,7 @@ async def stand_of(shared: StateSynchronizer[int, int]) -> tuple[int | None, int
 async def test_synchronizers_count_together_while_their_store_is_killed(tmp_path: Path) -> None:
     async with (
         embedded_cluster(UpSettings(data_dir=tmp_path / "data")) as cluster,
-        connect(str(cluster.endpoints["nats"])) as client,
+        connect(cluster.nats) as client,
     ):
         await client.scopes.create("shared")
         await client.streams.create(STREAM)

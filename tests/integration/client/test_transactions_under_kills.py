@@ -140,7 +140,7 @@ async def test_every_transaction_ends_whole_or_not_at_all(tmp_path: Path) -> Non
     settings = UpSettings(data_dir=tmp_path / "data", controller_count=2)
     async with (
         embedded_cluster(settings) as cluster,
-        connect(str(cluster.endpoints["nats"])) as client,
+        connect(cluster.nats) as client,
     ):
         await cluster.wait_ready()
         await client.scopes.create("kills")

@@ -50,7 +50,7 @@ async def test_every_batch_of_twenty_writers_is_read_once_and_in_order(tmp_path:
     history, done = KeyedHistory(), [0]
     async with (
         embedded_cluster(UpSettings(tmp_path / "data")) as cluster,
-        connect(str(cluster.endpoints["nats"])) as client,
+        connect(cluster.nats) as client,
     ):
         await cluster.wait_ready()
         await client.scopes.create(STREAM.scope)
@@ -69,7 +69,7 @@ async def test_a_large_event_is_stored_and_counted_as_one_event(tmp_path: Path) 
     large = os.urandom(9 * MIB) * 2
     async with (
         embedded_cluster(UpSettings(tmp_path / "data")) as cluster,
-        connect(str(cluster.endpoints["nats"])) as client,
+        connect(cluster.nats) as client,
     ):
         await cluster.wait_ready()
         await client.scopes.create(STREAM.scope)

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts.membership import Hold
+from anabranch.common.runtime.nats_target import nats_target
 from kit.command_line import CommandLine, Ended
 from kit.fake_controller import FakeController
 from kit.fake_segstore import FakeSegmentStore
@@ -64,7 +65,7 @@ async def shell(
 ) -> AsyncIterator[Shell]:
     (directory / "endpoints.json").write_text(json.dumps({"nats": url}))
     async with FakeSegmentStore() as store:
-        connection = await connect_nats(url, "fake controller")
+        connection = await connect_nats(nats_target(url), "fake controller")
         try:
             async with nats_controller(FakeController(store, hold=hold), connection):
                 with capture_logs():  # the program sends them to stderr

@@ -62,7 +62,7 @@ async def test_readers_over_http_and_nats_share_a_group_and_leave_it_cleanly(
         async with embedded_cluster(UpSettings(tmp_path)) as cluster:
             await cluster.wait_ready()
             http = ("--http", str(cluster.endpoints["gateway"]))
-            nats = ("--nats", str(cluster.endpoints["nats"]))
+            nats = ("--nats", str(cluster.endpoints_file))
             await sh.lines("scope", "create", "shop", *nats)
             await sh.lines("stream", "create", "shop/orders", "--segments", "2", *nats)
             await sh.lines("group", "create", GROUP, "--stream", "shop/orders", *http)

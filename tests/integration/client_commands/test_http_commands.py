@@ -40,7 +40,7 @@ async def test_what_is_written_over_http_is_read_alike_over_http_and_by_the_clie
     plain = [b"no json \xff", b"", b"  spaces  "]
     async with (
         embedded_cluster(UpSettings(tmp_path)) as cluster,
-        connect(str(cluster.endpoints["nats"])) as client,
+        connect(cluster.nats) as client,
     ):
         await cluster.wait_ready()
         await client.scopes.create("web")

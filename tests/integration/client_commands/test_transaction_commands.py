@@ -45,7 +45,7 @@ async def test_a_transaction_passes_from_command_to_command_over_both_ways(
     async with embedded_cluster(UpSettings(tmp_path)) as cluster:
         await cluster.wait_ready()
         http = ("--http", str(cluster.endpoints["gateway"]))
-        nats = ("--nats", str(cluster.endpoints["nats"]))
+        nats = ("--nats", str(cluster.endpoints_file))
         await sh.lines("scope", "create", "shop", *nats)
         await sh.lines("stream", "create", STREAM, "--segments", "2", *nats)
         lease = ("--lease", "1m")
@@ -75,7 +75,7 @@ async def test_a_version_in_parts_is_committed_by_the_reports_of_its_parts(
     async with embedded_cluster(UpSettings(tmp_path / "cluster")) as cluster:
         await cluster.wait_ready()
         http = ("--http", str(cluster.endpoints["gateway"]))
-        nats = ("--nats", str(cluster.endpoints["nats"]))
+        nats = ("--nats", str(cluster.endpoints_file))
         await sh.lines("scope", "create", "shop", *nats)
         await sh.lines("stream", "create", STREAM, *nats)
         version = ("--parts", "--application", "etl", "--version", "1", "--lease", "1m")

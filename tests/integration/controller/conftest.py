@@ -8,6 +8,7 @@ import pytest
 from nats.aio.client import Client
 
 from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.runtime.nats_target import nats_target
 from anabranch.common.runtime.service import Lifetime
 from anabranch.controller.settings import Settings
 from kit.controller_caller import Caller, StartController, run_supervised, until
@@ -17,7 +18,7 @@ from kit.infra import NatsServer
 
 @pytest.fixture
 async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
-    connected = await connect_nats(nats_server.url, "test")
+    connected = await connect_nats(nats_target(nats_server.url), "test")
     yield connected
     await connected.close()
 

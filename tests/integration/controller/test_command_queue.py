@@ -13,6 +13,7 @@ from anabranch.common.contracts import subjects
 from anabranch.common.contracts.commands import CreateScope
 from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.nats_target import nats_target
 from anabranch.controller.adapters.command_queue import (
     ACK_WAIT_S,
     PULL_EXPIRES_S,
@@ -87,7 +88,7 @@ def queue(nats_server: NatsServer, parked: JetStreamParkedCommands) -> StartQueu
     @asynccontextmanager
     async def run(handle: Handle, park: Park | None = None) -> AsyncIterator[CommandQueue]:
         made = CommandQueue(
-            nats_server.url,
+            nats_target(nats_server.url),
             handle,
             park or parked.park,
             SystemClock(),

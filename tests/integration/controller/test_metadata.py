@@ -19,6 +19,7 @@ from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.model.names import stream_ref
 from anabranch.common.model.stream import StreamState
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.nats_target import nats_target
 from anabranch.common.runtime.service import Lifetime
 from anabranch.controller.settings import Settings
 from anabranch.controller.wiring import run_controller
@@ -67,7 +68,7 @@ async def described(server: NatsServer) -> queries.StreamDescription:
     """The stream as a controller on that server describes it."""
     lifetime = Lifetime()
     settings = Settings(nats_url=server.url, nats_monitor_url=server.monitor_url)
-    client = await connect_nats(server.url, "test")
+    client = await connect_nats(nats_target(server.url), "test")
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(run_controller(settings, lifetime))
@@ -102,7 +103,7 @@ async def test_a_backup_is_restored_on_an_empty_server_and_on_no_other(
         status, (restored,) = await command(other, "restore", url)
         assert (status, restored["message_count"]) == (0, written["message_count"])
         assert (await command(other, "verify"))[0] == 0
-        copy = await connect_nats(other.url, "copy")
+        copy = await connect_nats(nats_target(other.url), "copy")
         after = await JetStreamEventStore(copy, SystemClock()).load(SUBJECT)
         stream = await copy.jetstream().stream_info(event_stream(shard_of_subject(SUBJECT)))
         await copy.close()

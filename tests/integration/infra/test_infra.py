@@ -9,13 +9,14 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from redis.asyncio import Redis
 
 from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.runtime.nats_target import nats_target
 from kit.infra import Infra, NatsServer
 
 STREAM, SUBJECT = "kept", "kept.a"
 
 
 async def published(server: NatsServer, payloads: list[bytes]) -> None:
-    client = await connect_nats(server.url, "test")
+    client = await connect_nats(nats_target(server.url), "test")
     await client.jetstream().add_stream(name=STREAM, subjects=[SUBJECT])
     for payload in payloads:
         await client.jetstream().publish(SUBJECT, payload)
@@ -45,13 +46,13 @@ async def test_what_was_published_survives_kill_and_stop(nats_server: NatsServer
         end()  # it has ended already
         nats_server.start()
         assert nats_server.url == url
-        client = await connect_nats(url, "test")
+        client = await connect_nats(nats_target(url), "test")
         assert await stored(client) == payloads
         await client.close()
 
 
 async def test_a_paused_nats_answers_nothing_until_it_is_resumed(nats_server: NatsServer) -> None:
-    client = await connect_nats(nats_server.url, "test")
+    client = await connect_nats(nats_target(nats_server.url), "test")
     try:
         nats_server.pause()
         with pytest.raises(NatsTimeoutError):

@@ -5,6 +5,7 @@ import asyncio
 import uvloop
 
 from anabranch.common.adapters.nats_connection import close_nats, connect_nats
+from anabranch.common.runtime.nats_target import nats_target
 from kit.infra import NatsServer
 
 
@@ -12,7 +13,7 @@ def test_a_connection_that_has_something_to_send_and_nowhere_to_is_closed_in_ord
     nats_server: NatsServer,
 ) -> None:
     async def main() -> None:
-        client = await connect_nats(nats_server.url, "test")
+        client = await connect_nats(nats_target(nats_server.url), "test")
         nats_server.stop()
         async with asyncio.timeout(10):
             while client.is_connected:  # noqa: ASYNC110

@@ -16,6 +16,7 @@ from anabranch.common.contracts.subjects import event_stream, event_stream_subje
 from anabranch.common.errors import OutcomeUnknown, Unavailable, WrongExpectedSequence
 from anabranch.common.eventsourcing.ports import Append, NewMessage
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.nats_target import nats_target
 from kit.infra import NatsServer
 
 A, B = "ana.evt.3.stream.s.a", "ana.evt.3.stream.s.b"
@@ -83,7 +84,7 @@ async def test_a_batch_that_got_lost_is_refused_once_any_of_its_subjects_has_mov
     async def lose_what_is_on_its_way_and_move() -> None:
         nats_server.kill()
         nats_server.start()
-        other = await connect_nats(nats_server.url, "other")
+        other = await connect_nats(nats_target(nats_server.url), "other")
         await JetStreamEventStore(other, SystemClock()).append(moved, 0, message(1, "theirs"))
         await other.close()
 
@@ -187,7 +188,7 @@ async def test_batches_survive_the_kill_of_the_server_as_wholes(
 ) -> None:
     stored = 0
     for attempt in range(3):
-        writer = await connect_nats(nats_server.url, "writer")
+        writer = await connect_nats(nats_target(nats_server.url), "writer")
         async with asyncio.TaskGroup() as group:
             writing = group.create_task(_write_until_killed(writer, attempt * 10_000))
             await SystemClock().sleep(0.05 + 0.013 * attempt)
@@ -196,7 +197,7 @@ async def test_batches_survive_the_kill_of_the_server_as_wholes(
         await close_nats(writer)
         nats_server.start()
 
-    fresh = await connect_nats(nats_server.url, "fresh")
+    fresh = await connect_nats(nats_target(nats_server.url), "fresh")
     store = JetStreamEventStore(fresh, SystemClock())
     found = [m.append_id async for m in store.scan(SHARD, event_stream_subjects(SHARD))]
     await fresh.close()
@@ -217,7 +218,7 @@ async def _write_until_killed(client: Client, first: int) -> int:
 
 
 async def test_streams_of_an_older_release_learn_to_store_batches(nats_server: NatsServer) -> None:
-    client = await connect_nats(nats_server.url, "older")
+    client = await connect_nats(nats_target(nats_server.url), "older")
     js = client.jetstream()
     name = event_stream(SHARD)
     await js.add_stream(

@@ -20,6 +20,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.eventsourcing.ports import Gate, NewMessage
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.nats_target import nats_target
 from kit.infra import NatsServer
 
 SUBJECT = "ana.evt.3.stream.s.x"
@@ -66,7 +67,7 @@ async def test_an_append_that_may_still_arrive_is_of_unknown_outcome(
 async def test_without_the_stream_nothing_is_stored_and_that_is_said(
     nats_server: NatsServer,
 ) -> None:
-    bare = await connect_nats(nats_server.url, "bare")
+    bare = await connect_nats(nats_target(nats_server.url), "bare")
     store = JetStreamEventStore(bare, SystemClock())
 
     with pytest.raises(Unavailable):
@@ -77,7 +78,7 @@ async def test_without_the_stream_nothing_is_stored_and_that_is_said(
 
 async def test_without_a_server_connecting_says_so() -> None:
     with pytest.raises(Unavailable) as refusal:
-        await connect_nats("nats://127.0.0.1:1", "test", deadline_s=0.2)
+        await connect_nats(nats_target("nats://127.0.0.1:1"), "test", deadline_s=0.2)
 
     assert refusal.value.fields["url"] == "nats://127.0.0.1:1"
 
@@ -92,7 +93,7 @@ async def test_acknowledged_messages_survive_the_kill_of_the_server(
     nats_server.kill()
     nats_server.start()
 
-    fresh = await connect_nats(nats_server.url, "fresh")
+    fresh = await connect_nats(nats_target(nats_server.url), "fresh")
     loaded = await JetStreamEventStore(fresh, SystemClock()).load(SUBJECT)
 
     assert [m.revision for m in loaded] == list(range(1, 51))
@@ -108,7 +109,7 @@ async def test_a_follower_misses_and_repeats_nothing_across_restarts_of_the_serv
 
     async def write(first: int, last: int) -> None:
         nonlocal at
-        writer = await connect_nats(nats_server.url, "writer")
+        writer = await connect_nats(nats_target(nats_server.url), "writer")
         for revision in range(first, last + 1):
             at = await JetStreamEventStore(writer, SystemClock()).append(
                 SUBJECT, at, message(revision, f"a{revision}")
@@ -138,7 +139,7 @@ async def test_a_shard_that_lost_messages_stops_its_follower(client: Client) -> 
 
 
 async def test_a_shard_that_is_gone_stops_its_follower_too(nats_server: NatsServer) -> None:
-    bare = await connect_nats(nats_server.url, "bare")
+    bare = await connect_nats(nats_target(nats_server.url), "bare")
     store = JetStreamEventStore(bare, SystemClock())
 
     async with asyncio.timeout(DEADLINE_S):
@@ -162,7 +163,7 @@ async def test_a_watcher_learns_what_changed_while_the_server_was_away(
             if found is None:
                 nats_server.kill()
                 nats_server.start()
-                writer = await connect_nats(nats_server.url, "writer")
+                writer = await connect_nats(nats_target(nats_server.url), "writer")
                 away = JetStreamObjectStore(writer, SystemClock(), "things")
                 await away.create("b", b"2")
                 await away.delete("a", revision)
@@ -202,7 +203,7 @@ async def test_a_child_that_got_lost_is_refused_once_its_gate_has_moved(
     async def lose_what_is_on_its_way_and_close() -> None:
         nats_server.kill()
         nats_server.start()
-        other = await connect_nats(nats_server.url, "other")
+        other = await connect_nats(nats_target(nats_server.url), "other")
         await JetStreamEventStore(other, SystemClock()).append(GATE, gate, message(2, "closed"))
         await other.close()
 

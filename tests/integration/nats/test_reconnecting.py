@@ -3,6 +3,7 @@
 import asyncio
 
 from anabranch.common.adapters.nats_connection import close_nats, connect_nats
+from anabranch.common.runtime.nats_target import nats_target
 
 SECONDS_MAX = 10
 FAILED_ATTEMPTS = 2
@@ -50,7 +51,7 @@ async def test_every_attempt_to_reconnect_that_fails_is_closed_before_the_next_o
     fickle = Fickle()
     server = await asyncio.start_server(fickle.serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
-    client = await connect_nats(f"nats://{host}:{port}", "test")
+    client = await connect_nats(nats_target(f"nats://{host}:{port}"), "test")
     try:
         async with asyncio.timeout(SECONDS_MAX):
             fickle.hang_up.set()

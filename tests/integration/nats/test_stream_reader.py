@@ -9,6 +9,7 @@ from anabranch.common.adapters import jetstream_reader
 from anabranch.common.adapters.jetstream_reader import StreamReader
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.nats_target import nats_target
 from kit.infra import NatsServer
 
 DEADLINE_S = 20
@@ -41,7 +42,7 @@ async def test_what_does_not_fit_into_one_batch_comes_in_the_next_one(
 ) -> None:
     monkeypatch.setattr(jetstream_reader, "BATCH_COUNT", 3)
     monkeypatch.setattr(jetstream_reader, "BATCH_SIZE_BYTES_MAX", 1000)
-    client = await connect_nats(nats_server.url, "test")
+    client = await connect_nats(nats_target(nats_server.url), "test")
     try:
         reader = await filled(client, count, size_bytes)
         assert await read(reader, count) == list(range(count))

@@ -29,6 +29,7 @@ from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX
 from anabranch.common.errors import ConnectionLost, Unavailable
 from anabranch.common.model.cluster import NodeRecord, Placement, PlacementState
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.nats_target import nats_target
 from anabranch.common.runtime.service import EXIT_DISK_FAILED
 from anabranch.common.wire.block import encode_block
 from anabranch.common.wire.messages import (
@@ -120,7 +121,7 @@ class Cluster:
 
 @pytest.fixture
 async def cluster(nats_server: NatsServer) -> AsyncIterator[Cluster]:
-    client = await connect_nats(nats_server.url, "test")
+    client = await connect_nats(nats_target(nats_server.url), "test")
     cluster = Cluster(client)
     await cluster.prepare()
     yield cluster

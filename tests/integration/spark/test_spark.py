@@ -71,7 +71,7 @@ def cluster(rows: list[Flight], tmp_path_factory: pytest.TempPathFactory) -> Ite
     async def serve() -> None:
         async with embedded_cluster(UpSettings(data_dir=data_dir)) as running:
             await running.wait_ready()
-            nats_url = str(running.endpoints["nats"])
+            nats_url = str(running.endpoints_file)
             async with connect(nats_url) as client:
                 positions = await fill(client, rows)
             tier2 = (data_dir / "segstore/tier2").as_uri()

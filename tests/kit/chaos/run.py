@@ -77,7 +77,7 @@ class _Run:
         up = UpSettings(data_dir=self._settings.directory / "cluster")
         async with embedded_cluster(up, parts=self._parts) as cluster:
             await cluster.wait_ready()
-            nats = str(cluster.endpoints["nats"])
+            nats = str(cluster.endpoints_file)
             async with connect(nats) as client:
                 await client.scopes.create("chaos")
                 await client.streams.create(STREAM, segments=SEGMENTS)

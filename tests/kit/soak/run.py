@@ -77,7 +77,7 @@ class _Run:
         up = UpSettings(data_dir=self._settings.directory / "cluster")
         async with embedded_cluster(up) as cluster:
             await cluster.wait_ready()
-            async with connect(str(cluster.endpoints["nats"])) as client:
+            async with connect(cluster.nats) as client:
                 await self._begin(client)
                 try:
                     await self._soak(client, cluster)
@@ -93,7 +93,7 @@ class _Run:
         await client.reader_groups.create(GROUP, config)
 
     async def _soak(self, client: Client, cluster: EmbeddedCluster) -> None:
-        nats, settings = str(cluster.endpoints["nats"]), self._settings
+        nats, settings = str(cluster.endpoints_file), self._settings
         for number in range(settings.readers):
             await self._start_reader(nats, f"reader-{number}")
         async with asyncio.TaskGroup() as tasks:

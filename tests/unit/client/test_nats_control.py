@@ -15,6 +15,7 @@ from anabranch.common.contracts.queries import ListScopes, ScopeList
 from anabranch.common.errors import OutcomeUnknown
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.runtime.nats_target import nats_target
 
 
 class _SwallowingConnection:
@@ -113,7 +114,9 @@ async def test_a_cancelled_attempt_to_connect_leaves_no_connection() -> None:
     async with await asyncio.start_server(mute, "127.0.0.1", 0) as server, asyncio.timeout(2):
         port = server.sockets[0].getsockname()[1]
         async with asyncio.TaskGroup() as group:
-            connecting = group.create_task(connect_nats(f"nats://127.0.0.1:{port}", "test"))
+            connecting = group.create_task(
+                connect_nats(nats_target(f"nats://127.0.0.1:{port}"), "test")
+            )
             await came.wait()
             await asyncio.sleep(0.05)
             connecting.cancel()

@@ -1,14 +1,18 @@
 """Settings: from the environment, strict, frozen, shown without secrets."""
 
+from pathlib import Path
+from traceback import format_exception
+
 import pytest
 from pydantic import SecretStr, ValidationError
 from pydantic_settings import SettingsConfigDict
 
 from anabranch.common.errors import InvalidSetting
-from anabranch.common.runtime.settings import ServiceSettings, parse_bind
+from anabranch.common.runtime.nats_target import NatsTarget, TlsFiles
+from anabranch.common.runtime.settings import NatsSettings, parse_bind
 
 
-class DemoSettings(ServiceSettings):
+class DemoSettings(NatsSettings):
     model_config = SettingsConfigDict(env_prefix="ANABRANCH_DEMO_")
 
     nats_url: str = "nats://127.0.0.1:4222"
@@ -53,6 +57,52 @@ def test_settings_are_shown_without_secrets_and_passwords() -> None:
     assert shown["nats_url"] == "nats://**********@host:4222"
     assert "s3cret" not in str(shown)
     assert shown["container_count"] == 4
+
+
+@pytest.mark.parametrize(
+    "url", ["nats://u:s3cret@a:1", "nats://u:s3cret@a:1,nats://u:s3cret@b:1", "nats://s3cret@a:1"]
+)
+def test_no_way_of_showing_settings_shows_a_password(url: str) -> None:
+    settings = DemoSettings(nats_url=url)
+
+    assert "s3cret" not in f"{settings} {settings!r} {settings.describe()}"
+    assert ":1" in repr(settings)
+
+
+def test_the_settings_of_nats_make_one_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert DemoSettings().nats == NatsTarget.at("nats://127.0.0.1:4222")
+    told = {
+        "URL": "tls://a:1,tls://b:1", "CREDENTIALS_FILE": "/c", "TLS_CA_FILE": "/ca",
+        "TLS_CERT_FILE": "/cert", "TLS_KEY_FILE": "/key",
+    }  # fmt: skip
+    for name, value in told.items():
+        monkeypatch.setenv(f"ANABRANCH_DEMO_NATS_{name}", value)
+
+    target = DemoSettings.from_environment().nats
+
+    tls = TlsFiles(Path("/ca"), Path("/cert"), Path("/key"))
+    assert target == NatsTarget(("tls://a:1", "tls://b:1"), Path("/c"), tls)
+
+
+def test_an_empty_variable_names_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANABRANCH_DEMO_NATS_CREDENTIALS_FILE", "")
+    assert DemoSettings.from_environment().nats.credentials is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("NATS_URL", "nats://u:s3cret@a:x", "not the address of a nats server"),
+        ("NATS_TLS_CERT_FILE", "/cert", "a TLS certificate needs its key"),
+    ],
+)
+def test_settings_of_nats_that_cannot_be_meant_are_refused_at_the_start(
+    name: str, value: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"ANABRANCH_DEMO_{name}", value)
+    with pytest.raises(InvalidSetting, match=text) as refused:
+        DemoSettings.from_environment()
+    assert "s3cret" not in "".join(format_exception(refused.value))
 
 
 @pytest.mark.parametrize(

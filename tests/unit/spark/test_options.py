@@ -10,7 +10,7 @@ TIER2 = {"path": "demo/flights", "tier2": "file:///t"}
 
 def test_a_stream_and_a_source_are_enough() -> None:
     options = parse_options(TIER2)
-    assert (str(options.stream), options.source, options.url) == (
+    assert (str(options.stream), options.source, options.place) == (
         "demo/flights", "tier2", "file:///t",
     )  # fmt: skip
     assert (options.start, options.end, options.min_partitions) == ("head", "tail", None)

@@ -1,7 +1,6 @@
 """What every data command needs: where the cluster is, and an event loop to talk to it."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from anabranch.client import Client, connect
 from anabranch.common.errors import InvalidRequest, Unavailable
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SystemIds, system_rng
+from anabranch.common.runtime.nats_target import ENDPOINTS_FILE
 
 CONNECT_TIMEOUT_S = 3.0
 DATA_DIR_DEFAULT = Path("out/anabranch")
@@ -34,26 +34,16 @@ class Connection:
     http: Annotated[str | None, Parameter(env_var="ANABRANCH_HTTP")] = None
     "Address of an HTTP gateway, e.g. http://127.0.0.1:8080."
     nats: Annotated[str | None, Parameter(env_var="ANABRANCH_NATS_URL")] = None
-    "Address of the cluster's NATS server, e.g. nats://127.0.0.1:4222."
+    "URL of the cluster's NATS server, e.g. nats://127.0.0.1:4222, or its endpoints file."
     data_dir: Annotated[Path, Parameter(env_var="ANABRANCH_DATA_DIR")] = DATA_DIR_DEFAULT
     "Data directory of a cluster on this machine; the default if no address is given."
     json: Annotated[bool, Parameter(negative="")] = False
     "Print one JSON object per line."
 
 
-def nats_url(connection: Connection) -> str:
-    """The address to connect to. Raises Unavailable when no cluster can be found."""
-    if connection.nats:
-        return connection.nats
-    path = connection.data_dir / "endpoints.json"
-    try:
-        return str(json.loads(path.read_text())["nats"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Unavailable(
-            "no cluster has published its endpoints in this data directory",
-            remedy=START_HINT,
-            path=str(path),
-        ) from error
+def nats_place(connection: Connection) -> str:
+    """Where NATS is, as `nats_target` takes it. It may hold a password: never an argument."""
+    return connection.nats or str(connection.data_dir.absolute() / ENDPOINTS_FILE)
 
 
 def run_with_session(
@@ -65,14 +55,13 @@ def run_with_session(
             "the options name both a gateway and a NATS server",
             remedy="name one; --http '' or --nats '' puts ANABRANCH_HTTP or ANABRANCH_NATS_URL off",
             http=connection.http,
-            nats=connection.nats,
         )
 
     async def perform() -> T:
         opened = (
             through_gateway(connection.http)
             if connection.http
-            else _through_client(nats_url(connection))
+            else _through_client(nats_place(connection))
         )
         async with opened as session:
             return await command(session, Output(connection.json))
@@ -90,25 +79,25 @@ def run_with_client(connection: Connection, command: Callable[[Client, Output], 
         )
 
     async def perform() -> T:
-        async with _client(nats_url(connection)) as client:
+        async with _client(nats_place(connection)) as client:
             return await command(client, Output(connection.json))
 
     return run_async(perform())
 
 
 @asynccontextmanager
-async def _client(url: str) -> AsyncIterator[Client]:
+async def _client(place: str) -> AsyncIterator[Client]:
     try:
-        client = await connect(url, name="anabranch-cli", timeout_s=CONNECT_TIMEOUT_S)
+        client = await connect(place, name="anabranch-cli", timeout_s=CONNECT_TIMEOUT_S)
     except Unavailable as error:
-        raise Unavailable("no cluster answers", remedy=START_HINT, url=url) from error
+        raise Unavailable("no cluster answers", remedy=START_HINT, **error.fields) from error
     async with client:
         yield client
 
 
 @asynccontextmanager
-async def _through_client(url: str) -> AsyncIterator[Session]:
-    async with _client(url) as client:
+async def _through_client(place: str) -> AsyncIterator[Session]:
+    async with _client(place) as client:
         yield ClientSession(client)
 
 

@@ -2,7 +2,7 @@
 
 ::
 
-    async with connect("nats://127.0.0.1:4222") as client:
+    async with connect(Path("out/anabranch")) as client:
         await client.streams.create("plant/sensors", segments=4)
         async with client.writer("plant/sensors") as writer:
             writer.write(b"21.5", key="boiler")
@@ -160,6 +160,7 @@ from anabranch.common.errors import (
     TooManyReaders,
     TransactionEnded,
     TransactionNotFound,
+    Unauthorized,
     Unavailable,
     Unknown,
     UnsupportedProtocol,
@@ -185,6 +186,7 @@ from anabranch.common.model.stream import (
     StreamState,
 )
 from anabranch.common.model.transaction import TransactionState
+from anabranch.common.runtime.nats_target import NatsTarget, TlsFiles
 
 __all__ = [
     "AnabranchError",
@@ -250,6 +252,7 @@ __all__ = [
     "KeyRange",
     "Lag",
     "LossesConfirmed",
+    "NatsTarget",
     "NodeDescription",
     "NodeNotFound",
     "NotAtBoundary",
@@ -328,6 +331,7 @@ __all__ = [
     "SuccessorsFound",
     "TextSerializer",
     "TimedOut",
+    "TlsFiles",
     "TooManyCheckpoints",
     "TooManyReaders",
     "Transaction",
@@ -341,6 +345,7 @@ __all__ = [
     "TransactionSettings",
     "TransactionState",
     "Transactions",
+    "Unauthorized",
     "Unavailable",
     "Unknown",
     "UnsupportedProtocol",

@@ -7,6 +7,7 @@ from typing import Literal, cast
 
 from anabranch.common.errors import AnabranchError, InvalidRequest
 from anabranch.common.model.names import StreamRef, stream_ref
+from anabranch.common.runtime.nats_target import NatsTarget, nats_target
 
 MIB = 1024 * 1024
 TARGET_PARTITION_BYTES = 64 * MIB
@@ -25,14 +26,14 @@ _KNOWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What to read. `url` is that of a NATS server or of tier 2.
+    """What to read. `place` is a URL of tier 2, or where NATS is. Spark hands it to its workers.
 
     `min_partitions` None: as many as processors here. Events from `start` on and before `end`.
     """
 
     stream: StreamRef
     source: Literal["nats_url", "tier2"]
-    url: str
+    place: NatsTarget | str
     start: Bound = "head"
     end: Bound = "tail"
     target_partition_bytes: int = TARGET_PARTITION_BYTES
@@ -40,7 +41,8 @@ class ReadOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
-    """The options as Spark hands them over, names in lower case. Raises Invalid errors."""
+    """The options as Spark hands them over, names in lower case. Raises Invalid errors, and
+    Unavailable or Unauthorized for an endpoints file."""
     unknown = sorted(set(options) - _KNOWN)
     if unknown:
         raise InvalidRequest(
@@ -52,7 +54,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     return ReadOptions(
         stream=stream,
         source=source,
-        url=options[source],
+        place=options[source] if source == "tier2" else nats_target(options[source]),
         start=_bound("start", options.get("start", "head")),
         end=_bound("end", options.get("end", "tail")),
         target_partition_bytes=_number(
@@ -77,7 +79,8 @@ def _source(options: Mapping[str, str]) -> Literal["nats_url", "tier2"]:
     if len(given) != 1:
         raise InvalidRequest(
             "a read needs exactly one source",
-            remedy="give the option nats_url (from the stores) or tier2 (a URL, such as file:///…)",
+            remedy="give the option nats_url (from the stores; a URL or an endpoints file) or "
+            "tier2 (a URL, such as file:///…)",
             given=", ".join(given) or "none",
         )
     return cast("Literal['nats_url', 'tier2']", given[0])

@@ -86,14 +86,15 @@ def _opened(options: ReadOptions) -> Iterator[tuple[_Loop, SegmentSource]]:
 
 async def _open(options: ReadOptions) -> SegmentSource:
     # Every task is a process of its own, and imports only what it needs.
-    if options.source == "tier2":
+    place = options.place
+    if isinstance(place, str):
         from anabranch.common.adapters.chunk_url import open_chunk_storage_read_only
         from anabranch.spark.tier2_source import TierTwoSource
 
-        storage = await open_chunk_storage_read_only(options.url, limit_s=TIER_TWO_LIMIT_S)
+        storage = await open_chunk_storage_read_only(place, limit_s=TIER_TWO_LIMIT_S)
         return TierTwoSource(storage, options.stream)
     from anabranch.client import connect
     from anabranch.spark.store_source import StoreSource
 
-    client = await connect(options.url, name="anabranch-spark")
+    client = await connect(place, name="anabranch-spark")
     return StoreSource(client, options.stream)

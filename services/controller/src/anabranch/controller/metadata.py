@@ -6,13 +6,16 @@
     repair SUBJECT [--yes]            bring a damaged aggregate back to its last good state
            [--from-backup URL]
 
-Needs the NATS server alone (``--nats``). Ends with 1 if verify found damage that is not healed, or
-if a repair is to be done; with 0 if all is well or was done.
+Needs the NATS server alone. ``--nats`` or ``ANABRANCH_NATS_URL`` is its URL, a data directory or an
+endpoints file; put a URL with a password into the variable, since other users of the machine see
+arguments. Ends with 1 if verify found damage that is not healed, or if a repair is to be done; with
+0 if all is well or was done.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -36,6 +39,7 @@ from anabranch.common.eventsourcing.ports import EventMessage
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SystemIds
 from anabranch.common.runtime.logs import configure_logs
+from anabranch.common.runtime.nats_target import nats_target
 from anabranch.controller.metadata_check import (
     Finding,
     RepairPlan,
@@ -140,9 +144,9 @@ def _explained(plan: RepairPlan) -> list[Line]:
 
 
 @asynccontextmanager
-async def opened(nats_url: str, *, create: bool) -> AsyncIterator[Metadata]:
+async def opened(where: str, *, create: bool) -> AsyncIterator[Metadata]:
     """The metadata behind a NATS server. `create`: make streams and buckets where absent."""
-    client = await connect_nats(nats_url, "metadata", deadline_s=CONNECT_S_MAX)
+    client = await connect_nats(nats_target(where), "metadata", deadline_s=CONNECT_S_MAX)
     try:
         if create:
             await create_streams(client)
@@ -160,7 +164,10 @@ async def opened(nats_url: str, *, create: bool) -> AsyncIterator[Metadata]:
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m anabranch.controller.metadata")
-    parser.add_argument("--nats", required=True, help="URL of the cluster's NATS server")
+    given = os.environ.get("ANABRANCH_NATS_URL", "")
+    parser.add_argument(
+        "--nats", required=not given, default=given, help="where the cluster's NATS server is"
+    )
     what = parser.add_subparsers(dest="what", required=True)
     what.add_parser("backup").add_argument("url")
     restoring = what.add_parser("restore")

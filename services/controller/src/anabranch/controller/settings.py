@@ -6,14 +6,14 @@ from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from anabranch.common.model.hashing import SHARD_COUNT
-from anabranch.common.runtime.settings import ServiceSettings, is_base_url
+from anabranch.common.runtime.settings import NatsSettings, is_base_url
 from anabranch.common.storage.location import ObjectOptions
 
 CONTAINER_COUNT_MAX = 1024
 
 
-class Settings(ServiceSettings):
-    """What can be set. None of it is secret."""
+class Settings(NatsSettings):
+    """What can be set. A password in a URL is the only secret; `describe` and `repr` mask it."""
 
     model_config = SettingsConfigDict(env_prefix="ANABRANCH_CONTROLLER_")
 

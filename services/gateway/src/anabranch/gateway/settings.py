@@ -5,14 +5,14 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from anabranch.common.runtime.settings import ServiceSettings, TelemetryTarget
+from anabranch.common.runtime.settings import NatsSettings, TelemetryTarget
 
 KIB = 1024
 MIB = 1024 * KIB
 
 
-class Settings(ServiceSettings):
-    """What can be set. None of it is secret."""
+class Settings(NatsSettings):
+    """What can be set. A password in a URL is the only secret; `describe` and `repr` mask it."""
 
     model_config = SettingsConfigDict(env_prefix="ANABRANCH_GATEWAY_")
 

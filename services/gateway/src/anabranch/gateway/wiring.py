@@ -58,13 +58,13 @@ class Server(uvicorn.Server):
 
 
 async def run_gateway(settings: Settings, lifetime: Lifetime) -> None:
-    """Run until asked to stop. Raises Unavailable (no NATS), PortInUse."""
+    """Run until asked to stop. Raises Unavailable (no NATS), Unauthorized, PortInUse."""
     clock = SystemClock()
     for part in ("http", "controller"):
         lifetime.set_ready(part, False, "starting")
     async with (
         _listening(settings.bind) as listener,
-        connect(settings.nats_url, name="gateway", tracer=lifetime.telemetry.tracer) as client,
+        connect(settings.nats, name="gateway", tracer=lifetime.telemetry.tracer) as client,
         asyncio.TaskGroup() as group,
     ):
         parts = build(

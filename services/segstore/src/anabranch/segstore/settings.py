@@ -6,21 +6,20 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from anabranch.common.runtime.settings import ServiceSettings
+from anabranch.common.runtime.settings import NatsSettings
 from anabranch.common.storage.location import ObjectOptions
 
 _MIB = 1024 * 1024
 
 
-class SegstoreSettings(ServiceSettings):
+class SegstoreSettings(NatsSettings):
     """Sizes in bytes, times in seconds. One process serves one data directory."""
 
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
-        **{**ServiceSettings.model_config, "env_prefix": "ANABRANCH_SEGSTORE_"}
+        **{**NatsSettings.model_config, "env_prefix": "ANABRANCH_SEGSTORE_"}
     )
 
     data_dir: Path
-    nats_url: str
     tier2_url: str = ""
     """Empty: the directory ``tier2`` in the data directory."""
     tier2_options: ObjectOptions = ObjectOptions()

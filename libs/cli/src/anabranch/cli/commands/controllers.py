@@ -3,6 +3,7 @@
 What a subject means only the controller knows, so its program does the work, as a process.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ import cyclopts
 from cyclopts import Parameter
 
 from anabranch.cli.output import Output
-from anabranch.cli.session import Connection, nats_url
+from anabranch.cli.session import Connection, nats_place
 from anabranch.common.errors import AnabranchError, BinaryNotFound, InvalidRequest, from_body
 
 controllers = cyclopts.App(
@@ -98,10 +99,16 @@ def _perform(connection: Connection, arguments: list[str]) -> int:
             remedy="name the cluster by --nats or --data-dir; --http '' puts ANABRANCH_HTTP off",
             http=connection.http,
         )
-    program = [sys.executable, "-P", "-m", "anabranch.controller.metadata"]
-    command = [*program, "--nats", nats_url(connection), *arguments]
+    command = [sys.executable, "-P", "-m", "anabranch.controller.metadata", *arguments]
+    # Not by an argument: a URL may hold a password, and other users see the arguments.
+    environment = {**os.environ, "ANABRANCH_NATS_URL": nats_place(connection)}
     done = subprocess.run(
-        command, capture_output=True, timeout=PROGRAM_S_MAX, check=False, text=True
+        command,
+        capture_output=True,
+        timeout=PROGRAM_S_MAX,
+        check=False,
+        text=True,
+        env=environment,
     )
     output = Output(connection.json)
     for line in done.stdout.splitlines():

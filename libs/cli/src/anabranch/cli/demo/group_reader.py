@@ -1,8 +1,8 @@
 """The program of one reader of the demo's group; the demo runs several of it.
 
-Its arguments are the address of NATS, the group, its reader id and a file. It notes there what it
-has processed (see `group_records`), until its standard input ends: then it leaves the group. A
-reader that was taken for dead, as may happen while a segment store is away, joins again.
+Its arguments are the cluster's endpoints file, the group, its reader id and a file. It notes there
+what it has processed (see `group_records`), until its standard input ends: then it leaves the
+group. A reader that was taken for dead, as may happen while a segment store is away, joins again.
 """
 
 import asyncio
@@ -53,19 +53,21 @@ async def until_input_ends() -> None:
     await reader.read()
 
 
-async def read_until_input_ends(nats_url: str, group: str, reader_id: str, file: BinaryIO) -> None:
+async def read_until_input_ends(
+    endpoints_file: Path, group: str, reader_id: str, file: BinaryIO
+) -> None:
     """Be a reader of the group."""
-    async with connect(nats_url, name=reader_id) as client, asyncio.TaskGroup() as tasks:
+    async with connect(endpoints_file, name=reader_id) as client, asyncio.TaskGroup() as tasks:
         work = read(client.reader_group(group), reader_id, file, SystemClock())
         reading = tasks.create_task(work)
         await until_input_ends()
         reading.cancel()
 
 
-def main(nats_url: str, group: str, reader_id: str, path: str) -> None:
+def main(endpoints_file: str, group: str, reader_id: str, path: str) -> None:
     # Unbuffered: what was noted must outlive the process.
     with Path(path).open("ab", buffering=0) as file:
-        asyncio.run(read_until_input_ends(nats_url, group, reader_id, file))
+        asyncio.run(read_until_input_ends(Path(endpoints_file), group, reader_id, file))
 
 
 if __name__ == "__main__":

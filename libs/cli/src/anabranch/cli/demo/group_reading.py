@@ -119,7 +119,7 @@ class GroupReading:
 
 @asynccontextmanager
 async def group_reading(
-    client: Client, nats_url: str, stream: str, folder: Path, clock: Clock
+    client: Client, endpoints_file: Path, stream: str, folder: Path, clock: Clock
 ) -> AsyncIterator[GroupReading]:
     """Readers that have joined a new group of the stream; all of them are gone afterwards."""
     await asyncio.to_thread(_prepare, folder)
@@ -128,7 +128,7 @@ async def group_reading(
     processes: dict[str, Process] = {}
     try:
         for reader_id in READERS:
-            processes[reader_id] = await _start(nats_url, reader_id, folder)
+            processes[reader_id] = await _start(endpoints_file, reader_id, folder)
         async with asyncio.TaskGroup() as tasks:
             reading = GroupReading(client, folder, processes=processes, clock=clock, tasks=tasks)
             await reading.wait_joined()
@@ -151,8 +151,8 @@ def _prepare(folder: Path) -> None:
         record_path(folder, reader_id).touch()
 
 
-async def _start(nats_url: str, reader_id: str, folder: Path) -> Process:
-    arguments = (nats_url, GROUP, reader_id, str(record_path(folder, reader_id)))
+async def _start(endpoints_file: Path, reader_id: str, folder: Path) -> Process:
+    arguments = (str(endpoints_file), GROUP, reader_id, str(record_path(folder, reader_id)))
     with (folder / f"{reader_id}.log").open("wb") as log:
         return await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", PROGRAM, *arguments,

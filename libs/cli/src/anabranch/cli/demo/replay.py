@@ -95,13 +95,13 @@ async def replay(plan: Plan) -> Outcome:
     console.print(f"starting a cluster in {plan.data_dir}")
     async with embedded_cluster(UpSettings(data_dir=plan.data_dir)) as cluster:
         await cluster.wait_ready()
-        async with connect(str(cluster.endpoints["nats"]), name="demo") as client:
+        async with connect(cluster.nats, name="demo") as client:
             await client.scopes.create(SCOPE)
             await client.streams.create(STREAM, segments=SEGMENT_COUNT)
             folder = plan.data_dir / "readers"
-            nats_url = str(cluster.endpoints["nats"])
+            where = cluster.endpoints_file
             with _progress(console) as progress:
-                async with group_reading(client, nats_url, STREAM, folder, clock) as reading:
+                async with group_reading(client, where, STREAM, folder, clock) as reading:
                     writing = _Writing(
                         plan, client, cluster, reading=reading, clock=clock, progress=progress
                     )

@@ -33,6 +33,7 @@ from anabranch.cli.up.supervisor import States, Supervisor
 from anabranch.common.errors import InvalidSetting, Unavailable
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import Rng, system_rng
+from anabranch.common.runtime.nats_target import NatsTarget
 from anabranch.common.runtime.settings import is_base_url
 from anabranch.common.storage.location import MemoryLocation, parse_location
 
@@ -91,6 +92,16 @@ class EmbeddedCluster:
     def endpoints(self) -> dict[str, str | list[str]]:
         """The content of endpoints.json: {"nats", "gateway": url, "segstores": ["host:port"]}."""
         return self._endpoints.as_dict()
+
+    @property
+    def nats(self) -> NatsTarget:
+        """What a client connects by; it may begin before the cluster is ready."""
+        return NatsTarget.at(self._endpoints.nats)
+
+    @property
+    def endpoints_file(self) -> Path:
+        """The same for another process, as soon as the cluster has been ready once."""
+        return self._directory.endpoints_file
 
     @property
     def data_dir(self) -> Path:

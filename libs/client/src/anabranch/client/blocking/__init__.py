@@ -4,7 +4,7 @@
 
     from anabranch.client import blocking
 
-    with blocking.connect("nats://127.0.0.1:4222") as client:
+    with blocking.connect(Path("out/anabranch")) as client:
         client.streams.create("plant/sensors", segments=4)
         with client.writer("plant/sensors") as writer:
             writer.write_batch([b"21.5", b"21.7"], ["boiler", "boiler"])
@@ -19,6 +19,7 @@ is waited for and is raised there; a process that was forked has to connect by i
 """
 
 import contextlib
+from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
@@ -31,6 +32,7 @@ from anabranch.client.connecting import CONNECT_TIMEOUT_S
 from anabranch.client.connecting import connect as connect_asynchronously
 from anabranch.common.errors import Closed
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.nats_target import NatsTarget
 
 __all__ = ["Blocking", "BlockingClient", "connect"]
 
@@ -63,7 +65,7 @@ class BlockingClient(Blocking[Client]):
 
 
 def connect(
-    nats_url: str,
+    where: NatsTarget | Path | str,
     *,
     name: str = "anabranch-client",
     timeout_s: float = CONNECT_TIMEOUT_S,
@@ -73,9 +75,10 @@ def connect(
     """An open client; close it, or use it in a `with` block.
 
     `call_timeout_s`: for every single wait of all that it makes, see `Blocking.with_timeout`.
-    The rest is as for the asynchronous client. Raises Unavailable when nothing answers in time.
+    The rest is as for the asynchronous client. Raises Unavailable when nothing answers in time,
+    Unauthorized, InvalidSetting.
     """
-    connecting = connect_asynchronously(nats_url, name=name, timeout_s=timeout_s, tracer=tracer)
+    connecting = connect_asynchronously(where, name=name, timeout_s=timeout_s, tracer=tracer)
     background = Background(SystemClock())
     stay = Stay(connecting, background.thread.tasks)
     try:

@@ -12,8 +12,10 @@ from contextlib import contextmanager
 import nats.errors
 from nats.aio.client import Client, Srv
 
-from anabranch.common.errors import FieldValue, Unavailable
+from anabranch.common.adapters.nats_options import connect_options
+from anabranch.common.errors import FieldValue, Unauthorized, Unavailable
 from anabranch.common.runtime.logger import get_logger
+from anabranch.common.runtime.nats_target import NatsTarget
 
 CONNECT_DEADLINE_S = 10.0
 RECONNECT_WAIT_S = 0.25
@@ -21,17 +23,21 @@ PENDING_SIZE_BYTES_MAX = 16 * 1024 * 1024
 PING_INTERVAL_S = 10
 ID_DEADLINE_S = 5.0
 _WHO_AM_I = "$SYS.REQ.USER.INFO"
+_REFUSED = "authorization violation"
 _REMEDY = "check that the NATS server runs with JetStream and is reachable, then try again"
 
 _log = get_logger(__name__)
 
 
-class _OneTransportClient(Client):
-    """The library's client, which here closes one transport before it opens the next.
+class _StrictClient(Client):
+    """The library's client with two rules of ours.
 
-    When a server accepts an attempt to reconnect and the handshake fails, the library replaces
-    the open stream and leaves it to the garbage collector: one socket per attempt. A proxy before
-    a server that starts accepts and hangs up for as long as that takes.
+    It closes one transport before it opens the next. When a server accepts an attempt to reconnect
+    and the handshake fails, the library replaces the open stream and leaves it to the garbage
+    collector: one socket per attempt. A proxy before a server that starts accepts and hangs up for
+    as long as that takes.
+
+    If TLS was asked for, it sends credentials over TLS alone, whatever the server offers.
     """
 
     async def _connect_to_server(self, s: Srv) -> None:
@@ -39,37 +45,77 @@ class _OneTransportClient(Client):
             self._transport.close()  # type: ignore[no-untyped-call]
         await super()._connect_to_server(s)
 
+    def _connect_command(self) -> bytes:
+        if "tls" in self.options and not self._server_info.get("tls_required"):
+            assert self._current_server is not None
+            if self._current_server.uri.scheme != "wss":
+                raise nats.errors.Error("the server does not offer TLS")
+        return super()._connect_command()
 
-async def connect_nats(url: str, name: str, *, deadline_s: float = CONNECT_DEADLINE_S) -> Client:
-    """A connection to the NATS server at `url`, shown there as `name`.
 
-    A server that is not up yet is waited for, up to the deadline. Raises Unavailable.
+async def connect_nats(
+    target: NatsTarget, name: str, *, deadline_s: float = CONNECT_DEADLINE_S
+) -> Client:
+    """A connection to a NATS server of the target, shown there as `name`.
+
+    If no server is up yet, it waits for one up to the deadline. Raises Unavailable, Unauthorized if
+    a server refuses the target's credentials or their absence, InvalidSetting, CodecMissing.
     """
-    client = _OneTransportClient()
+    options = connect_options(target)
+    client = _StrictClient()
+    attempts: list[Exception] | None = []
+    """The last failed one, until the first connection opens; then None."""
+
+    async def report(error: Exception) -> None:
+        if attempts is not None:
+            attempts[:] = [error]
+            if _REFUSED in str(error).lower():
+                raise _refusal(target) from error
+        await _report(error)
 
     async def report_loss() -> None:
         if not client.is_closed:
-            _log.warning("the connection to NATS is lost, reconnecting")
+            _log.warning("the connection to NATS is lost, reconnecting", connection=name)
 
     try:
         async with asyncio.timeout(deadline_s):
             await client.connect(
-                servers=url,
+                **options,
                 name=name,
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type]  # seconds, any
                 ping_interval=PING_INTERVAL_S,
                 pending_size=PENDING_SIZE_BYTES_MAX,
-                error_cb=_report,
+                error_cb=report,
                 disconnected_cb=report_loss,
                 reconnected_cb=_report_return,
             )
     except BaseException as error:
         await client.close()
         if isinstance(error, nats.errors.Error | OSError | ValueError | TimeoutError):
-            raise Unavailable("no NATS server answers", remedy=_REMEDY, url=url) from error
+            refusal = Unavailable("no NATS server answers", remedy=_REMEDY, url=str(target))
+            if attempts:
+                refusal.fields = {**refusal.fields, "cause": str(attempts[0]) or repr(attempts[0])}
+            raise refusal from error
         raise
+    attempts = None  # a server that restarts with other credentials may get the right ones back
     return client
+
+
+def _refusal(target: NatsTarget) -> Unauthorized:
+    if target.credentials is None:
+        return Unauthorized(
+            "the NATS server requires credentials, and none were given",
+            remedy="name the cluster's data directory or endpoints file instead of the URL, or put "
+            "user and password into the URL",
+            url=str(target),
+        )
+    return Unauthorized(
+        "the NATS server refuses the credentials",
+        remedy="give the credentials of this server; those of `anabranch up` are in its data "
+        "directory",
+        url=str(target),
+    )
 
 
 async def close_nats(client: Client) -> None:

@@ -6,15 +6,17 @@ than a service that does not start.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
-from pydantic import ValidationError, field_validator
+from pydantic import ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from anabranch.common.errors import InvalidSetting
+from anabranch.common.runtime.nats_target import NatsTarget, TlsFiles
 
 MASK = "**********"
 
@@ -34,7 +36,9 @@ NO_TARGET = TelemetryTarget("")
 class ServiceSettings(BaseSettings):
     """What all services' settings share. A subclass sets `env_prefix` and its fields."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_nested_delimiter="__")
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_nested_delimiter="__", hide_input_in_errors=True
+    )
 
     otlp_endpoint: str = ""
     """Base URL of a collector of traces and metrics (OTLP over HTTP); empty: no traces."""
@@ -73,6 +77,54 @@ class ServiceSettings(BaseSettings):
         """The settings as plain data for the log; secrets and passwords in URLs are masked."""
         plain: dict[str, object] = self.model_dump(mode="json")
         return {name: _without_secrets(value) for name, value in plain.items()}
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, object]]:
+        """What `repr` and `str` show: the same as the log."""
+        return self.describe().items()
+
+
+class NatsSettings(ServiceSettings):
+    """Settings of a service that uses NATS; `nats` is what they mean."""
+
+    nats_url: str
+    """One address or several, separated by commas: nats://host:4222, tls://host:4222 or
+    nats://user:password@host:4222."""
+    nats_credentials_file: Path | None = None
+    """A .creds file, an nkey seed, or JSON: {"user": …, "password": …} or {"token": …}."""
+    nats_tls_ca_file: Path | None = None
+    """PEM; empty: the authorities that the system trusts. Any TLS file demands TLS."""
+    nats_tls_cert_file: Path | None = None
+    """PEM, with its key: what identifies this service to the server."""
+    nats_tls_key_file: Path | None = None
+
+    @property
+    def nats(self) -> NatsTarget:
+        """Where and how the service connects to NATS."""
+        ca, cert, key = self.nats_tls_ca_file, self.nats_tls_cert_file, self.nats_tls_key_file
+        tls = TlsFiles(ca, cert, key) if ca or cert or key else None
+        return NatsTarget.at(self.nats_url, credentials_file=self.nats_credentials_file, tls=tls)
+
+    @field_validator(
+        "nats_credentials_file", "nats_tls_ca_file", "nats_tls_cert_file", "nats_tls_key_file",
+        mode="before",
+    )  # fmt: skip
+    @classmethod
+    def _none_if_empty(cls, path: object) -> object:
+        return path or None
+
+    @field_validator("nats_url")
+    @classmethod
+    def _check_nats_url(cls, url: str) -> str:
+        try:
+            NatsTarget.at(url)
+        except InvalidSetting as error:
+            raise ValueError(str(error)) from None
+        return url
+
+    @model_validator(mode="after")
+    def _check_nats(self) -> Self:
+        assert self.nats
+        return self
 
 
 def unknown_variables(settings: type[ServiceSettings], environment: Mapping[str, str]) -> list[str]:
@@ -129,9 +181,20 @@ def _without_secrets(value: object) -> object:
 
 
 def _without_password(text: str) -> str:
-    """A URL's user and password masked; other text unchanged."""
-    if "://" not in text or "@" not in text:
+    """A URL's user and password masked, in each of several; other text unchanged.
+
+    A comma may lie in a password too, so of several URLs nothing between the first `://` and the
+    last `@` is shown.
+    """
+    head, scheme_ends, rest = text.partition("://")
+    if not scheme_ends or "@" not in rest:
         return text
-    parts = urlsplit(text)
-    _credentials, at, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{MASK}@{host}")) if at else text
+    place = rest.rpartition("@")[2] if "," in rest else _host_and_path(text)
+    return text if place is None else f"{head}://{MASK}@{place}"
+
+
+def _host_and_path(url: str) -> str | None:
+    """A URL from its host on; None if it has neither user nor password."""
+    netloc = urlsplit(url).netloc
+    credentials, at, _ = netloc.rpartition("@")
+    return url.partition("://")[2].removeprefix(f"{credentials}@") if at else None

@@ -140,7 +140,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--stream", required=True, help="scope/stream")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--tier2", metavar="URL", help="straight from tier 2, such as file:///…")
-    source.add_argument("--nats", metavar="URL", help="from the stores of the cluster there")
+    source.add_argument(
+        "--nats", metavar="WHERE", help="from the stores: a URL, or a cluster's endpoints file"
+    )
     parser.add_argument("--out", type=Path, required=True, help="directory of the results")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     chosen = parser.parse_args(arguments)

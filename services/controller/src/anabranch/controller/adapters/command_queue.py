@@ -30,9 +30,8 @@ from nats.aio.client import Client
 from nats.js.api import ConsumerConfig
 
 from anabranch.common.adapters.nats_connection import (
-    PENDING_SIZE_BYTES_MAX,
-    RECONNECT_WAIT_S,
     close_nats,
+    connect_nats,
     keeping_cancellation,
 )
 from anabranch.common.contracts.subjects import (
@@ -45,6 +44,7 @@ from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.backoff import Backoff
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import Rng
+from anabranch.common.runtime.nats_target import NatsTarget
 from anabranch.common.runtime.tracing import trace_parent_in
 from anabranch.common.workflow.containment import Containment
 from anabranch.controller.domain.parking import (
@@ -88,12 +88,30 @@ class _InHand:
     """When, by the monotonic clock, the server need not wait for it any more."""
 
 
+class _Broker(NatsBroker):
+    """FastStream's broker on a connection of ours.
+
+    A connection of its own would send credentials without TLS if the server offers none, and would
+    end its attempts to reconnect for ever at errors that pass, such as too many connections.
+    """
+
+    def __init__(self, target: NatsTarget) -> None:
+        servers = list(target.addresses)
+        super().__init__(servers, graceful_timeout=GRACE_S, apply_types=False, logger=None)
+        self._target = target
+
+    async def _connect(self) -> Client:
+        connection = await connect_nats(self._target, "controller-commands")
+        self.config.connect(connection)
+        return connection
+
+
 class CommandQueue:
     """The commands of the buckets that `own` names, and the connection for notices."""
 
     def __init__(
         self,
-        url: str,
+        target: NatsTarget,
         handle: Handle,
         park: Park,
         clock: Clock,
@@ -109,16 +127,7 @@ class CommandQueue:
         self._rng = rng
         self._containment = containment
         self._pause_ratio = pause_ratio
-        self._broker = NatsBroker(
-            url,
-            name="controller-commands",
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type]
-            pending_size=PENDING_SIZE_BYTES_MAX,
-            graceful_timeout=GRACE_S,
-            apply_types=False,
-            logger=None,
-        )
+        self._broker = _Broker(target)
         self._subscribers = [self._subscriber(bucket) for bucket in range(SHARD_COUNT)]
         self._client: Client | None = None
         self._owned = [asyncio.Event() for _ in range(SHARD_COUNT)]
@@ -129,7 +138,7 @@ class CommandQueue:
         """Commands parked since the start."""
 
     async def start(self) -> None:
-        """Connect. Raises Unavailable."""
+        """Connect. Raises Unavailable, Unauthorized."""
         try:
             self._client = await self._broker.connect()
             await self._broker.start()

@@ -184,7 +184,7 @@ def _commands(
     around: Surroundings, desk: CommandDesk, parked: JetStreamParkedCommands
 ) -> CommandQueue:
     return CommandQueue(
-        around.settings.nats_url,
+        around.settings.nats,
         partial(handle_command, desk),
         parked.park,
         around.clock,

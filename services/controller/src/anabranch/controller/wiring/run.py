@@ -35,15 +35,15 @@ _log = structlog.get_logger(__name__)
 async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
     """Run until asked to stop.
 
-    Raises Unavailable (no NATS), MetadataNotSynced, StreamRewound, InvalidSetting (other
-    constants).
+    Raises Unavailable (no NATS), Unauthorized (NATS refuses the credentials), MetadataNotSynced,
+    StreamRewound, InvalidSetting (other constants).
     """
     clock = SystemClock()
     telemetry = lifetime.telemetry
     observer = Observer(ControllerMetrics(telemetry.metrics, clock), telemetry.tracer)
     if settings.tier2_url:
         shared_location(settings.tier2_url)  # wrong for ever if it is wrong now
-    client = await connect_nats(settings.nats_url, "controller")
+    client = await connect_nats(settings.nats, "controller")
     rng = system_rng()
     containment = Containment(clock, rng)
     around = Surroundings(settings, client, clock, SystemIds(), rng, observer, containment)

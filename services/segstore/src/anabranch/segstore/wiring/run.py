@@ -8,6 +8,7 @@ from anabranch.common.adapters.nats_connection import close_nats, connect_nats
 from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import SystemIds, system_rng
+from anabranch.common.runtime.nats_target import NatsTarget
 from anabranch.common.runtime.service import Lifetime
 from anabranch.segstore.settings import SegstoreSettings
 from anabranch.segstore.shell.container.metrics import StoreMetrics
@@ -44,7 +45,7 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
             limit_s=TIER_TWO_CALL_S_MAX,
             options=settings.tier2_options,
         )
-        client = await _connect(settings.nats_url, clock, back_off_s, lifetime)
+        client = await _connect(settings.nats, clock, back_off_s, lifetime)
         if client is None:
             return
         try:
@@ -75,13 +76,16 @@ def _tracing(lifetime: Lifetime, commits: Commits) -> StoreTracing | None:
 
 
 async def _connect(
-    url: str, clock: Clock, back_off_s: BackOff, lifetime: Lifetime
+    target: NatsTarget, clock: Clock, back_off_s: BackOff, lifetime: Lifetime
 ) -> Client | None:
-    """A NATS connection, as soon as a server answers; None if the store is to stop first."""
+    """A NATS connection, as soon as a server answers; None if the store is to stop first.
+
+    Raises Unauthorized: the same credentials would be refused again.
+    """
     failures = 0
     while not lifetime.stopping:
         try:
-            return await connect_nats(url, "segstore")
+            return await connect_nats(target, "segstore")
         except Unavailable as error:
             failures += 1
             _log.warning("NATS does not answer yet", error=str(error), remedy=error.remedy)
