@@ -6,13 +6,15 @@ from pathlib import Path
 
 from anabranch.cli.up.binaries import find_nats_server
 from anabranch.cli.up.parts import nats_config
+from anabranch.common.runtime.nats_target import Login
 
 DEPLOYED = Path(__file__).resolve().parents[2] / "deploy" / "nats.conf"
 
 
 def test_both_configurations_are_accepted_and_sync_every_write(tmp_path: Path) -> None:
+    login = Login.of("anabranch", 'a "quoted" $password')
     written = tmp_path / "nats.conf"
-    written.write_text(nats_config(21000, 21001, tmp_path / 'a "quoted" directory'))
+    written.write_text(nats_config(21000, 21001, tmp_path / 'a "quoted" directory', login))
     program = asyncio.run(find_nats_server())
 
     for config in (DEPLOYED, written):

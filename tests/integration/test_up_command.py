@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from anabranch.client import connect
 
@@ -84,12 +85,15 @@ def files_in(directory: Path) -> list[str]:
     return [str(path) for path in directory.rglob("*")]
 
 
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def child_of(pid: int, module: str) -> int:
     """The child of `pid` that runs `module`."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     (found,) = [
-        int(child)
-        for child in children
+        child
+        for child in children_of(pid)
         if module.encode() in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
     ]
     return found
@@ -103,6 +107,15 @@ def test_a_cluster_survives_the_death_of_its_segment_store_and_stops_when_told(
         lines = lines_of(process)
         ready = wait_for(lines, event="ready")
         assert json.loads((data_dir / "endpoints.json").read_text()) == ready["endpoints"]
+        password = json.loads((data_dir / "nats-credentials.json").read_text())["password"]
+        family = [process.pid, *children_of(process.pid)]
+        assert len(family) >= 5, "a supervisor, NATS and three services"
+        for pid in family:
+            for shown in ("cmdline", "environ"):
+                assert password.encode() not in Path(f"/proc/{pid}/{shown}").read_bytes()
+        health = (data_dir / "run" / "gateway.port").read_text().strip()
+        with urlopen(f"http://127.0.0.1:{health}/metrics", timeout=SECONDS_MAX) as metrics:
+            assert password.encode() not in metrics.read()
 
         os.kill(child_of(process.pid, "anabranch.segstore"), signal.SIGKILL)
         restarted = wait_for(lines, part="segstore", restarts=1)
@@ -110,9 +123,16 @@ def test_a_cluster_survives_the_death_of_its_segment_store_and_stops_when_told(
         wait_for(lines, part="segstore", state="ready")
 
         process.send_signal(signal.SIGTERM)
-        assert list(lines)[-1] == {"event": "stopped"}
+        last = list(lines)
+        assert last[-1] == {"event": "stopped"}
         assert process.wait(SECONDS_MAX) == 0
+        assert password not in str([ready, *last])
+        assert process.stderr is not None
+        assert password not in process.stderr.read()
 
+    logs = [path.read_text() for path in (data_dir / "logs").iterdir()]
+    assert any("nats_credentials_file" in log for log in logs), "a service logs its settings"
+    assert password not in "".join(logs)
     assert not (data_dir / "endpoints.json").exists()
     assert not [name for name in files_in(traps) if name.endswith("was-imported")]
 
@@ -138,7 +158,7 @@ async def test_an_ephemeral_cluster_works_and_leaves_no_file_behind(tmp_path: Pa
         remark = wait_for(lines, event="remark", part="redis")
         assert remark["reason"] == "disabled by --no-redis: buckets by rendezvous"
         ready = wait_for(lines, event="ready")
-        async with connect(ready["endpoints"]["nats"]) as client:
+        async with connect(Path(ready["endpoints_file"])) as client:
             await client.scopes.create("demo")
             await client.streams.create("demo/numbers", segments=2)
             async with client.writer("demo/numbers") as writer:

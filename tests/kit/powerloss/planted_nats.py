@@ -9,14 +9,15 @@ from pathlib import Path
 
 from anabranch.cli import __main__ as program
 from anabranch.cli.up import parts
+from anabranch.common.runtime.nats_target import Login
 
 
 def plant() -> None:
     """Have the server write as it does by default, and nobody check it."""
     written = parts.nats_config
 
-    def without_syncs(port: int, monitor_port: int, store: Path) -> str:
-        text = written(port, monitor_port, store)
+    def without_syncs(port: int, monitor_port: int, store: Path, login: Login) -> str:
+        text = written(port, monitor_port, store, login)
         return text.replace("sync_interval: always", "sync_interval: 2m")
 
     parts.nats_config = without_syncs

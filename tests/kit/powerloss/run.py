@@ -1,6 +1,7 @@
 """One round: a fresh cluster, its power cut at a moment, the same directory started again."""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from anabranch.cli.up.directory import NATS_CREDENTIALS
 from anabranch.cli.up.ports import choose_port
 from anabranch.client import Client, connect
 from anabranch.common.errors import AnabranchError, NotFound
@@ -68,12 +70,12 @@ async def perform(round_: Round) -> RoundResult:
     result = RoundResult()
     with powered_disk(round_.directory) as disk:
         ledger, port = round_.directory / "ledger", choose_port(0, system_rng())
-        with _workload(port, ledger, round_.directory / "workload.log"):
+        with _workload(_early_endpoints(round_, disk, port), ledger):
             await _live_until_the_cut(round_, disk, port, result)
         result.ledger = read_ledger(ledger)
         with _cluster(round_, disk, port) as cluster:
             try:
-                await _come_back(cluster, disk, port, result)
+                await _come_back(cluster, disk, result)
             except (AnabranchError, TimeoutError, RuntimeError) as error:
                 result.violations.append(f"{type(error).__name__}: {error}")
     return result
@@ -105,11 +107,11 @@ def _cluster(round_: Round, disk: PoweredDisk, port: int) -> Iterator[ClusterPro
 
 
 @contextmanager
-def _workload(port: int, ledger: Path, log: Path) -> Iterator[None]:
-    with log.open("wb") as output:
+def _workload(endpoints: Path, ledger: Path) -> Iterator[None]:
+    with (ledger.parent / "workload.log").open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "kit.powerloss.workload",
-             "--nats", f"nats://127.0.0.1:{port}", "--ledger", str(ledger)],
+             "--nats", str(endpoints), "--ledger", str(ledger)],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip
@@ -120,13 +122,11 @@ def _workload(port: int, ledger: Path, log: Path) -> Iterator[None]:
         process.wait()
 
 
-async def _come_back(
-    cluster: ClusterProcess, disk: PoweredDisk, port: int, result: RoundResult
-) -> None:
+async def _come_back(cluster: ClusterProcess, disk: PoweredDisk, result: RoundResult) -> None:
     began_s = SystemClock().monotonic()
     await _until_ready(cluster, disk)
     result.restart_s = SystemClock().monotonic() - began_s
-    async with asyncio.timeout(ASK_S_MAX), connect(f"nats://127.0.0.1:{port}") as client:
+    async with asyncio.timeout(ASK_S_MAX), connect(_endpoints(disk)) as client:
         result.violations += violations(result.ledger, await _find(client))
         await _work_on(client)
 
@@ -173,3 +173,12 @@ async def _work_on(client: Client) -> None:
 
 def _endpoints(disk: PoweredDisk) -> Path:
     return disk.root / "data" / "endpoints.json"
+
+
+def _early_endpoints(round_: Round, disk: PoweredDisk, port: int) -> Path:
+    """An endpoints file for a workload that begins before the cluster is ready."""
+    credentials = disk.root / "data" / NATS_CREDENTIALS
+    told = {"nats": f"nats://127.0.0.1:{port}", "nats_credentials": str(credentials)}
+    file = round_.directory / "endpoints.json"
+    file.write_text(json.dumps(told))
+    return file

@@ -4,11 +4,15 @@ import json
 import os
 import stat
 from pathlib import Path
+from traceback import format_exception
 
 import pytest
 
+from anabranch.cli.up.credentials import kept_credentials
 from anabranch.cli.up.directory import FORMAT, Endpoints, claim
+from anabranch.common.adapters.nats_options import connect_options
 from anabranch.common.errors import DirectoryInUse, DirectoryUnusable, FormatTooNew
+from anabranch.common.runtime.nats_target import nats_target
 
 
 def test_a_second_claim_names_the_holder(tmp_path: Path) -> None:
@@ -119,6 +123,54 @@ def test_endpoints_of_a_killed_cluster_are_gone_after_the_next_claim(tmp_path: P
     with claim(tmp_path) as directory:
         directory.publish(endpoints)
         assert json.loads(directory.endpoints_file.read_text()) == endpoints.as_dict()
+        assert mode_of(directory.endpoints_file) == 0o600
 
     with claim(tmp_path) as directory:
         assert not directory.endpoints_file.exists()
+
+
+def test_credentials_are_drawn_once_for_their_owner_alone_and_kept(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    drawn = iter(["first", "second"])
+    with claim(tmp_path) as directory:
+        assert not directory.nats_credentials_file.exists(), "as in a directory of older releases"
+        first = kept_credentials(directory, lambda: next(drawn))
+        file = directory.nats_credentials_file
+        assert mode_of(file) == 0o600
+        assert synced[-2:] == [f"{file}.new", str(tmp_path)]
+        file.chmod(0o644)
+
+    with claim(tmp_path) as directory:
+        assert kept_credentials(directory, lambda: next(drawn)) == first
+        assert mode_of(file) == 0o600
+    assert first.password.get_secret_value() == "first"
+    assert "first" not in repr(first)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '["s3cret"]', '{"user": "u", "password": "s3cret"'])
+def test_damaged_credentials_are_refused_without_showing_them(tmp_path: Path, text: str) -> None:
+    with claim(tmp_path) as directory:
+        directory.nats_credentials_file.write_text(text)
+        with pytest.raises(DirectoryUnusable, match="credentials") as refused:
+            kept_credentials(directory, lambda: "new")
+
+    assert "delete the file" in refused.value.remedy
+    assert "s3cret" not in "".join(format_exception(refused.value))
+
+
+def test_a_client_finds_the_credentials_by_the_endpoints_file_or_its_directory(
+    tmp_path: Path,
+) -> None:
+    endpoints = Endpoints("nats://127.0.0.1:1", ("127.0.0.1:2",), "http://127.0.0.1:3")
+    with claim(tmp_path) as directory:
+        kept_credentials(directory, lambda: "s3cret")
+        directory.publish(endpoints)
+
+    for where in (tmp_path, directory.endpoints_file, f"{tmp_path}/", f"{tmp_path}/endpoints.json"):
+        target = nats_target(where)
+        assert target.addresses == ("nats://127.0.0.1:1",)
+        assert target.credentials == tmp_path / "nats-credentials.json"
+        options = connect_options(target)
+        assert (options["user"], options["password"]) == ("anabranch", "s3cret")
+    assert "s3cret" not in repr(endpoints) + directory.endpoints_file.read_text() + repr(target)

@@ -3,6 +3,7 @@
 import io
 import json
 import socket
+import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -36,6 +37,7 @@ from anabranch.common.errors import (
     InvalidSetting,
     PortInUse,
 )
+from anabranch.common.runtime.nats_target import Login
 
 
 class Spread:
@@ -49,6 +51,7 @@ class Spread:
         return self._last
 
 
+LOGIN = Login.of("anabranch", "drawn at random")
 OLD = Candidate("PATH", Path("/usr/bin/nats-server"), (2, 9))
 WHEEL = Candidate("wheel", Path("/venv/bin/nats-server"), (2, 15))
 
@@ -126,7 +129,9 @@ def test_chosen_ports_lie_below_those_of_outgoing_connections() -> None:
 
 def test_services_are_configured_by_their_environment_alone(tmp_path: Path) -> None:
     with claim(tmp_path) as directory:
-        parts = cluster_parts(ClusterPlan(directory, Path("/bin/nats"), 21000, 21001, 21002, 8))
+        parts = cluster_parts(
+            ClusterPlan(directory, Path("/bin/nats"), 21000, 21001, 21002, 8, LOGIN)
+        )
         config = directory.run_file("nats.conf").read_text()
 
     nats, controller, segstore, gateway = parts
@@ -146,10 +151,27 @@ def test_services_are_configured_by_their_environment_alone(tmp_path: Path) -> N
     assert "sync_interval: always" in config
 
 
+def test_the_password_of_nats_is_in_its_configuration_and_reaches_services_by_a_file(
+    tmp_path: Path,
+) -> None:
+    secret = LOGIN.password.get_secret_value()
+    with claim(tmp_path) as directory:
+        plan = ClusterPlan(directory, Path("/bin/nats"), 21000, 21001, 21002, 8, LOGIN)
+        nats, *services = cluster_parts(replace(plan, controller_count=2))
+        config = directory.run_file("nats.conf")
+        assert f"password: {json.dumps(secret)}" in config.read_text()
+        assert stat.S_IMODE(config.stat().st_mode) == 0o600
+
+    assert secret not in repr((plan, nats, services))
+    for part in services:
+        variable = f"ANABRANCH_{part.name.split('-')[0].upper()}_NATS_CREDENTIALS_FILE"
+        assert part.environment[variable] == str(tmp_path / "nats-credentials.json")
+
+
 def test_redis_runs_beside_nats_if_there_is_one_and_nobody_waits_for_it(tmp_path: Path) -> None:
     variable = "ANABRANCH_CONTROLLER_REDIS_URL"
     with claim(tmp_path) as directory:
-        plan = ClusterPlan(directory, Path("/bin/nats"), 21000, 21001, 21002, 8)
+        plan = ClusterPlan(directory, Path("/bin/nats"), 21000, 21001, 21002, 8, LOGIN)
         without = cluster_parts(plan)
         redis, controller = cluster_parts(
             replace(plan, redis_program=Path("/bin/redis-server"), redis_socket=Path("/a b/r.sock"))
@@ -180,7 +202,14 @@ def test_stores_have_a_directory_each_and_share_tier_two(tmp_path: Path) -> None
     with claim(tmp_path) as directory:
         parts = cluster_parts(
             ClusterPlan(
-                directory, Path("/bin/nats"), 21000, 21001, 21002, 8, more_segstore_ports=(21003,)
+                directory,
+                Path("/bin/nats"),
+                21000,
+                21001,
+                21002,
+                8,
+                LOGIN,
+                more_segstore_ports=(21003,),
             )
         )
     first, second = parts[2:4]
@@ -196,7 +225,7 @@ def test_stores_have_a_directory_each_and_share_tier_two(tmp_path: Path) -> None
 def test_controllers_have_names_and_ids_of_their_own(tmp_path: Path) -> None:
     with claim(tmp_path) as directory:
         parts = cluster_parts(
-            ClusterPlan(directory, Path("/bin/nats"), 1, 2, 3, 8, controller_count=3)
+            ClusterPlan(directory, Path("/bin/nats"), 1, 2, 3, 8, LOGIN, controller_count=3)
         )
     names = ["controller", "controller-2", "controller-3"]
     assert [part.name for part in parts[1:4]] == names
@@ -220,7 +249,7 @@ def test_every_service_is_told_the_collector_if_one_is_named(
 ) -> None:
     with claim(tmp_path) as directory:
         plan = ClusterPlan(
-            directory, Path("/bin/nats"), 21000, 21001, 21002, 8, otlp_endpoint=endpoint
+            directory, Path("/bin/nats"), 21000, 21001, 21002, 8, LOGIN, otlp_endpoint=endpoint
         )
         parts = cluster_parts(plan)
 
@@ -355,7 +384,7 @@ async def test_a_part_whose_log_cannot_be_opened_is_an_error_with_a_name(tmp_pat
 
 def _environment_of(part: str, data_dir: Path, **more: Any) -> Mapping[str, str]:
     with claim(data_dir) as directory:
-        chosen = ClusterPlan(directory, Path("nats-server"), 1, 2, 3, 4, **more)
+        chosen = ClusterPlan(directory, Path("nats-server"), 1, 2, 3, 4, LOGIN, **more)
         (found,) = [spec for spec in cluster_parts(chosen) if spec.name == part]
     return found.environment
 

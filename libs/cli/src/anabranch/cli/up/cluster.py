@@ -2,7 +2,7 @@
 
     async with embedded_cluster(UpSettings(data_dir=Path("out/anabranch"))) as cluster:
         await cluster.wait_ready()
-        ... cluster.endpoints ...
+        ... connect(cluster.nats) ...
 
 Leaving the block stops the parts in order. A part that dies is started again on the same port; a
 part that cannot be kept up ends the block with `Unavailable`. An ephemeral cluster lives in memory
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from anabranch.cli.up import plan
 from anabranch.cli.up.binaries import find_nats_server, find_redis_server
+from anabranch.cli.up.credentials import kept_credentials
 from anabranch.cli.up.directory import DataDirectory, Endpoints, claim
 from anabranch.cli.up.parts import (
     CONTROLLER,
@@ -32,7 +33,7 @@ from anabranch.cli.up.ports import choose_port
 from anabranch.cli.up.supervisor import States, Supervisor
 from anabranch.common.errors import InvalidSetting, Unavailable
 from anabranch.common.runtime.clock import SystemClock
-from anabranch.common.runtime.ids import Rng, system_rng
+from anabranch.common.runtime.ids import Rng, new_password, system_rng
 from anabranch.common.runtime.nats_target import NatsTarget
 from anabranch.common.runtime.settings import is_base_url
 from anabranch.common.storage.location import MemoryLocation, parse_location
@@ -90,13 +91,16 @@ class EmbeddedCluster:
 
     @property
     def endpoints(self) -> dict[str, str | list[str]]:
-        """The content of endpoints.json: {"nats", "gateway": url, "segstores": ["host:port"]}."""
+        """The content of endpoints.json: {"nats", "gateway": url, "segstores": ["host:port"],
+        "nats_credentials": name of a file beside it}."""
         return self._endpoints.as_dict()
 
     @property
     def nats(self) -> NatsTarget:
         """What a client connects by; it may begin before the cluster is ready."""
-        return NatsTarget.at(self._endpoints.nats)
+        return NatsTarget.at(
+            self._endpoints.nats, credentials_file=self._directory.nats_credentials_file
+        )
 
     @property
     def endpoints_file(self) -> Path:
@@ -247,6 +251,7 @@ async def _plan(
         directory=directory,
         nats_program=await find_nats_server(),
         nats_port=nats_port,
+        nats_login=kept_credentials(directory, new_password),
         nats_monitor_port=monitor_port,
         segstore_port=segstore_port,
         gateway_port=gateway_port,

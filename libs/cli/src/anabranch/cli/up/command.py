@@ -104,7 +104,7 @@ async def _run(settings: UpSettings, as_json: bool) -> None:
         async with embedded_cluster(settings, watch=progress.changed) as cluster:
             if not cluster.redis_url:
                 progress.remark("redis", _why_without_redis(settings))
-            progress.will_serve(cluster.endpoints, str(cluster.data_dir / "endpoints.json"))
+            progress.will_serve(cluster.endpoints, str(cluster.endpoints_file))
             await stop.wait()
         progress.stopped()
 

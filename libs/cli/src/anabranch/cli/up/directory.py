@@ -3,6 +3,7 @@
 format            {"format": 1}: checked before anything else is touched
 lock              flock held while a cluster runs; its text names the holder
 endpoints.json    where to connect; there while the cluster is ready, gone after a clean stop
+nats-credentials.json  what the NATS server asks of every client; drawn once, kept afterwards
 nats/ segstore/   the state of record (tier 2 is segstore/tier2, told by the controller too)
 logs/ run/        what may be deleted
 
@@ -21,11 +22,13 @@ from pathlib import Path
 
 from anabranch.common.adapters.local_disk import make_durably, write_durably
 from anabranch.common.errors import DirectoryInUse, DirectoryUnusable, FormatTooNew
+from anabranch.common.runtime.nats_target import ENDPOINTS_FILE
 
 FORMAT = 1
 PRIVATE = 0o700
 _FOLDERS = ("nats", "segstore", "logs", "run")
-_FILES = ("format", "lock", "endpoints.json")
+NATS_CREDENTIALS = "nats-credentials.json"
+_FILES = ("format", "lock", ENDPOINTS_FILE, NATS_CREDENTIALS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,13 @@ class Endpoints:
     gateway: str
 
     def as_dict(self) -> dict[str, str | list[str]]:
-        """The content of endpoints.json."""
-        return {"nats": self.nats, "segstores": list(self.segstores), "gateway": self.gateway}
+        """The content of endpoints.json, without any secret: programs and logs may show it."""
+        return {
+            "nats": self.nats,
+            "nats_credentials": NATS_CREDENTIALS,
+            "segstores": list(self.segstores),
+            "gateway": self.gateway,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,11 @@ class DataDirectory:
 
     @property
     def endpoints_file(self) -> Path:
-        return self.root / "endpoints.json"
+        return self.root / ENDPOINTS_FILE
+
+    @property
+    def nats_credentials_file(self) -> Path:
+        return self.root / NATS_CREDENTIALS
 
     def log_file(self, part: str) -> Path:
         return self.root / "logs" / f"{part}.log"

@@ -14,9 +14,12 @@ from urllib.parse import quote
 from anabranch.cli.up.directory import DataDirectory
 from anabranch.cli.up.ports import LOOPBACK
 from anabranch.common.runtime.health import PORT_FILE_VARIABLE
+from anabranch.common.runtime.nats_target import Login
 
 NATS_PAYLOAD_SIZE_MAX = 1024 * 1024
 NATS_STORE_SIZE_MAX = 1 << 50
+NATS_LOGIN_S_MAX = 10
+"""How long a client may take to log in; NATS's own two seconds are short on a busy machine."""
 CONTROLLER = "controller"
 SEGSTORE = "segstore"
 REDIS = "redis"
@@ -77,6 +80,8 @@ class ClusterPlan:
     segstore_port: int
     gateway_port: int
     container_count: int
+    nats_login: Login
+    """What the NATS server asks of every client."""
     tier2: str = ""
     """Empty: a directory in the data directory."""
     ephemeral: bool = False
@@ -145,13 +150,19 @@ def numbered(name: str, count: int) -> tuple[str, ...]:
     return (name, *(f"{name}-{number}" for number in range(2, count + 1)))
 
 
-def nats_config(port: int, monitor_port: int, store: Path) -> str:
-    """The configuration of the embedded NATS server: loopback only, every write synced, and limited
-    by the disk alone. Its own limit would be three quarters of what is free when it starts."""
+def nats_config(port: int, monitor_port: int, store: Path, login: Login) -> str:
+    """The configuration of the embedded NATS server: loopback only, for clients that log in, every
+    write synced, and limited by the disk alone. Its own limit would be three quarters of what is
+    free when it starts. The text holds the password."""
     return "\n".join(
         [
             f"listen: {json.dumps(f'{LOOPBACK}:{port}')}",
             f"http: {json.dumps(f'{LOOPBACK}:{monitor_port}')}",
+            "authorization {",
+            f"  user: {json.dumps(login.user)}",
+            f"  password: {json.dumps(login.password.get_secret_value())}",
+            f"  timeout: {NATS_LOGIN_S_MAX}",
+            "}",
             f"max_payload: {NATS_PAYLOAD_SIZE_MAX}",
             "jetstream {",
             f"  store_dir: {json.dumps(str(store))}",
@@ -166,7 +177,7 @@ def nats_config(port: int, monitor_port: int, store: Path) -> str:
 def _nats(plan: ClusterPlan) -> PartSpec:
     config = plan.directory.run_file("nats.conf")
     folder = plan.directory.folder("nats")
-    text = nats_config(plan.nats_port, plan.nats_monitor_port, folder)
+    text = nats_config(plan.nats_port, plan.nats_monitor_port, folder, plan.nats_login)
     plan.directory.write(config, text)
     return PartSpec(
         name="nats",
@@ -207,7 +218,7 @@ def _controller(plan: ClusterPlan, name: str) -> PartSpec:
         name,
         {
             "ANABRANCH_CONTROLLER_CONTROLLER_ID": name,
-            "ANABRANCH_CONTROLLER_NATS_URL": plan.nats_url,
+            **_nats_variables(plan, "CONTROLLER"),
             "ANABRANCH_CONTROLLER_NATS_MONITOR_URL": plan.nats_monitor_url,
             "ANABRANCH_CONTROLLER_REDIS_URL": plan.redis_url,
             "ANABRANCH_CONTROLLER_HEALTH_BIND": f"{LOOPBACK}:0",
@@ -227,7 +238,7 @@ def _segstore(plan: ClusterPlan, name: str, endpoint: str) -> PartSpec:
             "ANABRANCH_SEGSTORE_DATA_DIR": str(plan.directory.folder(name)),
             "ANABRANCH_SEGSTORE_TIER2_URL": plan.tier2_url,
             "ANABRANCH_SEGSTORE_JOURNAL": "memory" if plan.ephemeral else "disk",
-            "ANABRANCH_SEGSTORE_NATS_URL": plan.nats_url,
+            **_nats_variables(plan, "SEGSTORE"),
             "ANABRANCH_SEGSTORE_BIND": endpoint,
             "ANABRANCH_SEGSTORE_HEALTH_BIND": f"{LOOPBACK}:0",
         },
@@ -241,11 +252,19 @@ def _gateway(plan: ClusterPlan) -> PartSpec:
         plan,
         "gateway",
         {
-            "ANABRANCH_GATEWAY_NATS_URL": plan.nats_url,
+            **_nats_variables(plan, "GATEWAY"),
             "ANABRANCH_GATEWAY_BIND": f"{LOOPBACK}:{plan.gateway_port}",
             "ANABRANCH_GATEWAY_HEALTH_BIND": f"{LOOPBACK}:0",
         },
     )
+
+
+def _nats_variables(plan: ClusterPlan, program: str) -> dict[str, str]:
+    """How a service finds NATS: its credentials by the name of their file, never themselves."""
+    return {
+        f"ANABRANCH_{program}_NATS_URL": plan.nats_url,
+        f"ANABRANCH_{program}_NATS_CREDENTIALS_FILE": str(plan.directory.nats_credentials_file),
+    }
 
 
 def _service(

@@ -31,6 +31,11 @@ class SystemIds:
         return secrets.token_bytes(16)
 
 
+def new_password() -> str:
+    """43 characters of A–Z, a–z, 0–9, - and _: 256 bits of the operating system's randomness."""
+    return secrets.token_urlsafe(32)
+
+
 def system_rng() -> Rng:
     return random.Random()
 
