@@ -1,10 +1,20 @@
-"""NATS servers for whoever asks: one per test, or one per module whose tests do not hurt it."""
+"""NATS servers: one per test, or one per module whose tests do not hurt it.
+
+Services and commands are processes that fork from one that has imported them: see `kit.preloaded`.
+"""
 
 from collections.abc import Iterator
 
 import pytest
 
 from kit.infra import Infra, NatsServer
+from kit.preloaded import programs_fork
+
+
+@pytest.fixture(scope="session", autouse=True)
+def preloaded() -> Iterator[None]:
+    with programs_fork():
+        yield
 
 
 @pytest.fixture
