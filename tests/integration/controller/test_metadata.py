@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-import os
-import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
+from structlog.testing import capture_logs
 
 from anabranch.common.adapters.jetstream_events import JetStreamEventStore
 from anabranch.common.adapters.nats_connection import connect_nats
@@ -23,30 +22,30 @@ from anabranch.common.runtime.nats_target import nats_target
 from anabranch.common.runtime.service import Lifetime
 from anabranch.controller.settings import Settings
 from anabranch.controller.wiring import run_controller
+from kit.command_line import CommandLine
 from kit.controller_caller import Caller, StartController, until
 from kit.fake_stores import FakeSegmentStores
 from kit.infra import Infra, NatsServer
 
-SECONDS_MAX = 60.0
 REF = stream_ref("s/x")
 SUBJECT = subjects.stream_events(REF)
 DESCRIBE = queries.DescribeStream(scope="s", stream="x")
 
 Line = Mapping[str, object]
+Command = Callable[..., Awaitable[tuple[int, list[Line]]]]
 
 
-async def command(server: NatsServer, *arguments: str) -> tuple[int, list[Line]]:
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
     """Exit status and printed lines of `anabranch controller …`."""
-    running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "anabranch.cli", "controller", *arguments),
-        *("--nats", server.url, "--json"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    async with asyncio.timeout(SECONDS_MAX):
-        out, err = await running.communicate()
-    return running.returncode or 0, [json.loads(line) for line in (out + err).splitlines()]
+    sh = CommandLine(capsys)
+
+    async def perform(server: NatsServer, *arguments: str) -> tuple[int, list[Line]]:
+        ended = await sh.run("controller", *arguments, "--nats", server.url, "--json")
+        return ended.code, [json.loads(line) for line in (ended.out or ended.err).splitlines()]
+
+    with capture_logs():  # the program sends them to stderr
+        yield perform
 
 
 @pytest.fixture
@@ -88,6 +87,7 @@ async def test_a_backup_is_restored_on_an_empty_server_and_on_no_other(
     nats_server: NatsServer,
     client: Client,
     grown: None,
+    command: Command,
     tmp_path: Path,
 ) -> None:
     url = tmp_path.as_uri()
@@ -117,7 +117,7 @@ async def test_a_backup_is_restored_on_an_empty_server_and_on_no_other(
 
 
 async def test_damage_is_listed_explained_and_repaired(
-    nats_server: NatsServer, client: Client, grown: None
+    nats_server: NatsServer, client: Client, grown: None, command: Command
 ) -> None:
     assert (await command(nats_server, "verify"))[0] == 0
     await client.jetstream().publish(SUBJECT, b"[]", headers={"Ana-Crc": "00000000"})
