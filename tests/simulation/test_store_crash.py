@@ -147,4 +147,10 @@ def test_a_planted_bug_is_caught(
 ) -> None:
     plant(monkeypatch)
     with pytest.raises((AssertionError, AnabranchError, TimeoutError)):
-        crash_everywhere(busy_life, 0, 1)
+        crash_more_and_more()
+
+
+def crash_more_and_more() -> None:
+    """Few calls all over the life first, which find most sooner, then all."""
+    for shares in (9, 1):
+        crash_everywhere(busy_life, 0, shares)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from opentelemetry.metrics import CallbackOptions, Histogram, Meter, NoOpMeter, Observation
+from opentelemetry.metrics import CallbackOptions, Histogram, Meter, NoOpHistogram, Observation
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Of Prometheus' text format."""
@@ -40,12 +40,17 @@ class Definition:
 
 
 class Metrics:
-    """The metrics of one process; `definitions` are all that were made, in order."""
+    """The metrics of one process. Without a `meter` they are defined and nothing reads them."""
 
-    def __init__(self, meter: Meter, exposition: Callable[[], bytes]) -> None:
+    def __init__(self, meter: Meter | None, exposition: Callable[[], bytes]) -> None:
         self._meter = meter
         self._exposition = exposition
-        self.definitions: list[Definition] = []
+        self._definitions: dict[str, Definition] = {}
+
+    @property
+    def definitions(self) -> Sequence[Definition]:
+        """All that were made, in order."""
+        return list(self._definitions.values())
 
     def exposition(self) -> bytes:
         """All of them, as of now, in Prometheus' text format."""
@@ -55,6 +60,8 @@ class Metrics:
         """`read` never falls. The name ends in ``_total``, behind the unit if there is one."""
         assert name.endswith("_total")
         found = self._define(name, "counter", about, labels)
+        if self._meter is None:
+            return
         self._meter.create_observable_counter(
             name.removesuffix("_total"),
             [_observer(read, labels)],
@@ -65,6 +72,8 @@ class Metrics:
     def gauge(self, name: str, about: str, read: Read, labels: tuple[str, ...] = ()) -> None:
         """`read` may rise and fall."""
         found = self._define(name, "gauge", about, labels)
+        if self._meter is None:
+            return
         self._meter.create_observable_gauge(
             name, [_observer(read, labels)], _UNIT_CODES[found.unit], about
         )
@@ -78,20 +87,22 @@ class Metrics:
     ) -> Histogram:
         """To be told each value, in the name's unit."""
         found = self._define(name, "histogram", about, labels)
+        if self._meter is None:
+            return NoOpHistogram(name)
         return self._meter.create_histogram(
             name, _UNIT_CODES[found.unit], about, explicit_bucket_boundaries_advisory=bounds
         )
 
     def _define(self, name: str, kind: Kind, about: str, labels: tuple[str, ...]) -> Definition:
-        assert all(name != known.name for known in self.definitions), f"{name} is defined twice"
+        assert name not in self._definitions, f"{name} is defined twice"
         found = Definition(name, kind, _unit_of(name), about, labels)
-        self.definitions.append(found)
+        self._definitions[name] = found
         return found
 
 
 def silent_metrics() -> Metrics:
     """Metrics that cost nothing and are told nobody: for parts that run outside a service."""
-    return Metrics(NoOpMeter("silent"), lambda: b"")
+    return Metrics(None, lambda: b"")
 
 
 def _unit_of(name: str) -> Unit:
