@@ -16,10 +16,14 @@ from kit.planted_groups import GROUP_BUGS
 SEEDS_MAX = 150
 FOUND_BY: dict[str, tuple[Focus, int]] = {
     "no margin": (CUT_OFFS, 80),
-    "lost without the beat": (WAKING, 45),
-    "forgotten on leaving": (LEAVING, 45),
+    "lost without the beat": (WAKING, 118),
+    "forgotten on leaving": (LEAVING, 84),
     "ends not heeded": (BOUNDED, 0),
     "never saved": (ANYTHING, 50),
+    "never levelled": (ANYTHING, 28),
+    "lease never checked": (ANYTHING, 30),
+    "nonce not checked": (ANYTHING, 24),
+    "read from the next block": (ANYTHING, 20),
 }
 """What life is looked at, from which seed on: rare meetings are looked for where they are."""
 

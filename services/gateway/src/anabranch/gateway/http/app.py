@@ -32,6 +32,19 @@ from anabranch.gateway.http.routes import (
 from anabranch.gateway.http.routes.parts import Parts
 from anabranch.gateway.settings import Settings
 
+ROUTERS = (
+    scopes.router,
+    streams.router,
+    reshaping.router,
+    segments.router,
+    transactions.router,
+    reader_groups.router,
+    group_readers.router,
+    reader_groups.subscribers_router,
+    operations.router,
+    work.router,
+    cluster.router,
+)
 ANSWER_EXTRA_S = 30.0
 """What a route may need beyond its own waiting, to ask the cluster and to send the answer."""
 
@@ -50,12 +63,9 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
     add_handlers(api)
     others = [*health.routes(), *group_events.routes(), *transaction_events.routes()]
     api.router.routes[:0] = events.routes()  # first, because they are asked most
-    api.include_router(scopes.router)
-    for module in (streams, reshaping, segments, transactions, reader_groups, group_readers):
-        api.include_router(module.router)
-    api.include_router(reader_groups.subscribers_router)
-    for module in (operations, work, cluster):
-        api.include_router(module.router)
+    # The routes themselves: an included router is analysed anew, parameter by parameter.
+    for router in ROUTERS:
+        api.router.routes.extend(router.routes)
     api.router.routes.extend(others)
     describe(api)
     route_of = RouteTemplates([*events.routes(), *others]).template_of
