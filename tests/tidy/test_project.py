@@ -5,7 +5,7 @@ import tomllib
 from importlib.metadata import packages_distributions
 
 from anabranch.cli.app import app
-from tidy import dependencies, lock, shape, texts
+from tidy import clusters, dependencies, lock, shape, texts
 from tidy.commands import command_names
 from tidy.source import ROOT, documents, project_files, python_files
 
@@ -15,6 +15,12 @@ EXCEPTIONS = json.loads((ROOT / "tests/tidy/exceptions.json").read_text())
 
 def test_no_file_or_function_outgrows_its_limit() -> None:
     assert shape.ratchet(shape.oversizes(python_files()), EXCEPTIONS["lines"]) == []
+
+
+def test_tests_start_no_more_clusters_than_they_did() -> None:
+    found = clusters.cluster_starts(python_files())
+
+    assert clusters.growth(found, EXCEPTIONS["clusters"]) == []
 
 
 def test_no_function_takes_more_than_five_positional_parameters() -> None:

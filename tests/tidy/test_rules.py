@@ -6,7 +6,7 @@ import cyclopts
 import pytest
 from packaging.requirements import Requirement
 
-from tidy import dependencies, lock, shape, texts
+from tidy import clusters, dependencies, lock, shape, texts
 from tidy.commands import command_names
 from tidy.source import SourceFile
 
@@ -105,6 +105,34 @@ def test_tasks_that_are_started_in_a_loop_are_found(tasks: str) -> None:
     assert shape.bare_fan_outs([code(text)]) == ["libs/x/part.py::ask_all"]
     assert not shape.bare_fan_outs([code(text.replace("ask_all", "serve"))])
     assert not shape.bare_fan_outs([code(text.replace("create_task", "keep"))])
+
+
+SCALES = """
+@pytest.fixture(scope="{}")
+async def client():
+    async with embedded_cluster(UpSettings()) as cluster:
+        yield connect(cluster)
+
+async def prepared(client): ...
+
+def test_one(client): ...
+def test_two(url, client): prepared(client)
+def test_three(url): ...
+"""
+
+
+def test_tests_that_start_a_cluster_are_counted_and_a_shared_one_once() -> None:
+    path = "tests/integration/test_scales.py"
+
+    assert clusters.cluster_starts([code(SCALES.format("function"), path)]) == {path: 2}
+    assert clusters.cluster_starts([code(SCALES.format("module"), path)]) == {path: 1}
+    assert clusters.cluster_starts([code("def test_three(url): ...", path)]) == {}
+
+
+def test_the_count_of_clusters_may_only_fall() -> None:
+    assert clusters.growth({"a": 2}, {"a": 2}) == []
+    assert clusters.growth({"a": 2}, {"a": 1}) == ["a starts 2 clusters, not 1: share one"]
+    assert clusters.growth({}, {"a": 1}) == ["a starts only 0 clusters: lower its exception"]
 
 
 def test_a_module_without_a_docstring_is_found() -> None:
