@@ -82,11 +82,11 @@ async def described(server: NatsServer) -> queries.StreamDescription:
         await client.close()
 
 
+@pytest.mark.usefixtures("grown")
 async def test_a_backup_is_restored_on_an_empty_server_and_on_no_other(
     infra: Infra,
     nats_server: NatsServer,
     client: Client,
-    grown: None,
     command: Command,
     tmp_path: Path,
 ) -> None:
