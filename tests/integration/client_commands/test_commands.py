@@ -195,7 +195,7 @@ async def test_containers_are_moved_enabled_and_abandoned_only_with_a_yes(
         assert (unknown.code, unknown.error["code"]) == (1, "node-not-found")
         asked = await sh.run("container", "abandon-tail", "0", "--to", "fake")
         assert asked.code == 1
-        assert "lost\nfor good" in asked.out
+        assert "loses them for good" in asked.out
         listed = await sh.run("container", "list", "--json")
         assert json.loads(listed.out)["node_id"] == "other", "nothing was done"
         done = await sh.run("container", "abandon-tail", "0", "--to", "fake", "--yes")

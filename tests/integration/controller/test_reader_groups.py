@@ -275,7 +275,7 @@ async def test_times_are_noted_by_a_controller_with_redis(
 
         await caller.ask("note_time", noting, TimeNoted)
         earlier = noting.model_copy(update={"timestamp_ms": 6})
-        with pytest.raises(InvalidRequest, match="goes back"):
+        with pytest.raises(InvalidRequest, match="lower than its last"):
             await caller.ask("note_time", earlier, TimeNoted)
         found = await caller.ask("list_writer_marks", asking, WriterMarkList)
 

@@ -116,7 +116,7 @@ async def test_who_waits_longer_than_one_read_may_asks_again(
     async with bench() as b, opened(b) as log:
         assert (await log.read(0, wait_s=0.03)).entries == ()
         waits = [r.wait_ms for r in b.store.requests if isinstance(r, ReadSegment)]
-        assert len(waits) > 2
+        assert len(waits) >= 2
         assert max(waits) == 5
 
 

@@ -275,7 +275,7 @@ async def test_an_update_that_others_always_outrun_is_given_up_by_name() -> None
                 append_as_other(b.segments[0], b"\x01other")
 
         b.store.fault = outrun
-        with pytest.raises(Unavailable, match="others"):
+        with pytest.raises(Unavailable, match="concurrent change"):
             await shared.update(once("a"))
         b.store.fault = no_faults
         await shared.fetch()
