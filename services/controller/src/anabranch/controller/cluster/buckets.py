@@ -37,7 +37,7 @@ MARGIN_S = 1.0
 UNSETTLED_S = 0.5
 """The pause while buckets are on the move."""
 UNCLAIMED_S = LEASE_S
-"""A bucket that was free for so long is taken by whoever sees it, beyond its share."""
+"""The first controller that sees a bucket free for so long takes it, beyond its share."""
 KEPT_S = 60.0
 """How long nothing is let go after something that was let go found no taker."""
 
@@ -112,8 +112,8 @@ class Buckets:
         return self.owns(bucket_of(subject, shard_of_subject(subject), len(self._all)))
 
     def owns_shard(self, shard: int) -> bool:
-        """Whether this controller does what is done for a shard as a whole: its commands, and the
-        timers and slots of its transactions. That goes with the shard's first bucket."""
+        """Whether this controller handles the shard's commands, and the timers and slots of its
+        transactions. Their owner is the owner of the shard's first bucket."""
         assert shard < SHARD_COUNT
         return self.owns(shard)
 

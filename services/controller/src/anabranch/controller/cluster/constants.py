@@ -9,9 +9,9 @@ from anabranch.common.model.hashing import SHARD_COUNT
 async def settle_constants(
     store: ObjectStore, container_count: int, bucket_count: int | None
 ) -> ClusterConstants:
-    """Write the constants if there are none, else require the same ones; returns what is stored.
+    """Write the constants if there are none, else require the same ones; returns the stored ones.
 
-    `bucket_count` None: whatever is stored, at the first start one for each shard. Raises
+    `bucket_count` None: take the stored number, at the first start one for each shard. Raises
     InvalidSetting when the cluster was started with other numbers.
     """
     wanted = ClusterConstants(

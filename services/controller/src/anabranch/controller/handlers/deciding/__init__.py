@@ -1,1 +1,1 @@
-"""How commands are decided: which kind of aggregate takes each, and what it takes into account."""
+"""Deciding commands: the kind of aggregate that takes each, and the circumstances."""

@@ -1,4 +1,4 @@
-"""What deciding a command needs, and how its aggregate is changed."""
+"""The outside world of deciding a command, and the change of its aggregate."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ S = TypeVar("S")
 E = TypeVar("E")
 
 Reply = Callable[[str, bytes], Awaitable[None]]
-"""Sends bytes to an inbox; best effort, since nobody may listen."""
+"""Sends bytes to an inbox; best effort, because the caller may be gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandDesk:
-    """What deciding a command needs.
+    """The outside world of deciding a command.
 
     `repositories`: the aggregates as they are stored; `histories`: the epochs of streams.
     `require_not_parked(subject)` raises Parked for an aggregate that a defect stopped. `clock` is

@@ -1,4 +1,4 @@
-"""What answering queries needs, and how a query about a stream is answered.
+"""The outside world of answering queries, and how a query about a stream is answered.
 
 An answer that says "no" or "never again" (not found, sealed, no successors) is given only after
 the mirror has folded everything that the subject's shard had stored when the question came. What
@@ -49,7 +49,7 @@ Q = TypeVar("Q", bound=AboutStream)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryDesk:
-    """What answering needs. Some of what is asked changes something: it is marked with *.
+    """The outside world of answering queries. The parts that change something are marked with *.
 
     Streams and other aggregates:
         `mirror`: all of them as folded so far; `history(stream)`: all epochs of a stream;
@@ -58,13 +58,13 @@ class QueryDesk:
         `locate(segments)`: which store serves each, in the order asked; `list_containers()` and
         `list_nodes()`: where all are; `rate(segment)`: how fast a segment is written, None if that
         is not known; `segment_length(segment)`: asks its store; `change_placement`*: moves a
-        container, or gives up what it lost.
+        container, or gives up its lost tail.
     Transactions and writers:
-        `transactions`*: what begins and ends them; `writer_times`*: what writers noted of time,
-        None without Redis.
+        `transactions`*: begins and ends them; `writer_times`*: the times that writers noted, None
+        without Redis.
     Operations:
         `progress()`: the steps that this controller, `controller_id`, works on; `ask_peers`: puts
-        a query to all others; `parked`*: what a defect stopped; `cluster`*: members and holds.
+        a query to all others; `parked`*: work that a defect stopped; `cluster`*: members and holds.
     `observer`: counts and traces.
     """
 

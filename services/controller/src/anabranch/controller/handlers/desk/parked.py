@@ -37,7 +37,8 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedDesk:
-    """What was parked: `commands` by all controllers, `containment` by this one, `controller_id`.
+    """Parked commands, `commands`, and the work that this controller, `controller_id`, has parked,
+    `containment`.
 
     `resume` takes up an aggregate's work again, by its subject; `ask_peers` asks the others.
     """

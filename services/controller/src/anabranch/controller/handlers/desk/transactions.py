@@ -69,8 +69,8 @@ class TransactionDesk:
     """The outside world of transactions.
 
     `transactions` and `applications` are stored in `store`; `gates`: of their streams; `stores`:
-    where their segments are; `outcomes`: what has left the streams' states. `made` and `waiting`
-    are what this controller remembers.
+    where their segments are; `outcomes`: those that have left the streams' states. `made` and
+    `waiting` are this controller's memory.
     """
 
     transactions: Repository[Transaction, TransactionEvent]

@@ -61,7 +61,7 @@ async def tail_cut(desk: QueryDesk, query: asked.TailCut) -> Contract:
     try:
         stream, lengths = await TailCuts(desk.mirror, desk.segment_length).of(ref)
     except StreamNotFound:
-        await found_scope(desk, ref.scope)  # or the scope is what is missing
+        await found_scope(desk, ref.scope)  # the scope may be missing, too
         raise
     return cut_answers.cut_with_lengths(stream, await desk.history(stream), lengths)
 
