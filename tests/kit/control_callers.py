@@ -16,6 +16,7 @@ import nats.errors
 from anabranch.common.contracts import commands, queries
 from anabranch.common.contracts.command import subject_of
 from anabranch.common.contracts.commands import ANSWERS, Command, NewRange
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.reader_groups import (
     CreateReaderGroup,
     DeleteReaderGroup,
@@ -284,7 +285,7 @@ class Caller:
         query = queries.DescribeStream(scope=ref.scope, stream=ref.stream)
         before = self._world.truth.get(subject)
         answer = json.loads(
-            await answer_query(desk, "describe_stream", query.model_dump_json().encode())
+            await answer_query(desk, "describe_stream", Envelope(query.model_dump_json().encode()))
         )
         if not answer["ok"]:
             unchanged = before is not None and self._world.truth.get(subject) is before

@@ -20,6 +20,7 @@ from unittest.mock import patch
 
 from anabranch.common.contracts import commands, queries
 from anabranch.common.contracts.commands import Accepted, OperationState, Rejected
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.subjects import stream_events
 from anabranch.common.contracts.transactions import BeginTransaction
 from anabranch.common.eventsourcing.aggregate import Aggregate
@@ -324,7 +325,9 @@ class Life:
         self, name: str, query: queries.Query, controller: SimController
     ) -> dict[str, Any]:
         body = query.model_dump_json().encode()
-        found: dict[str, Any] = json.loads(await answer_query(controller.query_desk, name, body))
+        found: dict[str, Any] = json.loads(
+            await answer_query(controller.query_desk, name, Envelope(body))
+        )
         return found
 
     def _scale(self, ref: StreamRef) -> commands.Command:

@@ -13,12 +13,11 @@ from anabranch.common.contracts import membership as m
 from anabranch.common.contracts import operation_queries as oq
 from anabranch.common.contracts import parked as p
 from anabranch.common.contracts import queries as q
-from anabranch.common.contracts import reader_groups as rg
 from anabranch.common.contracts import stream_queries as sq
 from anabranch.common.contracts import transactions as t
 from anabranch.common.contracts.base import Contract, ErrorBody
 from anabranch.common.contracts.command import about
-from anabranch.common.contracts.queries import Question
+from anabranch.common.contracts.control import QUESTIONS
 from anabranch.common.errors import (
     AnabranchError,
     Busy,
@@ -55,15 +54,6 @@ from kit.fake_course import (
     require_epoch,
     successors,
 )
-
-ASKED: dict[str, Question] = {
-    **q.QUERIES,
-    **sq.QUERIES,
-    **oq.QUERIES,
-    **m.QUERIES,
-    **p.PARKED_QUERIES,
-    **rg.QUERIES,
-}
 
 
 @dataclass
@@ -163,9 +153,9 @@ class AdminController(FakeController):
     # --- queries --------------------------------------------------------------------------
 
     def answer(self, name: str, data: bytes) -> Contract:
-        if name in t.QUERIES:
+        if name in t.QUERIES or name in t.ACTIONS:
             return super().answer(name, data)
-        query = ASKED[name].query.model_validate_json(data)
+        query = QUESTIONS[name].query.model_validate_json(data)
         try:
             return self._told(query)
         except AnabranchError as error:

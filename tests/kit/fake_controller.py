@@ -190,7 +190,7 @@ class FakeController:
     def answer(self, name: str, data: bytes) -> Contract:
         """The answer to the query called `name`, a QueryFailed included."""
         query = QUERIES[name].model_validate_json(data)
-        if name in m.QUERIES:
+        if name in m.QUERIES or name in m.ACTIONS:
             return self._cluster(query)
         try:
             if name in fake_transactions.QUERIES:

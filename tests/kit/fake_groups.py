@@ -37,7 +37,7 @@ GroupCommand = (
     | rg.RemoveSubscriber
     | rg.UpdateSubscriberCut
 )
-QUERIES = {name: asked.query for name, asked in {**rg.QUERIES, **wt.QUERIES}.items()}
+QUERIES = {name: asked.query for name, asked in {**rg.QUERIES, **wt.QUERIES, **wt.ACTIONS}.items()}
 FindStream = Callable[[str, str], FakeStream]
 """By scope and name. Raises StreamNotFound."""
 

@@ -193,6 +193,8 @@ class FakeSegmentStore:
         self.connection_count = 0
         self.transient_count = 0
         self.keep_alive_count = 0
+        self.tokens: list[str] = []
+        """What connections were opened with."""
         self.requests: list[Message] = []
         self.sessions: dict[tuple[bytes, str], tuple[FakeConnection, int]] = {}
         self.port = 0
@@ -305,6 +307,7 @@ class FakeConnection(asyncio.Protocol):
     def _perform(self, message: Message, request_id: int, payload: bytes) -> None:
         match message:
             case Hello():
+                self._store.tokens.append(message.token)
                 self._reply(Hello(node_id="fake"), request_id)
             case SetupAppend():
                 self._reply(self._set_up(message), request_id)

@@ -30,7 +30,9 @@ from anabranch.common.runtime.ids import IdSource, SeededIds
 from kit.fake_segstore import FakeSegment, FakeSegmentStore
 from kit.fake_streams import FakeStream
 
-QUERIES: dict[str, type[Query]] = {name: asked.query for name, asked in t.QUERIES.items()}
+QUERIES: dict[str, type[Query]] = {
+    name: asked.query for name, asked in {**t.QUERIES, **t.ACTIONS}.items()
+}
 S = TransactionState
 
 

@@ -13,6 +13,7 @@ from anabranch.client.wire.read_tokens import ReadTokens, points_in
 from anabranch.common.contracts import queries
 from anabranch.common.contracts.command import about
 from anabranch.common.contracts.commands import Answer, Command
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.subjects import stream_events
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.controller.handlers.registry import answer_query
@@ -87,7 +88,9 @@ class OwnReads:
         body = self._tokens.demanded_by(query).model_dump_json().encode()
         try:
             async with asyncio.timeout(QUERY_S):
-                answer = await answer_query(ready[number % len(ready)].query_desk, name, body)
+                answer = await answer_query(
+                    ready[number % len(ready)].query_desk, name, Envelope(body)
+                )
         except TimeoutError:
             return None
         found: dict[str, Any] = json.loads(answer)

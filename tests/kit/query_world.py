@@ -13,13 +13,11 @@ from typing import Any, TypeVar
 
 from anabranch.common.contracts import (
     commands,
-    operation_queries,
     queries,
-    reader_groups,
-    stream_queries,
-    writer_times,
 )
 from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.control import QUESTIONS
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.subjects import scope_events, stream_events
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
@@ -61,13 +59,6 @@ from kit.desks import DAY_MS, query_desk
 from kit.fake_stores import FakeSegmentStores
 from kit.fed_mirror import fed_mirror, mirror_of
 
-QUERIES = {
-    **queries.QUERIES,
-    **stream_queries.QUERIES,
-    **operation_queries.QUERIES,
-    **reader_groups.QUERIES,
-    **writer_times.QUERIES,
-}
 STEPS = {
     **create_stream.STEPS,
     **scale_stream.STEPS,
@@ -246,7 +237,7 @@ class QueryWorld:
 
     async def raw(self, query: str, **fields: Any) -> bytes:
         """The encoded answer; the stream asked about is s/x unless `fields` say another."""
-        contract = QUERIES[query].query
+        contract = QUESTIONS[query].query
         needed = contract.model_fields
         about = {
             name: value
@@ -256,10 +247,10 @@ class QueryWorld:
         body = contract.model_validate({**about, **fields}).model_dump_json().encode()
         if not self.is_behind:
             await self.folded()
-        return await answer_query(self.desk, query, body)
+        return await answer_query(self.desk, query, Envelope(body))
 
     async def ask(self, query: str, kind: type[A], **fields: Any) -> A:
-        assert QUERIES[query].answer is kind
+        assert QUESTIONS[query].answer is kind
         return kind.model_validate_json(await self.raw(query, **fields))
 
     async def refusal(self, query: str, **fields: Any) -> str:

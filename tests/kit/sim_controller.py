@@ -16,6 +16,7 @@ from anabranch.common.contracts.commands import (
     COMMANDS,
     Rejected,
 )
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import DeadlinePassed, StreamRewound, Unavailable
 from anabranch.common.eventsourcing.beats import BEAT_S
@@ -270,7 +271,7 @@ class SimController:
         self.world.begun.add(command_id)
         self._handling[command_id] = handled
         try:
-            await handle_command(self.desk, queued.body, stored_ms=queued.stored_ms)
+            await handle_command(self.desk, Envelope(queued.body), stored_ms=queued.stored_ms)
         except TryAgain:
             self.link.post(partial(queue.nak, queued, delivery, TRY_AGAIN_S))
         except AssertionError as defect:

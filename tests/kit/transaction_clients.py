@@ -14,6 +14,7 @@ import nats.errors
 
 from anabranch.common.contracts import transactions as asked
 from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.transactions import (
     CommittedPart,
     TransactionBegun,
@@ -90,9 +91,8 @@ class Client:
             if self.rng.random() < weather.late:
                 await self.world.clock.sleep(self.rng.random() * 30)
             await self._going(controller)
-            encoded = await answer_query(
-                controller.query_desk, name, query.model_dump_json().encode()
-            )
+            request = Envelope(query.model_dump_json().encode())
+            encoded = await answer_query(controller.query_desk, name, request)
             await self._going(controller)
             lost = self.rng.random() < weather.lost or controller not in self.world.controllers
             if not lost:

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from anabranch.common.contracts import queries, stream_queries, transactions
+from anabranch.common.contracts import queries, transactions
 from anabranch.common.contracts.base import Contract
 from anabranch.common.contracts.commands import (
     CreateScope,
@@ -21,6 +21,8 @@ from anabranch.common.contracts.commands import (
     ScaleStream,
     SealStream,
 )
+from anabranch.common.contracts.control import QUESTIONS
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.subjects import (
     scope_events,
     stream_events,
@@ -70,7 +72,6 @@ from kit.loud import loud
 REF = stream_ref("s/x")
 SUBJECT = stream_events(REF)
 SCOPE_SUBJECT = scope_events(REF.scope)
-QUERIES = {**queries.QUERIES, **stream_queries.QUERIES, **transactions.QUERIES}
 STEPS = {
     **create_stream.STEPS,
     **scale_stream.STEPS,
@@ -353,14 +354,15 @@ class TransactionWorld:
 
     async def raw(self, query: str, desk: QueryDesk | None = None, **fields: Any) -> bytes:
         """The encoded answer to a query about s/x."""
-        contract = QUERIES[query].query
+        contract = QUESTIONS[query].query
         body = contract.model_validate({"scope": "s", "stream": "x", **fields})
-        return await answer_query(desk or self.desk, query, body.model_dump_json().encode())
+        request = Envelope(body.model_dump_json().encode())
+        return await answer_query(desk or self.desk, query, request)
 
     async def ask(
         self, query: str, kind: type[A], desk: QueryDesk | None = None, **fields: Any
     ) -> A:
-        assert QUERIES[query].answer is kind
+        assert QUESTIONS[query].answer is kind
         answer = await self.raw(query, desk, **fields)
         assert b'"ok":true' in answer, answer
         return kind.model_validate_json(answer)
@@ -388,7 +390,7 @@ class TransactionWorld:
         self, query: str, transaction: str, desk: QueryDesk | None = None, **fields: Any
     ) -> transactions.TransactionInfo:
         """What a query about one transaction answers."""
-        kind = QUERIES[query].answer
+        kind = QUESTIONS[query].answer
         answer = await self.ask(query, kind, desk, transaction_id=transaction, **fields)
         assert isinstance(
             answer, transactions.TransactionDescription | transactions.TransactionBegun

@@ -16,13 +16,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from anabranch.common.contracts import (
-    membership,
-    operation_queries,
-    reader_groups,
-    stream_queries,
     subjects,
-    transactions,
-    writer_times,
 )
 from anabranch.common.contracts.commands import (
     Accepted,
@@ -30,9 +24,9 @@ from anabranch.common.contracts.commands import (
     OperationStatus,
     Rejected,
 )
+from anabranch.common.contracts.control import QUESTIONS
 from anabranch.common.contracts.load import LoadReport
-from anabranch.common.contracts.parked import PARKED_QUERIES
-from anabranch.common.contracts.queries import QUERIES, QueryFailed
+from anabranch.common.contracts.queries import QueryFailed
 from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX, SEGMENT_REQUESTS
 from anabranch.common.wire.messages import KINDS, Failed, Message
 from tidy.source import ROOT
@@ -179,17 +173,7 @@ def _add_commands(found: _Document) -> None:
 
 
 def _add_queries(found: _Document) -> None:
-    asked = {
-        **QUERIES,
-        **stream_queries.QUERIES,
-        **operation_queries.QUERIES,
-        **PARKED_QUERIES,
-        **membership.QUERIES,
-        **reader_groups.QUERIES,
-        **writer_times.QUERIES,
-        **transactions.QUERIES,
-    }
-    for name, (query, answer) in asked.items():
+    for name, (query, answer) in QUESTIONS.items():
         found.request(f"query.{name}", subjects.query(name), query, (answer, QueryFailed))
 
 

@@ -7,7 +7,7 @@ from faststream.specification.asyncapi.v3_0_0.schema import ApplicationSchema
 
 from anabranch.common.contracts import subjects
 from anabranch.common.contracts.segment_requests import SEGMENT_REQUESTS
-from anabranch.controller.handlers.registry import QUERIES as ANSWERED
+from anabranch.controller.handlers.registry import ANSWERED_BY as ANSWERED
 from tidy import asyncapi
 
 

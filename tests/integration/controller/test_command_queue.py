@@ -11,6 +11,7 @@ from nats.aio.client import Client
 from anabranch.common.adapters.jetstream_events import create_streams
 from anabranch.common.contracts import subjects
 from anabranch.common.contracts.commands import CreateScope
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.nats_target import nats_target
@@ -58,11 +59,11 @@ class Handled:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def __call__(self, body: bytes, trace_parent: str, stored_ms: int) -> None:
+    async def __call__(self, request: Envelope, stored_ms: int) -> None:
         assert abs(stored_ms - SystemClock().now_ms()) < AGE_MS_MAX, "the server is of this machine"
-        command_id = CreateScope.model_validate_json(body).command_id
+        command_id = CreateScope.model_validate_json(request.body).command_id
         self.ids.append(command_id)
-        self.trace_parents.append(trace_parent)
+        self.trace_parents.append(request.trace_parent)
         await self.gate.wait()
         if self.failures.get(command_id):
             raise self.failures[command_id].pop(0)

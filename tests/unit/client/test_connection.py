@@ -119,6 +119,17 @@ async def test_a_silent_connection_is_kept_alive() -> None:
         await connection.request(INFO, SegmentInfo)
 
 
+async def test_a_connection_opens_with_the_token_of_its_client() -> None:
+    async with FakeSegmentStore(SEGMENT) as store:
+        settings = ConnectionSettings(token="secret")
+        connection = await open_connection(Endpoint("127.0.0.1", store.port), settings)
+        await connection.request(INFO, SegmentInfo)
+        connection.close()
+        await connection.ended
+    assert store.tokens == ["secret"]
+    assert "secret" not in repr(settings)
+
+
 async def test_a_server_of_another_protocol_is_refused_by_name() -> None:
     newer = Hello(high=PROTOCOL_VERSION + 9, low=PROTOCOL_VERSION + 9)
     with pytest.raises(UnsupportedProtocol):

@@ -1,5 +1,8 @@
 """Whom a client asks, and how often it asks twice."""
 
+from importlib import import_module
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,25 +17,8 @@ from anabranch.client.wire.controllers import (
     Roster,
     hedge_after_s,
 )
-from anabranch.common.contracts import (
-    membership,
-    operation_queries,
-    parked,
-    queries,
-    reader_groups,
-    stream_queries,
-    transactions,
-    writer_times,
-)
-from anabranch.controller.handlers.registry import QUERIES, SLOW
-
-CHANGES = {
-    "move_container", "abandon_tail", "enable_container", "unpin_container", "confirm_losses",
-    "redrive_parked", "drop_parked", "note_time", "remove_writer", "begin_transaction",
-    "resume_transaction", "add_transaction_part", "ping_transactions", "commit_transaction",
-    "abort_transaction", "forget_application",
-}  # fmt: skip
-"""All queries that change something; to be looked at when there is another one."""
+from anabranch.common.contracts import control
+from anabranch.controller.handlers.registry import ACTIONS, QUERIES, SLOW
 
 
 def roster(*live: str) -> Roster:
@@ -42,24 +28,43 @@ def roster(*live: str) -> Roster:
 
 
 def test_only_what_repeats_itself_without_harm_is_asked_twice_at_once() -> None:
-    hedged_changes = CHANGES - NEVER_HEDGED
+    hedged_changes = control.ACTIONS.keys() - NEVER_HEDGED
     assert hedged_changes == {
         "note_time", "resume_transaction", "add_transaction_part", "ping_transactions",
     }  # fmt: skip
     assert set(SLOW) <= NEVER_HEDGED | HEDGED_AFTER_S.keys()
-    assert set(SLOW) >= CHANGES
+    assert set(SLOW) >= control.ACTIONS.keys()
 
 
-def test_every_name_is_one_of_a_query() -> None:
-    contracts = (
-        queries, stream_queries, operation_queries, reader_groups, transactions, writer_times,
-        membership,
-    )  # fmt: skip
-    known = {name for module in contracts for name in module.QUERIES} | set(parked.PARKED_QUERIES)
-    assert set(QUERIES) == known
-    assert NEVER_HEDGED | HEDGED_AFTER_S.keys() <= known
+def test_a_controller_answers_exactly_the_queries_and_actions_of_the_contracts() -> None:
+    for named, answered in ((control.QUERIES, QUERIES), (control.ACTIONS, ACTIONS)):
+        assert {name: question.query for name, question in named.items()} == {
+            name: query for name, (query, _) in answered.items()
+        }
+    assert not control.QUERIES.keys() & control.ACTIONS.keys()
+    assert NEVER_HEDGED | HEDGED_AFTER_S.keys() <= control.QUESTIONS.keys()
     assert hedge_after_s("describe_stream") == HEDGE_READ_S
     assert hedge_after_s("begin_transaction") is None
+
+
+def test_what_changes_something_is_an_action() -> None:
+    """All of them; look at this list when there is another one."""
+    assert control.ACTIONS.keys() == {
+        "move_container", "abandon_tail", "enable_container", "unpin_container", "confirm_losses",
+        "redrive_parked", "drop_parked", "note_time", "remove_writer", "begin_transaction",
+        "resume_transaction", "add_transaction_part", "ping_transactions", "commit_transaction",
+        "abort_transaction", "forget_application",
+    }  # fmt: skip
+
+
+def test_no_question_of_a_contract_is_left_out_of_the_registries() -> None:
+    folder = Path(control.__file__).parent
+    names = set()
+    for path in folder.glob("*.py"):
+        module = import_module(f"anabranch.common.contracts.{path.stem}")
+        for table in ("QUERIES", "ACTIONS"):
+            names |= set(getattr(module, table, {}))
+    assert names == control.QUESTIONS.keys()
 
 
 @given(st.lists(st.booleans(), max_size=500))

@@ -14,6 +14,7 @@ from anabranch.common.contracts.commands import (
     ScaleStream,
     TruncateStream,
 )
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.subjects import stream_history
 from anabranch.common.errors import CorruptEvent, FormatTooNew
 from anabranch.common.eventsourcing.chunks import CHUNK_SIZE_BYTES_MAX, HistoryChunks
@@ -286,7 +287,7 @@ async def test_a_command_about_archived_epochs_is_decided_by_a_controller_that_k
         cut=tuple(SegmentOffset(s.segment_id, 10) for s in second),
         reply_to="inbox",
     )
-    await handle_command(desk, truncate.model_dump_json().encode())
+    await handle_command(desk, Envelope(truncate.model_dump_json().encode()))
 
     assert [answer.kind for answer in answers] == ["accepted"]
     assert next_step(await world.stream()) is StreamStep.CHECK_CUT

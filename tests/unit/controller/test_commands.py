@@ -15,6 +15,7 @@ from anabranch.common.contracts.commands import (
     CreateStream,
     Rejected,
 )
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage
@@ -88,7 +89,7 @@ CREATE = CreateScope(command_id="c1", scope="s", reply_to="inbox")
 async def test_an_accepted_command_is_answered_with_the_point_of_its_decision(
     desk: CommandDesk, store: FlakyStore, sent: Sent
 ) -> None:
-    await handle_command(desk, body(CREATE))
+    await handle_command(desk, Envelope(body(CREATE)))
 
     ((inbox, answer),) = sent.answers
     assert inbox == "inbox"
@@ -100,8 +101,8 @@ async def test_an_accepted_command_is_answered_with_the_point_of_its_decision(
 async def test_a_command_that_arrives_twice_is_decided_once_and_answered_alike(
     desk: CommandDesk, store: FlakyStore, sent: Sent
 ) -> None:
-    await handle_command(desk, body(CREATE))
-    await handle_command(desk, body(CREATE))
+    await handle_command(desk, Envelope(body(CREATE)))
+    await handle_command(desk, Envelope(body(CREATE)))
 
     assert sent.answers[0] == sent.answers[1]
 
@@ -111,11 +112,11 @@ async def test_a_command_whose_append_was_not_answered_is_delivered_again_and_th
 ) -> None:
     store.forgetful = True
     with pytest.raises(TryAgain):
-        await handle_command(desk, body(CREATE))
+        await handle_command(desk, Envelope(body(CREATE)))
     assert sent.answers == []
     store.forgetful = False
 
-    await handle_command(desk, body(CREATE))
+    await handle_command(desk, Envelope(body(CREATE)))
 
     assert isinstance(sent.answers[0][1], Accepted)
 
@@ -126,7 +127,7 @@ async def test_a_store_that_does_not_answer_keeps_the_command(
     store.down = True
 
     with pytest.raises(TryAgain):
-        await handle_command(desk, body(CREATE))
+        await handle_command(desk, Envelope(body(CREATE)))
 
     assert sent.answers == []
 
@@ -134,7 +135,7 @@ async def test_a_store_that_does_not_answer_keeps_the_command(
 async def test_a_refused_command_is_answered_with_the_reason(desk: CommandDesk, sent: Sent) -> None:
     stream = CreateStream(command_id="c2", scope="none", stream="x", reply_to="inbox")
 
-    await handle_command(desk, body(stream))
+    await handle_command(desk, Envelope(body(stream)))
 
     ((_, answer),) = sent.answers
     assert isinstance(answer, Rejected)
@@ -160,7 +161,7 @@ async def test_a_refused_command_is_answered_with_the_reason(desk: CommandDesk, 
 async def test_what_is_no_command_is_refused_where_somebody_can_be_told(
     desk: CommandDesk, sent: Sent, garbage: bytes, code: str
 ) -> None:
-    await handle_command(desk, garbage)
+    await handle_command(desk, Envelope(garbage))
 
     ((inbox, answer),) = sent.answers
     assert inbox == "inbox"
@@ -172,7 +173,7 @@ async def test_what_is_no_command_is_refused_where_somebody_can_be_told(
 async def test_what_names_no_inbox_is_dropped_quietly(
     desk: CommandDesk, sent: Sent, garbage: bytes
 ) -> None:
-    await handle_command(desk, garbage)
+    await handle_command(desk, Envelope(garbage))
 
     assert sent.answers == []
 
@@ -180,8 +181,8 @@ async def test_what_names_no_inbox_is_dropped_quietly(
 async def test_a_rejection_carries_a_point_at_which_its_reason_is_seen(
     desk: CommandDesk, store: FlakyStore, sent: Sent
 ) -> None:
-    await handle_command(desk, body(CREATE))
-    await handle_command(desk, body(CREATE.model_copy(update={"command_id": "c2"})))
+    await handle_command(desk, Envelope(body(CREATE)))
+    await handle_command(desk, Envelope(body(CREATE.model_copy(update={"command_id": "c2"}))))
 
     accepted, rejected = (answer for _, answer in sent.answers)
     assert isinstance(accepted, Accepted)
@@ -211,7 +212,7 @@ async def test_how_long_a_caller_waits_counts_whatever_the_clocks_say(
     desk.store_clock.learn(here_ms - 10, NOW_MS - 5, here_ms)
     command = CREATE.model_copy(update={"wait_ms": 5_000, "deadline_ms": 1})
 
-    await handle_command(desk, body(command), stored_ms=NOW_MS - age_ms)
+    await handle_command(desk, Envelope(body(command)), stored_ms=NOW_MS - age_ms)
 
     ((_, answer),) = sent.answers
     assert isinstance(answer, Rejected) is is_refused
@@ -223,7 +224,7 @@ async def test_nobody_is_refused_for_being_late_while_the_stores_clock_is_not_kn
     desk: CommandDesk, sent: Sent
 ) -> None:
     command = CREATE.model_copy(update={"wait_ms": 1})
-    await handle_command(desk, body(command), stored_ms=NOW_MS)
+    await handle_command(desk, Envelope(body(command)), stored_ms=NOW_MS)
     assert isinstance(sent.answers[0][1], Accepted)
 
 
@@ -234,5 +235,5 @@ async def test_the_deadline_of_callers_of_the_last_release_still_counts(
     desk = replace(desk, clock=FixedClock(NOW_MS))
     older = CREATE.model_copy(update={"deadline_ms": NOW_MS + left_ms})
     raw = older.model_dump(exclude={"wait_ms"})
-    await handle_command(desk, json.dumps(raw).encode(), stored_ms=NOW_MS)
+    await handle_command(desk, Envelope(json.dumps(raw).encode()), stored_ms=NOW_MS)
     assert isinstance(sent.answers[0][1], Rejected) is is_refused

@@ -7,6 +7,7 @@ import pytest
 
 from anabranch.common.contracts import queries
 from anabranch.common.contracts import stream_queries as asked
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.errors import Unavailable
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.controller.handlers.registry import answer_query
@@ -234,5 +235,5 @@ async def test_an_answer_that_is_too_large_is_refused_by_name(
 ) -> None:
     monkeypatch.setattr(queries, "ANSWER_SIZE_BYTES_MAX", 100)
     body = asked.SegmentsBetween(scope="s", stream="x").model_dump_json().encode()
-    answer = await answer_query(world.desk, "segments_between", body)
+    answer = await answer_query(world.desk, "segments_between", Envelope(body))
     assert queries.QueryFailed.model_validate_json(answer).error.code == "invalid-request"

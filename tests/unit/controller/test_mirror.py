@@ -7,6 +7,7 @@ import pytest
 
 from anabranch.common.contracts import queries
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.subjects import scope_events, stream_events
 from anabranch.common.errors import CorruptEvent
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
@@ -72,11 +73,11 @@ class World:
         return ReadToken(shard=shard_of(name), sequence=loaded.sequence)
 
     async def ask(self, name: str, query: queries.Query, kind: type[Contract]) -> Contract:
-        answer = await answer_query(self.desk, name, query.model_dump_json().encode())
+        answer = await answer_query(self.desk, name, Envelope(query.model_dump_json().encode()))
         return kind.model_validate_json(answer)
 
     async def refusal(self, name: str, query: queries.Query) -> str:
-        answer = await answer_query(self.desk, name, query.model_dump_json().encode())
+        answer = await answer_query(self.desk, name, Envelope(query.model_dump_json().encode()))
         return queries.QueryFailed.model_validate_json(answer).error.code
 
 
@@ -233,7 +234,7 @@ async def test_a_newer_release_stops_the_aggregate_by_name(world: World) -> None
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"scope": 1}', b'{"scope":"s","page_size":0}'])
 async def test_a_malformed_query_is_refused_by_name(world: World, body: bytes) -> None:
-    answer = await answer_query(world.desk, "list_streams", body)
+    answer = await answer_query(world.desk, "list_streams", Envelope(body))
 
     assert queries.QueryFailed.model_validate_json(answer).error.code == "invalid-request"
 

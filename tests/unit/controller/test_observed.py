@@ -8,6 +8,7 @@ from anabranch.common.contracts.command import CommandBase
 from anabranch.common.contracts.commands import (
     CreateScope,
 )
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.subjects import scope_events
 from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
@@ -44,7 +45,9 @@ class World:
         return
 
     async def command(self, command: CommandBase, trace_parent: str = "") -> None:
-        await handle_command(self.commands, command.model_dump_json().encode(), trace_parent)
+        await handle_command(
+            self.commands, Envelope(command.model_dump_json().encode(), trace_parent)
+        )
 
     def step(self, perform: Callable[[Loaded[str]], Awaitable[str]]) -> Awaitable[str]:
         return observed(self.observer, "make_tea", perform)(Loaded(SUBJECT, "state"))
@@ -90,7 +93,7 @@ async def test_a_query_belongs_to_its_callers_trace() -> None:
     spans = RecordedSpans()
     with spans.tracer.start_as_current_span("caller") as caller:
         parent = trace_parent_of(caller)
-    await answer_query(World(spans).queries, "list_scopes", b"{}", parent)
+    await answer_query(World(spans).queries, "list_scopes", Envelope(b"{}", parent))
 
     assert spans.parents()["controller query list_scopes"] == "caller"
 
@@ -98,7 +101,7 @@ async def test_a_query_belongs_to_its_callers_trace() -> None:
 async def test_what_is_not_traced_makes_no_span() -> None:
     world = World()
     await world.command(CREATE)
-    await answer_query(world.queries, "list_scopes", b"{}")
+    await answer_query(world.queries, "list_scopes", Envelope(b"{}"))
     await world.step(done)
 
     assert world.metrics.commands["create_scope", "accepted"] == 1
@@ -108,9 +111,9 @@ async def test_commands_and_queries_are_counted_by_kind_and_outcome() -> None:
     world = World()
     await world.command(CREATE)
     await world.command(CREATE.model_copy(update={"command_id": "c2"}))
-    await handle_command(world.commands, b"no command")
-    await answer_query(world.queries, "list_scopes", b"{}")
-    await answer_query(world.queries, "list_scopes", b"nonsense")
+    await handle_command(world.commands, Envelope(b"no command"))
+    await answer_query(world.queries, "list_scopes", Envelope(b"{}"))
+    await answer_query(world.queries, "list_scopes", Envelope(b"nonsense"))
 
     assert dict(world.metrics.commands) == {
         ("create_scope", "accepted"): 1,

@@ -62,8 +62,13 @@ def test_a_parked_command_has_an_id_that_fits_into_a_subject(body: bytes, expect
     assert command_id_in(body, 5) == expected
 
 
-def test_headers_that_steer_the_server_are_not_kept() -> None:
-    headers = {"Nats-Msg-Id": "1", "nats-expected-stream": "S", "traceparent": "00"}
+def test_headers_that_steer_the_server_and_secrets_are_not_kept() -> None:
+    headers = {
+        "Nats-Msg-Id": "1",
+        "nats-expected-stream": "S",
+        "traceparent": "00",
+        "authorization": "Bearer secret",
+    }
 
     assert headers_to_keep(headers) == {"traceparent": "00"}
 

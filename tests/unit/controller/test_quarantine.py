@@ -15,6 +15,7 @@ from anabranch.common.contracts.commands import (
     Rejected,
     SealStream,
 )
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.parked import ListParked, ParkedList, RedriveParked
 from anabranch.common.contracts.queries import DescribeStream, QueryFailed
 from anabranch.common.contracts.subjects import scope_events, stream_events
@@ -99,12 +100,12 @@ class World:
 
     async def command(self, command: Any) -> Any:
         body = command.model_copy(update={"reply_to": "inbox"}).model_dump_json().encode()
-        await handle_command(self.commands, body)
+        await handle_command(self.commands, Envelope(body))
         return ANSWERS.validate_json(self.answers[-1])
 
     async def describe(self, name: str) -> str:
         query = DescribeStream(scope="s", stream=name).model_dump_json().encode()
-        answer = await answer_query(self.queries, "describe_stream", query)
+        answer = await answer_query(self.queries, "describe_stream", Envelope(query))
         try:
             return QueryFailed.model_validate_json(answer).error.code
         except ValueError:

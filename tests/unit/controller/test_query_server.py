@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.queries import QueryFailed
 from anabranch.common.contracts.subjects import asked_controller
 from anabranch.controller.adapters import query_server
@@ -41,8 +42,8 @@ class Connection:
         assert asked_controller(reply) == "me", "an answer says whom to ask again"
         self.answers.append(answer)
 
-    async def ask(self, name: str, body: bytes) -> None:
-        await self.receivers[f"ana.qry.{name}"](Message(body))
+    async def ask(self, name: str, body: bytes, headers: dict[str, str] | None = None) -> None:
+        await self.receivers[f"ana.qry.{name}"](Message(body, headers=headers))
 
 
 class Stuck:
@@ -51,12 +52,14 @@ class Stuck:
     def __init__(self) -> None:
         self.let_go = asyncio.Event()
         self.begun = 0
+        self.requests: list[Envelope] = []
 
-    async def answer(self, name: str, body: bytes, _trace_parent: str) -> bytes:
+    async def answer(self, name: str, request: Envelope) -> bytes:
         self.begun += 1
+        self.requests.append(request)
         if name == "slow":
             await self.let_go.wait()
-        return body
+        return request.body
 
 
 @pytest.fixture
@@ -93,6 +96,13 @@ async def test_slow_queries_hold_up_no_quick_one(connection: Connection, stuck: 
     stuck.let_go.set()
     await turn()
     assert connection.answers == [b"quick", *[b"slow"] * 4]
+
+
+async def test_what_came_beside_the_body_is_handed_on(connection: Connection, stuck: Stuck) -> None:
+    sent = Envelope(b"quick", "00-ab-cd-01", "secret")
+    await connection.ask("quick", sent.body, sent.headers())
+    await turn()
+    assert stuck.requests == [sent]
 
 
 async def test_no_more_run_and_wait_than_are_allowed(connection: Connection, stuck: Stuck) -> None:

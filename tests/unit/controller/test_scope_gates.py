@@ -21,6 +21,7 @@ from anabranch.common.contracts.commands import (
     DeleteStream,
     SealStream,
 )
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.errors import MembershipEnded
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
@@ -162,7 +163,7 @@ class World:
         )
 
     async def command(self, command: Command) -> None:
-        await handle_command(self.desk, command.model_dump_json().encode())
+        await handle_command(self.desk, Envelope(command.model_dump_json().encode()))
 
     async def work(self) -> None:
         """One controller's runners, for as long as the commands take, and some more."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.writer_times import TimeNoted, WriterMarkList, WriterRemoved
 from anabranch.common.model.names import segment_id
 from anabranch.common.model.stream import SegmentOffset
@@ -131,7 +132,7 @@ async def test_what_is_malformed_is_refused(body: bytes) -> None:
         with_times(world)
         await world.create()
 
-        assert b"invalid-request" in await answer_query(world.desk, "note_time", body)
+        assert b"invalid-request" in await answer_query(world.desk, "note_time", Envelope(body))
 
 
 async def test_without_a_keeper_or_while_it_is_away_times_are_unavailable() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.common.contracts.transactions import QUERIES, TransactionList
+from anabranch.common.contracts import transactions as contracts
+from anabranch.common.contracts.transactions import TransactionList
 from anabranch.controller.handlers.transactions import queries as transaction_queries
 from kit.transaction_desk import TransactionWorld, transaction_world
 
@@ -32,9 +33,14 @@ async def pages(world: TransactionWorld, **fields: Any) -> list[list[str]]:
 
 
 def test_all_queries_about_transactions_are_answered() -> None:
-    asked = {name: question.query for name, question in QUERIES.items()}
-    answered = {name: query for name, (query, _) in transaction_queries.QUERIES.items()}
-    assert answered == asked
+    tables = (
+        (contracts.QUERIES, transaction_queries.QUERIES),
+        (contracts.ACTIONS, transaction_queries.ACTIONS),
+    )
+    for asked, answered in tables:
+        assert {name: question.query for name, question in asked.items()} == {
+            name: query for name, (query, _) in answered.items()
+        }
 
 
 async def test_what_has_not_ended_is_listed_in_the_order_of_the_ids(

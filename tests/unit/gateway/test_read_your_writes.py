@@ -10,6 +10,7 @@ from anabranch.client.wire.read_tokens import Memory
 from anabranch.common.contracts.base import ReadToken
 from anabranch.common.contracts.queries import ListScopes
 from anabranch.common.errors import InvalidRequest
+from anabranch.common.runtime.speaking import enveloped
 from anabranch.gateway.http.edge.read_your_writes import READ_TOKEN, ReadYourWrites
 from kit.gateway_bench import gateway, problem
 
@@ -84,3 +85,12 @@ async def test_a_task_that_outlives_its_request_demands_nothing_for_it() -> None
             await http.get("/", headers={READ_TOKEN: "1:5"})
         answered.set()
     assert [len(points) for points in app.demanded] == [1, 0]
+
+
+async def test_the_controller_is_asked_with_the_callers_own_token() -> None:
+    tokens: list[str] = []
+    async with gateway() as g:
+        g.bench.control.before_query = lambda _: tokens.append(enveloped(b"").token)
+        await g.http.get("/v1/scopes", headers={"Authorization": "Bearer one"})
+        await g.http.get("/v1/scopes")
+    assert tokens == ["one", ""]

@@ -12,18 +12,18 @@ import structlog
 from opentelemetry import trace
 from prometheus_client.parser import text_string_to_metric_families
 
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.runtime import otlp
 from anabranch.common.runtime.logs import configure_logs
 from anabranch.common.runtime.otlp import Outage
 from anabranch.common.runtime.settings import NO_TARGET, TelemetryTarget
+from anabranch.common.runtime.speaking import enveloped
 from anabranch.common.runtime.telemetry import Telemetry, open_telemetry
 from anabranch.common.runtime.tracing import (
     asking,
     continued,
     current_trace_id,
     is_sampled,
-    trace_headers,
-    trace_parent_in,
 )
 from kit.spans import RecordedSpans, UntouchableTracer
 
@@ -107,8 +107,9 @@ def test_without_a_collector_there_is_no_tracer(telemetry: Telemetry) -> None:
 def test_a_context_travels_by_header_and_is_continued() -> None:
     spans = RecordedSpans()
     with spans.tracer.start_as_current_span("outer"), asking(spans.tracer, "ask"):
-        headers = trace_headers()
-    with continued(spans.tracer, "serve", trace_parent_in(headers), kind="x"):
+        headers = enveloped(b"question").headers()
+    trace_parent = Envelope.received(b"question", headers).trace_parent
+    with continued(spans.tracer, "serve", trace_parent, kind="x"):
         assert current_trace_id() != ""
 
     assert spans.parents() == {"outer": None, "ask": "outer", "serve": "ask"}
@@ -120,7 +121,7 @@ def test_what_is_not_sampled_is_not_continued(trace_parent: str) -> None:
     tracer = UntouchableTracer()
 
     with continued(tracer, "serve", trace_parent), asking(tracer, "ask"):
-        assert trace_headers() is None
+        assert enveloped(b"question").headers() is None
 
 
 def test_only_a_well_formed_sampled_context_counts_as_sampled() -> None:

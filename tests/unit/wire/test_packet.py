@@ -1,5 +1,6 @@
 """The packet codec: any slicing of the bytes gives the same packets; damage closes."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +29,7 @@ from anabranch.common.wire.messages import (
     failed,
 )
 from anabranch.common.wire.packet import Packet, PacketParser, encode_packet
-from kit.golden import assert_golden
+from kit.golden import assert_golden, read_golden
 
 APPEND = b"".join(
     encode_message(Append(session=3, first_event_number=8, count=2), 41, b"payload bytes")
@@ -59,7 +60,24 @@ def test_the_format_is_frozen() -> None:
     made = SegmentCreated(segment="s/x/0.#epoch.0#transient." + "0" * 32)
     assert_golden("packet_create_transient", b"".join(encode_message(transient, 44)))
     assert_golden("packet_segment_created", b"".join(encode_message(made, 44)))
-    assert_golden("packet_hello", b"".join(encode_message(Hello(high=1, low=1, node_id="n"), 0)))
+    hello = Hello(high=1, low=1, node_id="n", token="t")
+    assert_golden("packet_hello_token", b"".join(encode_message(hello, 0)))
+
+
+def test_a_peer_that_knows_no_token_is_greeted_all_the_same() -> None:
+    """`packet_hello` is what releases before the token sent."""
+    (told,) = parse(read_golden("packet_hello"))
+    assert decode_message(told) == Hello(high=1, low=1, node_id="n", token="")
+
+
+def test_a_peer_that_knows_no_token_understands_a_hello_with_one() -> None:
+    class Known(msgspec.Struct):
+        high: int
+        low: int
+        node_id: str
+
+    (sent,) = parse(b"".join(encode_message(Hello(node_id="n", token="t"), 0)))
+    assert msgspec.msgpack.decode(sent.meta, type=Known).node_id == "n"
 
 
 def test_kind_numbers_are_frozen() -> None:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from anabranch.client.cuts import Cut, stream_cut
 from anabranch.client.wire.control import QUERY_TIMEOUT_S, ControlPlane
 from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.control import NAME_OF
 from anabranch.common.contracts.queries import (
     PAGE_SIZE_MAX,
     CurrentSegments,
@@ -25,7 +26,6 @@ from anabranch.common.contracts.queries import (
     StreamList,
 )
 from anabranch.common.contracts.stream_queries import (
-    QUERIES,
     CheckCut,
     CheckScale,
     CompareCuts,
@@ -53,7 +53,6 @@ from anabranch.common.contracts.stream_queries import (
     SuccessorsFound,
     TailCut,
 )
-from anabranch.common.contracts.writer_times import QUERIES as MARK_QUERIES
 from anabranch.common.contracts.writer_times import (
     ListWriterMarks,
     WriterMark,
@@ -63,7 +62,6 @@ from anabranch.common.model.names import scope_name, stream_ref
 from anabranch.common.model.stream import StreamConfig
 
 A = TypeVar("A", bound=Contract)
-_NAME_OF = {question.query: name for name, question in {**QUERIES, **MARK_QUERIES}.items()}
 
 
 class StreamViews:
@@ -321,5 +319,5 @@ class StreamViews:
 
     async def _ask(self, query: Query, answer: type[A]) -> A:
         return await self._control.query(
-            _NAME_OF[type(query)], query, answer, timeout_s=QUERY_TIMEOUT_S
+            NAME_OF[type(query)], query, answer, timeout_s=QUERY_TIMEOUT_S
         )

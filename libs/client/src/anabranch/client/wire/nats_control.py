@@ -54,7 +54,8 @@ from anabranch.common.errors import (
 )
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
-from anabranch.common.runtime.tracing import asking, trace_headers
+from anabranch.common.runtime.speaking import enveloped
+from anabranch.common.runtime.tracing import asking
 
 _ATTEMPT_S = 2.0
 _PAUSE_S = 0.1
@@ -72,15 +73,17 @@ class NatsControlPlane:
         clock: Clock,
         ids: IdSource,
         tracer: Tracer | None = None,
+        token: str = "",
     ) -> None:
         self._connection = connection
+        self._token = token
         self._tracer = tracer
         self._jetstream: JetStreamContext = connection.jetstream()
         self._clock = clock
         self._ids = ids
         self._memory = Memory()
         first = int.from_bytes(ids.new_bytes()[:4])
-        self._queries = NatsQueries(connection, clock, Roster(first))
+        self._queries = NatsQueries(connection, clock, Roster(first), token)
         self._closed = False
 
     def new_command_id(self) -> str:
@@ -212,13 +215,14 @@ class NatsControlPlane:
 
     async def _publish(self, command: CommandBase) -> bool:
         """One attempt → whether the command may have been stored."""
+        request = enveloped(command.model_dump_json().encode(), self._token)
         try:
             with keeping_cancellation():
                 await self._jetstream.publish(
                     subject_of(command),
-                    command.model_dump_json().encode(),
+                    request.body,
                     timeout=_ATTEMPT_S,
-                    headers=trace_headers(),
+                    headers=request.headers(),
                 )
         except (NoStreamResponseError, nats.errors.NoRespondersError, APIError):
             return False

@@ -21,7 +21,7 @@ from anabranch.common.contracts import subjects
 from anabranch.common.contracts.membership import ControllerList
 from anabranch.common.errors import ConnectionLost, Unavailable
 from anabranch.common.runtime.clock import Clock
-from anabranch.common.runtime.tracing import trace_headers
+from anabranch.common.runtime.speaking import enveloped
 
 START_HINT = "check the address, or start a cluster with `anabranch up`"
 TIMEOUT_S_MIN = 0.01
@@ -41,8 +41,11 @@ class _Reply(NamedTuple):
 class NatsQueries:
     """See the module. Uses a connection that somebody else closes."""
 
-    def __init__(self, connection: NatsClient, clock: Clock, roster: Roster) -> None:
+    def __init__(
+        self, connection: NatsClient, clock: Clock, roster: Roster, token: str = ""
+    ) -> None:
         self._connection = connection
+        self._token = token
         self._clock = clock
         self._roster = roster
         self._budget = HedgeBudget()
@@ -100,9 +103,10 @@ class NatsQueries:
     async def send(self, controller: str, name: str, payload: bytes, reply: str) -> None:
         """Ask a controller by its name; "": whichever one NATS chooses."""
         subject = subjects.direct_query(controller, name) if controller else subjects.query(name)
+        request = enveloped(payload, self._token)
         with keeping_cancellation():
             await self._connection.publish(
-                subject, payload, reply=f"{self._inbox}.{reply}", headers=trace_headers()
+                subject, request.body, reply=f"{self._inbox}.{reply}", headers=request.headers()
             )
 
     def now_s(self) -> float:

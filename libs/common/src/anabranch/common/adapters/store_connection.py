@@ -13,7 +13,7 @@ new one.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar, cast
 
@@ -51,6 +51,8 @@ class ConnectionSettings:
     connect_timeout_s: float = 5.0
     request_timeout_s: float = 20.0
     keep_alive_s: float = 15.0
+    token: str = field(default="", repr=False)
+    """Opens connections: it travels in the `Hello`."""
 
 
 class SessionListener(Protocol):
@@ -163,7 +165,7 @@ class SegmentStoreConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._send(Hello(), 0)
+        self._send(Hello(token=self._settings.token), 0)
         self._schedule_keep_alive(0)
 
     def data_received(self, data: bytes) -> None:

@@ -103,6 +103,7 @@ class LossesConfirmed(Contract):
 QUERIES: Mapping[str, Question] = {
     "list_controllers": Question(ListControllers, ControllerList),
     "cluster_overview": Question(ShowCluster, ClusterOverview),
-    "confirm_losses": Question(ConfirmLosses, LossesConfirmed),
 }
+
+ACTIONS: Mapping[str, Question] = {"confirm_losses": Question(ConfirmLosses, LossesConfirmed)}
 """By name."""

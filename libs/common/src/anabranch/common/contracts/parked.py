@@ -87,8 +87,9 @@ class ParkedChanged(Contract):
     was_parked: bool
 
 
-PARKED_QUERIES: Mapping[str, Question] = {
-    "list_parked": Question(ListParked, ParkedList),
+QUERIES: Mapping[str, Question] = {"list_parked": Question(ListParked, ParkedList)}
+
+ACTIONS: Mapping[str, Question] = {
     "redrive_parked": Question(RedriveParked, ParkedChanged),
     "drop_parked": Question(DropParked, ParkedChanged),
 }

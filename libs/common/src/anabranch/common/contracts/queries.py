@@ -5,7 +5,8 @@ first catches up to these points. An answer is either the model named in the req
 a `QueryFailed`; both carry `ok`. Negative answers (not found, sealed) are given only after reading
 the subject's head.
 
-The names of the queries are in `QUERIES`; others are in `stream_queries` and `operation_queries`.
+`QUERIES` names the questions that only read, `ACTIONS` those that change something; other modules
+have more of both, and `control` has all of them.
 An answer has at most `ANSWER_SIZE_BYTES_MAX`; pages end early where they would be larger.
 """
 
@@ -359,9 +360,13 @@ QUERIES: Mapping[str, Question] = {
     "list_containers": Question(ListContainers, ContainerList),
     "operation": Question(GetOperation, OperationFound),
     "list_nodes": Question(ListNodes, NodeList),
+}
+"""What only reads, by name."""
+
+ACTIONS: Mapping[str, Question] = {
     "move_container": Question(MoveContainer, ContainerPlaced),
     "abandon_tail": Question(AbandonTail, ContainerPlaced),
     "enable_container": Question(EnableContainer, ContainerPlaced),
     "unpin_container": Question(UnpinContainer, ContainerPlaced),
 }
-"""By name."""
+"""What changes something, by name."""

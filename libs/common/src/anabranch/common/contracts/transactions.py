@@ -243,15 +243,19 @@ class ForgetApplication(StreamQuery):
 assert PARTS_MAX <= PART_LENGTHS_MAX
 
 QUERIES: Mapping[str, Question] = {
+    "describe_transaction": Question(DescribeTransaction, TransactionDescription),
+    "list_transactions": Question(ListTransactions, TransactionList),
+    "describe_application": Question(DescribeApplication, ApplicationDescription),
+}
+"""What only reads, by name."""
+
+ACTIONS: Mapping[str, Question] = {
     "begin_transaction": Question(BeginTransaction, TransactionBegun),
     "resume_transaction": Question(ResumeTransaction, TransactionBegun),
     "add_transaction_part": Question(AddTransactionPart, TransactionBegun),
-    "describe_transaction": Question(DescribeTransaction, TransactionDescription),
     "ping_transactions": Question(PingTransactions, TransactionsPinged),
     "commit_transaction": Question(CommitTransaction, TransactionDescription),
     "abort_transaction": Question(AbortTransaction, TransactionDescription),
-    "list_transactions": Question(ListTransactions, TransactionList),
-    "describe_application": Question(DescribeApplication, ApplicationDescription),
     "forget_application": Question(ForgetApplication, ApplicationDescription),
 }
-"""By name."""
+"""What changes something, by name."""

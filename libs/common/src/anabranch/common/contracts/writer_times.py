@@ -97,9 +97,10 @@ class WriterMarkList(Contract):
     """Empty on the last page."""
 
 
-QUERIES: Mapping[str, Question] = {
+QUERIES: Mapping[str, Question] = {"list_writer_marks": Question(ListWriterMarks, WriterMarkList)}
+
+ACTIONS: Mapping[str, Question] = {
     "note_time": Question(NoteTime, TimeNoted),
     "remove_writer": Question(RemoveWriter, WriterRemoved),
-    "list_writer_marks": Question(ListWriterMarks, WriterMarkList),
 }
 """By name."""

@@ -7,7 +7,7 @@ the gateway and programs that use the client begin traces: services behind them 
 """
 
 import contextvars
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from opentelemetry import trace
@@ -15,10 +15,8 @@ from opentelemetry.context import Context, attach
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from anabranch.common.contracts.envelope import TRACE_PARENT
 from anabranch.common.errors import AnabranchError
-
-TRACE_PARENT = "traceparent"
-"""The header, in HTTP and in NATS."""
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 
@@ -35,17 +33,6 @@ def trace_parent_of(span: Span) -> str:
 def current_trace_parent() -> str:
     """`trace_parent_of` the current span; empty when there is none."""
     return trace_parent_of(trace.get_current_span())
-
-
-def trace_headers() -> dict[str, str] | None:
-    """The NATS headers that pass the current span on; None when there is none to pass."""
-    parent = current_trace_parent()
-    return {TRACE_PARENT: parent} if parent else None
-
-
-def trace_parent_in(headers: Mapping[str, str] | None) -> str:
-    """What `trace_headers` put into a message; empty if nothing."""
-    return headers.get(TRACE_PARENT, "") if headers else ""
 
 
 def remote_context(trace_parent: str) -> Context:

@@ -61,11 +61,16 @@ class MergedSegment(msgspec.Struct, frozen=True):
 
 
 class Hello(Message, frozen=True, kw_only=True):
-    """First packet of both sides: the protocol versions that the sender speaks."""
+    """First packet of both sides: the protocol versions that the sender speaks.
+
+    `token` proves who the caller is, for every request of the connection that has no token of its
+    own. Peers of earlier releases send none, and no store looks at it yet.
+    """
 
     high: int = PROTOCOL_VERSION
     low: int = PROTOCOL_VERSION_OLDEST
     node_id: str = ""
+    token: str = ""
 
 
 class KeepAlive(Message, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ from anabranch.common.adapters.nats_connection import (
     connect_nats,
     keeping_cancellation,
 )
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.subjects import (
     COMMAND_STREAM,
     command_consumer,
@@ -45,7 +46,6 @@ from anabranch.common.runtime.backoff import Backoff
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import Rng
 from anabranch.common.runtime.nats_target import NatsTarget
-from anabranch.common.runtime.tracing import trace_parent_in
 from anabranch.common.workflow.containment import Containment
 from anabranch.controller.domain.parking import (
     PARK_AT_COUNT,
@@ -72,9 +72,9 @@ AWAY = Backoff(first_s=2.0, longest_s=2.0)
 """While a bucket's consumer is away: all buckets lose theirs at once, and ask again apart."""
 GRACE_S = 10.0
 
-Handle = Callable[[bytes, str, int], Awaitable[None]]
-"""Handles a body with its trace parent, and the Unix time in ms at which the queue stored it, by
-the server's clock; raises TryAgain."""
+Handle = Callable[[Envelope, int], Awaitable[None]]
+"""Handles a request, given the Unix time in ms at which the queue stored it, by the server's
+clock; raises TryAgain."""
 Park = Callable[[ParkedCommand], Awaitable[None]]
 """Puts a command aside, durably. Raises Unavailable."""
 
@@ -246,7 +246,7 @@ class CommandQueue:
         assert isinstance(message.body, bytes)
         try:
             stored_ms = int(message.raw_message.metadata.timestamp.timestamp() * 1000)
-            await self._handle(message.body, trace_parent_in(message.headers), stored_ms)
+            await self._handle(Envelope.received(message.body, message.headers), stored_ms)
         except TryAgain as refusal:
             _log.warning("a command will be retried", cause=str(refusal.cause))
             await _settle(message.nack(delay=TRY_AGAIN_S))

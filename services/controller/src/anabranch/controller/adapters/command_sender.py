@@ -5,7 +5,7 @@ from nats.aio.client import Client
 from anabranch.common.adapters.nats_connection import as_unavailable
 from anabranch.common.contracts.command import about, subject_of
 from anabranch.common.contracts.commands import Command
-from anabranch.common.runtime.tracing import trace_headers
+from anabranch.common.runtime.speaking import enveloped
 
 PUBLISH_DEADLINE_S = 5.0
 
@@ -19,9 +19,10 @@ class NatsCommandSender:
     async def post(self, command: Command) -> None:
         """See `CommandSender.post`."""
         with as_unavailable("take a command", command=command.kind, about=str(about(command))):
+            request = enveloped(command.model_dump_json().encode())
             await self._jetstream.publish(
                 subject_of(command),
-                command.model_dump_json().encode(),
+                request.body,
                 timeout=PUBLISH_DEADLINE_S,
-                headers=trace_headers(),
+                headers=request.headers(),
             )

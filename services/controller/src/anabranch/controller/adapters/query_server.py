@@ -17,10 +17,10 @@ from nats.aio.msg import Msg
 
 from anabranch.common.adapters.nats_connection import as_unavailable
 from anabranch.common.contracts.base import ErrorBody
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.queries import QueryFailed
 from anabranch.common.contracts.subjects import QUERY_GROUP, direct_query, query
 from anabranch.common.errors import Overloaded
-from anabranch.common.runtime.tracing import trace_parent_in
 
 CONCURRENT_MAX = 128
 """Of each of the two kinds; nearly all that are answered by what is known end without waiting."""
@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 
 class QueryServer:
-    """Answers the named queries by `answer(name, body, trace parent)`; `slow` are some of them.
+    """Answers the named requests by `answer(name, request)`; `slow` are some of them.
 
     `controller_id` is what peers and clients ask it by.
     """
@@ -41,7 +41,7 @@ class QueryServer:
         self,
         client: Client,
         names: Iterable[str],
-        answer: Callable[[str, bytes, str], Awaitable[bytes]],
+        answer: Callable[[str, Envelope], Awaitable[bytes]],
         controller_id: str,
         slow: Collection[str] = (),
     ) -> None:
@@ -93,8 +93,8 @@ class QueryServer:
     async def _work(self, waiting: _Waiting) -> None:
         while True:
             name, message = await waiting.get()
-            trace_parent = trace_parent_in(message.headers)
-            answer = await self._answer(name, message.data, trace_parent)
+            request = Envelope.received(message.data, message.headers)
+            answer = await self._answer(name, request)
             await self._respond(name, message, answer)
 
     async def _respond(self, name: str, message: Msg, answer: bytes) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from anabranch.common.contracts.envelope import AUTHORIZATION
 from anabranch.common.runtime.backoff import Backoff
 
 PARK_AT_COUNT = 10
@@ -71,9 +72,14 @@ def command_id_in(body: bytes, sequence: int) -> str:
 
 
 def headers_to_keep(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers that go with the command when it is published again."""
+    """The headers that go with the command when it is published again.
+
+    A token is left out: it is a secret, and it would have expired by then.
+    """
     return {
-        name: value for name, value in headers.items() if not name.lower().startswith(_SERVERS_OWN)
+        name: value
+        for name, value in headers.items()
+        if not name.lower().startswith(_SERVERS_OWN) and name.lower() != AUTHORIZATION
     }
 
 

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from anabranch.common.contracts.base import ErrorBody, ReadToken
 from anabranch.common.contracts.command import CommandBase, about
 from anabranch.common.contracts.commands import COMMANDS, Accepted, Command, Rejected
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import (
     AnabranchError,
@@ -46,9 +47,7 @@ class Outcome(StrEnum):
     AGAIN = "again"
 
 
-async def handle_command(
-    desk: CommandDesk, body: bytes, trace_parent: str = "", stored_ms: int = 0
-) -> None:
+async def handle_command(desk: CommandDesk, request: Envelope, stored_ms: int = 0) -> None:
     """Decide and answer one message of the work queue. Raises TryAgain.
 
     `stored_ms`: when the queue stored it, by the server's clock; 0: not known.
@@ -56,14 +55,15 @@ async def handle_command(
     metrics = desk.observer.metrics
     began_s = metrics.now_s()
     try:
-        command = with_deadline_here(parse_command(body), stored_ms, desk.store_clock)
+        command = with_deadline_here(parse_command(request.body), stored_ms, desk.store_clock)
     except AnabranchError as error:
-        await _answer(desk, _reply_inbox(body), Rejected(error=ErrorBody.of(error)))
+        await _answer(desk, _reply_inbox(request.body), Rejected(error=ErrorBody.of(error)))
         metrics.commanded(MALFORMED, Outcome.REJECTED, began_s)
         return
     outcome = Outcome.AGAIN
+    span_name = f"controller command {command.kind}"
     try:
-        with continued(desk.observer.tracer, f"controller command {command.kind}", trace_parent):
+        with continued(desk.observer.tracer, span_name, request.trace_parent):
             outcome = await _handle(desk, command)
     finally:
         metrics.commanded(command.kind, outcome, began_s)

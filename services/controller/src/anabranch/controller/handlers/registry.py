@@ -1,8 +1,9 @@
-"""Queries: which there are, and how one is answered.
+"""What a controller answers, in two registries, and how a request is answered.
 
-A query comes with a name and a body, and is always answered, with what was asked for or with an
-error. Answers about a stream that follow from its present state alone are kept, encoded, as long
-as that state is the present one (`kept_answers.py`).
+`QUERIES` only read; `ACTIONS` change something before they are answered. A request comes with a
+name in an envelope, and is always answered, with what was asked for or with an error. Answers
+about a stream that follow from its present state alone are kept, encoded, as long as that state is
+the present one (`kept_answers.py`).
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,12 +14,12 @@ from pydantic import ValidationError
 
 from anabranch.common.contracts import queries
 from anabranch.common.contracts.base import Contract, ErrorBody
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.parked import DropParked, ListParked, RedriveParked
 from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import AnabranchError, InvalidRequest
 from anabranch.common.runtime.tracing import continued
-from anabranch.controller.handlers.desk import parked
-from anabranch.controller.handlers.desk.cluster import CLUSTER_QUERIES
+from anabranch.controller.handlers.desk import cluster, parked
 from anabranch.controller.handlers.desk.desk import Follows, QueryDesk, Table, answer_of
 from anabranch.controller.handlers.desk.kept_answers import Kept
 from anabranch.controller.handlers.queries import cuts as cut_queries
@@ -66,6 +67,7 @@ def _of_parked(answer: Callable[[parked.ParkedDesk, Any], Awaitable[Contract]]) 
 
 
 QUERIES: Table = {
+    **cluster.QUERIES,
     **list_queries.QUERIES,
     **stream_queries.QUERIES,
     **cut_queries.QUERIES,
@@ -77,42 +79,35 @@ QUERIES: Table = {
     "locate": (queries.Locate, locate),
     "list_containers": (queries.ListContainers, list_containers),
     "list_nodes": (queries.ListNodes, list_nodes),
+    "list_parked": (ListParked, _of_parked(parked.list_parked)),
+}
+"""What only reads: name → (what is asked, who answers)."""
+
+ACTIONS: Table = {
+    **cluster.ACTIONS,
+    **time_queries.ACTIONS,
+    **transaction_queries.ACTIONS,
     "move_container": (queries.MoveContainer, change_placement),
     "abandon_tail": (queries.AbandonTail, change_placement),
     "enable_container": (queries.EnableContainer, change_placement),
-    "list_parked": (ListParked, _of_parked(parked.list_parked)),
+    "unpin_container": (queries.UnpinContainer, change_placement),
     "redrive_parked": (RedriveParked, _of_parked(parked.redrive_parked)),
     "drop_parked": (DropParked, _of_parked(parked.drop_parked)),
-    "unpin_container": (queries.UnpinContainer, change_placement),
-    **CLUSTER_QUERIES,
 }
-"""Query name → (what is asked, who answers)."""
+"""What changes something: name → (what is asked, who answers)."""
 
-SLOW = (
-    "tail_cut",
-    "list_work",
-    "move_container",
-    "abandon_tail",
-    "enable_container",
-    "unpin_container",
-    "confirm_losses",
-    "list_parked",
-    "redrive_parked",
-    "drop_parked",
-    "note_time",
-    "remove_writer",
-    "list_writer_marks",
-    *transaction_queries.SLOW,
-)
+ANSWERED_BY: Table = {**QUERIES, **ACTIONS}
+
+SLOW = frozenset({*ACTIONS, "tail_cut", "list_work", "list_parked", "list_writer_marks"})
 """Those that ask or change something elsewhere before they are answered."""
 
 
-async def answer_query(desk: QueryDesk, name: str, body: bytes, trace_parent: str = "") -> bytes:
-    """The encoded answer to the query `name`; errors become `QueryFailed`."""
+async def answer_query(desk: QueryDesk, name: str, request: Envelope) -> bytes:
+    """The encoded answer to the query or action `name`; errors become `QueryFailed`."""
     metrics = desk.observer.metrics
     began_s = metrics.now_s()
-    with continued(desk.observer.tracer, f"controller query {name}", trace_parent):
-        outcome, encoded = await _answer(desk, name, body)
+    with continued(desk.observer.tracer, f"controller query {name}", request.trace_parent):
+        outcome, encoded = await _answer(desk, name, request.body)
     metrics.asked(name, outcome, began_s)
     return encoded
 
@@ -142,7 +137,7 @@ async def _given_again(desk: QueryDesk, name: str, body: bytes) -> bytes | None:
 
 
 async def _made(desk: QueryDesk, name: str, body: bytes) -> bytes:
-    contract, answer = QUERIES[name]
+    contract, answer = ANSWERED_BY[name]
     query = _parsed(contract, body)
     for point in query.points():
         await reach_demanded(desk.mirror, point)

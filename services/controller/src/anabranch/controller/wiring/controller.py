@@ -29,7 +29,7 @@ from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.desk.kept_answers import KeptAnswers
 from anabranch.controller.handlers.desk.parked import ParkedDesk, resume
 from anabranch.controller.handlers.desk.transactions import TransactionDesk
-from anabranch.controller.handlers.registry import QUERIES, SLOW, answer_query
+from anabranch.controller.handlers.registry import ANSWERED_BY, SLOW, answer_query
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.ports import WriterTimes
 from anabranch.controller.projections.histories import Histories
@@ -146,7 +146,7 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
         load=LoadReportListener(client, reports.learn, around.observer.metrics),
         queries=QueryServer(
             client,
-            QUERIES,
+            ANSWERED_BY,
             partial(answer_query, query_desk),
             cluster.members.me.controller_id,
             SLOW,

@@ -144,12 +144,14 @@ async def confirm_losses(desk: HasCluster, query: contracts.ConfirmLosses) -> Co
     return await desk.cluster.confirm(query)
 
 
-CLUSTER_QUERIES: Mapping[str, tuple[type[Query], Callable[[Any, Any], Awaitable[Contract]]]] = {
+Answers = Mapping[str, tuple[type[Query], Callable[[Any, Any], Awaitable[Contract]]]]
+
+QUERIES: Answers = {
     "list_controllers": (contracts.ListControllers, list_controllers),
     "cluster_overview": (contracts.ShowCluster, cluster_overview),
-    "confirm_losses": (contracts.ConfirmLosses, confirm_losses),
 }
-"""Query name → (what is asked, who answers)."""
+
+ACTIONS: Answers = {"confirm_losses": (contracts.ConfirmLosses, confirm_losses)}
 
 
 def _state(found: ContainerDescription) -> str:

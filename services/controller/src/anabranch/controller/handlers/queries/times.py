@@ -56,8 +56,9 @@ def _times(desk: QueryDesk) -> WriterTimes:
     return desk.writer_times
 
 
-QUERIES: Table = {
+QUERIES: Table = {"list_writer_marks": (asked.ListWriterMarks, list_writer_marks)}
+
+ACTIONS: Table = {
     "note_time": (asked.NoteTime, note_time),
     "remove_writer": (asked.RemoveWriter, remove_writer),
-    "list_writer_marks": (asked.ListWriterMarks, list_writer_marks),
 }

@@ -5,7 +5,7 @@ back: a page's token is then the place of its last one among all that ever ended
 same however many follow.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from anabranch.common.contracts import transactions as asked
 from anabranch.common.contracts.base import Contract
@@ -129,25 +129,17 @@ async def _application(
 
 
 QUERIES: Table = {
+    "describe_transaction": (asked.DescribeTransaction, describe_transaction),
+    "list_transactions": (asked.ListTransactions, list_transactions),
+    "describe_application": (asked.DescribeApplication, describe_application),
+}
+
+ACTIONS: Table = {
     "begin_transaction": (asked.BeginTransaction, begin_transaction),
     "resume_transaction": (asked.ResumeTransaction, resume_transaction),
     "add_transaction_part": (asked.AddTransactionPart, add_part),
-    "describe_transaction": (asked.DescribeTransaction, describe_transaction),
     "ping_transactions": (asked.PingTransactions, ping_transactions),
     "commit_transaction": (asked.CommitTransaction, commit_transaction),
     "abort_transaction": (asked.AbortTransaction, abort_transaction),
-    "list_transactions": (asked.ListTransactions, list_transactions),
-    "describe_application": (asked.DescribeApplication, describe_application),
     "forget_application": (asked.ForgetApplication, forget_application),
 }
-
-SLOW: Sequence[str] = (
-    "begin_transaction",
-    "resume_transaction",
-    "add_transaction_part",
-    "ping_transactions",
-    "commit_transaction",
-    "abort_transaction",
-    "forget_application",
-)
-"""Those that store something, or ask segment stores."""

@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.errors import (
     AnabranchError,
     BodyTooLarge,
@@ -22,11 +24,13 @@ from anabranch.common.errors import (
     Overloaded,
 )
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.speaking import speaking_as
 from anabranch.gateway.http.edge.metrics import GatewayMetrics
 from anabranch.gateway.http.edge.problem import problem_of, unexpected
 
 ALWAYS_OPEN = ("/ping", "/healthz", "/readyz", "/metrics", "/v1/health")
 _DEADLINE = "anabranch.deadline"
+_ENVELOPE = "anabranch.envelope"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 
 
@@ -106,7 +110,9 @@ class Intake:
                 if self._requests > self._limits.requests_max and not path.startswith(ALWAYS_OPEN):
                     raise Overloaded("too many requests at once", limit=self._limits.requests_max)
                 body = await self._receive_body(exchange, scope, receive)
-                await self._app(scope, _replay(body, receive), send)
+                request = scope[_ENVELOPE] = Envelope.received(body, Headers(scope=scope))
+                with speaking_as(request.token):
+                    await self._app(scope, _replay(body, receive), send)
         except AnabranchError as error:
             await self._refuse(exchange, problem_of(error, path), scope, receive, send)
         except TimeoutError:
@@ -165,6 +171,13 @@ class Intake:
         route = self._route_of(scope)
         method = scope["method"] if scope["method"] in METHODS else "other"
         self._metrics.answered(method, route, exchange.status or 499, seconds)
+
+
+def envelope_of(scope: Scope) -> Envelope:
+    """The request as it came through the door."""
+    found = scope[_ENVELOPE]
+    assert isinstance(found, Envelope)
+    return found
 
 
 def without_deadline(scope: Scope) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from anabranch.common.runtime.tracing import TRACE_PARENT, remote_context
+from anabranch.common.contracts.envelope import TRACE_PARENT
+from anabranch.common.runtime.tracing import remote_context
 from anabranch.gateway.http.edge.intake import ALWAYS_OPEN
 
 _HEADER = TRACE_PARENT.encode()

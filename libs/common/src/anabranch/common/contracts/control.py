@@ -1,0 +1,50 @@
+"""Everything that a controller can be asked, by name: what reads, and what changes something.
+
+`QUERIES` only read. `ACTIONS` change something before they are answered, by the same
+request/reply. Commands, which the work queue carries, are in `commands`; all of them change
+something. A name is in one of the two registries, so that each request has one right: to read, or
+to change.
+"""
+
+from collections.abc import Mapping
+from itertools import chain
+from types import ModuleType
+
+from anabranch.common.contracts import (
+    membership,
+    operation_queries,
+    parked,
+    queries,
+    reader_groups,
+    stream_queries,
+    transactions,
+    writer_times,
+)
+from anabranch.common.contracts.queries import Query, Question
+
+_READING: tuple[ModuleType, ...] = (
+    queries,
+    stream_queries,
+    operation_queries,
+    parked,
+    membership,
+    reader_groups,
+    writer_times,
+    transactions,
+)
+_CHANGING: tuple[ModuleType, ...] = (queries, parked, membership, writer_times, transactions)
+
+QUERIES: Mapping[str, Question] = dict(
+    chain.from_iterable(module.QUERIES.items() for module in _READING)
+)
+"""What only reads."""
+
+ACTIONS: Mapping[str, Question] = dict(
+    chain.from_iterable(module.ACTIONS.items() for module in _CHANGING)
+)
+"""What changes something."""
+
+QUESTIONS: Mapping[str, Question] = {**QUERIES, **ACTIONS}
+"""Both."""
+
+NAME_OF: Mapping[type[Query], str] = {asked.query: name for name, asked in QUESTIONS.items()}

@@ -1,0 +1,53 @@
+"""A request as it comes through a door: its body, and what travels beside the body.
+
+Every door over NATS or HTTP parses its requests into an `Envelope` once. The headers have the same
+names at all of them: `traceparent` (W3C), and `authorization` with the scheme `Bearer`. Packets
+carry the same in fields: `trace_parent` and `token` of a request, and `token` of the `Hello` that
+opens a connection.
+
+No service looks at tokens yet. They travel so that a later release can demand them of clients of
+this one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+TRACE_PARENT = "traceparent"
+AUTHORIZATION = "authorization"
+"""The header that carries the token. NATS compares the names of headers exactly."""
+_BEARER = "bearer "
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A request's body and what came with it.
+
+    `trace_parent`: the span of the caller, "" if its work is not traced.
+    `token`: proves who the caller is, "" if it sent none. It is a secret: `repr` leaves it out.
+    """
+
+    body: bytes
+    trace_parent: str = ""
+    token: str = field(default="", repr=False)
+
+    @classmethod
+    def received(cls, body: bytes, headers: Mapping[str, str] | None) -> "Envelope":
+        """The envelope of a request that came with these headers; NATS has None without any."""
+        if not headers:
+            return cls(body)
+        return cls(body, headers.get(TRACE_PARENT, ""), bearer(headers.get(AUTHORIZATION, "")))
+
+    def headers(self) -> dict[str, str] | None:
+        """The headers to send it with; None if there are none."""
+        found = {}
+        if self.trace_parent:
+            found[TRACE_PARENT] = self.trace_parent
+        if self.token:
+            found[AUTHORIZATION] = f"Bearer {self.token}"
+        return found or None
+
+
+def bearer(authorization: str) -> str:
+    """The token in the header's value; "" if it names another scheme."""
+    is_bearer = authorization[: len(_BEARER)].lower() == _BEARER
+    return authorization[len(_BEARER) :].strip() if is_bearer else ""
