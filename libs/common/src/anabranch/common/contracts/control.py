@@ -1,4 +1,4 @@
-"""Everything that a controller can be asked, by name: what reads, and what changes something.
+"""Everything that a controller can be asked, by name: to read, or to change something.
 
 `QUERIES` only read. `ACTIONS` change something before they are answered, by the same
 request/reply. Commands, which the work queue carries, are in `commands`; all of them change
@@ -37,12 +37,12 @@ _CHANGING: tuple[ModuleType, ...] = (queries, parked, membership, writer_times, 
 QUERIES: Mapping[str, Question] = dict(
     chain.from_iterable(module.QUERIES.items() for module in _READING)
 )
-"""What only reads."""
+"""Questions that only read."""
 
 ACTIONS: Mapping[str, Question] = dict(
     chain.from_iterable(module.ACTIONS.items() for module in _CHANGING)
 )
-"""What changes something."""
+"""Questions that change something."""
 
 QUESTIONS: Mapping[str, Question] = {**QUERIES, **ACTIONS}
 """Both."""

@@ -1,4 +1,4 @@
-"""A request as it comes through a door: its body, and what travels beside the body.
+"""A request as it comes through a door: its body, and the headers beside the body.
 
 Every door over NATS or HTTP parses its requests into an `Envelope` once. The headers have the same
 names at all of them: `traceparent` (W3C), and `authorization` with the scheme `Bearer`. Packets
@@ -20,10 +20,10 @@ _BEARER = "bearer "
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A request's body and what came with it.
+    """A request with its context.
 
     `trace_parent`: the span of the caller, "" if its work is not traced.
-    `token`: proves who the caller is, "" if it sent none. It is a secret: `repr` leaves it out.
+    `token`: proves the identity of the caller, "" if it sent none. A secret, so not in `repr`.
     """
 
     body: bytes

@@ -361,7 +361,7 @@ QUERIES: Mapping[str, Question] = {
     "operation": Question(GetOperation, OperationFound),
     "list_nodes": Question(ListNodes, NodeList),
 }
-"""What only reads, by name."""
+"""Questions that only read, by name."""
 
 ACTIONS: Mapping[str, Question] = {
     "move_container": Question(MoveContainer, ContainerPlaced),
@@ -369,4 +369,4 @@ ACTIONS: Mapping[str, Question] = {
     "enable_container": Question(EnableContainer, ContainerPlaced),
     "unpin_container": Question(UnpinContainer, ContainerPlaced),
 }
-"""What changes something, by name."""
+"""Questions that change something, by name."""

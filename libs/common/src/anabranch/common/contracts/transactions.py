@@ -247,7 +247,7 @@ QUERIES: Mapping[str, Question] = {
     "list_transactions": Question(ListTransactions, TransactionList),
     "describe_application": Question(DescribeApplication, ApplicationDescription),
 }
-"""What only reads, by name."""
+"""Questions that only read, by name."""
 
 ACTIONS: Mapping[str, Question] = {
     "begin_transaction": Question(BeginTransaction, TransactionBegun),
@@ -258,4 +258,4 @@ ACTIONS: Mapping[str, Question] = {
     "abort_transaction": Question(AbortTransaction, TransactionDescription),
     "forget_application": Question(ForgetApplication, ApplicationDescription),
 }
-"""What changes something, by name."""
+"""Questions that change something, by name."""

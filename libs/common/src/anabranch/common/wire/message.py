@@ -63,8 +63,8 @@ class MergedSegment(msgspec.Struct, frozen=True):
 class Hello(Message, frozen=True, kw_only=True):
     """First packet of both sides: the protocol versions that the sender speaks.
 
-    `token` proves who the caller is, for every request of the connection that has no token of its
-    own. Peers of earlier releases send none, and no store looks at it yet.
+    `token` proves the identity of the caller, for every request of the connection that has no token
+    of its own. Peers of earlier releases send none, and stores ignore tokens today.
     """
 
     high: int = PROTOCOL_VERSION

@@ -33,9 +33,9 @@ from anabranch.common.wire.replies import (
 class Request(Message, frozen=True, kw_only=True):
     """Common fields of requests.
 
-    `trace_parent` (W3C traceparent) continues a trace. `token` proves who the caller is; "" if the
-    token of the connection's `Hello` does. Stores ignore tokens today. An append has none, because
-    the setup of its session has one.
+    `trace_parent` (W3C traceparent) continues a trace. `token` proves the identity of the caller;
+    if it is empty, the token of the connection's `Hello` counts. Stores ignore tokens today. An
+    append has none, because the setup of its session has one.
     """
 
     segment: str

@@ -81,7 +81,7 @@ QUERIES: Table = {
     "list_nodes": (queries.ListNodes, list_nodes),
     "list_parked": (ListParked, _of_parked(parked.list_parked)),
 }
-"""What only reads: name → (what is asked, who answers)."""
+"""Questions that only read: name → (message, handler)."""
 
 ACTIONS: Table = {
     **cluster.ACTIONS,
@@ -94,7 +94,7 @@ ACTIONS: Table = {
     "redrive_parked": (RedriveParked, _of_parked(parked.redrive_parked)),
     "drop_parked": (DropParked, _of_parked(parked.drop_parked)),
 }
-"""What changes something: name → (what is asked, who answers)."""
+"""Questions that change something: name → (message, handler)."""
 
 ANSWERED_BY: Table = {**QUERIES, **ACTIONS}
 
