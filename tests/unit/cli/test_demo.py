@@ -20,8 +20,8 @@ from anabranch.cli.demo.http_reading import read_back
 from anabranch.cli.demo.replay import Outcome, crash_rows
 from anabranch.cli.demo.scaling import scale_rows
 from anabranch.cli.demo.spark_reading import PipelineOutcome, outcome_of, run_pipeline
-from anabranch.cli.http.calls import GatewayCalls
 from anabranch.cli.http.session import HttpSession
+from anabranch.client.wire.http_calls import GatewayCalls
 from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds

@@ -3,17 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import httpx
 import pytest
 
 from anabranch.cli.client_session import ClientSession
 from anabranch.cli.http import bodies
-from anabranch.cli.http.calls import GatewayCalls
 from anabranch.cli.http.session import HttpSession
 from anabranch.cli.records import Record
 from anabranch.cli.session_port import ReadRequest, Session
+from anabranch.client.wire.http_calls import GatewayCalls
 from anabranch.common.errors import (
     AnabranchError,
     InvalidName,
@@ -34,28 +34,9 @@ from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds, system_rng
 from kit.client_bench import STREAM, until
 from kit.gateway_bench import GatewayBench, gateway
+from kit.lossy import Lossy
 
 HEAD = ReadRequest("head", follow=False, count=None, details=False)
-
-
-@dataclass
-class Lossy(httpx.AsyncBaseTransport):
-    """Hands requests on; raises the next of `before` instead, or of `after` in place of the
-    answer."""
-
-    transport: httpx.AsyncBaseTransport
-    before: list[httpx.TransportError] = field(default_factory=list)
-    after: list[httpx.TransportError] = field(default_factory=list)
-    requests: list[httpx.Request] = field(default_factory=list)
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        if self.before:
-            raise self.before.pop(0)
-        response = await self.transport.handle_async_request(request)
-        if self.after:
-            raise self.after.pop(0)
-        return response
 
 
 @dataclass

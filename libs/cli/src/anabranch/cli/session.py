@@ -105,8 +105,8 @@ async def _through_client(place: str) -> AsyncIterator[Session]:
 async def through_gateway(url: str) -> AsyncIterator[Session]:
     """A session on the gateway. Raises InvalidSetting, Unavailable when nobody answers."""
     # Only commands that need it wait for the HTTP library to load: a sixth of their start.
-    from anabranch.cli.http.calls import GatewayCalls
     from anabranch.cli.http.session import HttpSession
+    from anabranch.client.wire.http_calls import GatewayCalls
 
     async with GatewayCalls(url, clock=SystemClock(), rng=system_rng()) as calls:
         await calls.reach()

@@ -30,6 +30,7 @@ from anabranch.client.one_segment.synchronizer import S, StateCodec, StateSynchr
 from anabranch.client.reading.batch import BatchClient
 from anabranch.client.reading.bounds import Start
 from anabranch.client.reading.events import Event
+from anabranch.client.reading.places import GatewayPlaces, StorePlaces
 from anabranch.client.reading.pointers import EventPointer, fetch_event
 from anabranch.client.reading.ranges import SegmentRanges
 from anabranch.client.reading.reader import EventReader
@@ -48,7 +49,9 @@ from anabranch.client.transactions.pings import Pings
 from anabranch.client.wire.control import (
     ConnectionPool,
     ControlPlane,
+    NoConnections,
     SegmentDirectory,
+    needs_stores,
 )
 from anabranch.client.writer import EventWriter
 from anabranch.common.errors import AnabranchError, Closed, InvalidRequest
@@ -72,13 +75,17 @@ class Client:
         rng: Rng,
         connections: ConnectionSettings | None = None,
         tracer: Tracer | None = None,
+        has_stores: bool = True,
     ) -> None:
+        """`has_stores` False: segment stores cannot be reached, only the control plane."""
         self._control = control
+        self._has_stores = has_stores
         self._tracer = tracer
         self._clock = clock
         self._ids = ids
         self._rng = rng
-        self._pool = ConnectionPool(connections or ConnectionSettings())
+        pool = ConnectionPool if has_stores else NoConnections
+        self._pool = pool(connections or ConnectionSettings())
         self._directory = SegmentDirectory(control, self._pool)
         self._tasks = asyncio.TaskGroup()
         self._runtime: Runtime | None = None
@@ -118,6 +125,16 @@ class Client:
         await self._pool.close()
         await self._control.close()
 
+    @property
+    def control_plane(self) -> ControlPlane:
+        """The port behind all administration; for programs that hand requests on, as gateways do.
+
+        ::
+
+            answer = await client.control_plane.query("locate", query, Located, timeout_s=10)
+        """
+        return self._control
+
     # --- administration -------------------------------------------------------------------
 
     @property
@@ -133,7 +150,8 @@ class Client:
     @property
     def reader_groups(self) -> ReaderGroups:
         """Reader groups: creating, resetting, deleting and describing them."""
-        return ReaderGroups(self._control, self.ranges())
+        places = StorePlaces(self.ranges()) if self._has_stores else GatewayPlaces(self._control)
+        return ReaderGroups(self._control, places)
 
     @property
     def operations(self) -> Operations:
@@ -196,7 +214,7 @@ class Client:
             _ref(stream),
             control=self._control,
             directory=self._directory,
-            runtime=self._entered(),
+            runtime=self._with_stores("writing events"),
             settings=settings or WriterSettings(),
             pings=self._entered_pings(),
             serializer=serializer,
@@ -262,7 +280,7 @@ class Client:
             until_tail=until_tail,
             control=self._control,
             directory=self._directory,
-            runtime=self._entered(),
+            runtime=self._with_stores("reading events"),
             settings=settings or ReaderSettings(),
             serializer=serializer,
         )
@@ -273,7 +291,7 @@ class Client:
         Made by `reader_groups.create`. Raises InvalidName.
         """
         ref = group if isinstance(group, GroupRef) else group_ref(group)
-        runtime = self._entered()
+        runtime = self._with_stores("a reader group's state")
         parts = ClientGroupParts(self._control, self._directory, runtime)
         access = GroupAccess(ref, self._control, parts)
         return ReaderGroup(access, parts, runtime.clock, runtime.ids)
@@ -289,7 +307,7 @@ class Client:
             _ref(stream),
             control=self._control,
             directory=self._directory,
-            runtime=self._entered(),
+            runtime=self._with_stores("a revisioned stream"),
             settings=settings or OneSegmentSettings(),
         )
 
@@ -304,7 +322,7 @@ class Client:
             _ref(stream),
             control=self._control,
             directory=self._directory,
-            runtime=self._entered(),
+            runtime=self._with_stores("a byte stream"),
             settings=settings or ByteStreamSettings(),
         )
 
@@ -318,11 +336,12 @@ class Client:
 
         To be entered with `async with`. Raises InvalidName.
         """
+        runtime = self._with_stores("a state synchronizer")
         settings = settings or OneSegmentSettings()
         return StateSynchronizer(
             self.revisioned_stream(stream, settings),
             codec,
-            runtime=self._entered(),
+            runtime=runtime,
             retry_timeout_s=settings.retry_timeout_s,
         )
 
@@ -339,7 +358,8 @@ class Client:
     @property
     def batch(self) -> BatchClient:
         """Ranges and cuts of streams, for programs that divide the reading themselves."""
-        return BatchClient(self._control, self._directory, self._entered(), ReaderSettings())
+        runtime = self._with_stores("reading ranges")
+        return BatchClient(self._control, self._directory, runtime, ReaderSettings())
 
     def ranges(self) -> SegmentRanges:
         """Stored bytes of segments, for bulk readers; works on a client that is not entered."""
@@ -349,6 +369,11 @@ class Client:
         self._entered()
         assert self._pings is not None
         return self._pings
+
+    def _with_stores(self, purpose: str) -> Runtime:
+        if not self._has_stores:
+            raise needs_stores(purpose)
+        return self._entered()
 
     def _entered(self) -> Runtime:
         if self._closed:

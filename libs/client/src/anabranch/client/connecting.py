@@ -1,4 +1,7 @@
-"""`connect`: the way to a client of the cluster behind a NATS server."""
+"""`connect`: the way to a client of the cluster behind a NATS server or an HTTP gateway.
+
+What only one of the two needs is imported when it is needed: both libraries are slow to load.
+"""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -7,23 +10,30 @@ from types import TracebackType
 from opentelemetry.trace import Tracer
 
 from anabranch.client.client import Client
+from anabranch.client.settings import ConnectionSettings
 from anabranch.client.tracing import tracer_of_program
-from anabranch.client.wire.nats_control import NatsControlPlane
-from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SystemIds, system_rng
 from anabranch.common.runtime.nats_target import NatsTarget, nats_target
 
 CONNECT_TIMEOUT_S = 10.0
+HTTP = ("http://", "https://")
 
 
 class Connecting:
     """What `connect` returns: await it for a Client, or enter it for an open one."""
 
     def __init__(
-        self, where: NatsTarget | Path | str, name: str, timeout_s: float, tracer: Tracer | None
+        self,
+        where: NatsTarget | Path | str,
+        name: str,
+        timeout_s: float,
+        tracer: Tracer | None,
+        *,
+        token: str,
     ) -> None:
         self._where = where
+        self._token = token
         self._name = name
         self._timeout_s = timeout_s
         self._tracer = tracer
@@ -33,12 +43,42 @@ class Connecting:
         return self._connect().__await__()
 
     async def _connect(self) -> Client:
+        where = self._where
+        if isinstance(where, str) and where.startswith(HTTP):
+            return await self._to_gateway(where)
+        return await self._to_nats(where)
+
+    async def _to_nats(self, where: NatsTarget | Path | str) -> Client:
+        from anabranch.client.wire.nats_control import NatsControlPlane
+        from anabranch.common.adapters.nats_connection import connect_nats
+
         clock, ids = SystemClock(), SystemIds()
-        target = nats_target(self._where)
+        target = nats_target(where)
         connection = await connect_nats(target, self._name, deadline_s=self._timeout_s)
         tracer = self._tracer or tracer_of_program()
-        control = NatsControlPlane(connection, clock=clock, ids=ids, tracer=tracer)
-        return Client(control, clock=clock, ids=ids, rng=system_rng(), tracer=tracer)
+        return Client(
+            NatsControlPlane(connection, clock=clock, ids=ids, tracer=tracer, token=self._token),
+            clock=clock,
+            ids=ids,
+            rng=system_rng(),
+            connections=ConnectionSettings(token=self._token),
+            tracer=tracer,
+        )
+
+    async def _to_gateway(self, url: str) -> Client:
+        from anabranch.client.wire.http_calls import GatewayCalls
+        from anabranch.client.wire.http_control import HttpControlPlane
+
+        clock, ids, rng = SystemClock(), SystemIds(), system_rng()
+        calls = GatewayCalls(url, clock=clock, rng=rng, token=self._token)
+        try:
+            await calls.reach(self._timeout_s)
+        except BaseException:
+            await calls.close()
+            raise
+        tracer = self._tracer or tracer_of_program()
+        control = HttpControlPlane(calls, clock=clock, ids=ids, tracer=tracer)
+        return Client(control, clock=clock, ids=ids, rng=rng, tracer=tracer, has_stores=False)
 
     async def __aenter__(self) -> Client:
         self._client = await self._connect()
@@ -60,15 +100,24 @@ def connect(
     name: str = "anabranch-client",
     timeout_s: float = CONNECT_TIMEOUT_S,
     tracer: Tracer | None = None,
+    token: str = "",
 ) -> Connecting:
-    """Connect to the cluster behind a NATS server.
+    """Connect to the cluster behind a NATS server or an HTTP gateway.
+
+    ::
+
+        async with connect("nats://127.0.0.1:4222") as client:
+            await client.scopes.create("plant")
 
     ``async with connect(Path("out/anabranch")) as client`` uses the data directory of `anabranch
     up` (or an endpoints file), ``connect("nats://user:password@host:4222")`` a URL, several of them
     separated by commas, and ``connect(NatsTarget.at(url, credentials_file=…, tls=…))`` the rest.
+    With the URL of a gateway, http:// or https://, the client needs HTTP alone and administers
+    everything; methods that need the segment stores, such as `writer` and `reader`, raise NotBuilt.
+    `token` travels with every request; no service looks at it yet.
     What is asked and written inside a sampled span of OpenTelemetry continues its trace, by
     `tracer` or else by the one that the program has set up before it connects.
     Raises Unavailable when nothing answers at the address in time, Unauthorized when the server
     refuses the credentials or their absence, InvalidSetting when `where` cannot be understood.
     """
-    return Connecting(where, name, timeout_s, tracer)
+    return Connecting(where, name, timeout_s, tracer, token=token)

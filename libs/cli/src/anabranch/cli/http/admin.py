@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from anabranch.cli.admin_port import CutName, Fields, OperationFilter
-from anabranch.cli.http.calls import Answer, Call, GatewayCalls
 from anabranch.cli.http.paths import decoded, scope_path, stream_path
 from anabranch.cli.http.policies import ConfigTold, config_body, config_of
 from anabranch.client import KeyRange, Operation, OperationState, StreamConfig
+from anabranch.client.wire.http_calls import Answer, Call, GatewayCalls
 from anabranch.common.model.names import stream_ref
 
 OPERATIONS = "/v1/operations"

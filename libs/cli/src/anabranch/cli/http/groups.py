@@ -6,7 +6,6 @@ from typing import Any
 from anabranch.cli.admin_port import Fields
 from anabranch.cli.group_port import Cuts
 from anabranch.cli.http.admin import HttpAdmin
-from anabranch.cli.http.calls import Call, GatewayCalls
 from anabranch.cli.http.paths import decoded, scope_path, stream_path
 from anabranch.client import (
     GroupRetention,
@@ -15,6 +14,7 @@ from anabranch.client import (
     ReaderGroupConfig,
     SegmentPosition,
 )
+from anabranch.client.wire.http_calls import Call, GatewayCalls
 from anabranch.common.model.names import SegmentId, stream_ref
 from anabranch.common.model.reader_group import PositionCut, group_ref
 

@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
-from anabranch.cli.http.calls import Answer
+from anabranch.client.wire.http_calls import Answer
 from anabranch.common.errors import UnsupportedProtocol
 from anabranch.common.model.names import StreamRef, scope_name
 

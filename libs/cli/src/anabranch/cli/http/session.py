@@ -13,7 +13,6 @@ import msgspec
 
 from anabranch.cli.http.admin import HttpAdmin
 from anabranch.cli.http.bodies import BINARY, events_in
-from anabranch.cli.http.calls import Call, GatewayCalls
 from anabranch.cli.http.group_reading import read_group
 from anabranch.cli.http.groups import HttpGroups
 from anabranch.cli.http.paths import SCOPES, decoded, scope_path, stream_path
@@ -21,6 +20,7 @@ from anabranch.cli.http.sink import HttpSink
 from anabranch.cli.http.transactions import HttpTransactions
 from anabranch.cli.session_port import Compression, EventBatch, GroupReadRequest, ReadRequest
 from anabranch.client import Event
+from anabranch.client.wire.http_calls import Call, GatewayCalls
 from anabranch.common.errors import InvalidRequest, NotBuilt
 from anabranch.common.model.names import scope_name, stream_ref
 from anabranch.common.runtime.ids import IdSource

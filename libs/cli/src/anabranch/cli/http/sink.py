@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from anabranch.cli.http.bodies import NDJSON, Batch, Form, form_of
-from anabranch.cli.http.calls import Answer, Call, GatewayCalls
 from anabranch.cli.records import Record
+from anabranch.client.wire.http_calls import Answer, Call, GatewayCalls
 from anabranch.common.runtime.ids import IdSource
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from anabranch.cli.admin_port import Fields
 from anabranch.cli.http.admin import HttpAdmin, fields_of
-from anabranch.cli.http.calls import Answer, Call, GatewayCalls
 from anabranch.cli.http.paths import decoded, stream_path
 from anabranch.cli.http.sink import HttpSink
 from anabranch.cli.transaction_port import Beginning, Committing, Destination
 from anabranch.client import TransactionState
+from anabranch.client.wire.http_calls import Answer, Call, GatewayCalls
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.names import stream_ref
 from anabranch.common.model.transaction import APPLICATION_PATTERN, check_id

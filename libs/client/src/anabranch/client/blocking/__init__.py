@@ -71,6 +71,7 @@ def connect(
     timeout_s: float = CONNECT_TIMEOUT_S,
     call_timeout_s: float | None = None,
     tracer: Tracer | None = None,
+    token: str = "",
 ) -> BlockingClient:
     """An open client; close it, or use it in a `with` block.
 
@@ -78,7 +79,9 @@ def connect(
     The rest is as for the asynchronous client. Raises Unavailable when nothing answers in time,
     Unauthorized, InvalidSetting.
     """
-    connecting = connect_asynchronously(where, name=name, timeout_s=timeout_s, tracer=tracer)
+    connecting = connect_asynchronously(
+        where, name=name, timeout_s=timeout_s, tracer=tracer, token=token
+    )
     background = Background(SystemClock())
     stay = Stay(connecting, background.thread.tasks)
     try:

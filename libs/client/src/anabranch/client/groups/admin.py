@@ -10,8 +10,7 @@ from typing import Literal, Unpack
 
 from anabranch.client.admin.operations import Operation, Sending, send
 from anabranch.client.cuts import Cut, stream_cut
-from anabranch.client.reading.places import checked_config, checked_cut
-from anabranch.client.reading.ranges import SegmentRanges
+from anabranch.client.reading.places import Places
 from anabranch.client.wire.control import QUERY_TIMEOUT_S, ControlPlane
 from anabranch.common.contracts.queries import PAGE_SIZE_MAX
 from anabranch.common.contracts.reader_groups import (
@@ -43,9 +42,9 @@ GroupStart = Literal["head", "tail"]
 class ReaderGroups:
     """The reader groups of a cluster; `client.reader_groups`."""
 
-    def __init__(self, control: ControlPlane, ranges: SegmentRanges) -> None:
+    def __init__(self, control: ControlPlane, places: Places) -> None:
         self._control = control
-        self._ranges = ranges
+        self._places = places
 
     # --- changing -------------------------------------------------------------------------
 
@@ -70,7 +69,7 @@ class ReaderGroups:
                 "give a reader group either a configuration or streams", group=group
             )
         asked = config or ReaderGroupConfig(tuple(GroupStream(name) for name in streams))
-        asked = await checked_config(self._ranges, asked)
+        asked = await self._places.checked_config(asked)
         if start == "tail":
             asked = await self._from_tail(asked)
         elif start != "head":
@@ -109,7 +108,7 @@ class ReaderGroups:
             present = await self.describe(group)
             config, incarnation = present.config, present.incarnation
         asked = config if start is None else _starting_at(config, start)
-        asked = await checked_config(self._ranges, asked)
+        asked = await self._places.checked_config(asked)
         return await send(
             self._control,
             lambda command_id: ResetReaderGroup(
@@ -145,7 +144,7 @@ class ReaderGroups:
         released).
         """
         ref = stream_ref(stream)
-        positions = await checked_cut(self._ranges, ref, _positions(ref, cut))
+        positions = await self._places.checked_cut(ref, _positions(ref, cut))
         generation = (await self.describe(group)).generation
         return await send(
             self._control,
@@ -207,9 +206,7 @@ class ReaderGroups:
         streams = []
         for each in config.streams:
             if not each.start:
-                ends = await self._ranges.tail(each.ref)
-                start = sorted((parse_segment_name(name)[1], end) for name, end in ends.items())
-                each = replace(each, start=tuple(SegmentPosition(*at) for at in start))  # noqa: PLW2901
+                each = replace(each, start=await self._places.tail(each.ref))  # noqa: PLW2901
             streams.append(each)
         return replace(config, streams=tuple(streams))
 

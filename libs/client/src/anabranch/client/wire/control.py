@@ -28,7 +28,15 @@ from anabranch.common.contracts.queries import (
     SegmentList,
     SegmentLocation,
 )
-from anabranch.common.errors import ConnectionLost, Retry, StreamNotFound, StreamSealed, Unavailable
+from anabranch.common.errors import (
+    ConnectionLost,
+    FieldValue,
+    NotBuilt,
+    Retry,
+    StreamNotFound,
+    StreamSealed,
+    Unavailable,
+)
 from anabranch.common.model.cluster import Endpoint
 from anabranch.common.model.names import StreamRef, transaction_segment
 from anabranch.common.model.stream import StreamState
@@ -132,6 +140,23 @@ class ConnectionPool:
             connection.close()
         for connection in connections:
             await connection.ended
+
+
+class NoConnections(ConnectionPool):
+    """The pool of a client that reaches the cluster by HTTP alone."""
+
+    async def connection_to(self, endpoint: Endpoint) -> SegmentStoreConnection:
+        """Raises NotBuilt."""
+        raise needs_stores("a request to a segment store", store=str(endpoint))
+
+
+def needs_stores(purpose: str, **fields: FieldValue) -> NotBuilt:
+    """The refusal of a client that reaches the cluster by HTTP alone."""
+    return NotBuilt(
+        f"{purpose} needs a connection to the segment stores, and this client has HTTP alone",
+        remedy="connect to the cluster's NATS server, nats://host:port",
+        **fields,
+    )
 
 
 class SegmentDirectory:

@@ -34,17 +34,15 @@ _READING: tuple[ModuleType, ...] = (
 )
 _CHANGING: tuple[ModuleType, ...] = (queries, parked, membership, writer_times, transactions)
 
-QUERIES: Mapping[str, Question] = dict(
-    chain.from_iterable(module.QUERIES.items() for module in _READING)
-)
+Registry = Mapping[str, Question]
+
+QUERIES: Registry = dict(chain.from_iterable(module.QUERIES.items() for module in _READING))
 """Questions that only read."""
 
-ACTIONS: Mapping[str, Question] = dict(
-    chain.from_iterable(module.ACTIONS.items() for module in _CHANGING)
-)
+ACTIONS: Registry = dict(chain.from_iterable(module.ACTIONS.items() for module in _CHANGING))
 """Questions that change something."""
 
-QUESTIONS: Mapping[str, Question] = {**QUERIES, **ACTIONS}
+QUESTIONS: Registry = {**QUERIES, **ACTIONS}
 """Both."""
 
 NAME_OF: Mapping[type[Query], str] = {asked.query: name for name, asked in QUESTIONS.items()}

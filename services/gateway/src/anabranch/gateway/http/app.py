@@ -15,6 +15,7 @@ from anabranch.gateway.http.edge.tracing import Tracing
 from anabranch.gateway.http.openapi import describe
 from anabranch.gateway.http.routes import (
     cluster,
+    control,
     events,
     group_events,
     group_readers,
@@ -44,6 +45,7 @@ ROUTERS = (
     operations.router,
     work.router,
     cluster.router,
+    control.router,
 )
 ANSWER_EXTRA_S = 30.0
 """What a route may need beyond its own waiting, to ask the cluster and to send the answer."""

@@ -47,20 +47,20 @@ class HttpBody(BaseModel):
     @classmethod
     def _refuse_surrogates(cls, body: object) -> object:
         """JSON can spell half of a surrogate pair, which is no character and has no UTF-8."""
-        if not _is_text(body):
+        if not is_text(body):
             raise ValueError("the text contains half of a surrogate pair")
         return body
 
 
-def _is_text(value: object) -> bool:
+def is_text(value: object) -> bool:
     """Whether all texts in a JSON value can be encoded."""
     match value:
         case str():
             return not _SURROGATE.search(value)
         case dict():
-            return all(_is_text(key) and _is_text(item) for key, item in value.items())
+            return all(is_text(key) and is_text(item) for key, item in value.items())
         case list():
-            return all(map(_is_text, value))
+            return all(map(is_text, value))
         case _:
             return True
 

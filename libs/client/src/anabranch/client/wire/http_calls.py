@@ -1,11 +1,12 @@
 """Requests to the gateway, their repetition, and its problem documents as errors of the one tree.
 
 This is the only module of the project that imports httpx: what replaces it one day is a change of
-this import. Nothing of httpx leaves the module.
+this import. Nothing of httpx leaves the module. Only clients of a gateway
+import it, because it is slow to load.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -16,6 +17,7 @@ import msgspec
 from anabranch.client.backoff import Backoff
 from anabranch.client.settings import BackoffSettings
 from anabranch.client.wire.read_tokens import ReadTokens
+from anabranch.common.contracts.base import ReadToken
 from anabranch.common.errors import (
     AnabranchError,
     Fenced,
@@ -31,6 +33,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import Rng
+from anabranch.common.runtime.speaking import enveloped
 
 CONNECT_TIMEOUT_S = 3.0
 ANSWER_TIMEOUT_S = 60.0
@@ -53,6 +56,8 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     json: Mapping[str, object] | None = None
     content: bytes | None = None
+    timeout_s: float = 0.0
+    """How long the answer may take; 0: as long as the gateway itself allows its routes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +95,10 @@ class GatewayCalls:
         rng: Rng,
         transport: httpx.AsyncBaseTransport | None = None,
         retry_timeout_s: float = RETRY_TIMEOUT_S,
+        token: str = "",
     ) -> None:
         self.url = url
+        self._token = token
         self._clock = clock
         self._rng = rng
         self._retry_timeout_s = retry_timeout_s
@@ -120,13 +127,13 @@ class GatewayCalls:
     ) -> None:
         await self._http.__aexit__(kind, error, trace)
 
-    async def reach(self) -> None:
-        """Raises Unavailable unless the gateway answers soon."""
+    async def reach(self, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
+        """Raises Unavailable unless the gateway answers in time."""
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 await self.once(Call("GET", "/ping"))
         except TimeoutError as error:
-            raise self._nobody(f"no answer in {CONNECT_TIMEOUT_S:g} s") from error
+            raise self._nobody(f"no answer in {timeout_s:g} s") from error
 
     async def once(self, call: Call) -> Answer:
         """The answer to one attempt.
@@ -142,6 +149,7 @@ class GatewayCalls:
                 headers=self._headers_of(call),
                 json=call.json,
                 content=call.content,
+                timeout=self._timeout_of(call),
             )
         except NEVER_SENT as error:
             raise self._nobody(_text(error)) from error
@@ -158,7 +166,8 @@ class GatewayCalls:
     def _headers_of(self, call: Call) -> dict[bytes, bytes]:
         """The call's headers, and what this session has changed: it may be told to any gateway."""
         tokens = {READ_TOKEN: str(self._tokens)} if self._tokens.points() else {}
-        every = {**tokens, **call.headers}
+        beside = enveloped(b"", self._token).headers() or {}
+        every = {**beside, **tokens, **call.headers}
         return {name.encode(): value.encode() for name, value in every.items()}
 
     async def repeated(self, call: Call) -> Answer:
@@ -184,7 +193,7 @@ class GatewayCalls:
 
         To be closed by the caller. Raises as `once` does, in the middle too.
         """
-        headers = {name.encode(): value.encode() for name, value in call.headers.items()}
+        headers = self._headers_of(call)
         try:
             async with self._http.stream(
                 call.method, call.path, params=dict(call.query) or None, headers=headers
@@ -204,12 +213,25 @@ class GatewayCalls:
                 "the gateway's answer was cut off", url=self.url, cause=_text(error)
             ) from error
 
+    def learn(self, points: Iterable[ReadToken]) -> None:
+        """Demand these points of the answers to come."""
+        self._tokens.merge(points)
+
+    async def close(self) -> None:
+        """Close the connections; repeatable."""
+        await self._http.aclose()
+
+    def _timeout_of(self, call: Call) -> httpx.Timeout:
+        answer_s = call.timeout_s or ANSWER_TIMEOUT_S
+        connect_s = min(CONNECT_TIMEOUT_S, answer_s)
+        return httpx.Timeout(answer_s, connect=connect_s, pool=connect_s)
+
     def attempts(self) -> "Attempts":
         """A series of attempts at what may be repeated."""
         return Attempts(Backoff(BACKOFF, self._rng, self._retry_timeout_s), self._clock)
 
     def _nobody(self, cause: str) -> Unavailable:
-        remedy = "start a cluster with `anabranch up`, or name another gateway with --http"
+        remedy = "start a cluster with `anabranch up`, or name another gateway"
         return Unavailable("no gateway answers", remedy=remedy, url=self.url, cause=cause)
 
     def _told(self, response: httpx.Response) -> AnabranchError:

@@ -1,0 +1,222 @@
+"""The control plane by HTTP: queries, actions and commands through a gateway.
+
+A gateway hands each request to the cluster's control plane and answers with the contract's JSON,
+so that this is the same port with the same errors. Nothing but HTTP is needed.
+
+A request that never left this process is repeated within the caller's deadline, and so are refusals
+of the kind Retry. A command has an id and is repeated also when an answer was lost. The gateway
+waits for the end of its work for a while only; after that the operation is polled.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from opentelemetry.trace import Tracer
+from pydantic import ValidationError
+
+from anabranch.client.wire.control import A
+from anabranch.client.wire.http_calls import Call, GatewayCalls
+from anabranch.client.wire.read_tokens import points_in
+from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.command import CommandBase, about, kind_of
+from anabranch.common.contracts.commands import OperationState
+from anabranch.common.contracts.control import ACTIONS
+from anabranch.common.contracts.queries import GetOperation, OperationFound, Query
+from anabranch.common.errors import (
+    AnabranchError,
+    Closed,
+    OperationNotFound,
+    OutcomeUnknown,
+    Retry,
+    Unavailable,
+    Unknown,
+    UnsupportedProtocol,
+)
+from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import IdSource
+from anabranch.common.runtime.tracing import asking
+
+PATH = "/v1/control"
+ATTEMPT_S = 15.0
+"""The longest that one request asks the gateway to wait: it lies below the gateway's own limits."""
+ANSWER_EXTRA_S = 5.0
+"""For the way to the gateway and back, beyond what it is asked to wait."""
+PAUSE_S = 0.1
+POLL_LONGEST_S = 1.0
+
+C = TypeVar("C", bound=Contract)
+
+
+class CommandAnswered(Contract):
+    """The gateway's answer to a command: how the operation stood when it answered."""
+
+    operation: str
+    state: OperationState
+
+
+class HttpControlPlane:
+    """A `ControlPlane` on a gateway; owns the connections of `calls`."""
+
+    def __init__(
+        self, calls: GatewayCalls, *, clock: Clock, ids: IdSource, tracer: Tracer | None = None
+    ) -> None:
+        self._calls = calls
+        self._clock = clock
+        self._ids = ids
+        self._tracer = tracer
+        self._closed = False
+
+    def new_command_id(self) -> str:
+        return self._ids.new_id()
+
+    async def close(self) -> None:
+        """Close the connections; repeatable."""
+        self._closed = True
+        await self._calls.close()
+
+    # --- queries and actions --------------------------------------------------------------
+
+    async def query(self, name: str, query: Query, answer: type[A], *, timeout_s: float) -> A:
+        """See `ControlPlane`."""
+        self._refuse_if_closed()
+        with asking(self._tracer, f"client query {name}"):
+            kind = "action" if name in ACTIONS else "query"
+            body = query.model_dump_json(exclude_defaults=True).encode()
+            deadline_s = self._clock.monotonic() + timeout_s
+
+            async def ask(left_s: float) -> A:
+                return await self._post(f"{PATH}/{kind}/{name}", body, answer, left_s)
+
+            return await self._repeated(ask, deadline_s, is_known=kind == "query")
+
+    async def _repeated(
+        self, ask: Callable[[float], Awaitable[A]], deadline_s: float, *, is_known: bool
+    ) -> A:
+        """`is_known`: a request without an answer has changed nothing, so that it is repeated."""
+        while True:
+            left_s = deadline_s - self._clock.monotonic()
+            try:
+                return await ask(max(left_s, PAUSE_S))
+            except (Retry, Unknown) as error:
+                if isinstance(error, Unknown) and not is_known:
+                    raise
+                if self._clock.monotonic() + PAUSE_S >= deadline_s:
+                    raise _unavailable(error) from error
+            await self._clock.sleep(PAUSE_S)
+
+    # --- commands -------------------------------------------------------------------------
+
+    async def execute(
+        self, command: CommandBase, *, timeout_s: float, wait_s: float | None = None
+    ) -> OperationState:
+        """See `ControlPlane`."""
+        self._refuse_if_closed()
+        with asking(self._tracer, f"client command {kind_of(command)}"):
+            began_s = self._clock.monotonic()
+            state = await self._accepted(command, began_s + timeout_s, wait_s)
+            if state is OperationState.SUCCEEDED:
+                return state
+            if wait_s is None:
+                return await self._ended(command, began_s + timeout_s)
+            try:
+                return await self._ended(command, self._clock.monotonic() + wait_s)
+            except OutcomeUnknown:
+                return OperationState.RUNNING
+
+    async def _accepted(
+        self, command: CommandBase, deadline_s: float, wait_s: float | None
+    ) -> OperationState:
+        """Send it until it is answered → how it stands. Raises as `execute` does."""
+        body = command.model_dump_json().encode()
+        path = f"{PATH}/command/{kind_of(command)}"
+        doubt: Unknown | None = None
+        while True:
+            left_s = max(deadline_s - self._clock.monotonic(), PAUSE_S)
+            wanted_s = left_s if wait_s is None else wait_s
+            try:
+                found = await self._post(
+                    path, body, CommandAnswered, left_s, wait_s=min(wanted_s, ATTEMPT_S)
+                )
+            except (Retry, Unknown) as error:
+                doubt = error if isinstance(error, Unknown) else doubt
+                if self._clock.monotonic() + PAUSE_S >= deadline_s:
+                    raise _in_doubt(command) if doubt is not None else error from error
+            else:
+                return found.state
+            await self._clock.sleep(PAUSE_S)
+
+    async def _ended(self, command: CommandBase, deadline_s: float) -> OperationState:
+        """Poll until it succeeded. Raises its failure; OutcomeUnknown after the deadline."""
+        query = GetOperation(operation=command.command_id, **about(command)._asdict())
+        body = query.model_dump_json(exclude_defaults=True).encode()
+        pause_s = PAUSE_S
+        while True:
+            left_s = deadline_s - self._clock.monotonic()
+            if left_s <= 0:
+                raise _in_doubt(command)
+            try:
+                found = await self._post(f"{PATH}/query/operation", body, OperationFound, left_s)
+            except (OperationNotFound, Retry, Unknown):
+                pass  # some controller is a little behind, or not to be reached at the moment
+            else:
+                if found.state == "succeeded":
+                    return OperationState.SUCCEEDED
+                if found.state == "failed":
+                    raise _failure_of(found)
+            await self._clock.sleep(min(pause_s, left_s))
+            pause_s = min(pause_s * 2, POLL_LONGEST_S)
+
+    # --- both -----------------------------------------------------------------------------
+
+    async def _post(
+        self, path: str, body: bytes, answer: type[C], left_s: float, *, wait_s: float = 0.0
+    ) -> C:
+        """One attempt. Raises the error answered; see `GatewayCalls.once` for others."""
+        asked_s = min(left_s, ATTEMPT_S)
+        query = {"timeout": f"{asked_s:g}", **({"wait": f"{wait_s:g}"} if wait_s else {})}
+        told = await self._calls.once(
+            Call(
+                "POST",
+                path,
+                query,
+                {"content-type": "application/json"},
+                content=body,
+                timeout_s=asked_s + wait_s + ANSWER_EXTRA_S,
+            )
+        )
+        try:
+            found = answer.model_validate_json(told.body)
+        except ValidationError as error:
+            raise UnsupportedProtocol(
+                "the gateway's answer is not of the expected form",
+                remedy="use a gateway and a client of the same release",
+                path=path,
+                cause=str(error)[:200],
+            ) from error
+        self._calls.learn(points_in(found))
+        return found
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise Closed("the client is closed", remedy="connect again")
+
+
+def _unavailable(error: AnabranchError) -> AnabranchError:
+    """Reading changes nothing, so an answer that did not come leaves nothing in doubt."""
+    if isinstance(error, Unknown):
+        return Unavailable("the gateway did not answer in time", cause=error.message)
+    return error
+
+
+def _in_doubt(command: CommandBase) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        "the command did not end in time; it may still be carried out",
+        remedy="ask what became of the operation before repeating, or repeat its command id",
+        operation=command.command_id,
+    )
+
+
+def _failure_of(found: OperationFound) -> AnabranchError:
+    if found.error is None:
+        return AnabranchError("the operation failed without saying why")
+    return found.error.to_error()

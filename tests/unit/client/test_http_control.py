@@ -1,0 +1,243 @@
+"""A client over HTTP alone: administration through a gateway's own application."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+from anabranch.client import (
+    Client,
+    ContainerDescription,
+    KeyRange,
+    Operation,
+    OperationState,
+    ReaderGroupConfig,
+    SegmentPosition,
+    StateCodec,
+)
+from anabranch.client.wire.http_calls import GatewayCalls
+from anabranch.client.wire.http_control import HttpControlPlane
+from anabranch.common.contracts.commands import CreateScope
+from anabranch.common.contracts.queries import DescribeScope, ScopeDescription
+from anabranch.common.errors import (
+    AnabranchError,
+    InvalidName,
+    InvalidPosition,
+    NotBuilt,
+    OutcomeUnknown,
+    ScopeExists,
+    StreamNotFound,
+    Unavailable,
+)
+from anabranch.common.model.names import SegmentId
+from anabranch.common.model.reader_group import GroupStream
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.ids import SeededIds, system_rng
+from kit.fake_admin import AdminController
+from kit.gateway_bench import GatewayBench, gateway, problem
+from kit.lossy import Lossy
+
+STREAM = "plant/sensors"
+
+
+@dataclass
+class World:
+    gateway: GatewayBench
+    lossy: Lossy
+    control: HttpControlPlane
+    client: Client
+
+    @property
+    def controller(self) -> AdminController:
+        found = self.gateway.bench.controller
+        assert isinstance(found, AdminController)
+        return found
+
+
+@asynccontextmanager
+async def world(segment_count: int = 2) -> AsyncIterator[World]:
+    clock, ids, rng = SystemClock(), SeededIds(7), system_rng()
+    async with gateway(segment_count=segment_count) as g:
+        lossy = Lossy(g.transport)
+        calls = GatewayCalls("http://gateway", clock=clock, rng=rng, transport=lossy, token="mine")
+        control = HttpControlPlane(calls, clock=clock, ids=ids)
+        async with Client(control, clock=clock, ids=ids, rng=rng, has_stores=False) as client:
+            yield World(g, lossy, control, client)
+
+
+async def test_everything_is_administered_over_http_alone() -> None:
+    async with world() as w:
+        client = w.client
+        await client.scopes.create("yard")
+        await client.streams.create("yard/gate", segments=2)
+        await client.streams.split_segment("yard/gate", 0)
+        present = await client.streams.current_segments("yard/gate")
+        await client.reader_groups.create("yard/readers", streams=["yard/gate"])
+        described = await client.reader_groups.describe("yard/readers")
+        begun = await client.transactions("yard/gate").begin()
+        await begun.close()
+        ended = await client.transactions("yard/gate").abort(begun.transaction_id)
+        await client.streams.seal("yard/gate")
+        await client.streams.delete("yard/gate")
+        scopes = [name async for name in client.scopes.list()]
+        containers = [one async for one in client.containers.list()]
+        moved = await client.containers.move(0, "other")
+        operations = [one async for one in client.operations.list()]
+
+    assert [(s.key_start, s.key_end) for s in present.segments] == [
+        (0, 0.25), (0.25, 0.5), (0.5, 1),
+    ]  # fmt: skip
+    assert [each.stream for each in described.config.streams] == ["yard/gate"]
+    assert ended.state == "aborted"
+    assert scopes == ["plant", "yard"]
+    assert all(isinstance(one, ContainerDescription) for one in containers)
+    assert moved.node_id == "other"
+    assert operations
+
+
+async def test_errors_are_those_of_the_tree_with_their_fields() -> None:
+    async with world() as w:
+        with pytest.raises(ScopeExists):
+            await w.client.scopes.create("plant")
+        with pytest.raises(StreamNotFound):
+            await w.client.streams.describe("plant/missing")
+        with pytest.raises(StreamNotFound) as caught:
+            await w.client.streams.seal("plant/missing")
+    assert caught.value.fields["stream"] == "plant/missing"
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        lambda lossy: lossy.before.append(httpx.ConnectError("refused")),
+        lambda lossy: lossy.after.append(httpx.ReadError("cut")),
+    ],
+)
+async def test_a_command_whose_request_or_answer_is_lost_is_carried_out_once(
+    lost: Callable[[Lossy], None],
+) -> None:
+    async with world() as w:
+        lost(w.lossy)
+        done = await w.client.scopes.create("yard", command_id="mine")
+        known = list(w.controller.commanded)
+    assert done == Operation("mine", OperationState.SUCCEEDED)
+    assert known.count("mine") == 1
+
+
+async def test_a_query_is_repeated_and_an_action_without_an_answer_is_in_doubt() -> None:
+    async with world() as w:
+        w.lossy.after.append(httpx.ReadError("cut"))
+        assert (await w.client.scopes.describe("plant")).scope == "plant"
+        w.lossy.after.append(httpx.ReadError("cut"))
+        with pytest.raises(OutcomeUnknown):
+            await w.client.containers.unpin(0)
+
+
+async def test_a_gateway_that_is_away_is_unavailable_when_time_is_over() -> None:
+    async with world() as w:
+        w.lossy.before.extend([httpx.ConnectError("refused")] * 100)
+        with pytest.raises(Unavailable, match="no gateway answers"):
+            await w.client.scopes.describe("plant", timeout_s=0.2)
+        with pytest.raises(Unavailable, match="no gateway answers"):
+            await w.client.scopes.create("yard", timeout_s=0.2)
+
+
+async def test_a_command_that_takes_long_is_told_as_running_and_then_polled() -> None:
+    async with world() as w:
+        w.controller.held = {"seal_stream"}
+        sealing = await w.client.streams.seal(STREAM, command_id="mine", wait_s=0.05)
+        with pytest.raises(OutcomeUnknown) as doubted:
+            await w.client.streams.seal(STREAM, command_id="mine", timeout_s=0.3)
+        w.controller.release()
+        ended = await w.client.streams.seal(STREAM, command_id="mine")
+    assert sealing.state is OperationState.RUNNING
+    assert doubted.value.fields["operation"] == "mine"
+    assert ended.state is OperationState.SUCCEEDED
+
+
+async def test_what_needs_the_segment_stores_is_refused_by_name() -> None:
+    async with world() as w:
+        client = w.client
+        codec: StateCodec[int, int] = None  # type: ignore[assignment]
+        asked: dict[str, Callable[[], object]] = {
+            "writing events": lambda: client.writer(STREAM),
+            "reading events": lambda: client.reader(STREAM),
+            "a reader group's state": lambda: client.reader_group("plant/readers"),
+            "a byte stream": lambda: client.byte_stream(STREAM),
+            "a revisioned stream": lambda: client.revisioned_stream(STREAM),
+            "a state synchronizer": lambda: client.state_synchronizer(STREAM, codec),
+            "reading ranges": lambda: client.batch,
+        }
+        for purpose, ask in asked.items():
+            with pytest.raises(NotBuilt, match=f"^{purpose} needs"):
+                ask()
+        with pytest.raises(AnabranchError, match="has HTTP alone"):
+            await client.cluster.flush_to_tier2(timeout_s=0.5)
+
+
+async def test_positions_of_a_reader_group_are_checked_by_the_gateway() -> None:
+    async with world(segment_count=1) as w:
+        starts = (SegmentPosition(SegmentId(0), 3, 1),)
+        config = ReaderGroupConfig((GroupStream(STREAM, starts),))
+        with pytest.raises(InvalidPosition):
+            await w.client.reader_groups.create("plant/readers", config)
+
+
+async def test_a_gateway_serves_each_name_on_one_path() -> None:
+    async with world() as w:
+        http = w.gateway.http
+        path = "/v1/control"
+        wrong = await http.post(f"{path}/query/unpin_container", json={"container": 0})
+        assert problem(wrong, 400) == "invalid-request"
+        assert "/v1/control/action" in wrong.json()["remedy"]
+        for posted in (
+            await http.post(f"{path}/query/nothing", json={}),
+            await http.post(f"{path}/action/describe_scope", json={"scope": "plant"}),
+            await http.post(f"{path}/query/describe_scope", json={}),
+            await http.post(f"{path}/query/describe_scope", content=b"[" * 1000),
+            await http.post(f"{path}/command/create_scope", content=b"[" * 100_000),
+            await http.post(f"{path}/command/create_scope", json=[]),
+            await http.post(f"{path}/command/nothing", json={"scope": "s", "command_id": "a"}),
+            await http.post(
+                f"{path}/command/create_scope",
+                content=b'{"scope":"s","command_id":"a","kind":"delete_scope"}',
+            ),
+            await http.post(
+                f"{path}/command/create_scope",
+                content=b'{"scope":"s\\ud800","command_id":"a"}',
+            ),
+            await http.post(f"{path}/query/describe_scope?timeout=0", json={"scope": "plant"}),
+        ):
+            assert problem(posted, 400) == "invalid-request"
+
+
+async def test_streams_that_the_cluster_keeps_for_itself_are_not_commanded() -> None:
+    async with world() as w:
+        body = {"scope": "plant", "stream": "_RGreaders", "command_id": "mine"}
+        sealed = await w.gateway.http.post("/v1/control/command/seal_stream", json=body)
+    assert problem(sealed, 400) == InvalidName.code
+    assert not w.controller.commanded
+
+
+async def test_the_inbox_of_a_command_is_the_gateways_own() -> None:
+    async with world() as w:
+        command = CreateScope(command_id="mine", scope="yard", reply_to="elsewhere", deadline_ms=1)
+        await w.control.execute(command, timeout_s=5.0)
+        told = w.controller.commanded["mine"]
+    assert (told.reply_to, told.deadline_ms) == ("", 0)
+
+
+async def test_answers_come_while_others_wait() -> None:
+    async with world() as w, asyncio.TaskGroup() as group:
+        asked = [
+            group.create_task(
+                w.control.query(
+                    "describe_scope", DescribeScope(scope="plant"), ScopeDescription, timeout_s=5.0
+                )
+            )
+            for _ in range(8)
+        ]
+    assert {each.result().scope for each in asked} == {"plant"}
