@@ -6,25 +6,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from anabranch.cli import awaiting, session
 from anabranch.cli.__main__ import run
-from anabranch.cli.admin_port import Admin
-from anabranch.cli.client_admin import ClientAdmin
-from anabranch.cli.client_session import ClientSession
+from anabranch.cli.admin import Admin
+from anabranch.cli.client_session import Session
 from anabranch.cli.commands import reshape as reshape_commands
-from anabranch.cli.http.admin import HttpAdmin
-from anabranch.cli.http.policies import ConfigTold, config_body, config_of
 from anabranch.client import (
     Client,
     KeyRange,
     OperationState,
-    RetentionPolicy,
-    RetentionType,
     ScalingPolicy,
     ScalingType,
     StreamConfig,
@@ -33,11 +25,11 @@ from anabranch.client import (
 from anabranch.common.model.stream import fixed
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds, system_rng
-from anabranch.gateway.http.models.policies import ConfigBody, retention_body, scaling_body
 from kit.fake_admin import AdminController
 from kit.fake_controller import FakeControlPlane
 from kit.fake_course import BEGAN_MS
 from kit.gateway_bench import gateway
+from kit.http_sessions import http_session
 from unit.cli.test_http_session import calls
 
 STREAM = "plant/sensors"
@@ -49,12 +41,16 @@ STREAM = "plant/sensors"
 @asynccontextmanager
 async def admins(
     segment_count: int = 2,
-) -> AsyncIterator[tuple[ClientAdmin, HttpAdmin, AdminController]]:
+) -> AsyncIterator[tuple[Admin, Admin, AdminController]]:
     """Two ways to one cluster."""
-    async with gateway(segment_count=segment_count) as g, calls(g.transport) as opened:
+    async with (
+        gateway(segment_count=segment_count) as g,
+        calls(g.transport) as opened,
+        http_session(opened) as over_http,
+    ):
         controller = g.bench.controller
         assert isinstance(controller, AdminController)
-        yield ClientAdmin(g.bench.client), HttpAdmin(opened), controller
+        yield Admin(g.bench.client), over_http.admin, controller
 
 
 async def _everything(admin: Admin, controller: AdminController) -> list[Any]:
@@ -93,12 +89,10 @@ async def test_both_sessions_tell_the_same_of_streams_and_operations() -> None:
     assert all(by_client[:14])
 
 
-@pytest.mark.parametrize("kind", [ClientAdmin, HttpAdmin])
-async def test_a_change_is_waited_for_as_long_as_the_command_asks(
-    kind: type[ClientAdmin | HttpAdmin],
-) -> None:
+@pytest.mark.parametrize("over_http", [False, True])
+async def test_a_change_is_waited_for_as_long_as_the_command_asks(over_http: bool) -> None:
     waits: list[float | None] = []
-    async with gateway() as g, calls(g.transport) as opened:
+    async with gateway() as g, calls(g.transport) as opened, http_session(opened) as session:
         execute = g.bench.control.execute
 
         async def watched(command, *, timeout_s, wait_s=None):  # type: ignore[no-untyped-def]
@@ -106,7 +100,7 @@ async def test_a_change_is_waited_for_as_long_as_the_command_asks(
             return await execute(command, timeout_s=timeout_s, wait_s=wait_s)
 
         g.bench.control.execute = watched  # type: ignore[method-assign]
-        admin = ClientAdmin(g.bench.client) if kind is ClientAdmin else HttpAdmin(opened)
+        admin = session.admin if over_http else Admin(g.bench.client)
         await admin.seal(STREAM, wait_s=0)
         await admin.delete(STREAM, wait_s=1.5)
 
@@ -118,7 +112,7 @@ async def test_both_sessions_change_streams_and_scopes(which: int) -> None:
     config = StreamConfig(ScalingPolicy(ScalingType.BYTE_RATE, 5, 2, 1), tags=("a",))
     async with admins() as both:
         admin, controller = both[which], both[2]
-        assert isinstance(admin, ClientAdmin | HttpAdmin)
+        assert isinstance(admin, Admin)
         await admin.update(STREAM, config, wait_s=1)
         await admin.scale(STREAM, [0, 1], [KeyRange(0.0, 1.0)], expected_epoch=None, wait_s=1)
         segment = controller.course("plant", "sensors").current[0].segment_id
@@ -140,32 +134,6 @@ async def test_both_sessions_change_streams_and_scopes(which: int) -> None:
     assert controller.scopes == {}
 
 
-amounts_kept = st.integers(1, 2**62)
-
-
-@given(
-    kind=st.sampled_from(RetentionType),
-    least=amounts_kept,
-    most=st.one_of(st.none(), amounts_kept),
-    scaling=st.sampled_from([ScalingPolicy(), ScalingPolicy(ScalingType.EVENT_RATE, 5, 3, 2)]),
-)
-def test_any_configuration_comes_back_over_http_as_it_went(
-    kind: RetentionType, least: int, most: int | None, scaling: ScalingPolicy
-) -> None:
-    retention = RetentionPolicy(kind, least, None if most is None else max(least, most))
-    config = StreamConfig(scaling, retention, ("t", "ü"), 7, 2**40)
-    kept = ConfigBody.model_validate(config_body(config)).config()
-    told = {
-        "scalingPolicy": scaling_body(kept.scaling).model_dump(by_alias=True),
-        "retentionPolicy": retention_body(retention).model_dump(by_alias=True, exclude_none=True),
-        "tags": kept.tags,
-        "timestampAggregationTimeout": kept.timestamp_aggregation_timeout_ms,
-        "rolloverSizeBytes": kept.rollover_size_bytes,
-    }
-    assert kept == config
-    assert config_of(msgspec.convert(told, ConfigTold)) == config
-
-
 # --- the command line ---------------------------------------------------------------------
 
 
@@ -178,12 +146,12 @@ class Line:
         self.notes = ""
 
     @asynccontextmanager
-    async def session(self, _url: str) -> AsyncIterator[ClientSession]:
+    async def session(self, _connection: object) -> AsyncIterator[Session]:
         control = FakeControlPlane(self.controller)
         ids = SeededIds(len(self.controller.commanded))
         control.new_command_id = ids.new_id  # type: ignore[method-assign]
         client = Client(control, clock=SystemClock(), ids=ids, rng=system_rng())
-        yield ClientSession(client)
+        yield Session(client)
         await client.close()
 
     def __call__(self, text: str, *more: str, code: int = 0) -> str:
@@ -202,7 +170,7 @@ class Line:
 def line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Line:
     """With a stream of two segments."""
     made = Line(capsys)
-    monkeypatch.setattr(session, "_through_client", made.session)
+    monkeypatch.setattr(session, "_session", made.session)
     monkeypatch.setattr(awaiting, "LOOK_S", 0.01)
     monkeypatch.setattr(reshape_commands, "POLL_S", 0.01)
     made("scope create plant")
@@ -327,9 +295,9 @@ def test_what_cannot_be_meant_is_refused_with_a_remedy(line: Line, wrong: str) -
 def later(monkeypatch: pytest.MonkeyPatch, line: Line, looks: int) -> Callable[[], int]:
     """Release what is held after so many looks at the operation → how many there were."""
     seen = 0
-    operation = ClientAdmin.operation
+    operation = Admin.operation
 
-    async def counted(self: ClientAdmin, name: str, *, wait_s: float) -> Any:
+    async def counted(self: Admin, name: str, *, wait_s: float) -> Any:
         nonlocal seen
         found = await operation(self, name, wait_s=wait_s)
         seen += 1
@@ -337,7 +305,7 @@ def later(monkeypatch: pytest.MonkeyPatch, line: Line, looks: int) -> Callable[[
             line.controller.release()
         return found
 
-    monkeypatch.setattr(ClientAdmin, "operation", counted)
+    monkeypatch.setattr(Admin, "operation", counted)
     return lambda: seen
 
 

@@ -20,11 +20,10 @@ from anabranch.cli.demo.http_reading import read_back
 from anabranch.cli.demo.replay import Outcome, crash_rows
 from anabranch.cli.demo.scaling import scale_rows
 from anabranch.cli.demo.spark_reading import PipelineOutcome, outcome_of, run_pipeline
-from anabranch.cli.http.session import HttpSession
 from anabranch.client.wire.http_calls import GatewayCalls
 from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.clock import SystemClock
-from anabranch.common.runtime.ids import SeededIds
+from kit.http_sessions import http_session
 from kit.rng import seeded
 
 
@@ -181,8 +180,8 @@ def page(following: str, *rows: int) -> httpx.Response:
 async def read_pages(
     pages: dict[str, httpx.Response], heard: Callable[[int], None] = lambda _: None
 ) -> RowSum:
-    async with gateway(pages) as calls:
-        return await read_back(HttpSession(calls, SeededIds(1)), "demo/flights", 3, heard)
+    async with gateway(pages) as calls, http_session(calls) as session:
+        return await read_back(session, "demo/flights", 3, heard)
 
 
 async def test_pages_are_read_until_an_empty_one() -> None:

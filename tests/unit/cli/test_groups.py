@@ -8,13 +8,12 @@ from typing import Any
 import httpx
 import pytest
 
-from anabranch.cli.client_session import ClientSession
+from anabranch.cli.client_session import Session
 from anabranch.cli.commands.group_options import GroupOptions, configured, cuts_in, started
 from anabranch.cli.commands.groups import _summary
-from anabranch.cli.group_port import Groups
-from anabranch.cli.http.groups import config_body, config_of
+from anabranch.cli.events import GroupReadRequest
+from anabranch.cli.groups import Groups
 from anabranch.cli.http.session import HttpSession
-from anabranch.cli.session_port import GroupReadRequest, Session
 from anabranch.client import (
     GroupReaderSettings,
     GroupRetention,
@@ -33,11 +32,11 @@ from anabranch.common.errors import (
     Unavailable,
 )
 from anabranch.common.model.names import SegmentId
-from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.wire.messages import Message, ReadSegment
 from kit.client_bench import STREAM
 from kit.fake_segstore import no_faults
 from kit.gateway_bench import EVENTS, NDJSON, GatewayBench, gateway
+from kit.http_sessions import http_session
 from unit.cli.test_http_session import calls
 
 GROUP = "plant/w"
@@ -57,10 +56,10 @@ FAST = GroupReaderSettings(save_interval_s=0.02)
 
 
 @asynccontextmanager
-async def sessions() -> AsyncIterator[tuple[GatewayBench, ClientSession, HttpSession]]:
+async def sessions() -> AsyncIterator[tuple[GatewayBench, Session, HttpSession]]:
     """Two ways to one cluster."""
-    async with gateway() as g, calls(g.transport) as opened:
-        yield g, ClientSession(g.bench.client), HttpSession(opened, SeededIds(3))
+    async with gateway() as g, calls(g.transport) as opened, http_session(opened) as over_http:
+        yield g, Session(g.bench.client), over_http
 
 
 async def write(g: GatewayBench, *numbers: int) -> None:
@@ -126,11 +125,6 @@ async def test_a_checkpoint_that_is_not_reached_in_time_names_the_reader_in_both
     assert made == [{"name": n, "state": "running", "waiting": ["slow"]} for n in ("a", "b")]
 
 
-def test_a_configuration_comes_back_from_the_gateway_as_it_was_sent() -> None:
-    sent = json.loads(json.dumps(config_body(CONFIG)))
-    assert config_of(sent) == CONFIG
-
-
 # --- reading ------------------------------------------------------------------------------
 
 
@@ -190,8 +184,7 @@ class Scripted(httpx.AsyncBaseTransport):
 
 
 async def over_http(transport: Scripted, count: int | None = None) -> list[int]:
-    async with calls(transport, retry_timeout_s=5.0) as opened:
-        session = HttpSession(opened, SeededIds(3))
+    async with calls(transport, retry_timeout_s=5.0) as opened, http_session(opened) as session:
         request = GroupReadRequest(GROUP, None, count)
         async with aclosing(session.read_group(request)) as batches:
             return [int(payload) async for batch in batches for payload in batch.payloads]

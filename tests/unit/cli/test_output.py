@@ -171,11 +171,3 @@ def test_several_errors_at_once_are_lines_and_never_a_traceback(
     monkeypatch.setattr("anabranch.cli.__main__.entry", failing)
     assert run(["demo"]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 2
-
-
-@pytest.mark.parametrize("words", [["segstore", "flush"], ["container", "list"]])
-def test_what_the_gateway_does_not_serve_is_refused_by_name(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*words, "--http", "http://127.0.0.1:1"]) != 0
-    assert "the HTTP gateway does not serve this command" in capsys.readouterr().err

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from anabranch.cli.client_session import ClientSession
+from anabranch.cli.client_session import Session
 from anabranch.cli.commands.transactions import COLUMNS, _begun, _key, _outcome, _row, parts_in
 from anabranch.cli.http.session import HttpSession
 from anabranch.cli.records import Record
-from anabranch.cli.transaction_port import Beginning, Committing, Destination, Transactions
+from anabranch.cli.transactions import Beginning, Committing, Destination, Transactions
 from anabranch.client import CommittedPart, PartLength, TransactionState
 from anabranch.common.errors import (
     AnabranchError,
@@ -20,9 +20,9 @@ from anabranch.common.errors import (
     TransactionNotFound,
     VersionPassed,
 )
-from anabranch.common.runtime.ids import SeededIds
 from kit.client_bench import STREAM
 from kit.gateway_bench import GatewayBench, gateway
+from kit.http_sessions import http_session
 from unit.cli.test_http_session import calls
 
 NOBODY = "0" * 32
@@ -32,10 +32,10 @@ UNSTEADY = {"opened_ms": 0, "age_ms": 0, "deadline_ms": 0}
 
 
 @asynccontextmanager
-async def sessions() -> AsyncIterator[tuple[GatewayBench, ClientSession, HttpSession]]:
+async def sessions() -> AsyncIterator[tuple[GatewayBench, Session, HttpSession]]:
     """Two ways to one cluster."""
-    async with gateway() as g, calls(g.transport) as opened:
-        yield g, ClientSession(g.bench.client), HttpSession(opened, SeededIds(3))
+    async with gateway() as g, calls(g.transport) as opened, http_session(opened) as over_http:
+        yield g, Session(g.bench.client), over_http
 
 
 def steady(told: Any, *ids: str) -> Any:

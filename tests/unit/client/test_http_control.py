@@ -11,7 +11,6 @@ import pytest
 from anabranch.client import (
     Client,
     ContainerDescription,
-    KeyRange,
     Operation,
     OperationState,
     ReaderGroupConfig,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from anabranch.cli.admin_port import Admin, Fields
+from anabranch.cli.admin import Admin, Fields
 from anabranch.cli.output import Output
 from anabranch.client import Operation, OperationState
 from anabranch.common.contracts.base import ErrorBody

@@ -1,43 +1,49 @@
-"""Commands through the Python client: administration over NATS, events over TCP."""
+"""What a command needs of a cluster: administration by the client, and events.
+
+`Session` reads and writes events by the client's connections to segment stores. Over an HTTP
+gateway `http.session` does that part by the gateway's routes; the rest is this, on a client of
+HTTP alone.
+"""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Literal
 
-from anabranch.cli.client_admin import ClientAdmin
-from anabranch.cli.client_groups import ClientGroups
+from anabranch.cli.admin import Admin
 from anabranch.cli.client_sink import ClientSink
-from anabranch.cli.client_transactions import ClientTransactions
-from anabranch.cli.events import Events
-from anabranch.cli.session_port import (
+from anabranch.cli.events import (
     HEAD,
     TAIL,
     Compression,
     EventBatch,
+    Events,
     GroupReadRequest,
     ReadRequest,
 )
+from anabranch.cli.groups import Groups
+from anabranch.cli.sink_port import EventSink
+from anabranch.cli.transactions import Transactions
 from anabranch.client import Client, WriterSettings
 from anabranch.common.errors import InvalidRequest
 
 
-class ClientSession:
-    """A `Session` on an open client."""
+class Session:
+    """On an open client. The methods raise what the client's raise."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     @property
-    def admin(self) -> ClientAdmin:
-        return ClientAdmin(self._client)
+    def admin(self) -> Admin:
+        return Admin(self._client)
 
     @property
-    def groups(self) -> ClientGroups:
-        return ClientGroups(self._client)
+    def groups(self) -> Groups:
+        return Groups(self._client)
 
     @property
-    def transactions(self) -> ClientTransactions:
-        return ClientTransactions(self._client)
+    def transactions(self) -> Transactions:
+        return Transactions(self._client)
 
     async def create_scope(self, scope: str) -> None:
         await self._client.scopes.create(scope)
@@ -53,17 +59,24 @@ class ClientSession:
         found = await self._client.streams.describe(stream)
         return found.model_dump(mode="json", exclude={"ok"})
 
-    @asynccontextmanager
-    async def writer(
+    def writer(
         self,
         stream: str,
         key_field: str | None,  # noqa: ARG002 - a block has a column of keys
         compress: Compression | None = None,
-    ) -> AsyncIterator[ClientSink]:
+    ) -> AbstractAsyncContextManager[EventSink]:
+        """`key_field`: where in each event its key was found, if it was. `compress`: the codec
+        of the blocks that the events become."""
+        return self._writer(stream, compress)
+
+    @asynccontextmanager
+    async def _writer(self, stream: str, compress: Compression | None) -> AsyncIterator[EventSink]:
         async with self._client.writer(stream, WriterSettings(compression=compress)) as writer:
             yield ClientSink(writer)
 
     async def read(self, stream: str, request: ReadRequest) -> AsyncGenerator[EventBatch, None]:
+        """Batches up to the end or the count, which the last one may exceed; none if the count
+        is below 1. To be closed by the caller."""
         start = _start(request.start)
         async with self._client.reader(stream, start, until_tail=not request.follow) as reader:
             left = request.count
@@ -75,6 +88,8 @@ class ClientSession:
                 yield batch
 
     async def read_group(self, request: GroupReadRequest) -> AsyncGenerator[EventBatch, None]:
+        """Batches as a reader of the group, up to the count or the group's end. Asking for the next
+        says that the last one is processed. To be closed by the caller: then the reader leaves."""
         reading = self._client.reader_group(request.group).reader(request.reader_id)
         async with reading as reader:
             if request.count is None:

@@ -10,13 +10,11 @@ from typing import Annotated, Any, TypeVar
 import uvloop
 from cyclopts import Parameter
 
-from anabranch.cli.client_session import ClientSession
+from anabranch.cli.client_session import Session
 from anabranch.cli.output import Output
-from anabranch.cli.session_port import Session
 from anabranch.client import Client, connect
-from anabranch.common.errors import InvalidRequest, Unavailable
-from anabranch.common.runtime.clock import SystemClock
-from anabranch.common.runtime.ids import SystemIds, system_rng
+from anabranch.common.errors import InvalidRequest, InvalidSetting, Unavailable
+from anabranch.common.runtime.ids import SystemIds
 from anabranch.common.runtime.nats_target import ENDPOINTS_FILE
 
 CONNECT_TIMEOUT_S = 3.0
@@ -50,6 +48,27 @@ def run_with_session(
     connection: Connection, command: Callable[[Session, Output], Awaitable[T]]
 ) -> T:
     """Connect, perform the command, disconnect. Raises Unavailable when no cluster answers."""
+
+    async def perform() -> T:
+        async with _session(connection) as session:
+            return await command(session, Output(connection.json))
+
+    return run_async(perform())
+
+
+def run_with_client(connection: Connection, command: Callable[[Client, Output], Awaitable[T]]) -> T:
+    """As `run_with_session`, for commands that need the client alone."""
+
+    async def perform() -> T:
+        async with _client(address(connection)) as client:
+            return await command(client, Output(connection.json))
+
+    return run_async(perform())
+
+
+def address(connection: Connection) -> str:
+    """The URL of the gateway or of the NATS server. Raises InvalidRequest if both are named,
+    InvalidSetting for a gateway without a URL, Unavailable when no cluster can be found."""
     if connection.http and connection.nats:
         raise InvalidRequest(
             "the options name both a gateway and a NATS server",
@@ -57,32 +76,15 @@ def run_with_session(
             http=connection.http,
         )
 
-    async def perform() -> T:
-        opened = (
-            through_gateway(connection.http)
-            if connection.http
-            else _through_client(nats_place(connection))
+    if not connection.http:
+        return nats_place(connection)
+    if not connection.http.startswith(("http://", "https://")):
+        raise InvalidSetting(
+            "this is no address of a gateway: it begins with neither http:// nor https://",
+            remedy="name it as http://host:port",
+            url=connection.http,
         )
-        async with opened as session:
-            return await command(session, Output(connection.json))
-
-    return run_async(perform())
-
-
-def run_with_client(connection: Connection, command: Callable[[Client, Output], Awaitable[T]]) -> T:
-    """As `run_with_session`, for what the gateway does not serve: refused there by name."""
-    if connection.http:
-        raise InvalidRequest(
-            "the HTTP gateway does not serve this command",
-            remedy="name the cluster by --nats or --data-dir; --http '' puts ANABRANCH_HTTP off",
-            http=connection.http,
-        )
-
-    async def perform() -> T:
-        async with _client(nats_place(connection)) as client:
-            return await command(client, Output(connection.json))
-
-    return run_async(perform())
+    return connection.http
 
 
 @asynccontextmanager
@@ -90,15 +92,21 @@ async def _client(place: str) -> AsyncIterator[Client]:
     try:
         client = await connect(place, name="anabranch-cli", timeout_s=CONNECT_TIMEOUT_S)
     except Unavailable as error:
-        raise Unavailable("no cluster answers", remedy=START_HINT, **error.fields) from error
+        what = "no gateway answers" if place.startswith("http") else "no cluster answers"
+        raise Unavailable(what, remedy=START_HINT, **error.fields) from error
     async with client:
         yield client
 
 
 @asynccontextmanager
-async def _through_client(place: str) -> AsyncIterator[Session]:
+async def _session(connection: Connection) -> AsyncIterator[Session]:
+    place = address(connection)
+    if connection.http:
+        async with through_gateway(place) as session:
+            yield session
+        return
     async with _client(place) as client:
-        yield ClientSession(client)
+        yield Session(client)
 
 
 @asynccontextmanager
@@ -106,11 +114,12 @@ async def through_gateway(url: str) -> AsyncIterator[Session]:
     """A session on the gateway. Raises InvalidSetting, Unavailable when nobody answers."""
     # Only commands that need it wait for the HTTP library to load: a sixth of their start.
     from anabranch.cli.http.session import HttpSession
-    from anabranch.client.wire.http_calls import GatewayCalls
+    from anabranch.client.wire.http_control import HttpControlPlane
 
-    async with GatewayCalls(url, clock=SystemClock(), rng=system_rng()) as calls:
-        await calls.reach()
-        yield HttpSession(calls, SystemIds())
+    async with _client(url) as client:
+        control = client.control_plane
+        assert isinstance(control, HttpControlPlane)
+        yield HttpSession(client, control.calls, SystemIds())
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 import cyclopts
 from cyclopts import Parameter
 
-from anabranch.cli.admin_port import Admin, Fields
+from anabranch.cli.admin import Admin, Fields
 from anabranch.cli.awaiting import Patience
+from anabranch.cli.client_session import Session
 from anabranch.cli.commands.group_options import GroupOptions, configured, cuts_in, started
 from anabranch.cli.commands.reshape import change_in, text_of
-from anabranch.cli.group_port import Cuts
+from anabranch.cli.groups import Cuts
 from anabranch.cli.output import Output, counted
 from anabranch.cli.session import Connection, run_with_session
-from anabranch.cli.session_port import Session
 from anabranch.client import Operation, ReaderGroupConfig, SegmentPosition
 from anabranch.common.errors import Unavailable
 from anabranch.common.model.names import SegmentId

@@ -5,11 +5,11 @@ from typing import Annotated
 import cyclopts
 from cyclopts import Parameter
 
-from anabranch.cli.admin_port import Fields, OperationFilter
+from anabranch.cli.admin import Fields, OperationFilter
 from anabranch.cli.awaiting import ended
+from anabranch.cli.client_session import Session
 from anabranch.cli.output import Output, moment
 from anabranch.cli.session import Connection, run_with_session
-from anabranch.cli.session_port import Session
 from anabranch.common.runtime.clock import SystemClock
 
 COLUMNS = ("operation", "what", "state", "since", "trouble")

@@ -10,16 +10,16 @@ from typing import Annotated, BinaryIO
 import cyclopts
 from cyclopts import CycloptsError, Parameter
 
-from anabranch.cli.output import Output
-from anabranch.cli.session import Connection, run_with_session
-from anabranch.cli.session_port import (
+from anabranch.cli.client_session import Session
+from anabranch.cli.events import (
     HEAD,
     TAIL,
     EventBatch,
     GroupReadRequest,
     ReadRequest,
-    Session,
 )
+from anabranch.cli.output import Output
+from anabranch.cli.session import Connection, run_with_session
 from anabranch.client import Event
 from anabranch.common.errors import InvalidRequest
 

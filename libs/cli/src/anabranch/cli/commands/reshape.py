@@ -6,13 +6,13 @@ from typing import Literal
 
 import cyclopts
 
-from anabranch.cli.admin_port import Admin
+from anabranch.cli.admin import Admin
 from anabranch.cli.awaiting import Patience, carried_out
+from anabranch.cli.client_session import Session
 from anabranch.cli.commands import amounts
 from anabranch.cli.commands.stream_options import StreamOptions, configured
 from anabranch.cli.output import Output, counted
 from anabranch.cli.session import Connection, run_with_session
-from anabranch.cli.session_port import Session
 from anabranch.client import KeyRange, Operation, OperationState, SegmentInStream, StreamConfig
 from anabranch.client.admin.reshaping import Reshaping, merge, split
 from anabranch.common.errors import InvalidRequest, Unavailable

@@ -5,12 +5,12 @@ from typing import Annotated
 import cyclopts
 from cyclopts import Parameter
 
-from anabranch.cli.admin_port import Admin
+from anabranch.cli.admin import Admin
 from anabranch.cli.awaiting import Patience
+from anabranch.cli.client_session import Session
 from anabranch.cli.commands.reshape import change
 from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_session
-from anabranch.cli.session_port import Session
 from anabranch.client import Operation
 
 scopes = cyclopts.App(name="scope", help="Create, list and delete scopes.")

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import cyclopts
 
-from anabranch.cli.admin_port import Fields
+from anabranch.cli.admin import Fields
+from anabranch.cli.client_session import Session
 from anabranch.cli.commands import amounts
 from anabranch.cli.commands.stream_options import described
 from anabranch.cli.output import Output, moment
 from anabranch.cli.session import Connection, run_with_session
-from anabranch.cli.session_port import Session
 from anabranch.common.errors import InvalidRequest
 
 streams = cyclopts.App(name="stream", help="Create, change, inspect, seal and delete streams.")

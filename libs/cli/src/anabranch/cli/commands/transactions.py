@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import cyclopts
 from cyclopts import Parameter
 
-from anabranch.cli.admin_port import Fields
+from anabranch.cli.admin import Fields
+from anabranch.cli.client_session import Session
 from anabranch.cli.commands.amounts import moment_ms, time_ms
 from anabranch.cli.commands.input_lines import opened
 from anabranch.cli.commands.reshape import text_of
@@ -20,8 +21,7 @@ from anabranch.cli.commands.write import pour
 from anabranch.cli.output import Output, counted, moment
 from anabranch.cli.records import Format, RecordParser
 from anabranch.cli.session import Connection, run_with_session
-from anabranch.cli.session_port import Session
-from anabranch.cli.transaction_port import Beginning, Committing, Destination
+from anabranch.cli.transactions import Beginning, Committing, Destination
 from anabranch.client import CommittedPart, PartLength, TransactionState
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.runtime.ids import SystemIds

@@ -12,11 +12,12 @@ from typing import Annotated
 import cyclopts
 from cyclopts import Parameter
 
+from anabranch.cli.client_session import Session
 from anabranch.cli.commands.input_lines import lines_of, opened
+from anabranch.cli.events import Compression
 from anabranch.cli.output import Output, counted
 from anabranch.cli.records import Format, Record, RecordParser
 from anabranch.cli.session import Connection, run_with_session
-from anabranch.cli.session_port import Compression, Session
 from anabranch.cli.sink_port import EventSink
 from anabranch.common.errors import AnabranchError
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from contextlib import aclosing
 
+from anabranch.cli.client_session import Session
 from anabranch.cli.demo.check import RowSum
-from anabranch.cli.session_port import HEAD, ReadRequest, Session
+from anabranch.cli.events import HEAD, ReadRequest
 
 
 async def read_back(

@@ -12,10 +12,9 @@ from contextlib import aclosing, suppress
 
 import msgspec
 
-from anabranch.cli.events import Events
+from anabranch.cli.events import EventBatch, Events, GroupReadRequest
 from anabranch.cli.http.bodies import NDJSON
 from anabranch.cli.http.groups import group_path
-from anabranch.cli.session_port import EventBatch, GroupReadRequest
 from anabranch.client import Event
 from anabranch.client.wire.http_calls import Call, GatewayCalls
 from anabranch.common.errors import (

@@ -1,10 +1,13 @@
-"""What commands ask about reader groups, asked of the Python client."""
+"""What commands ask about reader groups.
+
+Answers come as fields. A *place* is ``{"offset": …, "event_index": …}``, a cut of one stream
+``{"<segment id>": <place>}``.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from anabranch.cli.admin_port import Fields
-from anabranch.cli.group_port import Cuts, Place
+from anabranch.cli.admin import Fields
 from anabranch.client import (
     Client,
     Lag,
@@ -19,9 +22,13 @@ from anabranch.client import (
 from anabranch.common.model.names import parse_segment_name
 from anabranch.common.runtime.ids import SystemIds
 
+Place = Mapping[str, int]
+Cuts = Mapping[str, Mapping[str, Place]]
+"""Stream → its cut."""
 
-class ClientGroups:
-    """A `Groups` on an open client."""
+
+class Groups:
+    """Reader groups on an open client. Raises what the client raises."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -52,11 +59,18 @@ class ClientGroups:
         return (await self._groups.describe(group)).config
 
     async def show(self, group: str) -> Fields:
+        """`scope`, `group`, `state`, `generation`, `created_ms`, `complete`, `streams`; `readers`
+        (`reader_id`, `segments`, `lag`), `segments` (`segment`, `reader_id`, `offset`,
+        `event_index`, `lag`), `lag` (`events`, `bytes`, `seconds`, `exact`), `checkpoints` under
+        way (`name`, `kind`, `waiting`)."""
         async with self._opened(group) as found:
             described = await found.describe()
             return {**_described(described), **_status(await found.status())}
 
     async def checkpoint(self, group: str, name: str | None, *, wait_s: float) -> Fields:
+        """Begin a checkpoint: `name`, `state` (running or complete), `waiting`, `stream_cuts`.
+
+        Returns when it is complete, or as it is when time is over."""
         name = name or SystemIds().new_id()
         async with self._opened(group) as found:
             await found.begin_checkpoint(name)

@@ -1,14 +1,22 @@
-"""What commands ask about streams and operations, asked of the Python client."""
+"""What commands ask about streams and operations.
+
+A change returns the handle of its operation after at most `wait_s` seconds; its `state` says
+whether it has ended. Answers come as fields; times are Unix milliseconds.
+"""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Literal
 
-from anabranch.cli.admin_port import CutName, Fields, OperationFilter
 from anabranch.client import Client, KeyRange, Operation, StreamConfig
 from anabranch.common.contracts.base import Contract
 
+Fields = Mapping[str, Any]
+OperationFilter = Literal["running", "failed", "all"]
+CutName = Literal["head", "tail"]
 
-class ClientAdmin:
-    """An `Admin` on an open client."""
+
+class Admin:
+    """The administration of streams on an open client. Raises what the client raises."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -54,6 +62,8 @@ class ClientAdmin:
     async def segments(
         self, stream: str, *, epoch: int | None, time_ms: int | None, rates: bool
     ) -> list[Fields]:
+        """The current segments by key; or those of an epoch; or those of a time; or the current
+        ones with their `rate`, which lacks where it is not known."""
         if rates:
             return [_fields(one) for one in await self._streams.segment_rates(stream)]
         if epoch is not None:
@@ -80,6 +90,7 @@ class ClientAdmin:
             yield _fields(epoch)
 
     async def operation(self, operation: str, *, wait_s: float) -> Fields:
+        """As soon as it ended, or as it is after `wait_s`."""
         operations = self._client.operations
         if not wait_s:
             return _fields(await operations.describe(operation))

@@ -1,27 +1,75 @@
-"""What commands ask about transactions, asked of the Python client."""
+"""What commands ask about transactions.
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+Answers come as fields; times are Unix milliseconds. Nothing here pings by itself: a transaction
+that is left alone ends with its lease.
+"""
 
-from anabranch.cli.admin_port import Fields
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from anabranch.cli.admin import Fields
 from anabranch.cli.client_sink import ClientSink
-from anabranch.cli.transaction_port import Beginning, Committing, Destination
+from anabranch.cli.sink_port import EventSink
 from anabranch.client import (
     ApplicationDescription,
     Client,
+    CommittedPart,
     TransactionInfo,
     TransactionPart,
     TransactionSettings,
     TransactionState,
 )
 from anabranch.client.wire.control import QUERY_TIMEOUT_S
+from anabranch.common.model.transaction import LEASE_MS_DEFAULT
 
 UNSAID = {"ok", "incarnation"}
 """What only the client knows."""
 
 
-class ClientTransactions:
-    """A `Transactions` on an open client."""
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """`execution_ms_max` 0: the usual limit. `key`: application and version."""
+
+    lease_ms: int = LEASE_MS_DEFAULT
+    execution_ms_max: int = 0
+    writer: str = ""
+    parts: bool = False
+    key: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Committing:
+    """`timestamp_ms`: noted as of the writer `writer_id`, if given."""
+
+    parts: Sequence[CommittedPart] = ()
+    timestamp_ms: int | None = None
+    writer_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A transaction, or a part of it, to write to."""
+
+    stream: str
+    transaction_id: str
+    part: str | None = None
+
+
+class TransactionSink(EventSink, Protocol):
+    """Takes events for one destination; leaving its context waits until all are durable in it."""
+
+    async def lengths(self) -> Mapping[int, int]:
+        """Of a part: the segments that were written to here, and up to where. Flushes."""
+        ...
+
+
+class Transactions:
+    """Transactions on an open client. Raises what the client raises. A transaction has the fields
+    `transaction_id`, `state`, `stream_epoch`, `writer`, `opened_ms`, `ended_ms`, `age_ms`,
+    `lease_ms`, `lease_left_ms`, `deadline_ms`, `has_parts`, `part_count`, `key` (`application`,
+    `version`; None: none)."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -67,12 +115,17 @@ class ClientTransactions:
         transactions = self._client.transactions(stream)
         return _told(await transactions.abort(transaction_id))
 
-    @asynccontextmanager
-    async def writer(
+    def writer(
         self,
         destination: Destination,
         key_field: str | None,  # noqa: ARG002 - a block has a column of keys
-    ) -> AsyncIterator["TransactionClientSink"]:
+    ) -> AbstractAsyncContextManager[TransactionSink]:
+        """`key_field`: where in each event its key was found, if it was. A part that does not
+        exist is made."""
+        return self._writer(destination)
+
+    @asynccontextmanager
+    async def _writer(self, destination: Destination) -> AsyncIterator[TransactionSink]:
         settings = TransactionSettings(auto_ping=False)
         transactions = self._client.transactions(destination.stream)
         async with transactions.resume(destination.transaction_id, settings) as transaction:
