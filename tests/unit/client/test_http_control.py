@@ -21,6 +21,7 @@ from anabranch.client.wire.http_calls import GatewayCalls
 from anabranch.client.wire.http_control import HttpControlPlane
 from anabranch.common.contracts.commands import CreateScope
 from anabranch.common.contracts.queries import DescribeScope, ScopeDescription
+from anabranch.common.contracts.transactions import BeginTransaction, TransactionBegun
 from anabranch.common.errors import (
     AnabranchError,
     InvalidName,
@@ -126,13 +127,25 @@ async def test_a_command_whose_request_or_answer_is_lost_is_carried_out_once(
     assert known.count("mine") == 1
 
 
-async def test_a_query_is_repeated_and_an_action_without_an_answer_is_in_doubt() -> None:
+async def test_what_lost_its_answer_is_repeated_but_for_a_begin_without_a_key() -> None:
     async with world() as w:
-        w.lossy.after.append(httpx.ReadError("cut"))
+        transactions = w.client.transactions(STREAM)
+        cut = httpx.ReadError("cut")
+        w.lossy.after = [cut]
         assert (await w.client.scopes.describe("plant")).scope == "plant"
-        w.lossy.after.append(httpx.ReadError("cut"))
+        w.lossy.after = [cut]
+        assert (await w.client.containers.unpin(0)).container == 0
+        begun = [one async for one in transactions.list()]
+        w.lossy.after = [cut]
         with pytest.raises(OutcomeUnknown):
-            await w.client.containers.unpin(0)
+            await w.control.query(
+                "begin_transaction",
+                BeginTransaction(scope="plant", stream="sensors"),
+                TransactionBegun,
+                timeout_s=5.0,
+            )
+        open_now = [one async for one in transactions.list()]
+    assert (len(begun), len(open_now)) == (0, 1)
 
 
 async def test_a_gateway_that_is_away_is_unavailable_when_time_is_over() -> None:

@@ -62,9 +62,8 @@ def perform(
     Parameters
     ----------
     http
-        Address of an HTTP gateway, e.g. http://127.0.0.1:8080: scope, stream, group, transaction,
-        operation, write and read use it and need no other port. ANABRANCH_HTTP sets the
-        same.
+        Address of an HTTP gateway, e.g. http://127.0.0.1:8080: every command that talks to a
+        running cluster goes through it and needs no other port. ANABRANCH_HTTP sets the same.
     """
     end = tokens.index("--") if "--" in tokens else len(tokens)
     handed_on = () if http is None else ("--http", http)

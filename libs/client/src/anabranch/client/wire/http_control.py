@@ -3,9 +3,11 @@
 A gateway hands each request to the cluster's control plane and answers with the contract's JSON,
 so that this is the same port with the same errors. Nothing but HTTP is needed.
 
-A request that never left this process is repeated within the caller's deadline, and so are refusals
-of the kind Retry. A command has an id and is repeated also when an answer was lost. The gateway
-waits for the end of its work for a while only; after that the operation is polled.
+A request is repeated within the caller's deadline when it never left this process, was refused with
+an error of the kind Retry, or lost its answer: a command carries its id, and an action that is done
+already succeeds again. Only the begin of a transaction without a key is not repeated after a lost
+answer, because each one begins another transaction. The gateway waits for the end of a command's
+work for a while only; after that the operation is polled.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,6 +24,7 @@ from anabranch.common.contracts.command import CommandBase, about, kind_of
 from anabranch.common.contracts.commands import OperationState
 from anabranch.common.contracts.control import ACTIONS
 from anabranch.common.contracts.queries import GetOperation, OperationFound, Query
+from anabranch.common.contracts.transactions import BeginTransaction
 from anabranch.common.errors import (
     AnabranchError,
     Closed,
@@ -43,6 +46,8 @@ ANSWER_EXTRA_S = 5.0
 """For the way to the gateway and back, beyond what it is asked to wait."""
 PAUSE_S = 0.1
 POLL_LONGEST_S = 1.0
+
+_CHANGING = frozenset(asked.query for asked in ACTIONS.values())
 
 C = TypeVar("C", bound=Contract)
 
@@ -92,21 +97,24 @@ class HttpControlPlane:
             async def ask(left_s: float) -> A:
                 return await self._post(f"{PATH}/{kind}/{name}", body, answer, left_s)
 
-            return await self._repeated(ask, deadline_s, is_known=kind == "query")
+            return await self._repeated(ask, deadline_s, query)
 
     async def _repeated(
-        self, ask: Callable[[float], Awaitable[A]], deadline_s: float, *, is_known: bool
+        self, ask: Callable[[float], Awaitable[A]], deadline_s: float, query: Query
     ) -> A:
-        """`is_known`: a request without an answer has changed nothing, so that it is repeated."""
+        changes = type(query) in _CHANGING
+        is_unkeyed_begin = isinstance(query, BeginTransaction) and query.key is None
+        doubt: Unknown | None = None
         while True:
             left_s = deadline_s - self._clock.monotonic()
             try:
                 return await ask(max(left_s, PAUSE_S))
             except (Retry, Unknown) as error:
-                if isinstance(error, Unknown) and not is_known:
+                doubt = error if isinstance(error, Unknown) else doubt
+                if doubt is not None and is_unkeyed_begin:
                     raise
                 if self._clock.monotonic() + PAUSE_S >= deadline_s:
-                    raise _unavailable(error) from error
+                    raise (doubt or error) if changes else _unavailable(error) from error
             await self._clock.sleep(PAUSE_S)
 
     # --- commands -------------------------------------------------------------------------
@@ -123,8 +131,9 @@ class HttpControlPlane:
                 return state
             if wait_s is None:
                 return await self._ended(command, began_s + timeout_s)
+            left_s = max(wait_s - ATTEMPT_S, 0.0)  # the gateway has waited for the rest
             try:
-                return await self._ended(command, self._clock.monotonic() + wait_s)
+                return await self._ended(command, self._clock.monotonic() + left_s)
             except OutcomeUnknown:
                 return OperationState.RUNNING
 
