@@ -1,7 +1,12 @@
 """What a program may import from `anabranch.client`, and that it needs nothing else."""
 
+import ast
+import inspect
 import re
+import textwrap
 from pathlib import Path
+
+import pytest
 
 import anabranch.client
 from anabranch.client import (
@@ -56,6 +61,18 @@ OWNERS = (
     connect,
 )
 
+RESOURCES = (
+    Cluster,
+    Containers,
+    Controllers,
+    Operations,
+    Parked,
+    ReaderGroups,
+    Scopes,
+    Stores,
+    Streams,
+)
+
 
 def test_the_public_names_are_these() -> None:
     assert sorted(anabranch.client.__all__) == sorted(PUBLIC)
@@ -72,3 +89,15 @@ def test_every_error_that_a_public_method_names_can_be_imported_beside_it() -> N
     }
     assert "BufferFull" in named
     assert named & errors <= PUBLIC
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda kind: kind.__name__)
+def test_every_method_of_a_resource_shows_its_use(resource: type) -> None:
+    for name, method in inspect.getmembers(resource, inspect.isfunction):
+        if name.startswith("_"):
+            continue
+        _, shown, example = inspect.cleandoc(method.__doc__ or "").partition("::\n")
+        assert shown, f"{resource.__name__}.{name} shows no use"
+        code = textwrap.dedent(example)
+        ast.parse(f"async def use(client):\n{textwrap.indent(code, '    ')}")
+        assert f".{name}(" in code

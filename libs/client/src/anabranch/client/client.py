@@ -224,6 +224,11 @@ class Client:
         """The transactions of a stream: to begin, to go on with elsewhere, to look at, to end.
 
         Raises InvalidName. `EventWriter.transaction` is the short way to write one.
+
+        ::
+
+            async for one in client.transactions("plant/sensors").list():
+                print(one.transaction_id, one.state)
         """
         runtime = self._entered()
         time_writer_id = runtime.ids.new_id()
@@ -289,6 +294,12 @@ class Client:
         """A reader group, by ``scope/group``: its readers, checkpoints, cuts, and how it stands.
 
         Made by `reader_groups.create`. Raises InvalidName.
+
+        ::
+
+            async with client.reader_group("plant/readers").reader() as reader:
+                async for event in reader:
+                    print(event.payload)
         """
         ref = group if isinstance(group, GroupRef) else group_ref(group)
         runtime = self._with_stores("a reader group's state")
@@ -302,6 +313,11 @@ class Client:
         """A log that is appended to on condition, on a stream with one segment.
 
         To be entered with `async with`. Raises InvalidName.
+
+        ::
+
+            async with client.revisioned_stream("plant/log") as log:
+                await log.append([b"entry"])
         """
         return RevisionedStream(
             _ref(stream),
@@ -317,6 +333,11 @@ class Client:
         """A stream with one segment, written and read as a file.
 
         To be entered with `async with`. Raises InvalidName.
+
+        ::
+
+            async with client.byte_stream("plant/file") as file:
+                await file.write(b"bytes")
         """
         return ByteStream(
             _ref(stream),
@@ -351,6 +372,10 @@ class Client:
         Works on a client that is not entered. Raises InvalidRequest for what is no pointer,
         EventNotFound when the event was truncated or deleted or never was, CorruptBlock, and
         CodecMissing; Unavailable when no store answers for 60 s.
+
+        ::
+
+            event = await client.fetch(pointer)
         """
         found = EventPointer.parse(pointer) if isinstance(pointer, str) else pointer
         return await fetch_event(self.ranges().calls(found.segment), found)

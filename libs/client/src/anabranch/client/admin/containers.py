@@ -41,6 +41,10 @@ class Containers:
         """Ask the container's store to close it and let it go to another one, where it stays.
 
         Raises NodeNotFound, InvalidRequest, Conflict (it is disabled or offline), Unavailable.
+
+        ::
+
+            await client.containers.move(3, "store-2")
         """
         return await self._change(
             "move_container", MoveContainer(container=container, node_id=node_id)
@@ -50,15 +54,29 @@ class Containers:
         """Place the container on another store, for good without what only its own one has.
 
         Raises NodeNotFound, InvalidRequest, Unavailable.
+
+        ::
+
+            await client.containers.abandon_tail(3, "store-2")
         """
         return await self._change("abandon_tail", AbandonTail(container=container, node_id=node_id))
 
     async def enable(self, container: int) -> ContainerDescription:
-        """Have a disabled or offline container opened again. Raises InvalidRequest, Unavailable."""
+        """Have a disabled or offline container opened again. Raises InvalidRequest, Unavailable.
+
+        ::
+
+            await client.containers.enable(3)
+        """
         return await self._change("enable_container", EnableContainer(container=container))
 
     async def unpin(self, container: int) -> ContainerDescription:
-        """Let the cluster balance a moved container again. Raises InvalidRequest, Unavailable."""
+        """Let the cluster balance a moved container again. Raises InvalidRequest, Unavailable.
+
+        ::
+
+            await client.containers.unpin(3)
+        """
         return await self._change("unpin_container", UnpinContainer(container=container))
 
     async def _change(self, name: str, query: Query) -> ContainerDescription:

@@ -92,7 +92,12 @@ class Operations:
     async def describe(
         self, operation: Operation | str, *, timeout_s: float = QUERY_TIMEOUT_S
     ) -> OperationFound:
-        """What became of it. Raises OperationNotFound."""
+        """What became of it. Raises OperationNotFound.
+
+        ::
+
+            print((await client.operations.describe(operation)).state)
+        """
         query = GetOperation(operation=_id_of(operation))
         return await self._control.query("operation", query, OperationFound, timeout_s=timeout_s)
 
@@ -101,6 +106,10 @@ class Operations:
     ) -> OperationFound:
         """Return when it succeeded. Raises the error that it failed with, OperationNotFound,
         Unavailable, OutcomeUnknown (fields: operation) when time ran out before its end.
+
+        ::
+
+            await client.operations.wait(operation, timeout_s=60)
         """
         found = await self.follow(operation, timeout_s=timeout_s)
         if found.state == "failed":
@@ -119,6 +128,10 @@ class Operations:
         """What became of it, as soon as it ended; what it does when time ran out.
 
         Raises OperationNotFound, and Unavailable if nobody answered by then.
+
+        ::
+
+            found = await client.operations.follow(operation, timeout_s=5)
         """
         deadline_s = self._clock.monotonic() + timeout_s
         pause_s = POLL_FIRST_S
@@ -151,6 +164,10 @@ class Operations:
         """The operations that are remembered, by id, fetched page by page.
 
         `scope`: only those of the scope and its streams.
+
+        ::
+
+            running = [one async for one in client.operations.list("running")]
         """
         token = ""
         while True:
@@ -168,7 +185,12 @@ class Operations:
         page_token: str = "",
         page_size: int = PAGE_SIZE_MAX,
     ) -> OperationList:
-        """One page of them, from the start or from an earlier page's token."""
+        """One page of them, from the start or from an earlier page's token.
+
+        ::
+
+            first = await client.operations.page("failed", page_size=10)
+        """
         query = ListOperations(state=state, scope=scope, page_token=page_token, page_size=page_size)
         return await self._control.query(
             "list_operations", query, OperationList, timeout_s=QUERY_TIMEOUT_S
@@ -179,6 +201,10 @@ class Operations:
     ) -> WorkList:
         """One page of the scopes and streams that something is to be done for, by name: what it
         is, since when, and what it waits for or fails with. Raises Unavailable.
+
+        ::
+
+            work = (await client.operations.work_page("plant")).work
         """
         query = ListWork(scope=scope, page_token=page_token, page_size=page_size)
         return await self._control.query("list_work", query, WorkList, timeout_s=QUERY_TIMEOUT_S)

@@ -26,6 +26,10 @@ class Parked:
         """All of them: work, then commands in the order in which they were parked.
 
         Raises Unavailable.
+
+        ::
+
+            ids = [one.command_id async for one in client.parked.list()]
         """
         token = ""
         while True:
@@ -42,6 +46,10 @@ class Parked:
         """Have one handled again, under its own id; False if nothing with that id is parked.
 
         May be repeated. Raises Unavailable.
+
+        ::
+
+            await client.parked.redrive("stream:plant/sensors")
         """
         done = await self._control.query(
             "redrive_parked",
@@ -55,6 +63,10 @@ class Parked:
         """Give a command up for good; False if no command with that id is parked.
 
         May be repeated. Raises Unavailable.
+
+        ::
+
+            await client.parked.drop("4f2c")
         """
         done = await self._control.query(
             "drop_parked", DropParked(command_id=command_id), ParkedChanged, timeout_s=timeout_s

@@ -75,7 +75,12 @@ class StreamViews:
     async def describe(
         self, stream: str, *, timeout_s: float = QUERY_TIMEOUT_S
     ) -> StreamDescription:
-        """State, epoch, number of segments and configuration."""
+        """State, epoch, number of segments and configuration.
+
+        ::
+
+            print((await client.streams.describe("plant/sensors")).segment_count)
+        """
         ref = stream_ref(stream)
         query = DescribeStream(scope=ref.scope, stream=ref.stream)
         return await self._control.query(
@@ -83,19 +88,35 @@ class StreamViews:
         )
 
     async def config(self, stream: str) -> StreamConfig:
-        """How the stream is configured."""
+        """How the stream is configured.
+
+        ::
+
+            print((await client.streams.config("plant/sensors")).scaling)
+        """
         ref = stream_ref(stream)
         query = GetStreamConfig(scope=ref.scope, stream=ref.stream)
         return (await self._ask(query, StreamConfigFound)).config
 
     async def list(self, scope: str, *, tag: str = "") -> AsyncIterator[str]:
-        """The scope's stream names in order, of those that carry the tag if one is given."""
+        """The scope's stream names in order, of those that carry the tag if one is given.
+
+        ::
+
+            names = [name async for name in client.streams.list("plant")]
+        """
         async for page in self._pages(scope, tag, details=False):
             for name in page.streams:
                 yield name
 
     async def describe_all(self, scope: str, *, tag: str = "") -> AsyncIterator[StreamDescription]:
-        """The same with descriptions; a stream that goes meanwhile is left out."""
+        """The same with descriptions; a stream that goes meanwhile is left out.
+
+        ::
+
+            async for stream in client.streams.describe_all("plant"):
+                print(stream.stream, stream.state)
+        """
         async for page in self._pages(scope, tag, details=True):
             for description in page.descriptions or ():
                 yield description
@@ -109,7 +130,12 @@ class StreamViews:
         tag: str = "",
         details: bool = False,
     ) -> StreamList:
-        """One page of the scope's streams, from the start or from an earlier page's token."""
+        """One page of the scope's streams, from the start or from an earlier page's token.
+
+        ::
+
+            first = await client.streams.page("plant", page_size=10)
+        """
         query = ListStreams(
             scope=scope_name(scope),
             page_token=page_token,
@@ -132,7 +158,12 @@ class StreamViews:
     # --- segments -------------------------------------------------------------------------
 
     async def current_segments(self, stream: str) -> SegmentList:
-        """The present segments by key range; of a sealed stream its last ones."""
+        """The present segments by key range; of a sealed stream its last ones.
+
+        ::
+
+            present = await client.streams.current_segments("plant/sensors")
+        """
         ref = stream_ref(stream)
         query = CurrentSegments(scope=ref.scope, stream=ref.stream)
         return await self._control.query(
@@ -145,6 +176,10 @@ class StreamViews:
         """The present segments by key range, and how fast each is written.
 
         A rate that is None is not known, which is not the same as idle.
+
+        ::
+
+            rates = await client.streams.segment_rates("plant/sensors")
         """
         ref = stream_ref(stream)
         query = SegmentRates(scope=ref.scope, stream=ref.stream)
@@ -154,25 +189,45 @@ class StreamViews:
         return found.segments
 
     async def epoch_segments(self, stream: str, stream_epoch: int) -> CutFound:
-        """The segments of a stream epoch. Raises InvalidRequest for one that never was."""
+        """The segments of a stream epoch. Raises InvalidRequest for one that never was.
+
+        ::
+
+            first = await client.streams.epoch_segments("plant/sensors", 0)
+        """
         ref = stream_ref(stream)
         query = EpochSegments(scope=ref.scope, stream=ref.stream, stream_epoch=stream_epoch)
         return await self._ask(query, CutFound)
 
     async def segments_at_time(self, stream: str, time_ms: int) -> CutFound:
-        """The segments that were current at that time (Unix, in ms), or else the head's."""
+        """The segments that were current at that time (Unix, in ms), or else the head's.
+
+        ::
+
+            found = await client.streams.segments_at_time("plant/sensors", 1714560000000)
+        """
         ref = stream_ref(stream)
         query = SegmentsAtTime(scope=ref.scope, stream=ref.stream, time_ms=time_ms)
         return await self._ask(query, CutFound)
 
     async def describe_segment(self, stream: str, segment_id: int) -> SegmentDescription:
-        """A segment of the stream, past ones included. Raises SegmentNotFound."""
+        """A segment of the stream, past ones included. Raises SegmentNotFound.
+
+        ::
+
+            print((await client.streams.describe_segment("plant/sensors", 0)).state)
+        """
         ref = stream_ref(stream)
         query = DescribeSegment(scope=ref.scope, stream=ref.stream, segment_id=segment_id)
         return await self._ask(query, SegmentDescription)
 
     async def successors(self, stream: str, segment_id: int) -> SuccessorsFound:
-        """What follows the segment. Raises SegmentNotFound."""
+        """What follows the segment. Raises SegmentNotFound.
+
+        ::
+
+            found = await client.streams.successors("plant/sensors", 0)
+        """
         ref = stream_ref(stream)
         query = Successors(scope=ref.scope, stream=ref.stream, segment_id=segment_id)
         return await self._ask(query, SuccessorsFound)
@@ -180,23 +235,43 @@ class StreamViews:
     # --- cuts -----------------------------------------------------------------------------
 
     async def head_cut(self, stream: str) -> CutFound:
-        """Where the stream begins: at what it was last truncated to."""
+        """Where the stream begins: at what it was last truncated to.
+
+        ::
+
+            head = await client.streams.head_cut("plant/sensors")
+        """
         ref = stream_ref(stream)
         return await self._ask(HeadCut(scope=ref.scope, stream=ref.stream), CutFound)
 
     async def tail_cut(self, stream: str) -> CutFound:
-        """Where it ends at the moment: the current segments with their lengths."""
+        """Where it ends at the moment: the current segments with their lengths.
+
+        ::
+
+            tail = await client.streams.tail_cut("plant/sensors")
+        """
         ref = stream_ref(stream)
         return await self._ask(TailCut(scope=ref.scope, stream=ref.stream), CutFound)
 
     async def check_cut(self, stream: str, cut: Cut) -> CutChecked:
-        """Whether it is a cut of the stream, and if not, why."""
+        """Whether it is a cut of the stream, and if not, why.
+
+        ::
+
+            checked = await client.streams.check_cut("plant/sensors", {0: 4096})
+        """
         ref = stream_ref(stream)
         query = CheckCut(scope=ref.scope, stream=ref.stream, cut=stream_cut(ref, cut))
         return await self._ask(query, CutChecked)
 
     async def compare_cuts(self, stream: str, first: Cut, second: Cut) -> CutsCompared:
-        """How the first lies to the second. Raises InvalidCut."""
+        """How the first lies to the second. Raises InvalidCut.
+
+        ::
+
+            told = await client.streams.compare_cuts("plant/sensors", {0: 0}, {0: 4096})
+        """
         ref = stream_ref(stream)
         query = CompareCuts(
             scope=ref.scope,
@@ -211,6 +286,11 @@ class StreamViews:
     ) -> AsyncIterator[SegmentRun]:
         """What lies between two cuts, by segment id, fetched page by page: from the head if there
         is no start, up to and with the current segments if there is no end. Raises InvalidCut.
+
+        ::
+
+            async for run in client.streams.segments_between("plant/sensors"):
+                print(run)
         """
         token = ""
         while True:
@@ -229,7 +309,12 @@ class StreamViews:
         page_token: str = "",
         page_size: int = PAGE_SIZE_MAX,
     ) -> SegmentRunList:
-        """One page of them, from the first or from an earlier page's token."""
+        """One page of them, from the first or from an earlier page's token.
+
+        ::
+
+            first = await client.streams.segment_run_page("plant/sensors", page_size=10)
+        """
         ref = stream_ref(stream)
         query = SegmentsBetween(
             scope=ref.scope,
@@ -244,7 +329,12 @@ class StreamViews:
     # --- history --------------------------------------------------------------------------
 
     async def epochs(self, stream: str) -> AsyncIterator[EpochDescription]:
-        """Every epoch that the stream had, newest first, fetched page by page."""
+        """Every epoch that the stream had, newest first, fetched page by page.
+
+        ::
+
+            counts = [one.segment_count async for one in client.streams.epochs("plant/sensors")]
+        """
         token = ""
         while True:
             page = await self.epoch_page(stream, token)
@@ -256,7 +346,12 @@ class StreamViews:
     async def epoch_page(
         self, stream: str, page_token: str = "", page_size: int = PAGE_SIZE_MAX
     ) -> EpochList:
-        """One page of the epochs, from the newest or from an earlier page's token."""
+        """One page of the epochs, from the newest or from an earlier page's token.
+
+        ::
+
+            newest = await client.streams.epoch_page("plant/sensors", page_size=1)
+        """
         ref = stream_ref(stream)
         query = ListEpochs(
             scope=ref.scope, stream=ref.stream, page_token=page_token, page_size=page_size
@@ -266,7 +361,13 @@ class StreamViews:
     async def scaling_events(
         self, stream: str, from_ms: int, to_ms: int
     ) -> AsyncIterator[ScalingEvent]:
-        """The epochs begun in [from_ms, to_ms] (Unix), and the latest before, by time."""
+        """The epochs begun in [from_ms, to_ms] (Unix), and the latest before, by time.
+
+        ::
+
+            async for event in client.streams.scaling_events("plant/sensors", 0, 2**62):
+                print(event)
+        """
         token = ""
         while True:
             page = await self.scaling_event_page(stream, from_ms, to_ms, page_token=token)
@@ -284,7 +385,12 @@ class StreamViews:
         page_token: str = "",
         page_size: int = PAGE_SIZE_MAX,
     ) -> ScalingEventList:
-        """One page of them, from the earliest or from an earlier page's token."""
+        """One page of them, from the earliest or from an earlier page's token.
+
+        ::
+
+            first = await client.streams.scaling_event_page("plant/sensors", 0, 2**62)
+        """
         ref = stream_ref(stream)
         query = ScalingEvents(
             scope=ref.scope,
@@ -298,7 +404,12 @@ class StreamViews:
 
     async def check_scale(self, stream: str, stream_epoch: int) -> ScaleChecked:
         """Whether a scale asked for at that epoch has ended. Raises InvalidRequest for an epoch
-        that is yet to come."""
+        that is yet to come.
+
+        ::
+
+            print((await client.streams.check_scale("plant/sensors", 0)).status)
+        """
         ref = stream_ref(stream)
         query = CheckScale(scope=ref.scope, stream=ref.stream, stream_epoch=stream_epoch)
         return await self._ask(query, ScaleChecked)
@@ -307,7 +418,12 @@ class StreamViews:
 
     async def writer_marks(self, stream: str) -> tuple[WriterMark, ...]:
         """What the stream's writers noted last of time, by writer id. Raises Unavailable where
-        nobody keeps marks."""
+        nobody keeps marks.
+
+        ::
+
+            marks = await client.streams.writer_marks("plant/sensors")
+        """
         ref, token = stream_ref(stream), ""
         marks: list[WriterMark] = []
         while True:

@@ -76,6 +76,10 @@ class Streams(StreamViews):
         A policy that asks for another number of segments (fixed: exactly, else at least so many)
         scales it too; while another scale is under way it waits for its end. Raises StreamNotFound,
         StreamSealed, Busy (another update waits already).
+
+        ::
+
+            await client.streams.update("plant/sensors", StreamConfig(tags=("raw",)))
         """
         ref = stream_ref(stream)
         return await send(
@@ -99,6 +103,10 @@ class Streams(StreamViews):
 
         `expected_epoch`: refuse unless the stream is at that epoch. Raises StreamNotFound,
         StreamSealed, InvalidRanges, ScaleRefused.
+
+        ::
+
+            await client.streams.scale("plant/sensors", [0], [(0.0, 0.25), (0.25, 0.5)])
         """
         reshaping = Reshaping(tuple(seal), tuple(_new_range(keys) for keys in new_ranges))
         return await self._reshape(stream, reshaping, None, expected_epoch, **how)
@@ -106,7 +114,12 @@ class Streams(StreamViews):
     async def split_segment(
         self, stream: str, segment_id: int, parts: int = 2, **how: Unpack[Sending]
     ) -> Operation:
-        """Split a current segment into so many of equal width. Raises as `scale` does."""
+        """Split a current segment into so many of equal width. Raises as `scale` does.
+
+        ::
+
+            await client.streams.split_segment("plant/sensors", 0, parts=2)
+        """
         present = await self.current_segments(stream)
         reshaping = split(present.segments, segment_id, parts)
         return await self._reshape(stream, reshaping, present.incarnation, None, **how)
@@ -114,7 +127,12 @@ class Streams(StreamViews):
     async def merge_segments(
         self, stream: str, segment_ids: Sequence[int], **how: Unpack[Sending]
     ) -> Operation:
-        """Make one of current segments that lie side by side. Raises as `scale` does."""
+        """Make one of current segments that lie side by side. Raises as `scale` does.
+
+        ::
+
+            await client.streams.merge_segments("plant/sensors", [2, 3])
+        """
         present = await self.current_segments(stream)
         reshaping = merge(present.segments, segment_ids)
         return await self._reshape(stream, reshaping, present.incarnation, None, **how)
@@ -159,6 +177,10 @@ class Streams(StreamViews):
         Raises StreamNotFound, StreamSealed, InvalidCut, CutRefused, InvalidRequest (an offset is
         beyond the end), NotAtBoundary (within an append; fields {segment, lower}), Busy (another
         truncation is under way).
+
+        ::
+
+            await client.streams.truncate("plant/sensors", {0: 4096})
         """
         ref = stream if isinstance(stream, StreamRef) else stream_ref(stream)
         offsets = stream_cut(ref, cut)
@@ -173,7 +195,12 @@ class Streams(StreamViews):
         )
 
     async def seal(self, stream: str, **how: Unpack[Sending]) -> Operation:
-        """Make the stream read-only for ever. Raises StreamNotFound."""
+        """Make the stream read-only for ever. Raises StreamNotFound.
+
+        ::
+
+            await client.streams.seal("plant/sensors")
+        """
         ref = stream_ref(stream)
         return await send(
             self._control,
@@ -184,7 +211,12 @@ class Streams(StreamViews):
         )
 
     async def delete(self, stream: str, **how: Unpack[Sending]) -> Operation:
-        """Delete a sealed stream. Raises StreamNotFound, StreamNotSealed."""
+        """Delete a sealed stream. Raises StreamNotFound, StreamNotSealed.
+
+        ::
+
+            await client.streams.delete("plant/sensors")
+        """
         ref = stream_ref(stream)
         return await send(
             self._control,

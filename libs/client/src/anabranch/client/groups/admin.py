@@ -62,6 +62,10 @@ class ReaderGroups:
         Streams that the configuration gives no start are read from their head or tail of now.
         Raises ScopeNotFound, StreamNotFound, ReaderGroupExists, InvalidCut, InvalidPosition,
         InvalidRequest.
+
+        ::
+
+            await client.reader_groups.create("plant/readers", streams=["plant/sensors"])
         """
         ref = group_ref(group)
         if (config is None) == (not streams):
@@ -101,6 +105,10 @@ class ReaderGroups:
         from there: those of a checkpoint, for example.
         `expected_generation`: refuse unless the group is at it. Raises ReaderGroupNotFound,
         GenerationMismatch, StreamNotFound, InvalidCut, InvalidPosition.
+
+        ::
+
+            await client.reader_groups.reset("plant/readers")
         """
         ref = group_ref(group)
         incarnation = None
@@ -123,7 +131,12 @@ class ReaderGroups:
         )
 
     async def delete(self, group: str, **how: Unpack[Sending]) -> Operation:
-        """Delete the group, with what its readers have agreed on. Raises ReaderGroupNotFound."""
+        """Delete the group, with what its readers have agreed on. Raises ReaderGroupNotFound.
+
+        ::
+
+            await client.reader_groups.delete("plant/readers")
+        """
         ref = group_ref(group)
         return await send(
             self._control,
@@ -142,6 +155,10 @@ class ReaderGroups:
         Raises ReaderGroupNotFound, StreamNotFound, SubscriberNotFound, GenerationMismatch (it was
         reset meanwhile), InvalidCut, InvalidPosition, CutRefused (it lies behind what was
         released).
+
+        ::
+
+            await client.reader_groups.release("plant/readers", "plant/sensors", {0: 4096})
         """
         ref = stream_ref(stream)
         positions = await self._places.checked_cut(ref, _positions(ref, cut))
@@ -164,7 +181,12 @@ class ReaderGroups:
     async def describe(
         self, group: str, *, timeout_s: float = QUERY_TIMEOUT_S
     ) -> ReaderGroupDescription:
-        """State, generation and configuration. Raises ReaderGroupNotFound, ScopeNotFound."""
+        """State, generation and configuration. Raises ReaderGroupNotFound, ScopeNotFound.
+
+        ::
+
+            print((await client.reader_groups.describe("plant/readers")).generation)
+        """
         ref = group_ref(group)
         query = DescribeReaderGroup(scope=ref.scope, group=ref.group)
         return await self._control.query(
@@ -172,7 +194,12 @@ class ReaderGroups:
         )
 
     async def list(self, scope: str) -> AsyncIterator[str]:
-        """The names of the scope's groups in order, fetched page by page. Raises ScopeNotFound."""
+        """The names of the scope's groups in order, fetched page by page. Raises ScopeNotFound.
+
+        ::
+
+            names = [name async for name in client.reader_groups.list("plant")]
+        """
         token = ""
         while True:
             page = await self.page(scope, token)
@@ -184,7 +211,12 @@ class ReaderGroups:
     async def page(
         self, scope: str, page_token: str = "", page_size: int = PAGE_SIZE_MAX
     ) -> ReaderGroupList:
-        """One page of them, from the start or from an earlier page's token."""
+        """One page of them, from the start or from an earlier page's token.
+
+        ::
+
+            first = await client.reader_groups.page("plant", page_size=10)
+        """
         query = ListReaderGroups(
             scope=scope_name(scope), page_token=page_token, page_size=page_size
         )
@@ -193,7 +225,12 @@ class ReaderGroups:
         )
 
     async def subscribers(self, stream: str) -> tuple[SubscriberDescription, ...]:
-        """The groups that hold back what the stream may give up. Raises StreamNotFound."""
+        """The groups that hold back what the stream may give up. Raises StreamNotFound.
+
+        ::
+
+            groups = await client.reader_groups.subscribers("plant/sensors")
+        """
         ref = stream_ref(stream)
         query = ListSubscribers(scope=ref.scope, stream=ref.stream)
         found = await self._control.query(
