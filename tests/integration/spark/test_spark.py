@@ -138,7 +138,7 @@ def test_what_is_refused_tells_users_what_to_do(session: SparkSession, cluster: 
     reader = session.read.format("anabranch")
     refused = [
         (reader.load(STREAM), "exactly one source; give the option nats_url"),
-        (load(session, cluster, "tier2", start="noon"), "start is not understood; say head"),
+        (load(session, cluster, "tier2", start="noon"), "start is not understood; give head"),
         (load(session, cluster, "tier2", stream="demo/none"), "the read names two streams"),
         (
             reader.option("tier2", cluster.sources["tier2"]).schema("event STRING").load(STREAM),
