@@ -15,7 +15,7 @@ from anabranch.common.model.cluster import Endpoint
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SystemIds
 from anabranch.common.runtime.nats_target import nats_target
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Append,
     Appended,

@@ -14,7 +14,7 @@ from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.tier2.state import SegmentState, Tombstone
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Append,
     Appended,

@@ -13,7 +13,7 @@ from opentelemetry.trace import Tracer
 from anabranch.common.errors import AnabranchError
 from anabranch.common.model.names import transient_name
 from anabranch.common.tier2.state import Catalog
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Append,
     AppendOnce,

@@ -42,10 +42,9 @@ from anabranch.common.wire.block import (
     Block,
     LargeReference,
     count_events,
-    encode_block,
-    encode_part,
     verify_block,
 )
+from anabranch.common.wire.block_encoding import encode_block, encode_part
 from anabranch.common.wire.codec import CODEC_NONE
 from anabranch.common.wire.contents import check_contents
 from anabranch.common.wire.messages import Failed, decode_message, encode_message, error_of

@@ -22,7 +22,8 @@ from anabranch.client.reading.intake import IntakeItem
 from anabranch.client.serializers import Serializer
 from anabranch.common.errors import Unavailable
 from anabranch.common.model.reader_group import GroupStream, ReaderGroupConfig
-from anabranch.common.wire.block import Block, encode_block
+from anabranch.common.wire.block import Block
+from anabranch.common.wire.block_encoding import encode_block
 from kit.virtual_time import VirtualClock
 
 LEASE_S = 8.0

@@ -18,7 +18,8 @@ from anabranch.client.reading.intake import IntakeItem, SegmentEnd, SegmentFaile
 from anabranch.common.contracts.stream_queries import Successor
 from anabranch.common.errors import EventsTruncated
 from anabranch.common.model.names import SegmentId, StreamRef, segment_id, segment_name
-from anabranch.common.wire.block import Block, encode_block
+from anabranch.common.wire.block import Block
+from anabranch.common.wire.block_encoding import encode_block
 from kit.group_process import SimProcess
 from kit.rng import Random
 

@@ -1,7 +1,8 @@
 """What tests of shared state share: a codec whose states tell their whole history, and settings."""
 
 from anabranch.client.settings import OneSegmentSettings
-from anabranch.common.wire.block import Block, encode_block
+from anabranch.common.wire.block import Block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import AppendOnce
 from kit.fake_segstore import FakeSegment
 

@@ -9,7 +9,7 @@ from anabranch.common.errors import (
     OutcomeUnknown,
     SegmentNotFound,
 )
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     AttributeUpdate,
     AttributeValues,

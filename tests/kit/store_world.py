@@ -20,7 +20,7 @@ from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.runtime.metrics import silent_metrics
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Append,
     Appended,

@@ -23,7 +23,7 @@ from anabranch.common.tier2.streams import (
     encode_stream,
     stream_object_name,
 )
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import Stamp
 
 REF = stream_ref("demo/flights")

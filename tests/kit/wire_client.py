@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Append,
     AppendSetup,

@@ -24,7 +24,10 @@ LONG = '"""M."""\n\n\ndef long() -> None:\n' + "    x = 1\n" * 60
 
 def test_a_function_and_a_file_over_their_limits_are_found() -> None:
     assert shape.oversizes([code(LONG)]) == {"libs/x/part.py::long": 61}
-    assert shape.oversizes([code("x = 1\n" * 501)]) == {"libs/x/part.py": 501}
+    assert shape.oversizes([code("x = 1\n" * 451)]) == {"libs/x/part.py": 451}
+    assert shape.oversizes([code("x = 1\n" * 450)]) == {}
+    longer = [SourceFile("tests/unit/test_x.py", "x = 1\n" * lines) for lines in (500, 501)]
+    assert shape.oversizes(longer) == {"tests/unit/test_x.py": 501}
     assert shape.oversizes([code(LONG.replace("    x = 1\n", "", 1))]) == {}
 
 

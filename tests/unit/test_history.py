@@ -2,7 +2,7 @@
 
 import pytest
 
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from kit.history import History, HistoryViolation, Place, make_event
 
 SEGMENT = "s/x/0.#epoch.0"

@@ -31,7 +31,7 @@ from anabranch.common.model.cluster import NodeRecord, Placement, PlacementState
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.nats_target import nats_target
 from anabranch.common.runtime.service import EXIT_DISK_FAILED
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Appended,
     AppendOnce,

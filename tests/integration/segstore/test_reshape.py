@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from anabranch.common.model.hashing import container_of
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Appended,
     AttributeUpdate,

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Append,
     Appended,

@@ -11,8 +11,8 @@ from anabranch.common.wire.block import (
     BLOCK_SIZE_BYTES_MAX,
     EVENT_SIZE_BYTES_MAX,
     HEADER_SIZE_BYTES,
-    encode_block,
 )
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import Append, Stamp
 from anabranch.segstore.domain.container.decide import (
     Known,

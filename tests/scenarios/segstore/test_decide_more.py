@@ -4,7 +4,7 @@ import pytest
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.tier2.state import MergedInto, SegmentState, Tombstone
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     AttributeUpdate,
     ConditionalAppend,

@@ -10,7 +10,8 @@ from anabranch.client.reading.arrow import SCHEMA
 from anabranch.client.reading.events import EventBatch, arrow_batch
 from anabranch.client.reading.fetcher import FetchedBlock
 from anabranch.common.errors import CorruptBlock, EventsTruncated
-from anabranch.common.wire.block import Block, encode_block
+from anabranch.common.wire.block import Block
+from anabranch.common.wire.block_encoding import encode_block
 from kit.client_bench import STREAM, Bench, bench, reader_settings, until, writer_settings
 
 READER = reader_settings(wait_ms=10)

@@ -14,7 +14,7 @@ from anabranch.client.wire.control import SegmentDirectory
 from anabranch.common.contracts.queries import SegmentLocation
 from anabranch.common.errors import AnabranchError, CorruptBlock
 from anabranch.common.runtime.clock import SystemClock
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import ReadSegment, SegmentRead
 from kit.rng import seeded
 

@@ -17,13 +17,8 @@ from anabranch.common.errors import (
     Overloaded,
     SegmentTruncated,
 )
-from anabranch.common.wire.block import (
-    FLAG_LARGE,
-    Block,
-    LargeReference,
-    encode_block,
-    encode_part,
-)
+from anabranch.common.wire.block import FLAG_LARGE, Block, LargeReference
+from anabranch.common.wire.block_encoding import encode_block, encode_part
 from anabranch.common.wire.messages import (
     AppendOnce,
     CreateTransient,

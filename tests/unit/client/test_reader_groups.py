@@ -21,7 +21,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.names import segment_id
 from anabranch.common.model.reader_group import group_ref
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from kit.client_bench import STREAM, Bench, bench
 
 FIRST, SECOND = segment_id(0, 0), segment_id(0, 1)

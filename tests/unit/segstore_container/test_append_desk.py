@@ -7,7 +7,8 @@ import pytest
 from crc32c import crc32c
 
 from anabranch.common.errors import MalformedBlock
-from anabranch.common.wire.block import HEADER_SIZE_BYTES, encode_block
+from anabranch.common.wire.block import HEADER_SIZE_BYTES
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Append,
     Appended,

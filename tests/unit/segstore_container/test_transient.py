@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.tier2.state import SegmentState
-from anabranch.common.wire.block import count_events, encode_part
+from anabranch.common.wire.block import count_events
+from anabranch.common.wire.block_encoding import encode_part
 from anabranch.common.wire.messages import (
     NO_DECISION,
     Done,

@@ -4,7 +4,7 @@ import asyncio
 
 from anabranch.common.contracts.segment_requests import SEGMENT_REQUESTS
 from anabranch.common.errors import InvalidName, SegmentNotFound
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     CreateSegment,
     Done,

@@ -10,7 +10,7 @@ from nats.aio.client import Client
 from nats.errors import ConnectionClosedError
 
 from anabranch.common.contracts import subjects
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     AppendOnce,
     CreateSegment,

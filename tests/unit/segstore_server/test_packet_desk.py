@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX, SEGMENT_REQUESTS
 from anabranch.common.errors import Unavailable
 from anabranch.common.model.names import transaction_segment_name
-from anabranch.common.wire.block import encode_block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Appended,
     AppendOnce,

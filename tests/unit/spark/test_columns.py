@@ -6,13 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.common.errors import CorruptBlock, EventTooLarge, InvalidRequest
-from anabranch.common.wire.block import (
-    FLAG_LARGE,
-    Block,
-    LargeReference,
-    encode_block,
-    encode_part,
-)
+from anabranch.common.wire.block import FLAG_LARGE, Block, LargeReference
+from anabranch.common.wire.block_encoding import encode_block, encode_part
 from anabranch.spark import columns
 from anabranch.spark.columns import SCHEMA, record_batches
 

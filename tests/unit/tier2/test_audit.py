@@ -23,7 +23,7 @@ from anabranch.common.storage.audit import (
 from anabranch.common.tier2 import chunk
 from anabranch.common.tier2.names import manifest_name, receipt_name
 from anabranch.common.tier2.streams import stream_receipt_name
-from anabranch.common.wire.block import encode_part
+from anabranch.common.wire.block_encoding import encode_part
 from kit.container_driver import SEGMENT, WRITER
 from kit.tiered_driver import TieredDriver
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from anabranch.common.errors import CorruptBlock, EventTooLarge, FormatTooNew, InvalidRequest
 from anabranch.common.wire import block
-from anabranch.common.wire.block import Block, count_events, encode_block, verify_block
+from anabranch.common.wire.block import Block, count_events, verify_block
+from anabranch.common.wire.block_encoding import encode_block
 from kit.golden import assert_golden, read_golden
 
 WRITER = bytes(range(16))

@@ -18,10 +18,10 @@ from anabranch.common.wire.block import (
     HEADER_SIZE_BYTES,
     Block,
     count_events,
-    encode_block,
     parse_header,
     verify_block,
 )
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.codec import CODEC_NONE, CODEC_ZSTD, decompress_zstd
 from kit.golden import read_golden
 

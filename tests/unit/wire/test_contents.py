@@ -16,11 +16,10 @@ from anabranch.common.wire.block import (
     NO_KEY,
     Block,
     LargeReference,
-    encode_block,
-    encode_part,
     parse_header,
     verify_block,
 )
+from anabranch.common.wire.block_encoding import encode_block, encode_part
 from anabranch.common.wire.contents import check_contents, sum_column
 
 WRITER = bytes(16)

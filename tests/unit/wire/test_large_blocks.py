@@ -10,12 +10,11 @@ from anabranch.common.wire.block import (
     Block,
     LargeReference,
     count_events,
-    encode_block,
-    encode_part,
     is_part,
     parse_header,
     verify_block,
 )
+from anabranch.common.wire.block_encoding import encode_block, encode_part
 from kit.golden import assert_golden
 
 WRITER = bytes(range(16))

@@ -37,7 +37,8 @@ from anabranch.common.errors import (
     WriterExpired,
     WrongHost,
 )
-from anabranch.common.wire.block import encode_block, parse_header
+from anabranch.common.wire.block import parse_header
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import Appended, AttributeUpdate, ConditionalAppend
 
 _SCAN_SIZE_BYTES = 1024 * 1024

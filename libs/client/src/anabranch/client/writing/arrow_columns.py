@@ -14,7 +14,8 @@ from anabranch.client.serializers import require_pyarrow
 from anabranch.client.writing.batches import EVENT_OVERHEAD_BYTES, ColumnBatch
 from anabranch.client.writing.outbox import Outbox
 from anabranch.common.errors import InvalidRequest
-from anabranch.common.wire.block import NO_KEY, BlockColumns
+from anabranch.common.wire.block import NO_KEY
+from anabranch.common.wire.block_encoding import BlockColumns
 
 ARROW_SIZE_BYTES_MIN = 16 * 1024
 """What costs less is not worth a block of its own: it joins what else is written."""

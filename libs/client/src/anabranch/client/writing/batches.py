@@ -19,11 +19,9 @@ from anabranch.common.wire.block import (
     HEADER_SIZE_BYTES,
     LARGE_REFERENCE_SIZE_BYTES,
     NO_KEY,
-    BlockColumns,
     LargeReference,
-    encode_block,
-    encode_columns,
 )
+from anabranch.common.wire.block_encoding import BlockColumns, encode_block, encode_columns
 
 EVENT_OVERHEAD_BYTES = 16
 """What an event costs of the buffer beyond its payload and key."""

@@ -19,7 +19,8 @@ from anabranch.client.tracing import BlockSpans
 from anabranch.client.writing.batches import AnyBatch, Batch, LargeEvent, Numbering, cost_of
 from anabranch.client.writing.pacing import BlockSizing, InFlight
 from anabranch.common.errors import AnabranchError, WriterExpired
-from anabranch.common.wire.block import FLAG_KEYS, FLAG_TIMESTAMPS, Block, encode_block
+from anabranch.common.wire.block import FLAG_KEYS, FLAG_TIMESTAMPS, Block
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.codec import ZSTD_LEVEL_DEFAULT
 
 

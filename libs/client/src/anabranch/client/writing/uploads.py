@@ -21,11 +21,8 @@ from anabranch.client.writing.pacing import InFlight
 from anabranch.common.adapters.store_connection import SegmentStoreConnection
 from anabranch.common.errors import ConnectionLost, SegmentNotFound, Unavailable
 from anabranch.common.runtime.clock import Clock
-from anabranch.common.wire.block import (
-    PART_SIZE_BYTES_MAX,
-    LargeReference,
-    encode_part,
-)
+from anabranch.common.wire.block import PART_SIZE_BYTES_MAX, LargeReference
+from anabranch.common.wire.block_encoding import encode_part
 from anabranch.common.wire.messages import (
     NO_DECISION,
     Appended,
