@@ -142,7 +142,7 @@ def test_what_is_refused_tells_users_what_to_do(session: SparkSession, cluster: 
         (load(session, cluster, "tier2", stream="demo/none"), "the read names two streams"),
         (
             reader.option("tier2", cluster.sources["tier2"]).schema("event STRING").load(STREAM),
-            "columns of a stream are fixed; read without a schema",
+            "columns of a stream are fixed; omit the schema",
         ),
     ]
     for frame, text in refused:

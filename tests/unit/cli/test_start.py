@@ -9,7 +9,12 @@ HEAVY = ("matplotlib", "pyspark", "pyarrow", "pandas", "httpx")
 def test_the_command_starts_without_what_only_some_commands_need() -> None:
     script = "import sys, anabranch.cli.app; print(*sys.modules)"
     modules = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+        # -I: a fresh start, which is never forked from a process that has imported more (kit.preloaded).
+        [sys.executable, "-I", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     ).stdout.split()
     assert "anabranch.cli.app" in modules
     assert [name for name in HEAVY if name in modules] == []
