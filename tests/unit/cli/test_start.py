@@ -9,7 +9,7 @@ HEAVY = ("matplotlib", "pyspark", "pyarrow", "pandas", "httpx")
 def test_the_command_starts_without_what_only_some_commands_need() -> None:
     script = "import sys, anabranch.cli.app; print(*sys.modules)"
     modules = subprocess.run(
-        # -I: a fresh start, which is never forked from a process that has imported more (kit.preloaded).
+        # -I: a fresh start; `kit.preloaded` forks no such program.
         [sys.executable, "-I", "-c", script],
         capture_output=True,
         text=True,
