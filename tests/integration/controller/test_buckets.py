@@ -83,7 +83,7 @@ async def test_a_redis_that_hangs_or_dies_stops_no_work(
     await create_scopes(caller, "hanging")
     redis.kill()
     await create_scopes(caller, "killed")
-    assert all(lifetime.ready for lifetime in controllers.lifetimes.values())
+    await until(lambda: all(lifetime.ready for lifetime in controllers.lifetimes.values()))
 
     redis.start()
     await until(lambda: controllers.reason("a") == "")

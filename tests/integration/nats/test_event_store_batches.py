@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -17,11 +17,19 @@ from anabranch.common.errors import OutcomeUnknown, Unavailable, WrongExpectedSe
 from anabranch.common.eventsourcing.ports import Append, NewMessage
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.nats_target import nats_target
-from kit.infra import NatsServer
+from kit.infra import Infra, NatsServer
+from kit.infra.hurting import unhurt
 
 A, B = "ana.evt.3.stream.s.a", "ana.evt.3.stream.s.b"
 SHARD = 3
 DEADLINE_S = 20
+
+
+@pytest.fixture
+def nats_server(infra: Infra) -> Iterator[NatsServer]:
+    """These tests decide themselves which messages and answers get lost."""
+    with unhurt(infra).nats() as server:
+        yield server
 
 
 def message(revision: int, append_id: str) -> NewMessage:
