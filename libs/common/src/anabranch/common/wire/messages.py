@@ -26,6 +26,7 @@ from anabranch.common.wire.message import (
 )
 from anabranch.common.wire.packet import Packet, encode_packet
 from anabranch.common.wire.replies import (
+    REPLIES,
     Appended,
     AppendSetup,
     AttributeValues,
@@ -110,12 +111,11 @@ __all__ = [
 ]
 
 KINDS: dict[int, type[Message]] = {
-    1: Hello, 2: KeepAlive,
+    1: Hello,
+    2: KeepAlive,
     **{row.kind: row.request for row in REQUESTS},
-    40: Done, 41: SegmentInfo, 42: Sealed, 43: OffsetLocated, 44: AppendSetup,
-    45: Appended, 46: SegmentRead, 47: Failed, 48: Truncated, 49: SegmentsMerged,
-    50: AttributeValues, 51: SegmentCreated,
-}  # fmt: skip
+    **REPLIES,
+}
 """Kind numbers are part of the protocol: add, never change."""
 
 _KIND_OF = {message: kind for kind, message in KINDS.items()}

@@ -1,5 +1,7 @@
 """Replies of a segment store: one message each, and `Failed` for every refusal."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from anabranch.common.wire.message import AttributeValue, MergedSegment, Message
@@ -111,3 +113,11 @@ class Failed(Message, frozen=True, kw_only=True):
         default_factory=dict[str, str | int | float | bool | None]
     )
     session: int = 0
+
+
+REPLIES: Mapping[int, type[Message]] = {
+    40: Done, 41: SegmentInfo, 42: Sealed, 43: OffsetLocated, 44: AppendSetup,
+    45: Appended, 46: SegmentRead, 47: Failed, 48: Truncated, 49: SegmentsMerged,
+    50: AttributeValues, 51: SegmentCreated,
+}  # fmt: skip
+"""Every reply, by its number in packets: add, never change."""
