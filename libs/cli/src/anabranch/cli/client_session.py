@@ -34,6 +34,10 @@ class Session:
         self._client = client
 
     @property
+    def client(self) -> Client:
+        return self._client
+
+    @property
     def admin(self) -> Admin:
         return Admin(self._client)
 

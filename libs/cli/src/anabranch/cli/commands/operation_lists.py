@@ -1,6 +1,6 @@
 """The commands `anabranch operation list` and `describe`."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import cyclopts
 from cyclopts import Parameter
@@ -10,6 +10,7 @@ from anabranch.cli.awaiting import ended
 from anabranch.cli.client_session import Session
 from anabranch.cli.output import Output, moment
 from anabranch.cli.session import Connection, run_with_session
+from anabranch.common.contracts.place import Place
 from anabranch.common.runtime.clock import SystemClock
 
 COLUMNS = ("operation", "what", "state", "since", "trouble")
@@ -78,8 +79,8 @@ def describe(
 
 def _row(one: Fields) -> tuple[str, ...]:
     """What a person sees of the operation; same order as `COLUMNS`."""
-    scope, stream = one.get("scope", ""), one.get("stream")
-    about = f"{scope}/{stream}" if stream else scope
+    named: dict[str, Any] = {name: one.get(name) for name in Place._fields}
+    about = Place(**named).text
     trouble = one.get("error") or one.get("last_error") or {}
     return (
         one["operation"],

@@ -8,6 +8,7 @@ from anabranch.cli.output import Output, moment
 from anabranch.cli.session import Connection, run_with_client
 from anabranch.client import Client
 from anabranch.common.contracts.operation_queries import Work
+from anabranch.common.contracts.place import place_of
 
 COLUMNS = ("about", "doing", "since", "tries", "controller", "in the way", "remedy")
 _HERE = Connection()
@@ -55,7 +56,7 @@ def row_of(one: Work) -> tuple[str, ...]:
     """What a person sees of it; same order as `COLUMNS`."""
     error = one.last_error
     return (
-        _about(one),
+        place_of(one).text,
         f"{one.kind}: {one.step}",
         moment(one.since_ms) if one.since_ms else "–",
         str(one.attempts) if one.attempts else "–",
@@ -63,11 +64,3 @@ def row_of(one: Work) -> tuple[str, ...]:
         error.message if error is not None else one.waits_for,
         error.remedy if error is not None else "",
     )
-
-
-def _about(one: Work) -> str:
-    if one.group is not None:
-        return f"{one.scope}/{one.group} (reader group)"
-    if one.transaction is not None:
-        return f"{one.scope}/{one.stream} (transaction {one.transaction})"
-    return f"{one.scope}/{one.stream}" if one.stream else one.scope

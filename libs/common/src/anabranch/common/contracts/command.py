@@ -4,12 +4,13 @@
 answer. `reply_to` is the caller's inbox.
 """
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from anabranch.common.contracts import subjects
 from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.place import Place, place_of
 from anabranch.common.model.hashing import shard_of
 
 
@@ -28,23 +29,9 @@ class CommandBase(Contract):
     scope: str
 
 
-class About(NamedTuple):
-    """What a command is about: a scope, or a stream or a reader group in it."""
-
-    scope: str
-    stream: str | None = None
-    group: str | None = None
-
-    def __str__(self) -> str:
-        part = self.stream if self.group is None else self.group
-        return self.scope if part is None else f"{self.scope}/{part}"
-
-
-def about(command: CommandBase) -> About:
+def about(command: CommandBase) -> Place:
     """What the command is about."""
-    stream: str | None = getattr(command, "stream", None)
-    group: str | None = getattr(command, "group", None)
-    return About(command.scope, stream, group)
+    return place_of(command)
 
 
 def kind_of(command: CommandBase) -> str:
@@ -55,5 +42,4 @@ def kind_of(command: CommandBase) -> str:
 def subject_of(command: CommandBase) -> str:
     """Where the command is published."""
     found = about(command)
-    part = found.stream if found.group is None else found.group
-    return subjects.command(shard_of(str(found)), kind_of(command), command.scope, part)
+    return subjects.command(shard_of(str(found)), kind_of(command), command.scope, found.part_name)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
+from anabranch.common.contracts.place import Placed
 from anabranch.common.contracts.queries import OperationFound, PagedQuery, Question
 
 
@@ -40,7 +41,7 @@ class ListWork(PagedQuery):
     only_here: bool = False
 
 
-class Work(Contract):
+class Work(Placed):
     """A scope, or a stream or reader group in it, or a transaction of the stream, and what is to be
     done next.
 
@@ -50,9 +51,6 @@ class Work(Contract):
     `controller`: who works on it; empty: nobody said so.
     """
 
-    scope: str
-    stream: str | None = None
-    group: str | None = None
     transaction: str | None = None
     kind: str
     step: str

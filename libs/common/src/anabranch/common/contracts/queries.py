@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
+from anabranch.common.contracts.place import Placed
 from anabranch.common.model.cluster import Abandonment
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.model.stream import StreamConfig, StreamState
@@ -303,7 +304,7 @@ class ContainerPlaced(Contract):
     container: ContainerDescription
 
 
-class GetOperation(Query):
+class GetOperation(Query, Placed):
     """→ OperationFound; OperationNotFound when no aggregate remembers it.
 
     `scope`, `stream` and `group` say where to look, which spares the controller from reading the
@@ -311,12 +312,9 @@ class GetOperation(Query):
     """
 
     operation: str
-    scope: str = ""
-    stream: str | None = None
-    group: str | None = None
 
 
-class OperationFound(Contract):
+class OperationFound(Placed):
     """`error`: what it failed with. `kind`: what is done for it (create, scale, truncate, update,
     seal, delete); `since_ms`: since when, in Unix milliseconds; both empty where not remembered.
     Of a running one, `step`: what is being done now, `attempts`: how often that did not succeed
@@ -330,11 +328,6 @@ class OperationFound(Contract):
     state: Literal["running", "succeeded", "failed"]
     error: ErrorBody | None = None
     kind: str = ""
-    scope: str = ""
-    stream: str | None = None
-    """None: it is the scope's, or the group's."""
-    group: str | None = None
-    """The reader group whose it is."""
     since_ms: int = 0
     step: str = ""
     attempts: int = 0

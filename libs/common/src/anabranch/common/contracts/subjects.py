@@ -6,6 +6,7 @@ Subjects of gates, children and satellites carry incarnations; an aggregate's ow
 not, because its tombstone must be found by name.
 """
 
+from anabranch.common.contracts.place import PARTS, STREAM, Part, Place
 from anabranch.common.model.hashing import SHARD_COUNT, shard_of
 from anabranch.common.model.names import ScopeName, StreamRef
 from anabranch.common.model.reader_group import GroupRef
@@ -71,6 +72,13 @@ def scope_group_member(
     return scope_member(scope, incarnation, f"{_GROUP_MARK}{group}", group_incarnation)
 
 
+def part_member(place: Place, scope_incarnation: int, incarnation: int) -> str:
+    """The same of any part of a scope."""
+    assert place.part is not None
+    name = f"{place.part.mark}{place.part_name}"
+    return scope_member(ScopeName(place.scope), scope_incarnation, name, incarnation)
+
+
 def scope_members(scope: ScopeName, incarnation: int) -> str:
     """All membership records in one incarnation of a scope."""
     return f"{EVENT_SUBJECT_PREFIX}.{shard_of(scope)}.member.{token(scope)}.{incarnation}.>"
@@ -78,12 +86,18 @@ def scope_members(scope: ScopeName, incarnation: int) -> str:
 
 def member_name(member: str) -> str:
     """The name of the stream or group that a membership record is of."""
-    return member.split(".")[6].removeprefix(_GROUP_MARK).replace("=", ".")
+    return member.split(".")[6].removeprefix(member_part(member).mark).replace("=", ".")
 
 
 def is_group_member(member: str) -> bool:
     """Whether a membership record is of a reader group."""
     return member.split(".")[6].startswith(_GROUP_MARK)
+
+
+def member_part(member: str) -> Part:
+    """What kind of thing a membership record is of."""
+    marked = member.split(".")[6]
+    return next((p for p in PARTS if p.mark and marked.startswith(p.mark)), STREAM)
 
 
 def stream_history(stream: StreamRef, incarnation: int, chunk: int) -> str:
@@ -105,6 +119,14 @@ def group_events(group: GroupRef) -> str:
         f"{EVENT_SUBJECT_PREFIX}.{shard_of(str(group))}.rg"
         f".{token(group.scope)}.{token(group.group)}"
     )
+
+
+def events_of(place: Place) -> str:
+    """The subject of the own events of a scope or of a part of it."""
+    start = f"{EVENT_SUBJECT_PREFIX}.{shard_of(str(place))}"
+    if place.part is None:
+        return f"{start}.scope.{token(place.scope)}"
+    return f"{start}.{place.part.word}.{token(place.scope)}.{token(str(place.part_name))}"
 
 
 def transaction_events(stream: StreamRef, incarnation: int, transaction: str) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from anabranch.common.contracts.commands import Command
+from anabranch.common.contracts.place import Place
 from anabranch.common.contracts.subjects import kind_of_subject
 from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.model.reader_group import GroupState
@@ -20,6 +22,7 @@ from anabranch.controller.domain.reader_group.events import GroupEvent
 from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.reader_group.state import KIND_OF, ReaderGroup
 from anabranch.controller.domain.reader_group.state import next_step as group_next_step
+from anabranch.controller.domain.scope.emptying import group_command
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.events import StreamEvent
@@ -31,7 +34,7 @@ from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.domain.transaction.segments import ref_of
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.domain.transaction.state import next_step as transaction_next_step
-from anabranch.controller.domain.work import PendingWork, Place, Wish
+from anabranch.controller.domain.work import PendingWork, Wish
 
 S = TypeVar("S")
 E = TypeVar("E")
@@ -56,6 +59,8 @@ class Kind(Generic[S, E]):
     `next_step(state, seen)`: the step that is due, None at rest; `follows_others`: it depends on
     other aggregates too, which must be known as far as the state is. `wish(state)`: the intent of
     that step. `place(state)`: what the aggregate is, in the words of queries.
+    `delete(workflow, state)`: the command by which the deletion of its scope has it deleted, None:
+    not now; where it is no function, the deletion of a scope knows what to do.
     `operations(state)`: the commands that it remembers; `is_whole`: what they do ends in the
     aggregate's own shard, with its own event. `listed(state)`: where its name is listed, None: it
     is not.
@@ -71,6 +76,7 @@ class Kind(Generic[S, E]):
     listed: Callable[[S], Listed | None]
     follows_others: bool
     is_whole: bool
+    delete: Callable[[str, S], Command | None] | None = None
 
 
 def nothing_seen(_stream: Stream) -> TransactionsSeen:
@@ -161,6 +167,7 @@ GROUPS: Kind[ReaderGroup, GroupEvent] = Kind(
     place=_place_of_group,
     operations=lambda group: group.operations,
     listed=_listed_group,
+    delete=group_command,
     follows_others=False,
     is_whole=False,
 )

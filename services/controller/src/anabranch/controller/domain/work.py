@@ -3,28 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-_GROUP_MARK = "+"
-"""Behind the names of reader groups, because streams may have the same."""
-
-
-class Place(NamedTuple):
-    """What an aggregate is, in the words of queries.
-
-    Neither `stream` nor `group`: the scope itself. `transaction`: that one of the stream.
-    """
-
-    scope: str
-    stream: str | None = None
-    group: str | None = None
-    transaction: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The name by which work is sorted and found again; of two aggregates never the same."""
-        if self.group is not None:
-            return f"{self.scope}/{self.group}{_GROUP_MARK}"
-        names = (self.scope, self.stream, self.transaction)
-        return "/".join(name for name in names if name is not None)
+from anabranch.common.contracts.place import Place
 
 
 class Wish(NamedTuple):

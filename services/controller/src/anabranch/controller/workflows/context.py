@@ -1,19 +1,19 @@
 """What workflow steps work with, and what they share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from anabranch.common.contracts.place import PARTS, STREAM, Part
 from anabranch.common.contracts.subjects import (
-    is_group_member,
     member_name,
+    member_part,
     scope_group_member,
     scope_member,
     scope_members,
 )
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.repository import Loaded
-from anabranch.common.model.names import ScopeName, StreamName
+from anabranch.common.model.names import ScopeName
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.bounded import for_each
@@ -79,24 +79,22 @@ def group_membership_of(group: ReaderGroup) -> str:
     )
 
 
-class Remaining(NamedTuple):
-    """What is left in a scope, by name and sorted."""
-
-    groups: list[str]
-    streams: list[StreamName]
+Remaining = Mapping[Part, list[str]]
+"""The names of what is left in a scope, sorted, by what kind of thing it is; streams come last."""
 
 
 async def remaining_in(context: WorkContext, scope: ScopeName, incarnation: int) -> Remaining:
-    """The groups and streams of a scope whose gate is closed: complete.
+    """What is in a scope whose gate is closed: complete.
 
     Streams whose creation has not come to the gate, or that are older than the records, are asked
-    of the listing. Groups are all recorded; one whose creation comes to the gate later fails.
+    of the listing. All others are recorded; one whose creation comes to the gate later fails.
     """
     members = await context.gates.members(scope_members(scope, incarnation))
-    unrecorded = await context.streams.live_streams(scope, incarnation)
-    groups = [member_name(member) for member in members if is_group_member(member)]
-    recorded = (StreamName(member_name(m)) for m in members if not is_group_member(m))
-    return Remaining(sorted(groups), sorted({*recorded, *unrecorded}))
+    found: dict[Part, set[str]] = {part: set() for part in (*PARTS[1:], STREAM)}
+    found[STREAM].update(await context.streams.live_streams(scope, incarnation))
+    for member in members:
+        found[member_part(member)].add(member_name(member))
+    return {part: sorted(names) for part, names in found.items()}
 
 
 async def seal_all(context: WorkContext, names: Sequence[str], stamp: Stamp) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ the outcome is one conditional append.
 from collections.abc import Awaitable, Callable, Mapping
 
 from anabranch.common.contracts.base import ErrorBody
+from anabranch.common.contracts.place import STREAM
 from anabranch.common.contracts.subjects import scope_gate
 from anabranch.common.errors import ScopeNotEmpty
 from anabranch.common.eventsourcing.repository import Loaded
@@ -36,18 +37,19 @@ async def delete_if_empty(context: WorkContext, loaded: Loaded[Scope]) -> ScopeE
     name = ScopeName(scope.name)
     await context.gates.close(scope_gate(name, scope.incarnation), loaded.revision)
     found = await remaining_in(context, name, scope.incarnation)
-    if not found.streams and not found.groups:
+    if not any(found.values()):
         return ScopeDeleted()
     return ScopeReopened(error=ErrorBody.of(_occupied(name, found)))
 
 
 def _occupied(scope: ScopeName, found: Remaining) -> ScopeNotEmpty:
     """Streams of groups are no user's: they are named only where nothing else is left."""
-    streams = [name for name in found.streams if not is_internal(name)] or found.streams
-    what, names = ("streams", streams) if streams else ("reader groups", found.groups)
-    if found.groups and all(is_internal(name) for name in streams):
-        what, names = "reader groups", found.groups
-    return ScopeNotEmpty(f"the scope has {what}", scope=scope, count=len(names), first=names[0])
+    own = [name for name in found[STREAM] if not is_internal(name)]
+    others = ((part, names) for part, names in found.items() if names and part is not STREAM)
+    part, names = (STREAM, own) if own else next(others, (STREAM, found[STREAM]))
+    return ScopeNotEmpty(
+        f"the scope has {part.noun}s", scope=scope, count=len(names), first=names[0]
+    )
 
 
 STEPS: Mapping[ScopeStep, Callable[[WorkContext, Loaded[Scope]], Awaitable[ScopeEvent]]] = {

@@ -18,12 +18,13 @@ meanwhile, leaves no trace, and the next look sees what is needed then.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import islice
 
-from anabranch.common.contracts.subjects import scope_gate
+from anabranch.common.contracts.place import STREAM, Place, place_in
+from anabranch.common.contracts.subjects import events_of, scope_gate
 from anabranch.common.eventsourcing.repository import Loaded
-from anabranch.common.model.names import ScopeName, StreamRef
-from anabranch.common.model.reader_group import GroupRef
+from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.waiting import StillWaiting
+from anabranch.controller.domain.kinds import kind_of
 from anabranch.controller.domain.scope import emptying
 from anabranch.controller.domain.scope.state import Scope, ScopeDeleted, ScopeEvent, ScopeStep
 from anabranch.controller.workflows.context import WorkContext, remaining_in
@@ -41,33 +42,37 @@ async def delete_contents(context: WorkContext, loaded: Loaded[Scope]) -> ScopeE
     scope = ScopeName(loaded.state.name)
     await context.gates.close(scope_gate(scope, loaded.state.incarnation), loaded.revision)
     found = await remaining_in(context, scope, loaded.state.incarnation)
-    if found.groups:
-        groups = [GroupRef(scope, name) for name in found.groups]
-        await _delete_groups(context, loaded.state, groups)
-        raise StillWaiting(f"{len(groups)} reader groups are left, the first is {groups[0].group}")
-    if not found.streams:
+    for part, names in found.items():
+        if names and part is not STREAM:
+            await _delete(context, loaded.state, [place_in(scope, part, name) for name in names])
+            raise StillWaiting(f"{len(names)} {part.noun}s are left, the first is {names[0]}")
+    streams = [StreamName(name) for name in found[STREAM]]
+    if not streams:
         return ScopeDeleted()
     workflow = loaded.state.pending[0]
-    known = (context.streams.stream(StreamRef(scope, name)) for name in found.streams)
+    known = (context.streams.stream(StreamRef(scope, name)) for name in streams)
     # Whoever has slept meanwhile may see streams of a later life of the scope.
     meant = (s.state for s in known if s and s.state.scope_incarnation == loaded.state.incarnation)
     needed = (emptying.next_command(workflow, stream) for stream in meant)
     commands = list(islice((command for command in needed if command is not None), POSTED_MAX))
     await for_each(commands, POSTED_AT_ONCE_MAX, context.commands.post)
-    names = found.streams
-    raise StillWaiting(f"{len(names)} streams are left to be deleted, the first is {names[0]}")
+    raise StillWaiting(f"{len(streams)} streams are left to be deleted, the first is {streams[0]}")
 
 
-async def _delete_groups(context: WorkContext, scope: Scope, groups: Sequence[GroupRef]) -> None:
-    async def delete(ref: GroupRef) -> None:
-        found = await context.groups.group_at_head(ref)
-        if found is None or found.state.scope_incarnation != scope.incarnation:
+async def _delete(context: WorkContext, scope: Scope, places: Sequence[Place]) -> None:
+    async def delete(place: Place) -> None:
+        subject = events_of(place)
+        kind = kind_of(subject)
+        assert kind is not None
+        assert kind.delete is not None
+        found = (await context.repositories[kind].load(subject)).state
+        if found.scope_incarnation != scope.incarnation:
             return
-        command = emptying.group_command(scope.pending[0], found.state)
+        command = kind.delete(scope.pending[0], found)
         if command is not None:
             await context.commands.post(command)
 
-    await for_each(groups[:POSTED_MAX], POSTED_AT_ONCE_MAX, delete)
+    await for_each(places[:POSTED_MAX], POSTED_AT_ONCE_MAX, delete)
 
 
 STEPS: Mapping[ScopeStep, Callable[[WorkContext, Loaded[Scope]], Awaitable[ScopeEvent]]] = {

@@ -18,7 +18,7 @@ from anabranch.controller.handlers.desk.pages import page_of
 async def list_scopes(desk: QueryDesk, query: queries.ListScopes) -> Contract:
     """The live scopes, sorted."""
     names = desk.mirror.names.of(SCOPES, after=query.page_token)
-    page, following = _paged(names, query.page_size)
+    page, following = paged(names, query.page_size)
     return queries.ScopeList(scopes=page, next_page_token=following)
 
 
@@ -34,7 +34,7 @@ async def list_streams(desk: QueryDesk, query: queries.ListStreams) -> Contract:
     if query.details:
         return _described_page(desk, scope, query)
     names = (name for name, stream in _listed(desk, scope, query) if not _is_creating(stream))
-    page, following = _paged(names, query.page_size)
+    page, following = paged(names, query.page_size)
     return queries.StreamList(streams=page, next_page_token=following)
 
 
@@ -74,7 +74,7 @@ def _is_creating(stream: Loaded[Stream] | None) -> bool:
     return stream is not None and stream.state.status is StreamState.CREATING
 
 
-def _paged(names: Iterator[str], size: int) -> tuple[tuple[str, ...], str]:
+def paged(names: Iterator[str], size: int) -> tuple[tuple[str, ...], str]:
     """The page, and the token of the next one ("" on the last)."""
     found = tuple(islice(names, size + 1))
     page = found[:size]

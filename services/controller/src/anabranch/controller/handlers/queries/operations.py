@@ -11,16 +11,14 @@ from anabranch.common.contracts import operation_queries as asked
 from anabranch.common.contracts import queries
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
 from anabranch.common.contracts.commands import OperationState
+from anabranch.common.contracts.place import place_of
 from anabranch.common.contracts.subjects import (
-    group_events,
-    scope_events,
+    events_of,
     shard_of_subject,
-    stream_events,
     token,
 )
 from anabranch.common.errors import OperationNotFound
-from anabranch.common.model.names import StreamRef, any_stream_name, scope_name, stream_name
-from anabranch.common.model.reader_group import GroupRef
+from anabranch.common.model.names import any_stream_name, scope_name
 from anabranch.common.workflow.progress import StepProgress
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.kinds import Kind, kind_of, nothing_seen, pending_work
@@ -96,12 +94,11 @@ def _subject(query: queries.GetOperation) -> str | None:
     """The aggregate that the query names, if it names one. Raises InvalidName."""
     if not query.scope:
         return None
-    scope = scope_name(query.scope)
-    if query.group is not None:
-        return group_events(GroupRef(scope, stream_name(query.group)))
-    if query.stream is None:
-        return scope_events(scope)
-    return stream_events(StreamRef(scope, any_stream_name(query.stream)))
+    scope_name(query.scope)
+    place = place_of(query)
+    if place.part_name is not None:
+        any_stream_name(place.part_name)
+    return events_of(place)
 
 
 def _find(desk: QueryDesk, operation: str, subject: str | None) -> tuple[Known, Operation] | None:
@@ -144,9 +141,7 @@ def _told(loaded: Known, operation: Operation, progress: Progress) -> queries.Op
         state=operation.state.value,
         error=operation.error,
         kind=operation.kind,
-        scope=place.scope,
-        stream=place.stream,
-        group=place.group,
+        **{name: value for name, value in place._asdict().items() if name != "transaction"},
         since_ms=operation.since_ms,
     )
     if operation.state is not OperationState.RUNNING:

@@ -17,11 +17,11 @@ from anabranch.common.contracts.operation_queries import (
     Work,
     WorkList,
 )
+from anabranch.common.contracts.place import place_of
 from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.model.names import scope_name
 from anabranch.common.workflow.progress import StepProgress
 from anabranch.controller.domain.kinds import kind_of, pending_work
-from anabranch.controller.domain.work import Place
 from anabranch.controller.handlers.desk.desk import QueryDesk, Table
 from anabranch.controller.handlers.desk.pages import page_of
 
@@ -116,7 +116,7 @@ async def _told_by_others(desk: QueryDesk, query: ListWork) -> dict[str, Work]:
 
 
 def _name(work: Work) -> str:
-    return Place(work.scope, work.stream, work.group, work.transaction).name
+    return place_of(work).name
 
 
 QUERIES: Table = {"list_work": (ListWork, list_work)}

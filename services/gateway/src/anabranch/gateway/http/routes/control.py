@@ -137,9 +137,8 @@ def _command(name: str, data: bytes) -> Command:
         raise _malformed(error) from error
     of = about(found)
     scope_name(of.scope)
-    for part in (of.stream, of.group):
-        if part is not None:
-            stream_name(part)
+    if of.part_name is not None:
+        stream_name(of.part_name)
     return found
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 
+from anabranch.common.contracts.place import Placed
 from anabranch.common.contracts.queries import OperationFound
 from anabranch.gateway.events.tokens import page_after
 from anabranch.gateway.events.tokens import page_token as next_token
@@ -31,7 +32,7 @@ class OperationError(Told):
     fields: dict[str, Any]
 
 
-class OperationProperty(Told):
+class OperationProperty(Placed, Told):
     """`sinceMs`: the Unix time of its start or end; 0: unknown. For a running operation, `step` is
     the present step, `attempts` the number of its failures, and `lastError` their cause; the
     controller retries it. `error`: the cause of a failed operation."""
@@ -39,9 +40,6 @@ class OperationProperty(Told):
     operation: str
     state: Literal["running", "succeeded", "failed"]
     kind: str
-    scope: str
-    stream: str | None = None
-    group: str | None = None
     since_ms: int
     step: str
     attempts: int

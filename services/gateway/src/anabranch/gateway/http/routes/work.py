@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 from starlette.requests import Request
 
+from anabranch.common.contracts.place import Placed
 from anabranch.common.errors import OperationNotFound
 from anabranch.gateway.events.tokens import page_after
 from anabranch.gateway.events.tokens import page_token as next_token
@@ -26,14 +27,11 @@ CommandId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_\-]{1,64}$")]
 ParkedId = Annotated[str, Path(max_length=800, pattern=r"^([A-Za-z0-9_\-]{1,64}|[a-z]+:\S+)$")]
 
 
-class WorkProperty(Told):
+class WorkProperty(Placed, Told):
     """A scope, stream, group or transaction with pending work. `step`: the next step; `waitsFor`:
     its unmet precondition; `attempts` and `lastError`: the number of failures in a row, and their
     cause. Times are Unix milliseconds; 0: unknown."""
 
-    scope: str
-    stream: str | None = None
-    group: str | None = None
     transaction: str | None = None
     kind: str
     step: str

@@ -1,0 +1,87 @@
+"""What an aggregate is, in the words of commands and queries: a scope, or a part of it. Pure.
+
+`PARTS` has one row for each kind of aggregate that lives in a scope; a new kind is a field of
+`Place` and a row.
+"""
+
+from typing import Any, NamedTuple
+
+from anabranch.common.contracts.base import Contract
+
+
+class Part(NamedTuple):
+    """A kind of thing in a scope.
+
+    `field`: in `Place`, commands and queries. `word`: in subjects, `mark`: before names in
+    membership records; both are stored, so they never change. `noun`: for people. `order`: sorts
+    names of different kinds that are the same.
+    """
+
+    field: str
+    word: str
+    mark: str
+    noun: str
+
+
+class Place(NamedTuple):
+    """Which aggregate: without a part, the scope itself. `transaction`: one of the stream's."""
+
+    scope: str
+    stream: str | None = None
+    group: str | None = None
+    transaction: str | None = None
+
+    def __str__(self) -> str:
+        name = self.part_name
+        return self.scope if name is None else f"{self.scope}/{name}"
+
+    @property
+    def part(self) -> Part | None:
+        """What kind of thing in the scope it is."""
+        return next((part for part in PARTS if getattr(self, part.field) is not None), None)
+
+    @property
+    def part_name(self) -> str | None:
+        """The name in the scope."""
+        return None if self.part is None else str(getattr(self, self.part.field))
+
+    @property
+    def name(self) -> str:
+        """The name by which work is sorted and found again; of two aggregates never the same."""
+        mark = "" if self.part is None else self.part.mark
+        return f"{self}{mark}" if self.transaction is None else f"{self}/{self.transaction}"
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        if self.transaction is not None:
+            return f"{self} (transaction {self.transaction})"
+        return (
+            f"{self} ({self.part.noun})" if self.part is not None and self.part.mark else str(self)
+        )
+
+
+class Placed(Contract):
+    """A message about an aggregate, with the fields of `Place`."""
+
+    scope: str = ""
+    stream: str | None = None
+    group: str | None = None
+
+
+STREAM = Part("stream", "stream", "", "stream")
+PARTS = (
+    STREAM,
+    Part("group", "rg", "+", "reader group"),
+)
+
+
+def place_in(scope: str, part: Part, name: str) -> Place:
+    """The place of a part of a scope."""
+    return Place(scope)._replace(**{part.field: name})
+
+
+def place_of(told: object) -> Place:
+    """The place that a message names in fields of the same names."""
+    fields: dict[str, Any] = {name: getattr(told, name, None) for name in Place._fields}
+    return Place(**fields)
