@@ -153,9 +153,12 @@ async def _find(client: Client) -> Found:
                 texts = [payload.decode() for payload in batch.payloads]
                 events += zip(batch.keys, texts, strict=True)
     if TRANSACTIONS in streams:
-        async with client.reader(TRANSACTIONS, until_tail=True) as reader:
-            async for batch in reader.batches():
-                transactions += [payload.decode() for payload in batch.payloads]
+        # Up to a tail cut, which divides no transaction: a commit may be under way again.
+        tail = await client.streams.tail_cut(TRANSACTIONS)
+        for segment_range in await client.batch.segment_ranges(TRANSACTIONS, end=tail):
+            async with client.batch.read_range(segment_range) as reader:
+                async for batch in reader:
+                    transactions += [payload.decode() for payload in batch.payloads]
     return Found(streams, events, transactions)
 
 

@@ -28,7 +28,7 @@ from anabranch.controller.domain.transaction.decide import Opening
 from anabranch.controller.domain.transaction.events import TransactionAborting
 from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.domain.transaction.state import Transaction
-from anabranch.controller.domain.work import Place
+from anabranch.common.contracts.place import Place
 from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.queries.work import list_work
 from anabranch.controller.metrics import ControllerMetrics

@@ -1,4 +1,4 @@
-"""What an aggregate is, in the words of commands and queries: a scope, or a part of it. Pure.
+"""The place of an aggregate, as commands and queries name it: a scope, or a part of a scope. Pure.
 
 `PARTS` has one row for each kind of aggregate that lives in a scope; a new kind is a field of
 `Place` and a row.
@@ -13,8 +13,7 @@ class Part(NamedTuple):
     """A kind of thing in a scope.
 
     `field`: in `Place`, commands and queries. `word`: in subjects, `mark`: before names in
-    membership records; both are stored, so they never change. `noun`: for people. `order`: sorts
-    names of different kinds that are the same.
+    membership records; both are stored, so they never change. `noun`: for people.
     """
 
     field: str
