@@ -7,6 +7,7 @@ from typing import cast
 
 from anabranch.common.contracts.base import ReadToken
 from anabranch.common.contracts.operation_queries import ListWork, Work, WorkList
+from anabranch.common.contracts.place import Place
 from anabranch.common.contracts.subjects import shard_of_subject, transaction_events
 from anabranch.common.contracts.transactions import BeginTransaction
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
@@ -28,7 +29,6 @@ from anabranch.controller.domain.transaction.decide import Opening
 from anabranch.controller.domain.transaction.events import TransactionAborting
 from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.domain.transaction.state import Transaction
-from anabranch.common.contracts.place import Place
 from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.queries.work import list_work
 from anabranch.controller.metrics import ControllerMetrics
