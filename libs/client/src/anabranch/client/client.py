@@ -1,13 +1,12 @@
 """`Client`: administration, and the way to writers and readers.
 
-A client owns one NATS connection, one TCP connection per segment store and a task group in
-which its writers and readers work; leaving the client ends them all. Administration commands
-return when their work is done and raise what the controller answers; each takes `timeout_s`,
-after which OutcomeUnknown names the operation.
+A client owns one NATS connection, one TCP connection per segment store, and a task group in which
+its writers and readers work; leaving the client ends them all. Administration commands return when
+the operation is complete and raise the controller's errors. Each takes `timeout_s`, after which it
+raises OutcomeUnknown with the operation's id.
 """
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self, TypeVar, overload
@@ -34,7 +33,7 @@ from anabranch.client.reading.places import GatewayPlaces, StorePlaces
 from anabranch.client.reading.pointers import EventPointer, fetch_event
 from anabranch.client.reading.ranges import SegmentRanges
 from anabranch.client.reading.reader import EventReader
-from anabranch.client.runtime import OpenPart, Runtime
+from anabranch.client.runtime import Runtime, failures_to_close
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import (
     ByteStreamSettings,
@@ -54,7 +53,7 @@ from anabranch.client.wire.control import (
     needs_stores,
 )
 from anabranch.client.writer import EventWriter
-from anabranch.common.errors import AnabranchError, Closed, InvalidRequest
+from anabranch.common.errors import Closed, InvalidRequest
 from anabranch.common.model.names import StreamRef, stream_ref
 from anabranch.common.model.reader_group import GroupRef, group_ref
 from anabranch.common.runtime.clock import Clock
@@ -64,7 +63,13 @@ T = TypeVar("T")
 
 
 class Client:
-    """See the module. An async context manager; made by `connect`."""
+    """A connection to a cluster, made by `connect`: an async context manager. See the module.
+
+    ::
+
+        async with connect("nats://127.0.0.1:4222") as client:
+            await client.streams.create("plant/sensors", segments=4)
+    """
 
     def __init__(
         self,
@@ -77,7 +82,7 @@ class Client:
         tracer: Tracer | None = None,
         has_stores: bool = True,
     ) -> None:
-        """`has_stores` False: segment stores cannot be reached, only the control plane."""
+        """With `has_stores` False, the client reaches only the control plane, no segment stores."""
         self._control = control
         self._has_stores = has_stores
         self._tracer = tracer
@@ -109,7 +114,7 @@ class Client:
         try:
             async with AsyncExitStack() as ending:
                 ending.push_async_exit(self._tasks)
-                failures = await _failures_to_close(open_parts)
+                failures = await failures_to_close(open_parts)
                 # The group would wrap the body's own error in an ExceptionGroup: it must only see
                 # the cancellation that one of its tasks may have caused.
                 if isinstance(error, asyncio.CancelledError):
@@ -120,14 +125,20 @@ class Client:
             raise failures[0]
 
     async def close(self) -> None:
-        """Close the connections of a client that was never entered; repeatable."""
+        """Close the connections of a client that was never entered; repeatable.
+
+        ::
+
+            client = await connect("nats://127.0.0.1:4222")
+            await client.close()
+        """
         self._closed = True
         await self._pool.close()
         await self._control.close()
 
     @property
     def control_plane(self) -> ControlPlane:
-        """The port behind all administration; for programs that hand requests on, as gateways do.
+        """The port behind all administration, for programs such as gateways that forward requests.
 
         ::
 
@@ -139,23 +150,23 @@ class Client:
 
     @property
     def scopes(self) -> Scopes:
-        """Scopes: creating, deleting, describing and listing them."""
+        """Create, delete, describe and list scopes."""
         return Scopes(self._control)
 
     @property
     def streams(self) -> Streams:
-        """Streams: creating, changing, scaling, truncating, ending and asking about them."""
+        """Create, change, scale, truncate, seal, delete and describe streams."""
         return Streams(self._control)
 
     @property
     def reader_groups(self) -> ReaderGroups:
-        """Reader groups: creating, resetting, deleting and describing them."""
+        """Create, reset, delete and describe reader groups."""
         places = StorePlaces(self.ranges()) if self._has_stores else GatewayPlaces(self._control)
         return ReaderGroups(self._control, places)
 
     @property
     def operations(self) -> Operations:
-        """Operations: what became of commands."""
+        """Operations: the states and outcomes of commands."""
         return Operations(self._control, self._clock)
 
     @property
@@ -165,22 +176,22 @@ class Client:
 
     @property
     def controllers(self) -> Controllers:
-        """Controllers: who is alive, and who leads."""
+        """Controllers: which are alive, and which one leads."""
         return Controllers(self._control)
 
     @property
     def stores(self) -> Stores:
-        """Segment stores: who is alive, and where each listens."""
+        """Segment stores: which are alive, and where each listens."""
         return Stores(self._control)
 
     @property
     def containers(self) -> Containers:
-        """Containers: where each is, and moving and enabling them."""
+        """Containers: the store of each, and moving and enabling them."""
         return Containers(self._control)
 
     @property
     def parked(self) -> Parked:
-        """Commands and work that were put aside because handling them failed."""
+        """Commands and work that a service put aside because its handler failed."""
         return Parked(self._control)
 
     # --- data -----------------------------------------------------------------------------
@@ -206,9 +217,14 @@ class Client:
         *,
         serializer: Serializer[T] | None = None,
     ) -> EventWriter[T]:
-        """A writer, to be entered with `async with`. Raises InvalidName.
+        """A writer of events; enter it with `async with`. Raises InvalidName.
 
-        It takes the values of its `serializer`; without one, bytes and text.
+        It takes values of its `serializer`; without one, bytes and text.
+
+        ::
+
+            async with client.writer("plant/sensors") as writer:
+                writer.write(b"21.5", key="boiler")
         """
         return EventWriter(
             _ref(stream),
@@ -221,9 +237,9 @@ class Client:
         )
 
     def transactions(self, stream: str | StreamRef) -> Transactions:
-        """The transactions of a stream: to begin, to go on with elsewhere, to look at, to end.
+        """Begin, resume, inspect, commit and abort the transactions of a stream.
 
-        Raises InvalidName. `EventWriter.transaction` is the short way to write one.
+        Raises InvalidName. To write a single transaction, use `EventWriter.transaction`.
 
         ::
 
@@ -275,9 +291,15 @@ class Client:
     ) -> EventReader[T]:
         """A reader of all segments: from the head, from the tail, or from `positions()`.
 
-        `until_tail`: end at the length that each segment has when reading starts; otherwise
-        the reader waits for more until the stream is sealed. Its events have the values of its
+        With `until_tail`, it ends at the length that each segment has when reading starts;
+        otherwise it waits for more until the stream is sealed. The payloads are the values of its
         `serializer`; without one, bytes. Raises InvalidName.
+
+        ::
+
+            async with client.reader("plant/sensors", until_tail=True) as reader:
+                async for event in reader:
+                    print(event.key, event.payload)
         """
         return EventReader(
             _ref(stream),
@@ -291,9 +313,9 @@ class Client:
         )
 
     def reader_group(self, group: str | GroupRef) -> ReaderGroup:
-        """A reader group, by ``scope/group``: its readers, checkpoints, cuts, and how it stands.
+        """A reader group by its name ``scope/group``: its readers, checkpoints, cuts and status.
 
-        Made by `reader_groups.create`. Raises InvalidName.
+        Create it with `reader_groups.create` first. Raises InvalidName.
 
         ::
 
@@ -310,9 +332,7 @@ class Client:
     def revisioned_stream(
         self, stream: str | StreamRef, settings: OneSegmentSettings | None = None
     ) -> RevisionedStream:
-        """A log that is appended to on condition, on a stream with one segment.
-
-        To be entered with `async with`. Raises InvalidName.
+        """A log with conditional appends, on a stream with one segment. Raises InvalidName.
 
         ::
 
@@ -330,9 +350,7 @@ class Client:
     def byte_stream(
         self, stream: str | StreamRef, settings: ByteStreamSettings | None = None
     ) -> ByteStream:
-        """A stream with one segment, written and read as a file.
-
-        To be entered with `async with`. Raises InvalidName.
+        """A stream with one segment, written and read as a file. Raises InvalidName.
 
         ::
 
@@ -353,9 +371,12 @@ class Client:
         codec: StateCodec[S, U],
         settings: OneSegmentSettings | None = None,
     ) -> StateSynchronizer[S, U]:
-        """State that is shared with all who name the same stream, which has one segment.
+        """State that all processes share over one stream, of one segment. Raises InvalidName.
 
-        To be entered with `async with`. Raises InvalidName.
+        ::
+
+            async with client.state_synchronizer("plant/counter", codec) as shared:
+                await shared.initialize(0)
         """
         runtime = self._with_stores("a state synchronizer")
         settings = settings or OneSegmentSettings()
@@ -367,11 +388,11 @@ class Client:
         )
 
     async def fetch(self, pointer: str | EventPointer) -> Event:
-        """Read one event again by its pointer; nothing but its block is read.
+        """Read one event again by its pointer; it reads only the event's block.
 
-        Works on a client that is not entered. Raises InvalidRequest for what is no pointer,
-        EventNotFound when the event was truncated or deleted or never was, CorruptBlock, and
-        CodecMissing; Unavailable when no store answers for 60 s.
+        Works on a client that is not entered. Raises InvalidRequest for a malformed pointer,
+        EventNotFound if the event was truncated or deleted or never existed, CorruptBlock, and
+        CodecMissing; Unavailable if no store answers for 60 s.
 
         ::
 
@@ -382,12 +403,22 @@ class Client:
 
     @property
     def batch(self) -> BatchClient:
-        """Ranges and cuts of streams, for programs that divide the reading themselves."""
+        """Ranges and cuts of streams, for programs that divide the reading themselves.
+
+        ::
+
+            ranges = await client.batch.segment_ranges("plant/sensors")
+        """
         runtime = self._with_stores("reading ranges")
         return BatchClient(self._control, self._directory, runtime, ReaderSettings())
 
     def ranges(self) -> SegmentRanges:
-        """Stored bytes of segments, for bulk readers; works on a client that is not entered."""
+        """Stored bytes of segments, for bulk readers; works on a client that is not entered.
+
+        ::
+
+            info = await client.ranges().info(segment)
+        """
         return SegmentRanges(self._control, self._directory, clock=self._clock, rng=self._rng)
 
     def _entered_pings(self) -> Pings:
@@ -412,14 +443,3 @@ class Client:
 
 def _ref(stream: str | StreamRef) -> StreamRef:
     return stream if isinstance(stream, StreamRef) else stream_ref(stream)
-
-
-async def _failures_to_close(parts: Sequence[OpenPart]) -> list[AnabranchError]:
-    """Close all of them, whatever becomes of one."""
-    failures: list[AnabranchError] = []
-    for part in parts:
-        try:
-            await part.close()
-        except AnabranchError as failure:
-            failures.append(failure)
-    return failures

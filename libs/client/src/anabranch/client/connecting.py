@@ -1,6 +1,6 @@
-"""`connect`: the way to a client of the cluster behind a NATS server or an HTTP gateway.
+"""`connect`: opens a client of the cluster behind a NATS server or an HTTP gateway.
 
-What only one of the two needs is imported when it is needed: both libraries are slow to load.
+Each way imports its library only when it is used, because both libraries are slow to load.
 """
 
 from collections.abc import Generator
@@ -21,7 +21,14 @@ HTTP = ("http://", "https://")
 
 
 class Connecting:
-    """What `connect` returns: await it for a Client, or enter it for an open one."""
+    """The result of `connect`: await it for a Client, or enter it for an open one.
+
+    ::
+
+        client = await connect("nats://127.0.0.1:4222")
+        event = await client.fetch(pointer)
+        await client.close()
+    """
 
     def __init__(
         self,
@@ -110,14 +117,14 @@ def connect(
             await client.scopes.create("plant")
 
     ``async with connect(Path("out/anabranch")) as client`` uses the data directory of `anabranch
-    up` (or an endpoints file), ``connect("nats://user:password@host:4222")`` a URL, several of them
-    separated by commas, and ``connect(NatsTarget.at(url, credentials_file=…, tls=…))`` the rest.
-    With the URL of a gateway, http:// or https://, the client needs HTTP alone and administers
-    everything; methods that need the segment stores, such as `writer` and `reader`, raise NotBuilt.
-    `token` travels with every request; no service looks at it yet.
-    What is asked and written inside a sampled span of OpenTelemetry continues its trace, by
-    `tracer` or else by the one that the program has set up before it connects.
-    Raises Unavailable when nothing answers at the address in time, Unauthorized when the server
-    refuses the credentials or their absence, InvalidSetting when `where` cannot be understood.
+    up` (or an endpoints file), ``connect("nats://user:password@host:4222")`` a URL, or several
+    separated by commas, and ``connect(NatsTarget.at(url, credentials_file=…, tls=…))`` any other
+    credentials. With the URL of a gateway, http:// or https://, the client needs only HTTP and
+    administers everything; methods that need the segment stores, such as `writer` and `reader`,
+    raise NotBuilt. `token` travels with every request; no service checks it yet. Requests and
+    writes inside a sampled span of OpenTelemetry continue its trace, through `tracer` or through
+    the tracer that the program set up before it connects. Raises Unavailable if nothing answers at
+    the address in time, Unauthorized if the server refuses the credentials or their absence,
+    InvalidSetting if `where` is malformed.
     """
     return Connecting(where, name, timeout_s, tracer, token=token)

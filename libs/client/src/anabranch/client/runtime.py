@@ -1,13 +1,13 @@
-"""What writers and readers are given instead of reaching for it themselves."""
+"""The clock, ids, randomness and tasks that a client passes to its writers and readers."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from opentelemetry.trace import Tracer
 
-from anabranch.common.errors import Closed
+from anabranch.common.errors import AnabranchError, Closed
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource, Rng
 from anabranch.common.runtime.tracing import outside_of_spans
@@ -20,7 +20,7 @@ class OpenPart(Protocol):
 
 
 class OpenParts:
-    """What is open; whoever was opened last may stand on what was opened before."""
+    """The open parts. A part may depend on parts that were opened before it."""
 
     def __init__(self) -> None:
         self._parts: dict[OpenPart, None] = {}
@@ -36,10 +36,21 @@ class OpenParts:
         return list(reversed(self._parts))
 
 
+async def failures_to_close(parts: Iterable[OpenPart]) -> list[AnabranchError]:
+    """Close every part, also after one of them failed. Returns the failures."""
+    failures: list[AnabranchError] = []
+    for part in parts:
+        try:
+            await part.close()
+        except AnabranchError as failure:
+            failures.append(failure)
+    return failures
+
+
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """`tasks` is the client's task group: everything in the background ends with the client,
-    which closes the `open_parts` that did not close themselves. `tracer` None: no traces."""
+    """`tasks` is the client's task group: all background work ends with the client, which closes
+    the `open_parts` that did not close themselves. With `tracer` None, nothing is traced."""
 
     clock: Clock
     ids: IdSource
@@ -49,9 +60,10 @@ class Runtime:
     open_parts: OpenParts = field(default_factory=OpenParts)
 
     def start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Do it in the background: it outlives what its caller is doing, and is no part of that.
+        """Run `work` in the background: it outlives its caller's work, and belongs to no span of
+        it.
 
-        Raises Closed: the client is ending, because something in it failed.
+        Raises Closed if the client is ending because of a failure.
         """
         try:
             return self.tasks.create_task(work, context=outside_of_spans())

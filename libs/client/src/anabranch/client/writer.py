@@ -1,10 +1,10 @@
-"""The event writer: takes events without waiting, gets them acknowledged in the background.
+"""The event writer: it takes events without waiting and gets them acknowledged in the background.
 
-`lane_writer` says how events are taken. Here is what a plain writer does when segments change: a
-sealed segment tells what it holds, the rest goes to its successors (`lanes`), so that events of one
-key are stored in the order of their `write` calls, also while the stream is scaled. Not
-thread-safe: use a writer from its event loop only. The first error that retrying cannot cure ends
-the writer: it is raised by every later call, and says what is unacknowledged.
+`lane_writer` describes how events are taken. This module handles segments that change: a sealed
+segment reports which events it holds, and the rest goes to its successors (`lanes`). Events of one
+key are therefore stored in the order of their `write` calls, also while the stream scales. Not
+thread-safe: use a writer from its event loop only. The first error that a retry cannot cure ends
+the writer: every later call raises it, with the number of unacknowledged events.
 """
 
 from functools import partial
@@ -33,8 +33,18 @@ from anabranch.common.wire.codec import require_zstd
 
 
 class EventWriter(LaneWriter[T]):
-    """See the module. An async context manager; leaving it normally flushes, leaving it by an
-    exception drops what is not acknowledged. Takes what its `serializer` takes: T."""
+    """Writes events to a stream; made by `Client.writer`. It takes the values of its `serializer`
+    (T).
+
+    An async context manager: leaving the block normally flushes, leaving it by an exception drops
+    unacknowledged events.
+
+    ::
+
+        async with client.writer("plant/sensors") as writer:
+            writer.write(b"21.5", key="boiler")
+            await writer.flush()
+    """
 
     def __init__(
         self,
@@ -90,11 +100,16 @@ class EventWriter(LaneWriter[T]):
     # --- time -----------------------------------------------------------------------------
 
     async def note_time(self, timestamp_ms: int) -> None:
-        """Say that everything written from now on is of `timestamp_ms` (Unix time) or later.
+        """Declare that every later write is of `timestamp_ms` (Unix time) or later.
 
-        Waits until all that was written before is durable, and tells where it lies; readers make
-        watermarks of it. May be repeated, with the same time or a later one. Raises the writer's
-        failure, InvalidRequest (the time goes back, or is none), StreamNotFound, Unavailable.
+        Waits until everything written before is durable, and notes its place; readers derive
+        watermarks from it. May be repeated with the same time or a later one. Raises the writer's
+        failure, InvalidRequest (the time goes back or is out of range), StreamNotFound,
+        Unavailable.
+
+        ::
+
+            await writer.note_time(1_700_000_000_000)
         """
         await self.flush()
         for appender in self._lanes.appenders:
@@ -109,16 +124,20 @@ class EventWriter(LaneWriter[T]):
         *,
         key: Key | None = None,
     ) -> Beginning[T]:
-        """Events of this stream that are seen together, or never: to be entered, or awaited.
+        """Begin a transaction, whose events become visible together or never. Enter it, or await
+        it.
 
         Leaving the block normally commits and waits until readers see the events; leaving it by an
-        exception aborts. Settings and serializer are those of this writer, which need not have
-        written anything, and whose own events are not part of it. ::
+        exception aborts. The transaction uses the settings and the serializer of this writer. The
+        writer's own events are not part of the transaction, and it need not have written any.
+
+        ::
 
             async with writer.transaction() as txn:
                 txn.write(b"21.5", key="boiler")
 
-        Parameters and errors are those of `Transactions.begin`. No large events.
+        Parameters and errors are those of `Transactions.begin`. A transaction takes no large
+        events.
         """
         what, own = wanted(key, parts=False), settings or TransactionSettings()
         return Beginning(partial(self._openings.begin, what, own, self._settings, self._serializer))
@@ -130,7 +149,7 @@ class EventWriter(LaneWriter[T]):
             self._run(self._go_on_without(appender, error))
 
     async def _go_on_without(self, appender: SegmentAppender, error: AnabranchError) -> None:
-        """Its successors take over, if the segment was sealed; else the writer ends."""
+        """If the segment was sealed, its successors take over; otherwise the writer ends."""
         try:
             if not isinstance(error, SegmentSealed | SegmentNotFound):
                 raise error

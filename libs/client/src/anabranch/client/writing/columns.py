@@ -6,14 +6,18 @@ keyless one.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import add, index
+from typing import TypeVar, cast
 
+from anabranch.client.serializers import Serializer, serialized
 from anabranch.client.writing.batches import EVENT_OVERHEAD_BYTES, LargeEvent
 from anabranch.client.writing.outbox import Outbox
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,35 @@ def as_bytes(event: object) -> bytes:
         case bytearray() | memoryview() | bytes():
             return bytes(event)
     raise InvalidRequest("an event must be bytes or text", type=type(event).__name__)
+
+
+def bytes_of(event: T, serializer: Serializer[T] | None) -> bytes:
+    """The event as it is stored. Raises InvalidRequest, SerializationFailed."""
+    return as_bytes(event) if serializer is None else serialized(serializer, event)
+
+
+def payloads_of(events: Sequence[T], serializer: Serializer[T] | None) -> Sequence[bytes]:
+    """A batch's events as they are stored; without a serializer they must be bytes already.
+
+    Raises InvalidRequest, SerializationFailed.
+    """
+    if serializer is not None:
+        return [serialized(serializer, event) for event in events]
+    if set(map(type, events)) != {bytes}:
+        raise InvalidRequest("a batch's events must be bytes")
+    return cast(Sequence[bytes], events)
+
+
+def route_all(
+    keys: Sequence[str | None],
+    route: Callable[[str], tuple[Outbox, bytes]],
+    choose_keyless: Callable[[], Outbox],
+) -> Routed:
+    """The outbox of each event. Those without a key go to one segment, and are stored without."""
+    if None not in keys:
+        return list(map(route, cast(Sequence[str], keys)))
+    keyless = choose_keyless()
+    return [(keyless, None) if key is None else route(key) for key in keys]
 
 
 def as_timestamps(timestamps_ms: Sequence[int]) -> "array[int]":

@@ -1,27 +1,27 @@
-"""Takes events into lanes: what a plain writer and a transaction have in common.
+"""The part that plain writers and transactions share: it takes events into lanes, one per segment.
 
-An event goes to the segment that its key selects (without a key: to a segment drawn anew for
-each batch). Writes made before the event loop turns again travel together; so do those made
-while a block is under way. One writer id and numbered events make every event arrive exactly
-once, whatever connections do meanwhile.
+An event goes to the segment that its key selects. Without a key, each batch draws a new segment.
+Writes made before the event loop turns again travel together, and so do writes made while a block
+is in flight. One writer id and numbered events make every event arrive exactly once, whatever
+happens to connections.
 
-Order: events of one key are stored in the order of their `write` calls. What happens when a segment
-takes no more is decided by whoever owns the lanes: see `_appender_ended` in `writer` and in
-`transactions.writer`. Not thread-safe. The first error that nobody can cure ends the writer: it is
-raised by every later call, and says what is unacknowledged.
+Order: events of one key are stored in the order of their `write` calls. When a segment takes no
+more events, the subclass decides how to continue: see `_appender_ended` in `writer` and in
+`transactions.writer`. Not thread-safe. The first error that a retry cannot cure ends the writer:
+every later call raises it, with the number of unacknowledged events.
 """
 
 import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Generic, cast
+from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
 from anabranch.client.backoff import Backoff
 from anabranch.client.runtime import Runtime
-from anabranch.client.serializers import Serializer, serialized
+from anabranch.client.serializers import Serializer
 from anabranch.client.settings import BackoffSettings, WriterSettings
 from anabranch.client.tracing import joined
 from anabranch.client.wire.control import SegmentDirectory
@@ -31,13 +31,14 @@ from anabranch.client.writing.arrow_columns import ARROW_SIZE_BYTES_MIN, arrow_e
 from anabranch.client.writing.batches import EVENT_OVERHEAD_BYTES, LargeEvent
 from anabranch.client.writing.columns import (
     Columns,
-    Routed,
-    as_bytes,
     as_timestamps,
+    bytes_of,
     check_lengths,
     costs_of,
     divide,
     keyed_costs,
+    payloads_of,
+    route_all,
 )
 from anabranch.client.writing.lanes import KEYS_CACHED_MAX, Lanes
 from anabranch.client.writing.outbox import Outbox
@@ -62,7 +63,7 @@ _LARGE_REMEDY = "split the event, or give the writer WriterSettings(large_events
 
 
 class LaneWriter(Generic[T]):
-    """See the module. Takes what its `serializer` takes: T."""
+    """Writes the values that its `serializer` accepts (T). See the module."""
 
     _large_remedy = _LARGE_REMEDY
 
@@ -99,7 +100,7 @@ class LaneWriter(Generic[T]):
 
     @abstractmethod
     def _appender_ended(self, appender: SegmentAppender, error: AnabranchError) -> None:
-        """The segment of the appender takes no more, or cannot be reached."""
+        """The appender's segment takes no more events, or cannot be reached."""
 
     def _start_appender(self, segment: str) -> SegmentAppender:
         appender = SegmentAppender(
@@ -119,20 +120,21 @@ class LaneWriter(Generic[T]):
         return Backoff(BackoffSettings(), self._runtime.rng, self._settings.retry_timeout_s)
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
-        """In the background, until it ends or the writer is closed."""
+        """Run `work` in the background, until it ends or the writer is closed."""
         task = self._runtime.start(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Stop without waiting for acknowledgements; repeatable. `flush` first to keep all."""
+        """Stop without waiting for acknowledgements; repeatable. Call `flush` first to keep every
+        event."""
         if not self._ended:
             self._fail(self._failure or Closed("the writer is closed"))
         self._runtime.open_parts.discard(self)
         await self._stop()
 
     async def _stop(self) -> None:
-        """End what is in the background. Repeatable."""
+        """Cancel the background tasks. Repeatable."""
         if tasks := tuple(self._tasks):
             for task in tasks:
                 task.cancel()
@@ -143,12 +145,16 @@ class LaneWriter(Generic[T]):
     def write(self, event: T, key: str | None = None, timestamp_ms: int | None = None) -> None:
         """Take one event; never waits.
 
-        Raises BufferFull (nothing taken: `await drain()`, then write it again),
+        Raises BufferFull (the writer took nothing: `await drain()`, then write the event again),
         EventTooLarge, InvalidRequest, SerializationFailed, and the writer's failure.
+
+        ::
+
+            writer.write(b"21.5", key="boiler", timestamp_ms=1_700_000_000_000)
         """
         data: bytes = event  # type: ignore[assignment]  # a cast would cost a call per event
         if self._serializer is not None or type(event) is not bytes:
-            data = self._bytes_of(event)
+            data = bytes_of(event, self._serializer)
         if timestamp_ms is not None and (
             type(timestamp_ms) is not int
             or not -_TIMESTAMP_MS_LIMIT <= timestamp_ms < _TIMESTAMP_MS_LIMIT
@@ -191,7 +197,7 @@ class LaneWriter(Generic[T]):
     def _took_large(
         self, data: bytes, key: str | None, timestamp_ms: int | None, outbox: Outbox
     ) -> bool:
-        """Raises what forbids to take the event; else whether it is large, and was taken."""
+        """Raise the reason to refuse the event; else return whether it is large and was taken."""
         stored = None if key is None else self._route(key)[1]
         cost = len(data) + EVENT_OVERHEAD_BYTES + len(stored or b"")
         self._refuse_if_impossible(len(data), cost)
@@ -209,14 +215,18 @@ class LaneWriter(Generic[T]):
         keys: Sequence[str | None] | None = None,
         timestamps_ms: Sequence[int] | None = None,
     ) -> None:
-        """Take all the events or none; never waits. Errors as `write`.
+        """Take all the events or none; never waits. Raises as `write`.
 
-        Without keys the batch goes to one segment, cut into blocks, with no work per event.
+        Without keys, the batch goes to one segment, cut into blocks, with no work per event.
+
+        ::
+
+            writer.write_batch([b"21.5", b"4"], keys=["boiler", "door"])
         """
         check_lengths(len(events), keys, timestamps_ms)
         if len(events) == 0:
             return
-        self._take(self._payloads_of(events), keys, timestamps_ms)
+        self._take(payloads_of(events, self._serializer), keys, timestamps_ms)
 
     def _take(
         self,
@@ -226,7 +236,8 @@ class LaneWriter(Generic[T]):
     ) -> None:
         stamps = as_timestamps(timestamps_ms) if timestamps_ms is not None else None
         costs = costs_of(payloads)
-        routed = None if keys is None else self._route_all(keys)
+        choose = self._placing.choose_keyless
+        routed = None if keys is None else route_all(keys, self._route, choose)
         if routed is not None:
             costs = keyed_costs(costs, routed)
         largest = max(costs)
@@ -251,12 +262,16 @@ class LaneWriter(Generic[T]):
         key: str | None = None,
         timestamp_ms: str | int | None = None,
     ) -> None:
-        """Take all rows of a pyarrow Table or RecordBatch or none; never waits. Errors as
+        """Take all rows of a pyarrow Table or RecordBatch, or none; never waits. Raises as
         `write_batch`, and CodecMissing without pyarrow.
 
-        `event`, `key` and `timestamp_ms` name columns: events as binary or text, as they are, past
-        any serializer; keys as text, null: none; times as integers (ms) or timestamps, or one
-        number for all. The buffers must not change before the events are acknowledged.
+        `event`, `key` and `timestamp_ms` name columns. Events are binary or text and bypass any
+        serializer. Keys are text; null means no key. Times are integers (ms) or timestamps, or one
+        number for all rows. The buffers must not change before the events are acknowledged.
+
+        ::
+
+            writer.write_arrow(table, event="reading", key="sensor")
         """
         content = arrow_events(batch, event, key, timestamp_ms)
         if not len(content.events):
@@ -277,25 +292,6 @@ class LaneWriter(Generic[T]):
         self._room.used += cost
         self._last_written = reached
         self._schedule_pump()
-
-    def _bytes_of(self, event: T) -> bytes:
-        if (serializer := self._serializer) is not None:
-            return serialized(serializer, event)
-        return as_bytes(event)
-
-    def _payloads_of(self, events: Sequence[T]) -> Sequence[bytes]:
-        if (serializer := self._serializer) is not None:
-            return [serialized(serializer, event) for event in events]
-        if set(map(type, events)) != {bytes}:
-            raise InvalidRequest("a batch's events must be bytes")
-        return cast(Sequence[bytes], events)
-
-    def _route_all(self, keys: Sequence[str | None]) -> Routed:
-        """Where each event goes; those without a key all to one segment, and stored without."""
-        if None not in keys:
-            return list(map(self._route, cast(Sequence[str], keys)))
-        keyless = self._placing.choose_keyless()
-        return [(keyless, None) if key is None else self._route(key) for key in keys]
 
     def _refuse_unless_room_for(self, cost: int, largest: int) -> None:
         limit = self._room.limit
@@ -328,32 +324,44 @@ class LaneWriter(Generic[T]):
     # --- waiting --------------------------------------------------------------------------
 
     async def drain(self) -> None:
-        """Wait until less than half of the buffer is in use and what was refused has room.
+        """Wait until less than half of the buffer is in use and the refused write has room.
 
         Raises the writer's failure.
+
+        ::
+
+            await writer.drain()
         """
-        await asyncio.sleep(0)  # whoever writes in a loop lets the sending happen here
+        await asyncio.sleep(0)  # a loop that writes lets the sending happen here
         await self._room.wait(self._raise_failure)
 
     async def flush(self) -> None:
-        """Wait until everything written so far is durable.
+        """Wait until everything written so far is durable. Raises the writer's failure if it is
+        not.
 
-        Raises the writer's failure if anything written is not.
+        ::
+
+            await writer.flush()
         """
         await self._acknowledged(self._lanes.appenders)
 
     def acknowledgement(self) -> Awaitable[None]:
-        """Done when the last write is durable, with all that was written before it to the segments
-        that it went to; raises the writer's failure if it is not.
+        """An awaitable that is done when the last write, and all earlier writes to the same
+        segments, are durable; it raises the writer's failure if they are not.
 
-        To be asked for before the next `await`; it may be awaited whenever that suits.
+        Ask for it before the next `await`; await it at any later time.
+
+        ::
+
+            durable = writer.acknowledgement()
+            await durable
         """
         last = self._last_written
         outboxes = last if isinstance(last, tuple) else (last,)
         return self._acknowledged(self._lanes.appenders_with(outboxes))
 
     def _acknowledged(self, appenders: Iterable[SegmentAppender]) -> asyncio.Future[None]:
-        """Done when all that these have is durable. Raises the writer's failure."""
+        """Done when everything these appenders have is durable. Raises the writer's failure."""
         waiting = [appender for appender in appenders if appender.outbox.unacknowledged]
         if waiting:
             self._raise_failure()
@@ -367,7 +375,12 @@ class LaneWriter(Generic[T]):
     async def append(
         self, event: T, key: str | None = None, timestamp_ms: int | None = None
     ) -> None:
-        """Write one event and wait until it is durable; waits for room if need be."""
+        """Write one event and wait until it is durable; waits for room in the buffer if necessary.
+
+        ::
+
+            await writer.append(b"21.5", key="boiler")
+        """
         while True:
             try:
                 self.write(event, key, timestamp_ms)
@@ -383,18 +396,21 @@ class LaneWriter(Generic[T]):
 
     @property
     def used_bytes(self) -> int:
-        """How much of the buffer is in use."""
+        """The number of bytes of the buffer in use."""
         return self._room.used
 
     @property
     def failed(self) -> bool:
-        """Whether the writer has ended, by an error or by `close`: it takes no more events."""
+        """Whether the writer ended, by an error or by `close`; it then takes no more events."""
         return self._failure is not None
 
     def unacknowledged(self) -> dict[str, list[bytes]]:
-        """Segment → its payloads that are not acknowledged, in the order of writing.
+        """Segment → its unacknowledged payloads, in write order; after a failure, any may be
+        stored.
 
-        After a failure these may or may not be stored.
+        ::
+
+            lost = writer.unacknowledged()
         """
         return {
             appender.segment: list(appender.outbox.unacknowledged_events())
@@ -418,7 +434,8 @@ class LaneWriter(Generic[T]):
                 appender.pump()
 
     def _fail(self, error: AnabranchError) -> None:
-        """End: nothing more is taken or sent, and whoever waits is told. The first error counts."""
+        """End the writer: it takes and sends nothing more, and every waiting call raises the error.
+        Only the first error counts."""
         if self._ended:
             return
         self._ended = True

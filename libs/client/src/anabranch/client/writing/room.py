@@ -1,4 +1,4 @@
-"""A writer's buffer: how much of it is in use, and who waits for room."""
+"""A writer's buffer: the bytes in use, and the calls that wait for room."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from anabranch.common.errors import BufferFull
 
 
 class Room:
-    """At most `limit` bytes are taken. `LaneWriter.write` adds to `used` directly."""
+    """A budget of `limit` bytes. `LaneWriter.write` adds to `used` directly."""
 
     __slots__ = ("_refused", "_waiters", "limit", "used")
 
@@ -24,15 +24,16 @@ class Room:
             raise BufferFull("the writer's buffer is full", used=self.used, limit=self.limit)
 
     def release(self, size: int) -> None:
-        """So many bytes are free again."""
+        """Return `size` bytes to the budget."""
         self.used -= size
         if self._has_room():
             self.wake()
 
     async def wait(self, check: Callable[[], None]) -> None:
-        """Until less than half is in use and what was refused has room, or `check` raises.
+        """Wait until less than half is in use and the refused write has room, or until `check`
+        raises.
 
-        Whoever ends the writer calls `wake`, so that `check` is called.
+        A writer that ends calls `wake`, so that `check` runs.
         """
         while not self._has_room():
             check()
@@ -42,7 +43,7 @@ class Room:
         self._refused = 0
 
     def wake(self) -> None:
-        """Let everybody who waits look again."""
+        """Let every waiting call check again."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
