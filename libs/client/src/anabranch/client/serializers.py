@@ -1,10 +1,11 @@
-"""How values become the bytes of events, and bytes values again.
+"""Serializers: values to the bytes of events, and back.
 
-A writer and a reader are given one each; without any, a writer takes bytes and text and a reader
-gives bytes. A serializer is pure and may be shared. A value that cannot be serialized is refused
-before anything of it is taken, and bytes that are no value leave the reader where it is told.
+A writer and a reader take one each. Without a serializer, a writer takes bytes and text and a
+reader returns bytes. A serializer is pure and may be shared. If a value cannot be serialized, the
+writer takes nothing of the call; if an event cannot be deserialized, the reader raises
+SerializationFailed once and continues after the event.
 
-Routing keys and times are no part of a value: they are given beside it.
+Routing keys and times are not part of a value: `write` takes them as parameters.
 """
 
 import json
@@ -23,7 +24,13 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Serializer(Protocol[T]):
-    """Both directions for values of one type. Both raise SerializationFailed."""
+    """Both directions for values of one type; both raise SerializationFailed. Write your own as a
+    class with these two methods::
+
+        class HexSerializer:
+            def serialize(self, value): return value.hex().encode()
+            def deserialize(self, data): return bytes.fromhex(data.decode())
+    """
 
     def serialize(self, value: T) -> bytes: ...
 
@@ -31,10 +38,16 @@ class Serializer(Protocol[T]):
 
 
 class BytesSerializer:
-    """Bytes as they are."""
+    """Bytes, unchanged.
+
+    ::
+
+        async with client.writer("plant/raw", serializer=BytesSerializer()) as writer:
+            writer.write(bytearray(b"21.5"))
+    """
 
     def serialize(self, value: bytes) -> bytes:
-        """A bytearray or memoryview is copied. Raises SerializationFailed."""
+        """Copies a bytearray or memoryview. Raises SerializationFailed."""
         if not isinstance(value, bytes | bytearray | memoryview):
             raise _failed("the value is not bytes", value)
         return bytes(value)
@@ -45,10 +58,17 @@ class BytesSerializer:
 
 
 class TextSerializer:
-    """Text in UTF-8."""
+    """Text in UTF-8.
+
+    ::
+
+        async with client.reader("plant/notes", serializer=TextSerializer()) as reader:
+            async for event in reader:
+                print(event.payload.upper())
+    """
 
     def serialize(self, value: str) -> bytes:
-        """Raises SerializationFailed for what is no text or no Unicode."""
+        """Raises SerializationFailed for other types and for invalid Unicode."""
         if not isinstance(value, str):
             raise _failed("a value is not text", value)
         try:
@@ -65,7 +85,13 @@ class TextSerializer:
 
 
 class JsonSerializer:
-    """What JSON can say, in UTF-8 without spaces; it has no NaN, so that is refused."""
+    """JSON values, in UTF-8 without spaces. JSON has no NaN, so NaN raises SerializationFailed.
+
+    ::
+
+        async with client.writer("plant/sensors", serializer=JsonSerializer()) as writer:
+            writer.write({"celsius": 21.5}, key="boiler")
+    """
 
     def serialize(self, value: Any) -> bytes:
         """Raises SerializationFailed."""
@@ -84,7 +110,14 @@ class JsonSerializer:
 
 
 class PydanticSerializer(Generic[Model]):
-    """Objects of one pydantic model, as JSON; what is read is validated."""
+    """Objects of one pydantic model, as JSON; deserializing validates them.
+
+    ::
+
+        readings = PydanticSerializer(Reading)
+        async with client.writer("plant/sensors", serializer=readings) as writer:
+            writer.write(Reading(celsius=21.5), key="boiler")
+    """
 
     def __init__(self, model: type[Model]) -> None:
         self.model = model
@@ -108,10 +141,15 @@ class PydanticSerializer(Generic[Model]):
 
 
 class ArrowSerializer:
-    """Tables of Arrow, each one event in Arrow's stream format.
+    """Arrow tables; each table is one event in Arrow's stream format.
 
-    Takes a RecordBatch too; what is read is a Table. Needs pyarrow. For a column whose rows are
-    events see `EventWriter.write_arrow`.
+    Serializes a RecordBatch too; deserializing returns a Table. Needs pyarrow. To write each row as
+    an event, use `EventWriter.write_arrow`.
+
+    ::
+
+        async with client.writer("plant/tables", serializer=ArrowSerializer()) as writer:
+            writer.write(table)
     """
 
     def serialize(self, value: Any) -> bytes:
@@ -128,7 +166,7 @@ class ArrowSerializer:
         return bytes(sink.getvalue())
 
     def deserialize(self, data: bytes) -> Any:
-        """A Table. Raises SerializationFailed, CodecMissing."""
+        """Returns a Table. Raises SerializationFailed, CodecMissing."""
         arrow = require_pyarrow()
         try:
             with arrow.ipc.open_stream(data) as reader:
@@ -138,7 +176,7 @@ class ArrowSerializer:
 
 
 def require_pyarrow() -> Any:
-    """The module `pyarrow`, imported when it is first needed. Raises CodecMissing."""
+    """The module `pyarrow`, imported on first use. Raises CodecMissing."""
     try:
         import_module("pyarrow.ipc")
         return import_module("pyarrow")
@@ -151,7 +189,7 @@ def require_pyarrow() -> Any:
 
 
 def serialized(serializer: Serializer[T], value: T) -> bytes:
-    """The value's bytes. Raises SerializationFailed, also for what is no bytes afterwards."""
+    """The value's bytes. Raises SerializationFailed, also if they are of another type."""
     data = serializer.serialize(value)
     if type(data) is not bytes:
         raise _failed(f"a serializer gave {type(data).__name__} instead of bytes", value)
@@ -163,7 +201,7 @@ def _failed(what: str, value: object, cause: Exception | None = None) -> Seriali
 
 
 def _refused(what: str, kind: str, cause: Exception | None) -> SerializationFailed:
-    """`kind`: the type that should have become bytes, or that bytes should have become."""
+    """`kind`: the type to serialize, or to deserialize to."""
     if cause is None:
         return SerializationFailed(what, type=kind)
     return SerializationFailed(what, type=kind, cause=str(cause)[:CAUSE_LENGTH_MAX])

@@ -1,4 +1,4 @@
-"""How a writer or reader behaves: the only place of the client's defaults."""
+"""The settings of writers, readers and streams of one segment, and their default values."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -30,7 +30,7 @@ ABORT_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class BackoffSettings:
-    """Pauses between attempts: doubling from `first_s` to `longest_s`, half of it random."""
+    """Pauses between attempts: they double from `first_s` to `longest_s`, half of each random."""
 
     first_s: float = 0.001
     longest_s: float = 0.5
@@ -38,25 +38,41 @@ class BackoffSettings:
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """`buffer_size_bytes` bounds what is buffered and unacknowledged, keys and a flat
-    `EVENT_OVERHEAD_BYTES` per event included; `retry_timeout_s` bounds the time without any
-    progress after which the writer gives up. A block is full at `block_size_bytes`, under
-    load at up to four times that. `in_flight_bytes_max` bounds what is
-    sent and not acknowledged, of all segments together (or one larger block by itself).
-    `large_events` allows events over 8 MiB, up to `event_size_bytes_max` and to the buffer's
-    size; their readers must know of them. `compression`: each block by itself, unless that
-    makes it larger; `compression_level` is that of the codec."""
+    """The settings of a writer.
+
+    ::
+
+        settings = WriterSettings(compression="zstd", retry_timeout_s=10)
+        async with client.writer("plant/sensors", settings) as writer:
+            writer.write(b"21.5")
+
+    Invariants, or InvalidSetting: sizes and counts are at least 1 and timeouts are positive;
+    `block_size_bytes` leaves room for one more event of 8 MiB below the largest block;
+    `event_size_bytes_max` is at most 1 GiB; `compression_level` is in the codec's range. An event
+    must also fit into `buffer_size_bytes`.
+    """
 
     buffer_size_bytes: int = 64 * MIB
+    """The most unacknowledged bytes, including keys and `EVENT_OVERHEAD_BYTES` per event."""
     block_size_bytes: int = 256 * KIB
+    """A block is full at this size before compression; under load, at up to four times as much."""
     blocks_in_flight_max: int = 8
+    """The most blocks per segment that are sent and not acknowledged."""
     in_flight_bytes_max: int = 32 * MIB
+    """The most bytes of all segments that are sent and not acknowledged; one larger block may be
+    alone."""
     large_events: bool = False
+    """Whether to take events over 8 MiB. Their readers must support them."""
     event_size_bytes_max: int = LARGE_EVENT_SIZE_BYTES_MAX
+    """The largest event to take. Without `large_events`, the limit is at most 8 MiB."""
     retry_timeout_s: float = 60.0
+    """The writer fails after so many seconds without any progress."""
     ack_timeout_s: float = 20.0
+    """A connection that acknowledges nothing for so many seconds counts as lost."""
     compression: Literal["zstd"] | None = None
+    """The codec of each block, unless compression makes that block larger. None: no compression."""
     compression_level: int = ZSTD_LEVEL_DEFAULT
+    """The level of the codec; unused without `compression`."""
 
     def __post_init__(self) -> None:
         if self._least_size() < 1:
@@ -92,31 +108,44 @@ class WriterSettings:
 
     @property
     def event_limit_bytes(self) -> int:
-        """The size of the largest event that is taken."""
+        """The size of the largest event that the writer takes."""
         allowed = LARGE_EVENT_SIZE_BYTES_MAX if self.large_events else EVENT_SIZE_BYTES_MAX
         return min(allowed, self.event_size_bytes_max)
 
     @property
     def zstd_level(self) -> int | None:
-        """The level to compress blocks with, None: they stay plain."""
+        """The level to compress blocks with. None: blocks stay uncompressed."""
         return None if self.compression is None else self.compression_level
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """`lease_ms`: a transaction that nobody pings for so long is aborted, 1 s to 10 min; with
-    `auto_ping` the client pings as long as the transaction is not closed. `execution_ms_max`: how
-    long it may live at all, 0 for the usual limit, at most a day. `writer` is shown to whoever
-    lists transactions. `commit_timeout_s` bounds a commit after its flush, with the waiting until
-    its events can be read; `begin_timeout_s` and `abort_timeout_s` the asking for these."""
+    """The settings of a transaction.
+
+    ::
+
+        async with writer.transaction(TransactionSettings(lease_ms=60_000)) as txn:
+            txn.write(b"21.5", key="boiler")
+
+    Invariants, or InvalidSetting: the lease is 1 s to 10 min, `execution_ms_max` is at most a day,
+    and timeouts are positive. The transaction lives at most `execution_ms_max`, however often the
+    client pings.
+    """
 
     lease_ms: int = LEASE_MS_DEFAULT
+    """The controller aborts the transaction if it receives no ping for so many milliseconds."""
     execution_ms_max: int = 0
+    """The longest life of the transaction in milliseconds; 0 for the controller's usual limit."""
     writer: str = ""
+    """A label that lists of transactions show."""
     auto_ping: bool = True
+    """Whether the client pings until the transaction is closed; otherwise the application must."""
     begin_timeout_s: float = 30.0
+    """The time limit in seconds to begin the transaction."""
     commit_timeout_s: float = COMMIT_TIMEOUT_S
+    """The time limit in seconds of a commit after its flush, until readers see the events."""
     abort_timeout_s: float = ABORT_TIMEOUT_S
+    """The time limit in seconds to ask for an abort."""
 
     def __post_init__(self) -> None:
         if not LEASE_MS_MIN <= self.lease_ms <= LEASE_MS_MAX:
@@ -139,9 +168,19 @@ class TransactionSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReaderSettings:
-    """`read_ahead_bytes` is shared evenly by the segments; each may exceed its share by one
-    read. While old events are read, one read of `read_size_bytes` is under way as the last one is
-    verified. `wait_ms` is how long the store waits at the tail before it answers with nothing."""
+    """The settings of a reader.
+
+    `read_ahead_bytes` is divided evenly among the segments; each may exceed its share by one read.
+    While it reads old events, the reader requests the next `read_size_bytes` as it verifies the
+    last ones. At the tail, the store waits `wait_ms` before it answers without data. The reader
+    fails after `retry_timeout_s` without an answer.
+
+    ::
+
+        settings = ReaderSettings(read_ahead_bytes=8 * 1024 * 1024)
+        async with client.reader("plant/sensors", settings=settings) as reader:
+            batch = await reader.next_batch()
+    """
 
     read_ahead_bytes: int = 32 * MIB
     read_size_bytes: int = 2 * MIB
@@ -157,9 +196,18 @@ class ReaderSettings:
 
 @dataclass(frozen=True, slots=True)
 class OneSegmentSettings:
-    """Of what lies on a stream with one segment. `retry_timeout_s` bounds a call from its
-    beginning, its turn included; `ack_timeout_s` bounds one attempt of it. At most
-    `appends_waiting_max` appends wait for their turn; `read_size_bytes` is asked for at once."""
+    """The settings of revisioned streams and state synchronizers, which lie on one segment.
+
+    `retry_timeout_s` limits a whole call, including the wait for its turn; `ack_timeout_s` limits
+    one attempt. At most `appends_waiting_max` appends wait for their turn. One read asks for
+    `read_size_bytes`.
+
+    ::
+
+        settings = OneSegmentSettings(retry_timeout_s=5)
+        async with client.revisioned_stream("plant/log", settings) as log:
+            await log.append([b"entry"])
+    """
 
     retry_timeout_s: float = 60.0
     ack_timeout_s: float = 20.0
@@ -175,11 +223,23 @@ class OneSegmentSettings:
 
 @dataclass(frozen=True, slots=True)
 class ByteStreamSettings(OneSegmentSettings):
-    """`buffer_size_bytes` is how much may be written and not stored before a write waits; a write
-    is taken whole. `append_size_bytes` is the most that is stored at once."""
+    """The settings of a byte stream. It also has those of `OneSegmentSettings`.
+
+    ::
+
+        settings = ByteStreamSettings(buffer_size_bytes=1024 * 1024)
+        async with client.byte_stream("plant/file", settings) as file:
+            await file.write(b"bytes")
+
+    Invariants, or InvalidSetting: sizes are at least 1, and `append_size_bytes` is at most the size
+    of the largest block.
+    """
 
     buffer_size_bytes: int = 8 * MIB
+    """A write waits while more bytes than this are written and not stored; a write is taken whole.
+    """
     append_size_bytes: int = MIB
+    """The most bytes of one append."""
 
     def __post_init__(self) -> None:
         OneSegmentSettings.__post_init__(self)

@@ -1,11 +1,11 @@
 """A byte stream: a stream of one segment that is written and read as a file, without events.
 
-Writing goes to the end, in the order of the calls, each byte exactly once (`byte_outbox`). Reading
-has a place of its own, from the head to the tail, where it waits for more; only the end of a sealed
-stream is the end of the file. What was truncated is given up from the front, so offsets never
-change. Bytes that are read are immutable: what was fetched ahead needs no asking again.
+Writes go to the end, in the order of the calls, each byte exactly once (`byte_outbox`). Reads have
+a place of their own between the head and the tail. At the tail they wait for more bytes; only the
+end of a sealed stream is the end of the file. Truncation removes bytes at the front, so offsets
+never change. Stored bytes are immutable, so bytes that were read ahead stay valid.
 
-A byte stream holds no events. An event reader that meets one is told CorruptBlock; a byte stream
+A byte stream holds no events. An event reader of a byte stream raises CorruptBlock; a byte stream
 that is opened on a stream of events shows their blocks as they are stored.
 """
 
@@ -38,7 +38,7 @@ WAIT_S_MAX = 3600.0
 
 
 class ByteStream:
-    """See the module. An async context manager; made by `Client.byte_stream`.
+    """A stream as a file: an async context manager, made by `Client.byte_stream`. See the module.
 
     ::
 
@@ -75,7 +75,7 @@ class ByteStream:
     # --- life -----------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Find the segment; reading begins at the head. A sealed stream can be opened, and read.
+        """Find the segment; reads begin at the head. A sealed stream can be opened and read.
 
         Raises StreamNotFound, InvalidRequest (it has several segments), Unavailable.
         """
@@ -86,7 +86,7 @@ class ByteStream:
         self._open = True
 
     async def close(self) -> None:
-        """Flush, then stop; repeatable. Raises what `flush` raises, and is closed all the same."""
+        """Flush, then stop; repeatable. Raises as `flush`, and is then closed all the same."""
         if not self._open:
             return
         self._open = False
@@ -112,7 +112,7 @@ class ByteStream:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Left by an exception, it drops what is not stored yet."""
+        """Leaving the block by an exception drops the bytes that are not stored yet."""
         if kind is None:
             await self.close()
         else:
@@ -129,11 +129,15 @@ class ByteStream:
     # --- writing --------------------------------------------------------------------------
 
     async def write(self, data: Readable) -> int:
-        """Take all of `data`, to be stored at the end → its size.
+        """Take all of `data`, to store it at the end. Returns its size.
 
-        Waits while the buffer is full; a call that is cancelled has taken all or nothing. `flush`
-        returns when it is stored. Raises Closed, and what has ended writing: StreamSealed,
-        StreamNotFound, Unavailable, OutcomeUnknown (the end of what was written may be stored).
+        Waits while the buffer is full; a cancelled call has taken all or nothing. `flush` returns
+        when the bytes are stored. Raises Closed, and the error that ended writing: StreamSealed,
+        StreamNotFound, Unavailable, OutcomeUnknown (the last bytes written may be stored).
+
+        ::
+
+            await file.write(b"line")
         """
         self._require_open()
         taken = bytes(data)
@@ -141,19 +145,28 @@ class ByteStream:
         return len(taken)
 
     async def flush(self) -> None:
-        """Return when all is stored that was written before. Raises as `write`."""
+        """Return when everything written before is stored. Raises as `write`.
+
+        ::
+
+            await file.flush()
+        """
         self._require_open()
         await self._outbox.flush()
 
     # --- reading --------------------------------------------------------------------------
 
     async def read(self, size: int = -1, *, wait_s: float | None = None) -> bytes:
-        """The next bytes, up to `size` of them; a negative size: all up to the present tail.
+        """The next bytes, at most `size` of them. A negative size reads to the present tail.
 
-        At the tail it waits until there is at least one, or for `wait_s`, and then returns none.
-        At the end of a sealed stream it returns b"". Raises EventsTruncated once (fields: offset,
-        start) where bytes that were to be read next are gone: reading goes on behind them. Raises
-        Closed, InvalidRequest (another read is under way), StreamNotFound, Unavailable.
+        At the tail it waits for at least one byte; if `wait_s` passes first, it returns b"". At the
+        end of a sealed stream it returns b"". If the next bytes were truncated, it raises
+        EventsTruncated once (fields: offset, start), and the next read continues after them. Raises
+        Closed, InvalidRequest (another read is pending), StreamNotFound, Unavailable.
+
+        ::
+
+            data = await file.read(4096, wait_s=1.0)
         """
         self._require_open()
         if self._reading:
@@ -167,7 +180,13 @@ class ByteStream:
             self._reading = False
 
     async def readinto(self, buffer: Writable, *, wait_s: float | None = None) -> int:
-        """Fill the front of a writable buffer → with how many bytes. As `read` of its size."""
+        """Read into the front of a writable buffer, as `read` of its size. Returns the number of
+        bytes.
+
+        ::
+
+            count = await file.readinto(bytearray(4096))
+        """
         with memoryview(buffer) as view:
             if view.readonly or not view.c_contiguous:
                 raise InvalidRequest("a buffer to read into must be writable and in one piece")
@@ -201,7 +220,7 @@ class ByteStream:
         return self._ahead[within:] if 0 <= within < len(self._ahead) else b""
 
     async def _fetch(self, offset: int, wait_s: float | None) -> bytes:
-        """What lies at `offset`, kept for the next reads; nothing at the tail or end."""
+        """The bytes at `offset`, kept for the next reads; b"" at the tail or end."""
         while True:
             reply, data = await self._segment.read(
                 offset,
@@ -226,17 +245,33 @@ class ByteStream:
     # --- places ---------------------------------------------------------------------------
 
     def tell(self) -> int:
-        """The offset of what is read next."""
+        """The offset of the next byte to read.
+
+        ::
+
+            offset = file.tell()
+        """
         return self._offset
 
     def seekable(self) -> bool:
-        """True, as far as the stream is not truncated."""
+        """True: reads may begin anywhere that is not truncated.
+
+        ::
+
+            assert file.seekable()
+        """
         return True
 
     async def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Read on from `offset`, counted from 0, from the present place or from the tail → from 0.
+        """Continue reading at `offset`, relative to 0, to the present place or to the tail. Returns
+        the new offset.
 
         Raises InvalidRequest for a place before 0 or beyond the tail, and as `tail`.
+
+        ::
+
+            await file.seek(0)
+            await file.seek(-100, os.SEEK_END)
         """
         self._require_open()
         match whence:
@@ -257,23 +292,37 @@ class ByteStream:
         return target
 
     async def head(self) -> int:
-        """The first offset that can be read. Raises StreamNotFound, Unavailable."""
+        """The first offset that can be read. Raises StreamNotFound, Unavailable.
+
+        ::
+
+            await file.seek(await file.head())
+        """
         self._require_open()
         return (await self._segment.info()).start
 
     async def tail(self) -> int:
-        """The offset behind all that is stored, by whomever. Raises StreamNotFound, Unavailable."""
+        """The offset after the last stored byte of any writer. Raises StreamNotFound, Unavailable.
+
+        ::
+
+            unread = await file.tail() - file.tell()
+        """
         self._require_open()
         self._known_tail = (await self._segment.info()).length
         return self._known_tail
 
     async def truncate(self, offset: int) -> int:
-        """Give up what lies before `offset`, for good → the new head.
+        """Remove the bytes before `offset`, for good. Returns the new head.
 
-        What was stored at once is given up at once: the head is the last place at or before
-        `offset` where the store can cut. One before the head is success. Raises StreamNotFound,
-        StreamSealed, InvalidRequest (beyond the tail), Busy, Unavailable, OutcomeUnknown
-        (truncating again is safe).
+        The store removes whole appends: the head is the last place at or before `offset` where the
+        store can cut. An offset before the head succeeds. Raises StreamNotFound, StreamSealed,
+        InvalidRequest (beyond the tail), Busy, Unavailable, OutcomeUnknown (it is safe to truncate
+        again).
+
+        ::
+
+            head = await file.truncate(4096)
         """
         self._require_open()
         try:

@@ -1,13 +1,12 @@
-"""A revisioned stream: a log of entries that is appended to on condition that it did not grow.
+"""A revisioned stream: a log of entries that can be appended to on condition that it did not grow.
 
-It lies on a stream of one segment. A *revision* is a place between two appends, as the segment's
-byte offset: what is read from it on is everything that was appended later. All entries of one
-append share a block and therefore the revision behind it. The *mark* is a revision that is kept
-with the segment; it moves in the same step as the append that it was given with, so whoever reads
-it finds that append at it.
+It lies on a stream of one segment. A *revision* is a place between two appends, as a byte offset in
+the segment: reading from it returns every later append. All entries of one append share a block,
+and therefore the revision after it. The *mark* is a revision that the segment stores. An append can
+set it in the same step, so a reader of the mark always finds that append.
 
-Every append happens exactly once, however often it is sent (`exact_appends`). Calls may be made
-concurrently; appends keep the order of their calls.
+Every append happens exactly once, however often the client sends it (`exact_appends`). Calls may be
+concurrent; appends keep the order of their calls.
 """
 
 from collections.abc import Sequence
@@ -31,8 +30,8 @@ MARK = b"anabranch:mark\x00\x01"
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """What was read. `revisions[i]` is the revision behind the append of `entries[i]`, `next` the
-    one to read on from. `at_tail`: nothing lay beyond; `sealed`: and nothing ever will."""
+    """A page of entries. `revisions[i]` is the revision after the append of `entries[i]`; the next
+    read starts at `next`. `at_tail`: the log had no more entries; `sealed`: and it never will."""
 
     entries: tuple[bytes, ...]
     revisions: tuple[int, ...]
@@ -42,7 +41,15 @@ class Entries:
 
 
 class RevisionedStream:
-    """See the module. An async context manager; made by `Client.revisioned_stream`."""
+    """A log with conditional appends: an async context manager, made by `Client.revisioned_stream`.
+    See the module.
+
+    ::
+
+        async with client.revisioned_stream("plant/log") as log:
+            page = await log.read(await log.head())
+            await log.append_if([b"entry"], page.next)
+    """
 
     def __init__(
         self,
@@ -65,7 +72,7 @@ class RevisionedStream:
     # --- life -----------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Find the segment; repeatable. A sealed stream can be opened, and read.
+        """Find the segment; repeatable. A sealed stream can be opened and read.
 
         Raises StreamNotFound, InvalidRequest (it has several segments), Unavailable.
         """
@@ -74,7 +81,7 @@ class RevisionedStream:
         self._open = True
 
     async def close(self) -> None:
-        """Stop; repeatable. An append under way is told OutcomeUnknown."""
+        """Stop; repeatable. A pending append raises OutcomeUnknown."""
         self._open = False
         self._runtime.open_parts.discard(self)
         await self._appends.close()
@@ -102,24 +109,39 @@ class RevisionedStream:
     # --- reading --------------------------------------------------------------------------
 
     async def head(self) -> int:
-        """The first revision that can be read from. Raises StreamNotFound, Unavailable."""
+        """The first revision that can be read from. Raises StreamNotFound, Unavailable.
+
+        ::
+
+            page = await log.read(await log.head())
+        """
         self._require_open()
         return (await self._segment.info()).start
 
     async def tail(self) -> int:
-        """The revision behind all that is stored. Raises StreamNotFound, Unavailable."""
+        """The revision after the last stored entry. Raises StreamNotFound, Unavailable.
+
+        ::
+
+            revision = await log.tail()
+        """
         self._require_open()
         length = (await self._segment.info()).length
         self._appends.tail_seen(length)
         return length
 
     async def read(self, after: int, *, wait_s: float = 0.0) -> Entries:
-        """The entries from revision `after` on, about 2 MiB of them; read on from their `next`.
+        """The entries from revision `after` on, about 2 MiB of them. Continue at the page's `next`.
 
-        At the tail it waits for more, up to `wait_s`, and then returns none. Raises
+        At the tail it waits for more, up to `wait_s`, and then returns an empty page. Raises
         SegmentTruncated (fields: start), InvalidRequest (`after` is no revision, or the stream was
-        scaled), CorruptBlock (damaged, or no entries at all: a byte stream), StreamNotFound,
+        scaled), CorruptBlock (the bytes are damaged, or are a byte stream), StreamNotFound,
         Unavailable.
+
+        ::
+
+            page = await log.read(0)
+            page = await log.read(page.next, wait_s=10.0)
         """
         self._require_open()
         size_max = self._settings.read_size_bytes
@@ -151,7 +173,12 @@ class RevisionedStream:
             ) from error  # fmt: skip
 
     async def mark(self) -> int | None:
-        """The revision that was last given as a mark. Raises StreamNotFound, Unavailable."""
+        """The current mark; None before the first. Raises StreamNotFound, Unavailable.
+
+        ::
+
+            revision = await log.mark()
+        """
         self._require_open()
         asked = GetAttributes(segment=self._segment.name, attributes=(MARK,))
         found = await self._segment.ask_attributes(asked, AttributeValues)
@@ -160,10 +187,14 @@ class RevisionedStream:
     # --- writing --------------------------------------------------------------------------
 
     async def append(self, entries: Sequence[bytes]) -> int:
-        """Append all of them → the revision behind them.
+        """Append all entries. Returns the revision after them.
 
-        Raises StreamSealed, StreamNotFound, EventTooLarge, InvalidRequest, Overloaded,
-        Unavailable (nothing was done), OutcomeUnknown (it may have been done).
+        Raises StreamSealed, StreamNotFound, EventTooLarge, InvalidRequest, Overloaded, Unavailable
+        (the stream is unchanged), OutcomeUnknown (the append may have happened).
+
+        ::
+
+            revision = await log.append([b"first", b"second"])
         """
         self._require_open()
         behind = await self._appends.append(_block(entries))
@@ -173,20 +204,29 @@ class RevisionedStream:
     async def append_if(
         self, entries: Sequence[bytes], expected: int, *, mark: int | None = None
     ) -> int | None:
-        """Append all of them if the tail is at `expected` → the revision behind them.
+        """Append all entries if the tail is at `expected`. Returns the revision after them.
 
         None: the tail was elsewhere, and nothing was written. `mark` becomes the stream's mark in
         the same step. Raises as `append`.
+
+        ::
+
+            if await log.append_if([b"entry"], page.next) is None:
+                page = await log.read(page.next)
         """
         self._require_open()
         updates = () if mark is None else (AttributeUpdate(MARK, "replace", mark),)
         return await self._appends.append(_block(entries), expected=expected, updates=updates)
 
     async def truncate(self, revision: int) -> None:
-        """Give up what lies before the revision, for good; one before the head is success.
+        """Remove the entries before the revision, for good. A revision before the head succeeds.
 
-        Raises StreamNotFound, StreamSealed, NotAtBoundary, Busy, Unavailable, OutcomeUnknown
-        (truncating again is safe).
+        Raises StreamNotFound, StreamSealed, NotAtBoundary, Busy, Unavailable, OutcomeUnknown (it is
+        safe to truncate again).
+
+        ::
+
+            await log.truncate(page.revisions[0])
         """
         self._require_open()
         await self._segment.truncate(revision)

@@ -1,18 +1,18 @@
-"""State that many processes share: each folds the same log, and decides on what it has folded.
+"""State that many processes share: each folds the same log and makes decisions on its folded state.
 
-    update: decide on the state ──► append if nothing else was ──► fold it
+    update: decide on the state ──► append if the log did not grow ──► fold it
                   ▲                          │
-                  └──── fetch the news ──────┘ somebody was faster
+                  └──── fetch the news ──────┘ another process was faster
 
-The log is a revisioned stream. An entry is one byte that says what it is, and a body: *init*
-holds a whole state, *update* one change of it. What comes before the first init says nothing. The
-mark is the revision of an init, moved in the same step as that one is appended: who comes new, or
-was away while the stream was truncated, begins there.
+The log is a revisioned stream. An entry is one byte for its kind, and a body: *init* holds a whole
+state, *update* one change of it. Entries before the first init have no meaning. The mark is the
+revision of an init, and moves in the same step as the append of that init. A process that is new,
+or that was away during a truncation, begins at the mark.
 
-The state, its revision and what was counted since the last init change together, between two
-turns of the event loop, and only if all of a page could be decoded and applied. Pages may be
-fetched by several callers at once: each folds what lies behind the revision that was reached
-meanwhile, so no entry is applied twice and none is left out.
+The state, its revision and the counters since the last init change together, between two turns of
+the event loop, and only if the process could decode and apply the whole page. Several callers may
+fetch pages at once: each folds the entries after the revision reached meanwhile, so every entry is
+applied exactly once.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,7 +48,17 @@ _PAUSES = BackoffSettings(first_s=0.001, longest_s=0.05)
 
 
 class StateCodec(Protocol[S, U]):
-    """How a state and its updates are stored, and what an update does. All of it is pure."""
+    """How a state and its updates are stored, and how an update changes the state. All methods are
+    pure.
+
+    ::
+
+        class Counter(StateCodec[int, int]):
+            def encode_state(self, state): return str(state).encode()
+            def decode_state(self, body): return int(body)
+            encode_update, decode_update = encode_state, decode_state
+            def apply(self, state, update, *, revision): return state + update
+    """
 
     def encode_state(self, state: S) -> bytes: ...
 
@@ -59,14 +69,14 @@ class StateCodec(Protocol[S, U]):
     def decode_update(self, body: bytes) -> U: ...
 
     def apply(self, state: S, update: U, *, revision: int) -> S:
-        """The state after the update, as a new value. `revision` is the one behind the append that
-        held the update: the same for every process."""
+        """The state after the update, as a new value. `revision` is the one after the append that
+        held the update; it is the same in every process."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Folded(Generic[S]):
-    """A state and where in the log it is; `init_revision` is behind the last init."""
+    """A state and its place in the log; `init_revision` is the one after the last init."""
 
     state: S | None = None
     revision: int = 0
@@ -75,7 +85,7 @@ class _Folded(Generic[S]):
 
 
 class StateSynchronizer(Generic[S, U]):
-    """See the module. An async context manager; made by `Client.state_synchronizer`.
+    """Shared state: an async context manager, made by `Client.state_synchronizer`. See the module.
 
     ::
 
@@ -127,31 +137,36 @@ class StateSynchronizer(Generic[S, U]):
 
     @property
     def state(self) -> S | None:
-        """The newest state that was folded; None before the first init."""
+        """The newest folded state; None before the first init."""
         return self._folded.state
 
     @property
     def revision(self) -> int:
-        """Up to where the log was folded into `state`."""
+        """The revision up to which `state` includes the log."""
         return self._folded.revision
 
     @property
     def entries_since_init(self) -> int:
-        """Updates that whoever comes new has to apply: the reason to compact."""
+        """The number of updates that a new process has to apply: the reason to compact."""
         return self._folded.entries_since_init
 
     @property
     def bytes_since_init(self) -> int:
-        """Their size in the stream."""
+        """The size of these updates in the stream."""
         return self._folded.revision - self._folded.init_revision
 
     async def fetch(self, *, wait_s: float = 0.0) -> int:
-        """Fold everything up to the tail → how many entries were applied meanwhile.
+        """Fold the log up to the tail. Returns the number of entries applied meanwhile.
 
-        Where there is no news it waits for some, up to `wait_s`. Raises FormatTooNew (a newer
-        release wrote; nothing of that page was applied), CorruptBlock, StreamNotFound,
-        InvalidRequest, Unavailable, what the codec raises, and StreamSealed where it was to wait
-        for what can never come.
+        If the log has no new entries, it waits for some, up to `wait_s`. Raises FormatTooNew (a
+        newer release wrote an entry; nothing of that page was applied), CorruptBlock,
+        StreamNotFound, InvalidRequest, Unavailable, the codec's errors, and StreamSealed if it
+        would wait for entries of a sealed stream.
+
+        ::
+
+            if await shared.fetch(wait_s=10.0):
+                print(shared.state)
         """
         applied_before = self._applied_count
         page = await self._read(wait_s)
@@ -169,9 +184,13 @@ class StateSynchronizer(Generic[S, U]):
     # --- changing -------------------------------------------------------------------------
 
     async def initialize(self, state: S) -> bool:
-        """Give the state its first value → whether this call did it; False: it had one.
+        """Set the first state. Returns whether this call set it; False: the state already existed.
 
         Raises as `RevisionedStream.append`.
+
+        ::
+
+            await shared.initialize(0)
         """
         await self.fetch()
         contest = self._contest()
@@ -182,14 +201,19 @@ class StateSynchronizer(Generic[S, U]):
         return False
 
     async def update(self, decide: Callable[[S], Sequence[U]]) -> Sequence[U]:
-        """Append what `decide` makes of the state → that, as it was appended and folded.
+        """Append the updates that `decide` returns for the state. Returns them as appended and
+        folded.
 
-        `decide` is pure. It is given the newest state that is known here, and newer ones as long
-        as others are faster. If it returns nothing, nothing is done, not even a look for news:
-        `fetch` first where that matters. What it raises is passed on, but only about a state that
-        was fetched during the call. Raises StateNotInitialized,
-        Unavailable (others were faster all the time), OutcomeUnknown (fetch, then look), and as
-        `RevisionedStream.append`.
+        `decide` is pure. The first call receives the newest state that this process knows; later
+        calls receive newer states for as long as other processes are faster. If it returns no
+        updates, the call does nothing and fetches nothing: call `fetch` first if that matters. An
+        exception of `decide` is raised only for a state that was fetched during the call. Raises
+        StateNotInitialized, Unavailable (other processes were always faster), OutcomeUnknown
+        (fetch, then check the state), and as `RevisionedStream.append`.
+
+        ::
+
+            added = await shared.update(lambda count: [1] if count < 400 else [])
         """
         updates: Sequence[U] = ()
 
@@ -202,9 +226,13 @@ class StateSynchronizer(Generic[S, U]):
         return updates
 
     async def replace(self, decide: Callable[[S], S | None]) -> bool:
-        """Put the whole state that `decide` returns in place of the present one → whether.
+        """Replace the whole state by the one that `decide` returns. Returns whether it did.
 
-        None: nothing is done. `decide` and errors as with `update`.
+        If `decide` returns None, the state stays. `decide` and errors are as in `update`.
+
+        ::
+
+            await shared.replace(lambda count: 0 if count >= 400 else None)
         """
 
         def entries(state: S) -> list[bytes]:
@@ -214,10 +242,14 @@ class StateSynchronizer(Generic[S, U]):
         return await self._decide(entries, mark=True)
 
     async def append(self, updates: Sequence[U]) -> int:
-        """Append the updates, whatever the state is → the revision behind them.
+        """Append the updates in any state. Returns the revision after them.
 
-        `state` is as before until `fetch` has folded them. Raises StateNotInitialized, and as
+        `state` stays unchanged until `fetch` has folded them. Raises StateNotInitialized, and as
         `RevisionedStream.append`.
+
+        ::
+
+            await shared.append([1, 1])
         """
         await self._initialized()
         return await self._log.append(
@@ -225,11 +257,17 @@ class StateSynchronizer(Generic[S, U]):
         )
 
     async def compact(self) -> bool:
-        """Append the present state as an init and truncate the stream to the init before that one
-        → whether; False: others appended meanwhile, and it may be tried again.
+        """Append the present state as an init, and truncate the stream to the previous init.
+        Returns whether it did; False: another process appended meanwhile, and the call may be
+        repeated.
 
-        Readers that are behind thus find all since the last but one init. A truncation that fails
-        is made up for by the next compaction. Raises as `update`.
+        Processes that are behind therefore find every entry since the last init but one. If the
+        truncation fails, the next compaction makes up for it. Raises as `update`.
+
+        ::
+
+            if shared.entries_since_init > 1000:
+                await shared.compact()
         """
         state = await self._initialized()
         revision = self._folded.revision
@@ -243,7 +281,8 @@ class StateSynchronizer(Generic[S, U]):
     # --- deciding -------------------------------------------------------------------------
 
     async def _decide(self, decide: Callable[[S], list[bytes]], *, mark: bool) -> bool:
-        """Append what `decide` wants, for the state that it was decided on → whether it wanted."""
+        """Append the entries that `decide` returns for the same state. Returns whether there were
+        any."""
         contest = self._contest()
         fetched = self._folded.state is None
         state = await self._initialized()
@@ -277,7 +316,7 @@ class StateSynchronizer(Generic[S, U]):
         return await self._append([entry], revision, mark=True)
 
     async def _append(self, entries: list[bytes], revision: int, *, mark: bool) -> bool:
-        """Append if the log ends at `revision`, and fold it → whether."""
+        """Append if the log ends at `revision`, and fold the entries. Returns whether it did."""
         behind = await self._log.append_if(entries, revision, mark=revision if mark else None)
         if behind is None:
             return False
@@ -290,7 +329,8 @@ class StateSynchronizer(Generic[S, U]):
         return Backoff(_PAUSES, self._runtime.rng, self._retry_timeout_s)
 
     async def _lost_to_others(self, contest: Backoff, revision: int) -> bool:
-        """Learn what came behind `revision` → whether it had to be fetched. Raises Unavailable."""
+        """Fold the entries after `revision`. Returns whether it had to fetch them. Raises
+        Unavailable."""
         pause_s = contest.failed(self._runtime.clock.monotonic())
         if pause_s is None:
             raise Unavailable(
@@ -316,7 +356,7 @@ class StateSynchronizer(Generic[S, U]):
     # --- folding --------------------------------------------------------------------------
 
     async def _read(self, wait_s: float) -> "_Page":
-        """What follows the revision; from the mark, or else the head, if that was truncated."""
+        """The page after the revision; if that was truncated, after the mark, or else the head."""
         contest = self._contest()
         first = self._folded.revision if self._begun else await self._beginning()
         while True:
@@ -333,14 +373,15 @@ class StateSynchronizer(Generic[S, U]):
             first = await self._beginning()
 
     async def _beginning(self) -> int:
-        """The mark; the head, where there is none or somebody truncated beyond it."""
+        """The mark; the head, if the stream has no mark or was truncated beyond it."""
         mark = await self._log.mark()
         return max(await self._log.head(), mark or 0)
 
     def _fold(self, first: int, page: Entries) -> None:
-        """Apply what lies behind the present revision; all of it or nothing.
+        """Apply the entries after the present revision: all of them or none.
 
-        A page that begins behind it follows a truncation: what was known is part of no state then.
+        A page that begins after it follows a truncation: the known state is then no part of the new
+        one.
         """
         known = self._folded
         folded: _Folded[S] = known if first <= known.revision else _Folded(None, first, first)
@@ -379,7 +420,7 @@ class StateSynchronizer(Generic[S, U]):
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """What was read from revision `first` on."""
+    """Entries from revision `first` on."""
 
     first: int
     entries: Entries

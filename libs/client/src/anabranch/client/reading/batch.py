@@ -1,11 +1,11 @@
 """Bulk reading: a stream as ranges of its segments, for programs that divide the work themselves.
 
-    cut ──segment_ranges──► ranges, read in any order and by anybody (`read_range`)
+    cut ──segment_ranges──► ranges; any process reads them, in any order (`read_range`)
     cut ──next_stream_cut──► a cut so many bytes further on, along all segments and scales
 
-A range is a part of one segment, from one block boundary to another. Those between two cuts hold
-every event between them once; concatenated steps of `next_stream_cut` skip and repeat nothing.
-Cuts are given as in `cuts`, and come as positions, which are a reader's start as well.
+A range is a part of one segment, from one block boundary to another. The ranges between two cuts
+hold every event between them once; consecutive steps of `next_stream_cut` skip and repeat nothing.
+Methods take cuts in any form of `cuts` and return positions, which are also a reader's start.
 """
 
 from dataclasses import dataclass, replace
@@ -56,7 +56,14 @@ class SegmentRange:
 
 
 class BatchClient:
-    """See the module. Made by `Client.batch`."""
+    """Divides a stream into ranges; made by `Client.batch`. See the module.
+
+    ::
+
+        for segment_range in await client.batch.segment_ranges("plant/sensors"):
+            async for batch in client.batch.read_range(segment_range):
+                print(len(batch))
+    """
 
     def __init__(
         self,
@@ -74,13 +81,16 @@ class BatchClient:
     async def segment_ranges(
         self, stream: str | StreamRef, start: Cut | None = None, end: Cut | None = None
     ) -> list[SegmentRange]:
-        """What lies between two cuts, predecessors before their successors; empty ranges are
-        left out.
+        """The ranges between two cuts without empty ones, predecessors before their successors.
 
-        `start` None: from the head; `end` None: to the tail, so that whatever was acknowledged
-        before lies below. A position within a block stands for the beginning of that block, one
-        behind its last event for the next block. Raises InvalidCut, InvalidPosition,
-        StreamNotFound, and Unavailable when a scale does not end in time.
+        With `start` None, from the head. With `end` None, to the tail, so that the ranges contain
+        every event that was acknowledged before the call. A position within a block stands for the
+        beginning of that block, one after its last event for the next block. Raises InvalidCut,
+        InvalidPosition, StreamNotFound, and Unavailable if a scale does not end in time.
+
+        ::
+
+            ranges = await client.batch.segment_ranges("plant/sensors", start=saved)
         """
         ref = _ref(stream)
         runs = await self._bounds(ref).runs(
@@ -91,7 +101,13 @@ class BatchClient:
         return [each for each in ranges if each.size > 0]
 
     def read_range(self, segment_range: SegmentRange) -> "RangeReader":
-        """The range's events, block by block: an async iterator, see there."""
+        """The range's events, block by block: an async iterator.
+
+        ::
+
+            async for batch in client.batch.read_range(segment_range):
+                print(batch.payloads)
+        """
         return RangeReader(
             segment_range,
             Intake(self._control, self._directory, self._runtime, self._settings),
@@ -99,19 +115,28 @@ class BatchClient:
         )
 
     async def distance(self, stream: str | StreamRef, start: Cut | None, end: Cut | None) -> int:
-        """How many bytes lie between two cuts, None as in `segment_ranges`, which says what it
-        raises. Blocks count as they are stored, truncated ones too."""
+        """The number of bytes between two cuts, None as in `segment_ranges`. Blocks count with
+        their stored size, including truncated ones. Raises as `segment_ranges`.
+
+        ::
+
+            unread = await client.batch.distance("plant/sensors", saved, None)
+        """
         return sum(each.size for each in await self.segment_ranges(stream, start, end))
 
     async def next_stream_cut(
         self, stream: str | StreamRef, cut: Cut | None, approximate_bytes: int
     ) -> dict[str, Position]:
-        """A cut about so many bytes behind `cut` (None: the head); the same one at the tail.
+        """A cut about so many bytes after `cut` (None: the head); the same cut at the tail.
 
-        Every segment moves on by an even share, to a block boundary at or behind it, but not
-        beyond its present end. One whose end has been reached is replaced by its successors as
-        soon as all that these replace has been. Raises EventsTruncated when `cut` lies before what
-        is left, InvalidRequest for what is no cut of the stream, StreamNotFound.
+        Every segment advances by an even share, to a block boundary at or after it, but not beyond
+        its present end. When a segment's end is reached, its successors replace it as soon as all
+        their other predecessors have been reached too. Raises EventsTruncated if `cut` lies before
+        the head, InvalidRequest if it is no cut of the stream, StreamNotFound.
+
+        ::
+
+            cut = await client.batch.next_stream_cut("plant/sensors", None, 64 * 1024 * 1024)
         """
         if approximate_bytes < 1:
             raise InvalidRequest("the size must be at least one byte", bytes=approximate_bytes)
@@ -138,7 +163,7 @@ class BatchClient:
         )
 
     async def _checked(self, places: dict[str, tuple[int, int]]) -> dict[str, Position]:
-        """Those within a block, or behind its last event, are checked; offsets need not be."""
+        """Check positions within a block or after its last event; offsets alone need no check."""
         within = [name for name, (_, index) in places.items() if index]
         found = {name: Position(*place) for name, place in places.items()}
         return found | await checked(self._calls, places, within)
@@ -146,7 +171,7 @@ class BatchClient:
     async def _move(
         self, frontier: Frontier, segment: str, share: int, followers: Followers
     ) -> bool:
-        """Move one position on → whether the segment had been read to its end already."""
+        """Advance one position. Returns whether the segment had already been read to its end."""
         place = frontier.positions[segment]
         start: int | None = None
         try:
@@ -189,8 +214,14 @@ class BatchClient:
 class RangeReader:
     """The blocks of one range, in order; made by `BatchClient.read_range`.
 
-    Iterate over it; if that is not done to the end, close it, or use it by `async with`. It ends
-    with the client at the latest.
+    Iterate to the end, or close it, or use it with `async with`. It ends with the client at the
+    latest.
+
+    ::
+
+        async with client.batch.read_range(segment_range) as blocks:
+            async for batch in blocks:
+                print(batch.payloads)
     """
 
     def __init__(self, segment_range: SegmentRange, intake: Intake, runtime: Runtime) -> None:
@@ -221,7 +252,7 @@ class RangeReader:
 
     @property
     def offset(self) -> int:
-        """Where the next block to be yielded lies."""
+        """The byte offset of the next block to yield."""
         return self._offset
 
     def __aiter__(self) -> Self:
@@ -230,8 +261,8 @@ class RangeReader:
     async def __anext__(self) -> EventBatch:
         """The next block.
 
-        Raises EventsTruncated once where the beginning of what is left was truncated; the next
-        call goes on behind it. Raises PlanOutdated for a range beyond the segment's end,
+        If the beginning of the remaining range was truncated, it raises EventsTruncated once, and
+        the next call continues after it. Raises PlanOutdated for a range beyond the segment's end,
         SegmentNotFound, StreamNotFound, CorruptBlock, CodecMissing, Closed.
         """
         if self._ended:

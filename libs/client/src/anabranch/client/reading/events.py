@@ -1,4 +1,4 @@
-"""What a reader yields: the events of one block as columns, or as one object per event."""
+"""The results of a reader: the events of one block as columns, or one object per event."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -22,7 +22,17 @@ T = TypeVar("T", default=bytes)
 
 
 class Event(NamedTuple, Generic[T]):
-    """One event, and its own place: number `event_index`, from 0, of the block at `offset`."""
+    """One event and its place.
+
+    ::
+
+        async for event in reader:
+            print(event.timestamp_ms, event.key, event.payload, event.pointer)
+
+    `timestamp_ms` is Unix time. `segment` is the full name of the segment, `offset` the byte offset
+    of the event's block in it, and `event_index` the event's number in the block, from 0. Together
+    the three identify the event for ever.
+    """
 
     payload: T
     key: str | None
@@ -37,12 +47,23 @@ class Event(NamedTuple, Generic[T]):
 
     @property
     def pointer(self) -> str:
-        """The event's name, by which `Client.fetch` reads it again: an event pointer."""
+        """The event pointer, by which `Client.fetch` reads the event again."""
         return f"{self.segment}:{self.offset}:{self.event_index}"
 
 
 class EventBatch:
-    """The events of one block, without an object per event. `opening`: by its intake's count."""
+    """The events of one block, as columns without an object per event.
+
+    `segment` is the full name of the segment, `start` the position of the first event, `next` the
+    position after the last one, and `size` the stored size of the whole block in bytes. `opening`
+    is a counter of the reader's intake.
+
+    ::
+
+        async for batch in reader.batches():
+            for payload, key in zip(batch.payloads, batch.keys):
+                print(key, payload)
+    """
 
     def __init__(self, fetched: FetchedBlock, opening: int = 0) -> None:
         self.fetched = fetched
@@ -63,7 +84,7 @@ class EventBatch:
 
     @cached_property
     def keys(self) -> list[str | None]:
-        """Parallel to `payloads`; None where an event has no key. Raises CorruptBlock."""
+        """Parallel to `payloads`; None for an event without a key. Raises CorruptBlock."""
         if not self.fetched.block.header.flags & FLAG_KEYS:
             return [None] * len(self)
         stored = self.fetched.block.keys()[self.fetched.start_index :]
@@ -78,7 +99,12 @@ class EventBatch:
     def open(self) -> None:
         """Decompress the block if it is compressed; repeatable. Raises CorruptBlock, CodecMissing.
 
-        Blocks that wait to be read stay compressed, so that the read-ahead bounds memory.
+        Blocks stay compressed until they are read, so that the read-ahead bounds memory. The
+        columns open their block by themselves.
+
+        ::
+
+            batch.open()
         """
         try:
             self.fetched.block.open()
@@ -93,9 +119,13 @@ class EventBatch:
         return self.fetched.block.timestamps_ms()[self.fetched.start_index :]
 
     def values(self, serializer: Serializer[T]) -> list[T]:
-        """What the serializer makes of the payloads, parallel to them.
+        """The deserialized payloads, parallel to `payloads`.
 
-        Raises SerializationFailed, which names the first event that is no value.
+        Raises SerializationFailed with the place of the first event that cannot be deserialized.
+
+        ::
+
+            readings = batch.values(JsonSerializer())
         """
         values, error = self.values_from(0, serializer)
         if error is not None:
@@ -105,8 +135,13 @@ class EventBatch:
     def values_from(
         self, row: int, serializer: Serializer[T]
     ) -> tuple[list[T], SerializationFailed | None]:
-        """The values from a row on, up to the first event that is none, and what is wrong with it;
-        None: all are."""
+        """The values from `row` on, up to the first event that cannot be deserialized, and its
+        error; None if all can be.
+
+        ::
+
+            values, error = batch.values_from(0, JsonSerializer())
+        """
         values: list[T] = []
         try:
             # One call of C: `values` keeps what came before a failure.
@@ -132,11 +167,22 @@ class EventBatch:
         return failed
 
     def events(self) -> list[Event]:
-        """The same as one object per event."""
+        """The same events as one object each.
+
+        ::
+
+            for event in batch.events():
+                print(event.key, event.payload)
+        """
         return self.events_with(self.payloads)
 
     def events_with(self, payloads: Sequence[T], row: int = 0) -> list[Event[T]]:
-        """One object per event from a row on, with these payloads, as many as there are."""
+        """One object per event from `row` on, with these payloads in place of the stored ones.
+
+        ::
+
+            events = batch.events_with(batch.values(JsonSerializer()))
+        """
         offset, first = self.start
         first += row
         count = len(payloads)
@@ -152,16 +198,20 @@ class EventBatch:
         return list(map(tuple.__new__, repeat(Event), rows))
 
     def to_arrow(self) -> "pa.RecordBatch":
-        """The events as a batch of Arrow, see `arrow` for its columns.
+        """The events as an Arrow batch; `arrow` describes its columns.
 
-        The payloads are not copied where the block is stored plain, and keep its memory as long as
-        the batch lives. Raises CorruptBlock, CodecMissing.
+        If the block is stored uncompressed, the payloads are not copied and keep its memory as long
+        as the batch lives. Raises CorruptBlock, CodecMissing.
+
+        ::
+
+            table = batch.to_arrow()
         """
         return arrow_batch([self])
 
 
 def arrow_batch(batches: Sequence[EventBatch]) -> "pa.RecordBatch":
-    """The events of at least one batch as one of Arrow. Raises CorruptBlock, CodecMissing."""
+    """The events of at least one batch as one Arrow batch. Raises CorruptBlock, CodecMissing."""
     require_pyarrow()
     arrow: Any = import_module("anabranch.client.reading.arrow")
     blocks = []

@@ -25,7 +25,7 @@ from anabranch.common.model.stream import FUTURE_OFFSET
 class Position(NamedTuple):
     """A place in a segment: event number `event_index` (from 0) of the block at byte `offset`.
 
-    An offset of -1: the segment comes after another one that has a position.
+    An offset of -1 marks a segment that follows another segment with a position.
     """
 
     offset: int
@@ -43,7 +43,7 @@ def share_keys(one: SegmentInStream, other: SegmentInStream) -> bool:
 
 
 class Frontier:
-    """See the module. `positions` is by full segment name, and moved by the reader."""
+    """The positions of a reader, by full segment name; the reader moves them. See the module."""
 
     def __init__(self, standings: Iterable[Standing]) -> None:
         self.positions: dict[str, Position] = {}

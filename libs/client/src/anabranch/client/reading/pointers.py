@@ -1,7 +1,7 @@
-"""Event pointers: one event by name, to be read again later.
+"""Event pointers: each names one event, to read it again later.
 
-As text ``scope/stream/0.#epoch.0:offset:index``: event number `index`, from 0, of the block at byte
-`offset` of the segment. A pointer is good as long as nothing truncates or deletes its event.
+As text, a pointer is ``scope/stream/0.#epoch.0:offset:index``: event number `index`, from 0, of the
+block at byte `offset` of the segment. A pointer is valid until its event is truncated or deleted.
 """
 
 from typing import NamedTuple, Self
@@ -27,7 +27,12 @@ _DIGITS_MAX = 19
 
 
 class EventPointer(NamedTuple):
-    """See the module; `str` of it is the text."""
+    """The parts of a pointer; `str` makes the text. See the module.
+
+    ::
+
+        event = await client.fetch(EventPointer.parse(text))
+    """
 
     segment: str
     offset: int
@@ -35,7 +40,12 @@ class EventPointer(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Inverse of `str`. Raises InvalidRequest."""
+        """The inverse of `str`. Raises InvalidRequest.
+
+        ::
+
+            pointer = EventPointer.parse("plant/sensors/0.#epoch.0:4096:2")
+        """
         segment, *places = text.rsplit(":", 2)
         try:
             parse_segment_name(segment)
@@ -53,9 +63,9 @@ class EventPointer(NamedTuple):
 
 
 async def fetch_event(calls: SegmentCalls, pointer: EventPointer) -> Event:
-    """The event; reads its block alone, and the parts of a large one. `calls` are of its segment.
+    """The event. Reads only its block, and the parts of a large event. `calls` are of its segment.
 
-    Raises EventNotFound, CorruptBlock, CodecMissing, and what `calls` raise when no store answers.
+    Raises EventNotFound, CorruptBlock, CodecMissing, and the errors of `calls` if no store answers.
     """
     data = await _stored_block(calls, pointer)
     try:

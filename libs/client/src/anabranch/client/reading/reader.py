@@ -1,12 +1,13 @@
-"""The event reader: all segments of a stream, read ahead concurrently, merged as they come.
+"""The event reader: it reads ahead in all segments of a stream concurrently, and merges them in the
+order of arrival.
 
-Events of one key are yielded in the order of their writing, because at any time one segment takes
-a key, each segment is yielded in order, and its successors after its end (`frontier`); across
-segments there is no order. `positions()` says what was yielded, and a reader started from it
-continues with the very next event, whatever scales happened before or since.
+Events of one key are yielded in write order: at any time one segment takes a key, the reader yields
+each segment in order, and its successors after its end (`frontier`). Across segments there is no
+order. `positions()` is the place after the last yielded event; a reader started from it continues
+with the very next event, whatever scales happened before or since.
 
-Blocks and ends of segments come in the order of their arrival (`intake`). Successors are read from
-when the consumer has come to their predecessors' ends.
+Blocks and ends of segments come in the order of their arrival (`intake`). The reader starts on the
+successors of a segment when the consumer has read the segment to its end.
 """
 
 from collections import deque
@@ -37,10 +38,16 @@ ARROW_SIZE_BYTES = 32 * 1024 * 1024
 
 
 class EventReader(Generic[T]):
-    """See the module. Its events have the payloads that its serializer makes: T.
+    """Reads the events of a stream; made by `Client.reader`. Its serializer makes the payloads (T).
 
-    Started by `async with`, or by the first iteration; ends with the client at the latest. One
-    consumer at a time.
+    `async with` or the first iteration starts it; it ends with the client at the latest. One
+    consumer at a time. See the module.
+
+    ::
+
+        async with client.reader("plant/sensors", until_tail=True) as reader:
+            async for event in reader:
+                print(event.key, event.payload)
     """
 
     def __init__(
@@ -93,13 +100,13 @@ class EventReader(Generic[T]):
         await self.close()
 
     async def close(self) -> None:
-        """Stop reading; what was read ahead is dropped, `positions` stay. Repeatable."""
+        """Stop reading; events read ahead are dropped, `positions` stay. Repeatable."""
         self._closed = True
         self._runtime.open_parts.discard(self)
         await self._intake.close()
 
     async def _begin(self) -> None:
-        """Learn where to start and where to end; after an error it can be repeated."""
+        """Find the start and the end of the reading; may be repeated after an error."""
         bounds = StreamBounds(
             self.stream,
             control=self._control,
@@ -136,7 +143,7 @@ class EventReader(Generic[T]):
         return await calls.info()
 
     def _read(self, segments: Iterable[str]) -> None:
-        """Start to read these from their positions."""
+        """Start to read these segments from their positions."""
         for segment in segments:
             position = self._frontier.positions[segment]
             self._intake.open(segment, position, self._ends.get(segment))
@@ -144,13 +151,19 @@ class EventReader(Generic[T]):
     # --- reading --------------------------------------------------------------------------
 
     async def next_batch(self) -> EventBatch | None:
-        """The next block's events, counted as read; None at the end.
+        """The events of the next block, which count as read; None at the end.
 
-        Continues behind the last event that was yielded. Raises EventsTruncated, once each time
-        that what comes next was truncated: the next call goes on behind it. Every other failure
-        is raised again by all calls after it; StreamNotFound: the stream was deleted. Raises
-        Closed for a reader that was closed; a call that waits then ends with None, and so do
-        iterations.
+        Continues after the last event that was yielded. If the next events were truncated, it
+        raises EventsTruncated once, and the next call continues after them. Every other failure is
+        final: all later calls raise it again. StreamNotFound means that the stream was deleted. A
+        closed reader raises Closed; a call that waits while the reader closes returns None, and
+        iterations end.
+
+        ::
+
+            batch = await reader.next_batch()
+            if batch is not None:
+                print(batch.payloads, batch.keys)
         """
         if self._closed:
             raise Closed("the reader is closed", stream=str(self.stream))
@@ -166,7 +179,7 @@ class EventReader(Generic[T]):
         return None
 
     def _taken(self, item: IntakeItem) -> EventBatch | None:
-        """Count what came as read; None for the end of a segment. Raises what failed."""
+        """Count the item as read. None for the end of a segment. Raises the item's failure."""
         match item:
             case EventBatch() as batch:
                 self._frontier.positions[batch.segment] = batch.next
@@ -183,11 +196,15 @@ class EventReader(Generic[T]):
                 raise error.copy()
 
     async def next_arrow(self, rows: int = ARROW_ROWS) -> "pa.RecordBatch | None":
-        """The events of as many blocks as are there, as one batch of Arrow (see `arrow`) of about
-        `rows` events, at least one; None at the end.
+        """The blocks that have arrived as one Arrow batch (see `arrow`) of about `rows` events, at
+        least one; None at the end.
 
-        Waits for the first block alone. Needs pyarrow. Raises as `next_batch`; CodecMissing, and
-        CorruptBlock, which it raises again at every later call.
+        Waits only for the first block. Needs pyarrow. Raises as `next_batch`, CodecMissing, and
+        CorruptBlock, which every later call raises again.
+
+        ::
+
+            table = await reader.next_arrow(rows=10_000)
         """
         require_pyarrow()
         first = await self.next_batch()
@@ -212,7 +229,13 @@ class EventReader(Generic[T]):
             raise error.copy() from error
 
     async def arrow_batches(self, rows: int = ARROW_ROWS) -> AsyncIterator["pa.RecordBatch"]:
-        """Batches of Arrow until the end (see `next_arrow`); each counts as read when yielded."""
+        """Arrow batches until the end (see `next_arrow`). A yielded batch counts as read.
+
+        ::
+
+            async for batch in reader.arrow_batches():
+                print(batch.num_rows)
+        """
         while not self._closed and (batch := await self.next_arrow(rows)) is not None:
             yield batch
 
@@ -222,7 +245,13 @@ class EventReader(Generic[T]):
         self._open_batch = None
 
     async def batches(self) -> AsyncIterator[EventBatch]:
-        """Blocks until the end (see `next_batch`); each counts as read when it is yielded."""
+        """Blocks until the end (see `next_batch`). A yielded block counts as read.
+
+        ::
+
+            async for batch in reader.batches():
+                print(len(batch), batch.segment)
+        """
         while not self._closed and (batch := await self.next_batch()) is not None:
             yield batch
 
@@ -230,15 +259,19 @@ class EventReader(Generic[T]):
         return self
 
     def next_event_nowait(self) -> Event[T] | None:
-        """The next event of the block that is open, None if there is none.
+        """The next event of the current block; None if no block is open.
 
-        Touches nothing that works in the background: the consumer may ask in another thread.
+        Touches no background work, so the consumer may call it from another thread.
+
+        ::
+
+            event = reader.next_event_nowait() or await anext(reader)
         """
         return self._open_events.popleft() if self._open_events else None
 
     async def __anext__(self) -> Event[T]:
-        """The next event. Raises as `next_batch`, and SerializationFailed once for each event that
-        the serializer refuses: the next call goes on behind it."""
+        """The next event. Raises as `next_batch`. An event that the serializer refuses raises
+        SerializationFailed once; the next call continues with the event after it."""
         while not self._open_events:
             if self._no_value is not None:
                 row, error = self._no_value
@@ -252,7 +285,7 @@ class EventReader(Generic[T]):
         return self._open_events.popleft()
 
     def _open_rows(self, row: int) -> None:
-        """Let the open batch's events from `row` on come next, up to one that is no value."""
+        """Yield the open batch's events from `row` on next, up to one that is not a value."""
         batch = self._open_batch
         assert batch is not None
         self._no_value = None
@@ -265,10 +298,17 @@ class EventReader(Generic[T]):
             self._no_value = row + len(values), error
 
     def positions(self) -> dict[str, Position]:
-        """Segment → where the next event to be yielded lies; a reader's `start` later.
+        """Segment → the place of the next event to yield. Pass it as the `start` of a later reader.
 
-        A stream cut: for every key one segment. One that was read to its end stays there until
-        all that comes after it is being read.
+        The positions are a stream cut: each key belongs to exactly one of the segments. A segment
+        that was read to its end keeps its position until the reader has started all of its
+        successors.
+
+        ::
+
+            saved = reader.positions()
+            async with client.reader("plant/sensors", saved) as reader:
+                event = await anext(reader)
         """
         found = dict(self._frontier.positions)
         batch = self._open_batch
