@@ -1,7 +1,7 @@
-"""Reader groups as the controller knows them: creating, resetting, deleting and describing.
+"""Reader groups as the controller knows them: it creates, resets, deletes and describes them.
 
-A group is named ``scope/group``. Each change is a command, sent as those of `streams.py` are and
-with the same errors. What the readers of a group do is known to them alone.
+A group is named ``scope/group``. Each change is a command, sent as the commands of `streams.py` and
+with the same errors. Only the readers know the progress of a group.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -40,7 +40,14 @@ GroupStart = Literal["head", "tail"]
 
 
 class ReaderGroups:
-    """The reader groups of a cluster; `client.reader_groups`."""
+    """The reader groups of a cluster; `client.reader_groups`.
+
+    ::
+
+        await client.reader_groups.create("plant/readers", streams=["plant/sensors"])
+        async for name in client.reader_groups.list("plant"):
+            print(name)
+    """
 
     def __init__(self, control: ControlPlane, places: Places) -> None:
         self._control = control

@@ -1,4 +1,4 @@
-"""A reader group, as applications use it: its readers, checkpoints, cuts, and how it stands."""
+"""A reader group, as applications use it: its readers, checkpoints, cuts and status."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,22 +42,33 @@ LOG_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class GroupCheckpoint:
-    """A complete checkpoint: for every stream a cut, and all events before it are processed.
+    """A complete checkpoint: a cut of every stream; all events before it are processed.
 
-    `positions`: by full segment name; a group can be reset to them, and `client.reader` starts
-    at those of one stream.
+    `positions` is by full segment name. A group can be reset to them, and `client.reader` starts at
+    the positions of one stream.
+
+    ::
+
+        checkpoint = await group.checkpoint("before-upgrade")
+        async with client.reader("plant/sensors", checkpoint.of_stream("plant/sensors")) as reader:
+            event = await anext(reader)
     """
 
     name: str
     positions: Mapping[str, Position]
 
     def of_stream(self, stream: str) -> dict[str, Position]:
-        """The positions in one stream, ``scope/stream``."""
+        """The positions in one stream, ``scope/stream``.
+
+        ::
+
+            positions = checkpoint.of_stream("plant/sensors")
+        """
         return {name: at for name, at in self.positions.items() if stream_of(name) == stream}
 
 
 class GroupParts(Protocol):
-    """What a client makes for a group."""
+    """The parts that a client makes for a group."""
 
     def new_reader(
         self,
@@ -77,9 +88,16 @@ class GroupParts(Protocol):
 
 
 class ReaderGroup:
-    """See the module. Made by `client.reader_group`; the group need not exist before it is used.
+    """A reader group; made by `Client.reader_group`. The group need not exist before its first use.
 
     Every method raises ReaderGroupNotFound and Unavailable.
+
+    ::
+
+        group = client.reader_group("plant/readers")
+        async with group.reader("worker-1") as reader:
+            async for event in reader:
+                print(event.payload)
     """
 
     def __init__(self, access: GroupAccess, parts: GroupParts, clock: Clock, ids: IdSource) -> None:
@@ -97,7 +115,12 @@ class ReaderGroup:
         return str(self.ref)
 
     async def describe(self) -> ReaderGroupDescription:
-        """Its configuration and generation, as the controller has them."""
+        """Its configuration and generation, as the controller has them.
+
+        ::
+
+            description = await group.describe()
+        """
         return await self._access.describe()
 
     def reader(
@@ -108,11 +131,17 @@ class ReaderGroup:
         on_checkpoint: OnCheckpoint | None = None,
         serializer: Serializer[T] | None = None,
     ) -> GroupReader[T]:
-        """A reader, to be entered with `async with`; an id is drawn if none is given.
+        """A reader; enter it with `async with`. Without a `reader_id`, the group draws one.
 
-        `on_checkpoint` is awaited with a checkpoint's name between two events: all before it are
-        processed, and none behind. It is called for automatic checkpoints too, which are named
-        ``automatic-<number>``. `serializer`: what makes values of payloads. Raises InvalidName.
+        The reader awaits `on_checkpoint` with a checkpoint's name between two events: all events
+        before it are processed, and none after it. Automatic checkpoints call it too, with names
+        ``automatic-<number>``. `serializer` deserializes the payloads. Raises InvalidName.
+
+        ::
+
+            async with group.reader("worker-1") as reader:
+                async for event in reader:
+                    print(event.payload)
         """
         name = self._ids.new_id() if reader_id is None else reader_id
         return self._parts.new_reader(
@@ -124,7 +153,12 @@ class ReaderGroup:
         )
 
     async def close(self) -> None:
-        """Let go of the group's log; repeatable. The client does it too when it is left."""
+        """Close the group's log; repeatable. Leaving the client does this too.
+
+        ::
+
+            await group.close()
+        """
         log, self._log = self._log, None
         if log is not None:
             await log.close()
@@ -132,9 +166,14 @@ class ReaderGroup:
     # --- how it stands --------------------------------------------------------------------
 
     async def status(self) -> ReaderGroupStatus:
-        """Who has what, and what is unread, in events, bytes and seconds.
+        """The readers and their segments, and the unread events, bytes and seconds.
 
-        If the group's log does not answer within five seconds, the status says that alone.
+        If the group's log does not answer within five seconds, the status says only that.
+
+        ::
+
+            status = await group.status()
+            print(status.lag.events, status.readers)
         """
         described = await self.describe()
         try:
@@ -147,8 +186,14 @@ class ReaderGroup:
         return await self._parts.status(str(self.ref), log.present)
 
     async def readers(self) -> dict[str, tuple[str, ...]]:
-        """The readers that are online, each with the segments it has; asks no store but the one
-        of the group's own state."""
+        """The readers that are online, with the segments of each. It asks only the store of the
+        group's own state.
+
+        ::
+
+            for reader_id, segments in (await group.readers()).items():
+                print(reader_id, segments)
+        """
         state = (await self._fetched()).present
         return {
             reader_id: tuple(sorted(each.name for each in state.owned_by(reader_id)))
@@ -156,7 +201,12 @@ class ReaderGroup:
         }
 
     async def positions(self) -> dict[str, Position]:
-        """A cut of all streams before which everything is processed, as far as it is saved."""
+        """A cut of all streams: every event before it is processed, and the progress is saved.
+
+        ::
+
+            saved = await group.positions()
+        """
         return (await self._fetched()).present.positions()
 
     # --- checkpoints ----------------------------------------------------------------------
@@ -164,25 +214,39 @@ class ReaderGroup:
     async def checkpoint(
         self, name: str | None = None, *, timeout_s: float = CHECKPOINT_TIMEOUT_S
     ) -> GroupCheckpoint:
-        """Have every reader that is online say where it stands; it does so when it asks for more.
+        """Make a checkpoint: every online reader reports its place when it next asks for events.
 
-        A checkpoint that is not complete in time goes on: `wait_for_checkpoint` waits again.
-        Raises CheckpointExists, TooManyCheckpoints, Unavailable (fields: waiting).
+        A checkpoint that is not complete in time goes on: `wait_for_checkpoint` waits again. Raises
+        CheckpointExists, TooManyCheckpoints, Unavailable (fields: waiting).
+
+        ::
+
+            checkpoint = await group.checkpoint("before-upgrade")
         """
         name = name or self._ids.new_id()
         await self.begin_checkpoint(name)
         return await self.wait_for_checkpoint(name, timeout_s=timeout_s)
 
     async def begin_checkpoint(self, name: str) -> None:
-        """The same without waiting. Raises CheckpointExists, TooManyCheckpoints."""
+        """Begin a checkpoint without waiting for it. Raises CheckpointExists, TooManyCheckpoints.
+
+        ::
+
+            await group.begin_checkpoint("before-upgrade")
+        """
         await self._begin(name, "user")
 
     async def wait_for_checkpoint(
         self, name: str, *, timeout_s: float = CHECKPOINT_TIMEOUT_S
     ) -> GroupCheckpoint:
-        """Until it is complete; readers that are silent for a lease meanwhile are taken for lost.
+        """Wait until it is complete. A reader that is silent for a lease meanwhile counts as lost.
 
-        Raises CheckpointNotFound (never begun, cancelled, long ago), Unavailable (fields: waiting).
+        Raises CheckpointNotFound (never begun, cancelled, or long ago), Unavailable (fields:
+        waiting).
+
+        ::
+
+            checkpoint = await group.wait_for_checkpoint("before-upgrade", timeout_s=60)
         """
         log = await self._fetched()
         deadline_s = self._clock.monotonic() + timeout_s
@@ -201,16 +265,26 @@ class ReaderGroup:
             await log.synchronizer.fetch(wait_s=min(left_s, wait_s))
 
     async def cancel_checkpoints(self) -> None:
-        """All that are under way end without a result."""
+        """End all pending checkpoints without a result.
+
+        ::
+
+            await group.cancel_checkpoints()
+        """
         log = await self._fetched()
         await _settled(log.synchronizer, [u.CheckpointsCancelled()])
 
     async def stream_cuts(
         self, *, timeout_s: float = CHECKPOINT_TIMEOUT_S
     ) -> dict[str, dict[str, Position]]:
-        """Stream → its cut at which all readers stand when each of them asks for more next.
+        """Stream → its cut where all readers stand when each of them next asks for events.
 
-        No reader's `on_checkpoint` is called. Raises Unavailable (fields: waiting).
+        Does not call the readers' `on_checkpoint`. Raises Unavailable (fields: waiting).
+
+        ::
+
+            cuts = await group.stream_cuts()
+            positions = cuts["plant/sensors"]
         """
         name = f"cut-{self._ids.new_id()}"
         await self._begin(name, "silent")
@@ -241,10 +315,14 @@ class ReaderGroup:
     async def reader_offline(
         self, reader_id: str, positions: Mapping[str, Position] | None = None
     ) -> None:
-        """Take the reader's segments away at once, for others to read.
+        """Take the reader's segments away at once, so that other readers continue them.
 
-        From `positions`, up to where it is known to have processed, or else from what it saved.
-        Raises ReaderNotFound, InvalidPosition.
+        They continue at `positions`, the end of the events that it is known to have processed, or
+        else at its saved positions. Raises ReaderNotFound, InvalidPosition.
+
+        ::
+
+            await group.reader_offline("worker-1")
         """
         log = await self._fetched()
         places = await self._parts.checked(positions or {}, log.present.segments)
@@ -283,7 +361,8 @@ class _Log:
 
 
 async def _remove_lost(log: _Log, peers: PeerWatch, now_s: float) -> None:
-    """No checkpoint waits for the dead, also where no reader is left that would see it."""
+    """Remove lost readers, so that no checkpoint waits for them, even if no reader is left to do
+    so."""
     peers.caught_up(log.present.readers, now_s)
     if lost := list(peers.silent(now_s)):
         await log.synchronizer.update(

@@ -1,17 +1,18 @@
-"""A reader of a group, as applications use it: joins, yields events, leaves.
+"""A reader of a group, as applications use it: it joins, yields events and leaves.
 
 ::
 
     async with group.reader("worker-1") as reader:
         async for event in reader:
-            await process(event)       # asking for the next event says that this one is processed
+            await process(event)       # asking for the next event marks this one as processed
 
-Events of one key are processed in the order of their writing, by whichever readers. A reader that
-leaves by the end of its block has processed all that it was given; one that leaves by an exception,
-not what it had in hand. What a reader that dies has processed and not saved is processed again by
-others: at most what it did in the last `save_interval_s` and since it last asked for more. Asking
-saves what is due, so this holds also for an application that keeps the event loop to itself. If the
-group's log does not answer, nothing is saved, and nothing is handed out after ⅞ of the lease.
+Events of one key are processed in write order, whichever readers process them. A reader that
+reaches the end of its block has processed all events that it received; one that leaves by an
+exception has not processed the current event. If a reader dies, other readers process its unsaved
+events again: at most those of the last `save_interval_s` and since it last asked for more. Asking
+saves progress that is due, so this also holds for an application that never yields to the event
+loop. If the group's log does not answer, the reader saves nothing, and hands out nothing after ⅞ of
+the lease.
 """
 
 import asyncio
@@ -38,9 +39,19 @@ T = TypeVar("T", default=bytes)
 
 @dataclass(frozen=True, slots=True)
 class GroupReaderSettings:
-    """`save_interval_s`: what is processed is saved that often, in the background and when the
-    application asks for more. `acks`: whether asking for more
-    says that what came before is processed, or only `ack` does."""
+    """The settings of a group's reader.
+
+    The reader saves its progress every `save_interval_s` seconds, in the background and when the
+    application asks for more. `acks` "asking": asking for more marks the earlier events as
+    processed; "explicit": only `ack` does. `reading` configures the reads.
+
+    ::
+
+        settings = GroupReaderSettings(acks="explicit")
+        async with group.reader("worker-1", settings) as reader:
+            batch = await reader.next_batch()
+            reader.ack()
+    """
 
     reading: ReaderSettings = field(default_factory=ReaderSettings)
     save_interval_s: float = 1.0
@@ -55,8 +66,8 @@ class GroupReaderSettings:
 
 @dataclass(frozen=True, slots=True)
 class GroupReaderParts:
-    """What a reader is made of, once it is opened. `watch` ends when the group has a newer
-    generation, which it has seen to be in the log, or is gone."""
+    """The parts of an open reader. `watch` ends when the group is gone, or has a newer generation
+    that the log contains."""
 
     log: GroupSynchronizer
     source: SegmentSource
@@ -66,7 +77,15 @@ class GroupReaderParts:
 
 
 class GroupReader(Generic[T]):
-    """See the module. An async context manager; one consumer at a time."""
+    """Reads a share of the group's segments: an async context manager, made by
+    `ReaderGroup.reader`. One consumer at a time. See the module.
+
+    ::
+
+        async with client.reader_group("plant/readers").reader() as reader:
+            async for event in reader:
+                print(event.key, event.payload)
+    """
 
     def __init__(
         self,
@@ -147,9 +166,9 @@ class GroupReader(Generic[T]):
         await self.close()
 
     async def close(self) -> None:
-        """Leave the group: its other readers go on at once where this one has processed to.
+        """Leave the group: its other readers continue at once after the last processed event.
 
-        What is in hand counts as not processed. Repeatable, also after it was cancelled.
+        The current event counts as not processed. Repeatable, also after it was cancelled.
         """
         self._closed = True
         if self._ended or self._parts is None:
@@ -176,13 +195,13 @@ class GroupReader(Generic[T]):
         return self
 
     async def __anext__(self) -> Event[T]:
-        """The next event. Ends when all that the group reads is processed, for ever.
+        """The next event. Ends when everything that the group reads is processed, for ever.
 
-        Raises EventsTruncated once for events that are gone, SerializationFailed once for an event
-        that is no value, and goes on behind them. Raises InvalidPosition once for a segment that
-        has no event where the group stands in it: other segments go on, and a reset mends it.
-        Raises for good ReaderRemoved, ReaderGroupReset, ReaderGroupNotFound, Closed, and what makes
-        a segment unreadable.
+        Raises EventsTruncated once for truncated events, and SerializationFailed once for an event
+        that cannot be deserialized, and continues after them. If a segment has no event at the
+        group's position, it raises InvalidPosition once: other segments continue, and a reset of
+        the group repairs it. ReaderRemoved, ReaderGroupReset, ReaderGroupNotFound, Closed, and the
+        errors of an unreadable segment are final.
         """
         reading = self._reading
         if reading is None or self._closed:
@@ -193,44 +212,68 @@ class GroupReader(Generic[T]):
         return event
 
     async def next_batch(self) -> EventBatch | None:
-        """The next block's events; asking says that those before are processed. None at the end.
+        """The next block's events; asking marks the earlier ones as processed. None at the end.
 
         Raises as iterating does.
+
+        ::
+
+            batch = await reader.next_batch()
         """
         return await self._opened().next_batch()
 
     async def batches(self) -> AsyncIterator[EventBatch]:
-        """Blocks until the end, see `next_batch`."""
+        """Blocks until the end, see `next_batch`.
+
+        ::
+
+            async for batch in reader.batches():
+                print(len(batch), batch.segment)
+        """
         while (batch := await self.next_batch()) is not None:
             yield batch
 
     def ack(self, up_to: Mapping[str, Position] | None = None) -> None:
-        """Everything given so far is processed; it is saved within `save_interval_s`.
+        """Mark every received event as processed; the reader saves this within `save_interval_s`.
 
-        `up_to`: only what lies before these positions, segment → behind what is processed: the
-        `next` of a batch, or ``Position(offset, index + 1)`` of an event within it. What lies
-        beyond that is given, or before what is processed already, changes nothing. Raises
-        InvalidPosition for a place within what was given where no block begins.
+        `up_to` marks only the events before these positions, segment → the position after the last
+        processed event: the `next` of a batch, or ``Position(offset, index + 1)`` of an event
+        within it. Positions beyond the received events, or before processed ones, change nothing.
+        Raises InvalidPosition for a position among the received events at which no block begins.
+
+        ::
+
+            batch = await reader.next_batch()
+            reader.ack({batch.segment: batch.next})
         """
         self._opened().acknowledge(up_to)
 
     def ownership(self, segment: str) -> int:
-        """The number of the segment's assignment to this reader, 0 where it has it no more.
+        """The number of the segment's assignment to this reader; 0 if the reader does not have it.
 
-        Grows with every assignment of the group: a sink that keeps the highest it has seen per
-        segment can refuse what a reader writes that was taken for dead.
+        It grows with every assignment of the group. A sink that stores the highest number per
+        segment can therefore refuse writes of a reader that was declared dead.
+
+        ::
+
+            fence = reader.ownership(event.segment)
         """
         holding = self._opened().ledger.holdings.get(segment)
         return 0 if holding is None else holding.ownership
 
     def positions(self) -> dict[str, Position]:
-        """Segment → where processing stands, of those that this reader has now."""
+        """Segment → the place of the next event to process, for this reader's present segments.
+
+        ::
+
+            positions = reader.positions()
+        """
         return {at.segment: at.position for at in self._opened().all_saved()}
 
     @property
     def is_held_back(self) -> bool:
-        """Whether nothing is handed out because the group's log did not confirm the lease in time:
-        it does not answer, or the application kept the event loop to itself."""
+        """Whether the reader hands out nothing because the group's log did not confirm its lease in
+        time: the log does not answer, or the application blocked the event loop."""
         return self._opened().is_held_back
 
     def _opened(self) -> GroupReading[T]:

@@ -1,8 +1,10 @@
-"""How a reader group stands: who has what, and how far behind the streams' tails it is.
+"""The status of a reader group: its readers' segments, and how far they lag behind the streams'
+tails.
 
-Positions are as saved, so what a reader processed in the last second may count as unread. Bytes
-are exact. Events are exact while little is unread, else an estimate by the mean size of the
-segment's events. Seconds are the age of the oldest unread block, by its writer's clock.
+Positions are as saved, so events of the last second may count as unread although a reader has
+processed them. Bytes are exact. Events are exact while little is unread; otherwise they are an
+estimate by the mean size of the segment's events. Seconds are the age of the oldest unread block,
+by its writer's clock.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +33,8 @@ COUNTED_BYTES_MAX = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What is unread. `seconds`: 0.0 where nothing is; `events_are_exact`: not estimated."""
+    """The unread events, bytes and seconds. `seconds` is 0.0 if nothing is unread;
+    `events_are_exact` is False for an estimate."""
 
     events: int = 0
     bytes: int = 0
@@ -39,7 +42,12 @@ class Lag:
     events_are_exact: bool = True
 
     def plus(self, other: "Lag") -> "Lag":
-        """Of both together."""
+        """The sum of both lags; `seconds` is the longer one.
+
+        ::
+
+            total = status.lag.plus(other.lag)
+        """
         return Lag(
             self.events + other.events,
             self.bytes + other.bytes,
@@ -50,7 +58,7 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class SegmentStatus:
-    """A segment that a reader has, or nobody (`reader_id` "")."""
+    """A segment and its reader; `reader_id` is "" while no reader has the segment."""
 
     segment: str
     reader_id: str
@@ -60,7 +68,7 @@ class SegmentStatus:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStatus:
-    """A checkpoint under way, and the readers that it waits for."""
+    """A pending checkpoint, and the readers that it waits for."""
 
     name: str
     kind: str
@@ -69,28 +77,37 @@ class CheckpointStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReaderGroupStatus:
-    """`readers`: who is online, with the segments each has. `segments`: those that can be read
-    now. `lag`: of everything up to the tails, what comes after those segments included.
+    """The status of a group, from `ReaderGroup.status`.
 
-    `log_answers`: False, the group's log did not answer, so its readers hand out nothing after ⅞ of
-    their leases; then only `group` and `generation` are known, and all else is empty.
+    Invariants: without `log_answers` only `group` and `generation` are known, and everything else
+    is empty; the group's readers then hand out nothing after ⅞ of their leases. `readers` and
+    `lag_of_readers` have the same keys, and `lag` is at least the sum of `lag_of_readers`.
     """
 
     group: str
+    """The group's name, ``scope/group``."""
     generation: int
+    """The number of the configuration; a reset of the group increases it."""
     readers: Mapping[str, tuple[str, ...]]
+    """The ids of the online readers, each with its segments by full name."""
     segments: tuple[SegmentStatus, ...]
+    """The segments that can be read now."""
     lag: Lag
+    """The unread events up to the tails, including segments that follow the present ones."""
     checkpoints: tuple[CheckpointStatus, ...] = ()
+    """The pending checkpoints."""
     is_complete: bool = False
+    """Whether the group has read everything that it will ever read."""
     lag_of_readers: Mapping[str, Lag] = field(default_factory=dict)
+    """The unread events of each reader's present segments, by reader id."""
     log_answers: bool = True
+    """Whether the group's log answered in time."""
 
 
 async def status_of(
     group: str, state: ReaderGroupState, *, parts: Parts, ranges: SegmentRanges, clock: Clock
 ) -> ReaderGroupStatus:
-    """Ask controller and stores what is unread. Raises StreamNotFound, Unavailable."""
+    """Ask controller and stores for the unread bytes. Raises StreamNotFound, Unavailable."""
     lags: dict[str, Lag] = {}
     for stream in {stream_of(name) for name in state.segments}:
         bounds = parts.bounds(stream_ref(stream))
@@ -132,7 +149,7 @@ def _sum(segments: Iterable[SegmentStatus], reader_id: str) -> Lag:
 
 
 async def _unread(bounds: StreamBounds, state: ReaderGroupState, stream: str) -> list[SegmentRun]:
-    """What lies between the group's positions and the end of the stream, or of its reading."""
+    """The runs between the group's positions and the end of the stream or of its reading."""
     start = [
         SegmentOffset(SegmentId(each.segment_id), each.position.offset)
         for each in state.segments.values()

@@ -1,8 +1,9 @@
 """`client.transactions(stream)`: begins the transactions of a stream, and asks about them.
 
-Any process that knows a transaction's id may write to it, ping it and end it. All raise
-StreamNotFound, ScopeNotFound, and Unavailable when nobody answers in time; those that name a
-transaction TransactionNotFound (it never was, or its outcome is forgotten) and InvalidRequest.
+Any process that knows a transaction's id may write to it, ping it and end it. All methods raise
+StreamNotFound, ScopeNotFound, and Unavailable if no reply comes in time. Methods that name a
+transaction also raise TransactionNotFound (it never existed, or its outcome is forgotten) and
+InvalidRequest.
 """
 
 from collections.abc import AsyncIterator, Iterable
@@ -40,7 +41,13 @@ from anabranch.common.model.transaction import TransactionState, check_id
 
 
 class Transactions:
-    """See the module."""
+    """The transactions of one stream; made by `Client.transactions`. See the module.
+
+    ::
+
+        async with client.transactions("plant/sensors").begin() as txn:
+            txn.write(b"21.5", key="boiler")
+    """
 
     def __init__(self, openings: Openings) -> None:
         self._openings = openings
@@ -79,16 +86,22 @@ class Transactions:
         writer_settings: WriterSettings | None = None,
         serializer: Serializer[T] | None = None,
     ) -> Beginning[T]:
-        """Begin a transaction: ``async with transactions.begin() as txn``, or await it.
+        """Begin a transaction: enter the result with `async with`, or await it.
 
-        `key`: (application, version), as a tuple or TransactionKey: of a version only one
-        transaction is ever committed, and versions are committed in order. If that version was
-        committed before, the answer is its transaction, which `is_done`; one that an earlier
-        attempt left open is aborted first, unless both have `parts`. `parts`: it is written part by
-        part, by any number of tasks, see `Transaction.part`.
+        `key` is (application, version), as a tuple or TransactionKey: only one transaction of a
+        version is ever committed, and versions are committed in order. If the version was committed
+        before, the result is that transaction, which `is_done`. If an earlier attempt left one
+        open, it is aborted first, unless both have `parts`. With `parts`, any number of tasks write
+        it part by part, see `Transaction.part`.
 
         Raises StreamSealed, VersionPassed (a later version was begun or committed), Overloaded (too
         many are open), Busy, InvalidRequest.
+
+        ::
+
+            async with transactions.begin(key=("nightly-import", 7)) as txn:
+                if not txn.is_done:
+                    txn.write(b"21.5", key="boiler")
         """
         openings, writer = self._openings, writer_settings or WriterSettings()
         what = wanted(key, parts)
@@ -123,11 +136,16 @@ class Transactions:
         writer_settings: WriterSettings | None = None,
         serializer: Serializer[T] | None = None,
     ) -> Beginning[T]:
-        """Go on with a transaction that another process began: await it, or enter it.
+        """Resume a transaction that another process began: await the result, or enter it.
 
-        It has a writer id of its own here. Leaving its block flushes and decides nothing; any
-        process may commit it once all that write have flushed. Of the settings its lease and
-        execution time count for nothing: they are as it was begun with.
+        It has a writer id of its own in this process. Leaving its block flushes and does not decide
+        the outcome; any process may commit it once all writers have flushed. The settings' lease
+        and execution time do not apply: those of the begin stay.
+
+        ::
+
+            async with transactions.resume(transaction_id) as txn:
+                txn.write(b"4", key="door")
         """
         openings, writer = self._openings, writer_settings or WriterSettings()
         return Beginning(
@@ -140,7 +158,12 @@ class Transactions:
     # --- by id ----------------------------------------------------------------------------
 
     async def describe(self, transaction_id: str) -> TransactionInfo:
-        """As it stands; of one that ended some time ago only its outcome."""
+        """Its present description; of one that ended some time ago, only the outcome.
+
+        ::
+
+            info = await transactions.describe(transaction_id)
+        """
         return await self._calls.describe(transaction_id)
 
     async def commit(
@@ -153,10 +176,15 @@ class Transactions:
         wait: bool = True,
         timeout_s: float = COMMIT_TIMEOUT_S,
     ) -> TransactionInfo:
-        """Commit what everybody has flushed into it → COMMITTED; COMMITTING without `wait`, or if
-        that takes longer than `timeout_s`. Idempotent. `parts`, `timestamp_ms` and errors as
-        `Transaction.commit`; the time is noted as one of the writer `writer_id`, 32 hexadecimal
-        digits, or of one that is drawn.
+        """Commit everything that any process has flushed into it. Returns it as COMMITTED; as
+        COMMITTING without `wait`, or if that takes longer than `timeout_s`.
+
+        Idempotent. `parts`, `timestamp_ms` and errors are as in `Transaction.commit`. The time is
+        noted for the writer `writer_id`, 32 hexadecimal digits, or for a new one.
+
+        ::
+
+            await transactions.commit(transaction_id, timeout_s=30)
         """
         deadline_s = self._calls.deadline(timeout_s)
         noted_by = "" if timestamp_ms is None else writer_id or self._openings.noting()
@@ -184,15 +212,28 @@ class Transactions:
     async def abort(
         self, transaction_id: str, *, timeout_s: float = ABORT_TIMEOUT_S
     ) -> TransactionInfo:
-        """Give up its events → ABORTING, or ABORTED when they are removed. Idempotent. Raises
-        TransactionEnded (it is committed)."""
+        """Discard its events. Returns it as ABORTING, or as ABORTED when they are removed.
+
+        Idempotent. Raises TransactionEnded (it is committed).
+
+        ::
+
+            await transactions.abort(transaction_id)
+        """
         return await self._calls.abort(transaction_id, timeout_s)
 
     async def ping(
         self, transaction_ids: str | Iterable[str], lease_ms: int | None = None
     ) -> list[TransactionPinged]:
-        """Keep them alive for a lease, each as it was begun with if `lease_ms` is None → what
-        became of each, in the order asked; see there. A thousand at a time go as one request."""
+        """Renew the leases of transactions. Returns one answer per id, in the order of the ids.
+
+        With `lease_ms` None, each lease is as long as at the beginning. One request carries up to a
+        thousand ids.
+
+        ::
+
+            answers = await transactions.ping([transaction_id], lease_ms=60_000)
+        """
         ids = [transaction_ids] if isinstance(transaction_ids, str) else list(transaction_ids)
         pings = [PingTransaction(transaction_id=check_id(each), lease_ms=lease_ms) for each in ids]
         found: list[TransactionPinged] = []
@@ -206,15 +247,28 @@ class Transactions:
     async def keep_alive(
         self, transaction_id: str, lease_ms: int | None = None
     ) -> TransactionPinged:
-        """Ping one, which is open → how long it lives now. Its `refusal` says when it may live no
-        longer. Raises TransactionEnded, InvalidRequest (the lease is out of range)."""
+        """Renew the lease of one open transaction. Returns how long it lives now.
+
+        The answer's `refusal` tells when it may live no longer. Raises TransactionEnded,
+        InvalidRequest (the lease is out of range).
+
+        ::
+
+            await transactions.keep_alive(transaction_id)
+        """
         return await self._calls.ping(transaction_id, lease_ms)
 
     # --- all ------------------------------------------------------------------------------
 
     async def list(self, state: TransactionState | None = None) -> AsyncIterator[TransactionInfo]:
-        """Those that have not ended, by id; with a `state` those in it, fetched page by page. Of
-        ended ones at least the last thousand are known, the newest first."""
+        """The transactions that have not ended, by id, fetched page by page; with a `state`, those
+        in it. At least the last thousand ended ones are known, the newest first.
+
+        ::
+
+            async for info in transactions.list():
+                print(info.transaction_id, info.state)
+        """
         token = ""
         while True:
             page = await self.page(state, token)
@@ -229,7 +283,13 @@ class Transactions:
         page_token: str = "",
         page_size: int = PAGE_SIZE_MAX,
     ) -> TransactionList:
-        """One page of them, from the start or from an earlier page's token."""
+        """One page of the list, from the start or from an earlier page's token.
+
+        ::
+
+            page = await transactions.page(page_size=100)
+            page = await transactions.page(page_token=page.next_page_token)
+        """
         query = ListTransactions(
             **self._calls.names, state=state, page_token=page_token, page_size=page_size
         )
@@ -238,13 +298,26 @@ class Transactions:
     # --- applications ---------------------------------------------------------------------
 
     async def application(self, name: str) -> ApplicationDescription:
-        """What the application of keyed transactions has committed to the stream, and has open; an
-        unknown one has nothing. Raises InvalidRequest."""
+        """The committed and open versions of an application of keyed transactions.
+
+        An unknown application has none. Raises InvalidRequest.
+
+        ::
+
+            found = await transactions.application("nightly-import")
+        """
         return await self._of_application("describe_application", DescribeApplication, name)
 
     async def forget_application(self, name: str) -> ApplicationDescription:
-        """Let the application begin at any version again; what it has open it cannot commit any
-        more. Idempotent. Raises InvalidRequest."""
+        """Let the application begin at any version again. Its open transactions can no longer
+        commit.
+
+        Idempotent. Raises InvalidRequest.
+
+        ::
+
+            await transactions.forget_application("nightly-import")
+        """
         return await self._of_application("forget_application", ForgetApplication, name)
 
     async def _of_application(

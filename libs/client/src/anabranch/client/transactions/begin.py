@@ -1,9 +1,10 @@
-"""Begins transactions, and goes on with those that others began.
+"""Begins transactions, and resumes transactions that other processes began.
 
-A begin whose answer got lost is repeated; what the first one began nobody pings, so it is aborted.
-With a key, the version's transaction is got or created. One that an earlier attempt left open holds
-events which this attempt writes again: it is aborted first, and whoever still writes to it is told
-so. One with parts is kept, because its commit names the parts that count.
+If a begin loses its reply, it is repeated; no client pings the first transaction, so its lease
+expires. With a key, a begin gets or creates the version's transaction. A transaction that an
+earlier attempt left open holds events that this attempt writes again: it is aborted first, and a
+writer that still uses it raises TransactionEnded. A transaction with parts is kept, because its
+commit names the valid parts.
 """
 
 from collections.abc import Awaitable, Callable, Generator
@@ -49,7 +50,7 @@ class Wanted:
 
 
 def wanted(key: Key | None, parts: bool) -> Wanted:
-    """Raises InvalidRequest for what is no key."""
+    """Raises InvalidRequest for a malformed key."""
     if isinstance(key, tuple):
         try:
             key = TransactionKey(application=key[0], version=key[1])
@@ -63,7 +64,7 @@ def wanted(key: Key | None, parts: bool) -> Wanted:
 
 
 class Openings:
-    """What the transactions of one stream need; `noting` as in `Role`."""
+    """The dependencies of one stream's transactions; `noting` as in `Role`."""
 
     def __init__(
         self,
@@ -149,7 +150,7 @@ class Openings:
     async def _is_ours(
         self, begun: TransactionBegun, what: Wanted, settings: TransactionSettings
     ) -> bool:
-        """Whether it is the one to go on with; if not, an open one is aborted."""
+        """Whether to use this transaction; if not and it is open, abort it."""
         found = begun.transaction
         is_open = found.state is TransactionState.OPEN
         if begun.is_new or found.state in DONE:
@@ -165,10 +166,14 @@ class Openings:
 
 
 class Beginning(Generic[T]):
-    """A transaction that is about to be begun: await it, or enter it.
+    """The result of `transaction`, `begin` and `resume`: await it for a Transaction, or enter it.
 
-    ``async with writer.transaction() as txn`` begins it and ends it with the block;
-    ``txn = await writer.transaction()`` begins it, and leaves it to you to commit or abort it.
+    ``async with writer.transaction() as txn`` begins it and ends it with the block. Without a
+    block, the application commits or aborts::
+
+        txn = await writer.transaction()
+        txn.write(b"21.5", key="boiler")
+        await txn.commit()
     """
 
     def __init__(self, begin: Callable[[], Awaitable[Transaction[T]]]) -> None:

@@ -1,7 +1,8 @@
-"""A part of a transaction: what one task writes, into segments of its own.
+"""A part of a transaction: one task's events, in segments of their own.
 
-The commit names the parts that count, each with how long it is. A part that its task left half
-written, or that a task wrote a second time under another id, is not named and therefore not seen.
+The commit names the valid parts and the length of each. If a task left a part half written, or
+wrote its events again under another id, the commit does not name that part and readers never see
+it.
 """
 
 from types import TracebackType
@@ -25,21 +26,27 @@ from anabranch.common.model.transaction import check_id
 
 
 class PartReport(CommittedPart):
-    """What a part holds, for whoever commits: give it to `Transaction.commit`.
+    """The contents of a part; pass it to `Transaction.commit`.
 
     It travels as JSON (`model_dump_json`, `PartReport.model_validate_json`), as a dict
-    (`model_dump`, `PartReport.model_validate`), or pickled. `event_count`: by the part's writer.
+    (`model_dump`, `PartReport.model_validate`), or pickled. `event_count` is the part writer's
+    count.
+
+    ::
+
+        report = PartReport.model_validate_json(text)
+        await client.transactions("plant/sensors").commit(transaction_id, parts=[report])
     """
 
     event_count: int = Field(default=0, ge=0)
 
 
 class TransactionPart(TransactionWriter[T]):
-    """See the module. Made by `Transaction.part`; an async context manager.
+    """Writes one part of a transaction: an async context manager, made by `Transaction.part`.
 
-    Entering it makes the part, leaving it normally flushes; leaving it by an exception drops it,
-    which is to say that nobody should name it in a commit. `part_id` has to be new for every
-    attempt: what two attempts wrote to one part cannot be told apart. ::
+    Entering it creates the part, and leaving it normally flushes. If it is left by an exception, do
+    not name it in a commit. Use a new `part_id` for every attempt: the events of two attempts in
+    one part cannot be told apart. ::
 
         async with txn.part() as part:
             part.write(b"21.5", key="boiler")
@@ -79,11 +86,16 @@ class TransactionPart(TransactionWriter[T]):
             await self.close()
 
     async def report(self) -> PartReport:
-        """What is durable of the part, by the stream's segments; to be asked for when all is
-        written, inside the block or after it. Flushes. Segments without events are not named.
+        """Flush, then report the durable length of the part in each of the stream's segments.
 
-        Raises the writer's failure if anything written is not durable, InvalidRequest before the
-        part was entered, Unavailable.
+        Call it after the last write, inside the block or after it. Segments without events are not
+        named. Raises the writer's failure if a write is not durable, InvalidRequest before the part
+        was entered, Unavailable.
+
+        ::
+
+            report = await part.report()
+            print(report.event_count)
         """
         if not self._was_opened:
             raise InvalidRequest(

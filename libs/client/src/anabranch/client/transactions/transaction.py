@@ -1,12 +1,13 @@
-"""A transaction of a stream: its events are seen together when it is committed, or never.
+"""A transaction of a stream: its events become visible together at the commit, or never.
 
-    open ──flush──► commit asked for ──answered──► COMMITTING ──merged──► COMMITTED
-      │                    └──not answered──► state None, until somebody is told
-      └──abort, or its lease is over──► ABORTING ──► ABORTED
+    open ──flush──► commit sent ──reply──► COMMITTING ──merged──► COMMITTED
+      │                  └──no reply──► state None, until a later call learns the outcome
+      └──abort, or the lease expires──► ABORTING ──► ABORTED
 
-Who began it ends it: leaving its block commits it, or aborts it on an error. Who resumed it only
-adds to it: leaving the block flushes. The outcome is decided by the controller, once; asking again
-gives the same answer, so that a lost answer is asked for again.
+The process that began the transaction ends it: leaving its block commits it, or aborts it on an
+error. A process that resumed it only adds events: leaving the block flushes. The controller decides
+the outcome once and repeats it to every later request, so that a client asks again after a lost
+reply.
 """
 
 from collections.abc import Callable, Iterable
@@ -44,8 +45,8 @@ DONE = (TransactionState.COMMITTING, TransactionState.COMMITTED)
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Whose the transaction is here. `owns`: leaving its block decides it; `noting` gives the
-    writer id, in hexadecimal digits, under which its commit notes a time."""
+    """This process's part in the transaction. With `owns`, leaving its block decides the outcome;
+    `noting` returns the writer id, in hexadecimal digits, under which its commit notes a time."""
 
     settings: TransactionSettings
     owns: bool
@@ -53,7 +54,7 @@ class Role:
 
 
 class Transaction(TransactionWriter[T]):
-    """See the module. An async context manager; written to as a plain writer is.
+    """Writes to a transaction as to a stream: an async context manager. See the module.
 
     Made by `EventWriter.transaction`, `Transactions.begin` and `Transactions.resume`::
 
@@ -61,7 +62,7 @@ class Transaction(TransactionWriter[T]):
             txn.write(b"21.5", key="boiler")
             txn.write(b"4", key="door")
 
-    Writing raises TransactionEnded once it has an outcome, whoever decided that.
+    Once the transaction has an outcome, from any process, writing raises TransactionEnded.
     """
 
     def __init__(
@@ -82,30 +83,30 @@ class Transaction(TransactionWriter[T]):
 
     @property
     def id(self) -> str:
-        """32 hexadecimal digits, by which any process can go on with it."""
+        """32 hexadecimal digits, by which any process can resume it."""
         return self.transaction_id
 
     @property
     def state(self) -> TransactionState | None:
-        """As last heard. None: a commit was asked for, and whether it took place is not known
-        here; `describe` asks."""
+        """The last known state. None: a commit was sent and its outcome is not known here;
+        `describe` asks for it."""
         return self._fate.state
 
     @property
     def info(self) -> TransactionInfo:
-        """What was last heard of it, without asking."""
+        """The last known description, without asking."""
         return self._fate.info
 
     @property
     def is_done(self) -> bool:
-        """Whether it is committed, or irrevocably about to be. True of the transaction that a
-        keyed begin gives for a version which was committed before: write nothing then."""
+        """Whether it is committed, or irrevocably about to be. A keyed begin for a version that was
+        committed before returns such a transaction: write nothing to it."""
         return self.state in DONE
 
     # --- life -----------------------------------------------------------------------------
 
     async def open(self, segments: tuple[SegmentInStream, ...]) -> None:
-        """Write to these segments from now on; called by who makes it. Raises CodecMissing."""
+        """Write to these segments from now on; `begin` calls it. Raises CodecMissing."""
         if segments and not self.has_parts:
             await self._open_lanes(segments)
             return
@@ -153,15 +154,15 @@ class Transaction(TransactionWriter[T]):
             raise
 
     async def _give_up(self) -> None:
-        """Abort it if that is ours to decide; if nobody answers, its lease does that."""
+        """Abort if this process decides the outcome; if no reply comes, the lease expires."""
         if not self._role.owns or self._commit_asked or self._fate.failure is not None:
             return
         with suppress(AnabranchError):
             await self.abort()
 
     async def close(self) -> None:
-        """Stop writing and pinging, without an outcome; repeatable. Others may go on with it, or
-        its lease ends it."""
+        """Stop writing and pinging, without an outcome; repeatable. Another process may resume the
+        transaction; otherwise its lease expires."""
         self._fate.keep_alive_no_more()
         await super().close()
 
@@ -174,18 +175,24 @@ class Transaction(TransactionWriter[T]):
         timestamp_ms: int | None = None,
         parts: Iterable[CommittedPart] | None = None,
     ) -> TransactionInfo:
-        """Flush, then make its events part of the stream, for good → COMMITTED.
+        """Flush, then make its events part of the stream, for good. Returns it as COMMITTED.
 
-        `wait`: until readers see them; if that takes longer than the settings' `commit_timeout_s`,
-        or without `wait`, the answer is COMMITTING, which is as irrevocable: see `wait`.
-        `timestamp_ms`: everything that the writer writes from now on is of that Unix time or later,
-        as in `EventWriter.note_time`. `parts`: of a transaction with parts the reports of those
-        that count, in the order in which they shall be read.
+        With `wait`, it returns when readers see the events. Without, or if that takes longer than
+        the settings' `commit_timeout_s`, it returns COMMITTING, which is just as irrevocable: see
+        `wait`. `timestamp_ms`: every later write of the writer is of that Unix time or later, as in
+        `EventWriter.note_time`. `parts`: for a transaction with parts, the reports of the valid
+        parts, in reading order.
 
-        Idempotent; a version that was committed before answers with its outcome. Raises
+        Idempotent; for a version that was committed before it returns that outcome. Raises
         TransactionEnded (it is aborted), PartMismatch (it stays open), VersionPassed, the writer's
-        failure, InvalidRequest, and OutcomeUnknown (fields: transaction) when nobody answered in
-        time: then `state` is None until `describe`, or another commit, tells.
+        failure, InvalidRequest, and OutcomeUnknown (fields: transaction) if no reply comes in time:
+        `state` is then None until `describe` or another commit learns the outcome.
+
+        ::
+
+            txn = await writer.transaction()
+            txn.write(b"21.5", key="boiler")
+            await txn.commit(timestamp_ms=1_700_000_000_000)
         """
         deadline_s = self._fate.calls.deadline(self._role.settings.commit_timeout_s)
         if self.is_done:
@@ -226,13 +233,13 @@ class Transaction(TransactionWriter[T]):
             ) from error
 
     async def _nothing_was_lost(self) -> None:
-        """Raises TransactionEnded if somebody else committed before all that was written here was
+        """Raises TransactionEnded if another process committed before everything written here was
         durable."""
         await self._acknowledged(self._lanes.appenders)
 
     async def _flush_for_good(self) -> None:
-        """Nothing may be written between the flush and the question; a flush that fails or is
-        cancelled lets writing go on."""
+        """Refuse writes between the flush and the commit; if the flush fails or is cancelled,
+        writing may continue."""
         if (failure := self._fate.failure) is not None:
             raise failure
         durable = self._acknowledged(self._lanes.appenders)
@@ -260,10 +267,17 @@ class Transaction(TransactionWriter[T]):
             raise
 
     async def wait(self, timeout_s: float | None = None) -> TransactionInfo:
-        """Wait until it is committed, by whomever → COMMITTED; COMMITTING if that takes longer.
+        """Wait until any process has committed it. Returns it as COMMITTED, or as COMMITTING at the
+        timeout.
 
-        `timeout_s` None: the settings' `commit_timeout_s`. Raises TransactionEnded (it is aborted),
-        OutcomeUnknown (it is still open), TransactionNotFound, StreamNotFound, Unavailable.
+        With `timeout_s` None, the settings' `commit_timeout_s` applies. Raises TransactionEnded (it
+        is aborted), OutcomeUnknown (it is still open), TransactionNotFound, StreamNotFound,
+        Unavailable.
+
+        ::
+
+            await txn.commit(wait=False)
+            await txn.wait(timeout_s=30)
         """
         limit_s = self._role.settings.commit_timeout_s if timeout_s is None else timeout_s
         return await self._until_committed(self._fate.calls.deadline(limit_s))
@@ -281,10 +295,15 @@ class Transaction(TransactionWriter[T]):
             raise
 
     async def abort(self) -> TransactionInfo:
-        """Give up all of its events, for good → ABORTING, or ABORTED when they are removed.
+        """Discard all of its events, for good. Returns it as ABORTING, or as ABORTED when they are
+        removed.
 
-        Idempotent. Raises TransactionEnded (it is committed), TransactionNotFound, Unavailable
-        (nobody answered in the settings' `abort_timeout_s`: abort again, or leave it to its lease).
+        Idempotent. Raises TransactionEnded (it is committed), TransactionNotFound, Unavailable (no
+        reply within the settings' `abort_timeout_s`: abort again, or let its lease expire).
+
+        ::
+
+            await txn.abort()
         """
         self._abort_asked = True
         calls, limit_s = self._fate.calls, self._role.settings.abort_timeout_s
@@ -297,10 +316,15 @@ class Transaction(TransactionWriter[T]):
     # --- while it is open -----------------------------------------------------------------
 
     async def ping(self, lease_ms: int | None = None) -> TransactionPinged:
-        """Keep it alive for another lease; done by itself, unless the settings say `auto_ping` no.
+        """Renew the lease. The client pings by itself, unless the settings disable `auto_ping`.
 
-        `lease_ms` None: as it was begun with. `refusal` of the answer says when it may live no
-        longer. Raises TransactionEnded, TransactionNotFound, InvalidRequest, Unavailable.
+        With `lease_ms` None, the lease is as long as at the beginning. The answer's `refusal` tells
+        when the transaction may live no longer. Raises TransactionEnded, TransactionNotFound,
+        InvalidRequest, Unavailable.
+
+        ::
+
+            await txn.ping(lease_ms=60_000)
         """
         try:
             return await self._fate.calls.ping(self.id, lease_ms)
@@ -309,13 +333,24 @@ class Transaction(TransactionWriter[T]):
             raise
 
     async def describe(self) -> TransactionInfo:
-        """As it stands now. Raises TransactionNotFound, StreamNotFound, Unavailable."""
+        """Its present description. Raises TransactionNotFound, StreamNotFound, Unavailable.
+
+        ::
+
+            info = await txn.describe()
+        """
         return self._fate.learn(await self._fate.calls.describe(self.id))
 
     def part(self, part_id: str | None = None) -> TransactionPart[T]:
-        """A part to write, to be entered with `async with`; `part_id` None: a new one.
+        """A part to write; enter it with `async with`. With `part_id` None, the part is new.
 
-        Raises InvalidRequest: that is no id, or the transaction has no parts.
+        Raises InvalidRequest if the id is malformed or the transaction has no parts.
+
+        ::
+
+            async with txn.part() as part:
+                part.write(b"21.5", key="boiler")
+            await txn.commit(parts=[await part.report()])
         """
         if not self.has_parts:
             raise InvalidRequest(

@@ -1,7 +1,8 @@
-"""Writes to segments that a transaction has for itself: they are never replaced.
+"""Writes to the segments of a transaction, which belong to it alone and are never replaced.
 
-When one of them takes no more, the transaction has ended, and the controller says how: writing then
-raises TransactionEnded. Only there do events lie that nobody has seen, so nothing is handed over.
+If one of them takes no more events, the transaction has ended: the writer asks the controller for
+the outcome, and writing raises TransactionEnded. No reader has seen these events yet, so the writer
+hands nothing over to successors.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from anabranch.common.wire.codec import require_zstd
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How and by what means events are written."""
+    """The settings and connections to write with."""
 
     directory: SegmentDirectory
     runtime: Runtime
@@ -29,7 +30,7 @@ class Writing:
 
 
 class TransactionWriter(LaneWriter[T]):
-    """See the module."""
+    """The writer of a whole transaction or of one part. See the module."""
 
     _large_remedy = "split the event, or write it outside a transaction"
 
@@ -45,7 +46,7 @@ class TransactionWriter(LaneWriter[T]):
 
     @property
     def transaction_id(self) -> str:
-        """32 hexadecimal digits, by which any process can go on with it."""
+        """32 hexadecimal digits, by which any process can resume it."""
         return self._fate.transaction_id
 
     async def _open_lanes(self, segments: Sequence[SegmentInStream]) -> None:
@@ -58,9 +59,13 @@ class TransactionWriter(LaneWriter[T]):
         self._fate.attach(self._fail)
 
     async def flush(self) -> None:
-        """Wait until everything written so far is durable; nobody sees it before the commit.
+        """Wait until everything written so far is durable; readers see it only after the commit.
 
-        Raises the writer's failure, TransactionEnded also where nothing was left to wait for.
+        Raises the writer's failure, and TransactionEnded also if nothing was pending.
+
+        ::
+
+            await txn.flush()
         """
         await super().flush()
         if (failure := self._fate.failure) is not None:
