@@ -43,7 +43,7 @@ class BytesSerializer:
     ::
 
         async with client.writer("plant/raw", serializer=BytesSerializer()) as writer:
-            writer.write(bytearray(b"21.5"))
+            writer.write(b"21.5")
     """
 
     def serialize(self, value: bytes) -> bytes:

@@ -1,6 +1,6 @@
-"""The processes of a cluster: who is alive, who leads, and what is held.
+"""The processes of a cluster: the live ones, the leader, and holds.
 
-What is listed is the view of the one controller that answers.
+Every list is the view of the one controller that answers.
 """
 
 from collections.abc import AsyncIterator
@@ -21,7 +21,13 @@ from anabranch.common.runtime.clock import Clock
 
 
 class Cluster:
-    """The cluster as a whole; `client.cluster`."""
+    """The cluster as a whole; `client.cluster`.
+
+    ::
+
+        overview = await client.cluster.show()
+        print(overview.leader, overview.stores.live)
+    """
 
     def __init__(self, control: ControlPlane, pool: ConnectionPool, clock: Clock) -> None:
         self._control = control
@@ -66,7 +72,13 @@ class Cluster:
 
 
 class Controllers:
-    """The controllers of a cluster; `client.controllers`."""
+    """The controllers of a cluster; `client.controllers`.
+
+    ::
+
+        async for controller in client.controllers.list():
+            print(controller.controller_id, controller.live, controller.leader)
+    """
 
     def __init__(self, control: ControlPlane) -> None:
         self._control = control
@@ -88,7 +100,13 @@ class Controllers:
 
 
 class Stores:
-    """The segment stores of a cluster; `client.stores`."""
+    """The segment stores of a cluster; `client.stores`.
+
+    ::
+
+        async for store in client.stores.list():
+            print(store.node_id, store.host, store.port)
+    """
 
     def __init__(self, control: ControlPlane) -> None:
         self._control = control

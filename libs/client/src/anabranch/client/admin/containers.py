@@ -1,4 +1,4 @@
-"""Where the containers of segments are, and where they shall be: what an operator asks for."""
+"""The containers of segments: the store of each, and an operator's changes."""
 
 from collections.abc import AsyncIterator
 
@@ -18,7 +18,13 @@ from anabranch.common.contracts.queries import (
 class Containers:
     """The containers of a cluster; `client.containers`.
 
-    Changes are made at once and may be repeated; what follows from them, the stores report.
+    Changes take effect at once and may be repeated; the stores report their progress.
+
+    ::
+
+        await client.containers.move(3, "store-2")
+        async for container in client.containers.list():
+            print(container.container, container.state, container.node_id)
     """
 
     def __init__(self, control: ControlPlane) -> None:
@@ -38,7 +44,7 @@ class Containers:
             yield container
 
     async def move(self, container: int, node_id: str) -> ContainerDescription:
-        """Ask the container's store to close it and let it go to another one, where it stays.
+        """Ask the container's store to close it, and open it on another store, where it stays.
 
         Raises NodeNotFound, InvalidRequest, Conflict (it is disabled or offline), Unavailable.
 
@@ -51,7 +57,8 @@ class Containers:
         )
 
     async def abandon_tail(self, container: int, node_id: str) -> ContainerDescription:
-        """Place the container on another store, for good without what only its own one has.
+        """Place the container on another store and lose, for good, the data that only its own store
+        has.
 
         Raises NodeNotFound, InvalidRequest, Unavailable.
 
@@ -62,7 +69,7 @@ class Containers:
         return await self._change("abandon_tail", AbandonTail(container=container, node_id=node_id))
 
     async def enable(self, container: int) -> ContainerDescription:
-        """Have a disabled or offline container opened again. Raises InvalidRequest, Unavailable.
+        """Open a disabled or offline container again. Raises InvalidRequest, Unavailable.
 
         ::
 

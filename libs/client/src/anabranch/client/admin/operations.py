@@ -1,7 +1,7 @@
-"""Operations: the handles of accepted commands, by which their ends are awaited and looked up.
+"""Operations: the handles of accepted commands, by which a caller waits for and looks up outcomes.
 
-A command is sent by `send`, which builds nothing and decides nothing: it chooses the command id
-where the caller gave none, waits as long as it was asked to, and returns the handle.
+`send` sends a command. It does not build the command or decide anything: it draws a command id if
+the caller gave none, waits as long as asked, and returns the handle.
 """
 
 import re
@@ -38,13 +38,13 @@ _COMMAND_ID = re.compile(r"[A-Za-z0-9_\-]{1,64}")
 
 
 class Sending(TypedDict, total=False):
-    """How a command is sent. All of it may be left out.
+    """How a command is sent. Every key is optional.
 
-    `wait`: return when its work is done (the default), or as soon as it is accepted.
-    `timeout_s`: for all that is waited for; then OutcomeUnknown names the operation.
-    `wait_s`: instead of `wait`, how long to wait for the end once it is accepted.
-    `command_id`: the id of the operation, drawn if it is left out; up to 64 letters, digits,
-    hyphens and underscores. A repeated id gets the first one's answer and does nothing more.
+    `wait`: return when the operation is complete (the default), or as soon as it is accepted.
+    `timeout_s` limits the whole wait, after which OutcomeUnknown names the operation. `wait_s`, in
+    place of `wait`: how long to wait for the end after acceptance. `command_id`: the id of the
+    operation, drawn by default; up to 64 letters, digits, hyphens and underscores. A repeated id
+    returns the first command's answer and has no further effect.
     """
 
     wait: bool
@@ -55,7 +55,13 @@ class Sending(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An accepted command. `state` is as it was when the call returned: SUCCEEDED or RUNNING."""
+    """An accepted command. `state` is the one at the return of the call: SUCCEEDED or RUNNING.
+
+    ::
+
+        operation = await client.streams.seal("plant/sensors", wait=False)
+        print(operation.operation_id, operation.state)
+    """
 
     operation_id: str
     state: OperationState
@@ -83,6 +89,11 @@ class Operations:
     """The operations of a cluster; `client.operations`.
 
     A scope or stream remembers its last 256 operations, also beyond its deletion.
+
+    ::
+
+        operation = await client.streams.seal("plant/sensors", wait=False)
+        await client.operations.wait(operation)
     """
 
     def __init__(self, control: ControlPlane, clock: Clock) -> None:
@@ -125,9 +136,9 @@ class Operations:
     async def follow(
         self, operation: Operation | str, *, timeout_s: float = COMMAND_TIMEOUT_S
     ) -> OperationFound:
-        """What became of it, as soon as it ended; what it does when time ran out.
+        """The operation, as soon as it has ended; at the timeout, its present state.
 
-        Raises OperationNotFound, and Unavailable if nobody answered by then.
+        Raises OperationNotFound, and Unavailable if no controller answered by then.
 
         ::
 

@@ -1,4 +1,4 @@
-"""What a defect stopped: commands that were put aside, and work that is left alone."""
+"""Commands and work that a service put aside because its handler failed."""
 
 from collections.abc import AsyncIterator
 
@@ -17,13 +17,18 @@ class Parked:
     """The parked commands and work of a cluster; `client.parked`.
 
     Parked work has the name of its aggregate as its id, such as ``stream:demo/one``.
+
+    ::
+
+        async for one in client.parked.list():
+            print(one.command_id, one.attempts, one.error)
     """
 
     def __init__(self, control: ControlPlane) -> None:
         self._control = control
 
     async def list(self, *, timeout_s: float = QUERY_TIMEOUT_S) -> AsyncIterator[ParkedDescription]:
-        """All of them: work, then commands in the order in which they were parked.
+        """All parked work, then the parked commands in the order in which they were parked.
 
         Raises Unavailable.
 
@@ -43,7 +48,7 @@ class Parked:
                 return
 
     async def redrive(self, command_id: str, *, timeout_s: float = QUERY_TIMEOUT_S) -> bool:
-        """Have one handled again, under its own id; False if nothing with that id is parked.
+        """Handle one again, under its own id. Returns False if nothing with that id is parked.
 
         May be repeated. Raises Unavailable.
 
@@ -60,7 +65,7 @@ class Parked:
         return done.was_parked
 
     async def drop(self, command_id: str, *, timeout_s: float = QUERY_TIMEOUT_S) -> bool:
-        """Give a command up for good; False if no command with that id is parked.
+        """Discard a command for good. Returns False if no command with that id is parked.
 
         May be repeated. Raises Unavailable.
 

@@ -1,4 +1,4 @@
-"""Scopes: creating, deleting, describing and listing them."""
+"""Scopes: create, delete, describe and list them."""
 
 from collections.abc import AsyncIterator
 from typing import Unpack
@@ -17,7 +17,13 @@ from anabranch.common.model.names import scope_name
 
 
 class Scopes:
-    """The scopes of a cluster; `client.scopes`."""
+    """The scopes of a cluster; `client.scopes`.
+
+    ::
+
+        await client.scopes.create("plant")
+        names = [name async for name in client.scopes.list()]
+    """
 
     def __init__(self, control: ControlPlane) -> None:
         self._control = control

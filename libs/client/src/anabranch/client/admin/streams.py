@@ -1,10 +1,10 @@
-"""Streams: creating, changing, scaling, truncating, ending and asking about them.
+"""Streams: create, change, scale, truncate, seal, delete and describe them.
 
-Each change is a command: it returns when its work is done, or with `wait=False` as soon as it is
-accepted, and either way with the handle of its operation. Sending one again under its
-`command_id` does nothing more. All of them raise InvalidName for what is no name, Busy while
-another operation on the stream must end first, Unavailable when no cluster took the command, and
-OutcomeUnknown, which names the operation, when its end was not seen in time.
+Each change is a command. It returns when its operation is complete, or with `wait=False` as soon as
+it is accepted; in both cases it returns the handle of its operation. Sending it again under its
+`command_id` has no further effect. All commands raise InvalidName for a malformed name, Busy while
+another operation on the stream must end first, Unavailable if no cluster took the command, and
+OutcomeUnknown, with the operation's id, if its end was not seen in time.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,13 @@ Ranges = Sequence[KeyRange | tuple[float, float]]
 
 
 class Streams(StreamViews):
-    """The streams of a cluster; `client.streams`."""
+    """The streams of a cluster; `client.streams`.
+
+    ::
+
+        await client.streams.create("plant/sensors", segments=4)
+        print(await client.streams.describe("plant/sensors"))
+    """
 
     async def create(
         self,

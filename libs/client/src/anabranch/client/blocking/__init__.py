@@ -1,4 +1,4 @@
-"""The client for programs that block: scripts and notebooks. All of it works as in `connect`.
+"""The client for programs that block: scripts and notebooks. It works as the asynchronous one.
 
 ::
 
@@ -12,10 +12,11 @@
             for event in reader:
                 print(event.key, event.payload)
 
-One thread runs one event loop for all that a client makes, also where a loop turns already, as
-in Jupyter. Methods, arguments and errors are those of the asynchronous client (`proxy` says how).
-Several threads may use one client, a reader or an iterator only one at a time. Ctrl-C cancels what
-is waited for and is raised there; a process that was forked has to connect by itself.
+One thread runs one event loop for a client and all of its writers and readers. This works also
+inside a running loop, as in Jupyter. Methods, arguments and errors are those of the asynchronous
+client (`proxy` describes the translation). Several threads may use one client, but only one at a
+time a reader or an iterator. Ctrl-C cancels the pending call, which raises KeyboardInterrupt; a
+forked process must connect by itself.
 """
 
 import contextlib
@@ -38,11 +39,25 @@ __all__ = ["Blocking", "BlockingClient", "connect"]
 
 
 class BlockingClient(Blocking[Client]):
-    """An open client, and the thread of all that it makes; ends both when it is left."""
+    """An open client and its thread; leaving its block ends both.
+
+    ::
+
+        with blocking.connect("nats://127.0.0.1:4222") as client:
+            client.streams.create("plant/sensors", segments=4)
+    """
 
     def close(self) -> None:
-        """End what the client has made, and its thread. What writers were given and nobody
-        flushed may be lost. Repeatable; in a forked child it does nothing."""
+        """Close the client, its writers and readers, and its thread.
+
+        Events that were written and not flushed may be lost. Repeatable; in a forked child it does
+        nothing.
+
+        ::
+
+            client = blocking.connect("nats://127.0.0.1:4222")
+            client.close()
+        """
         self.__exit__(None, None, None)
 
     def __enter__(self) -> Self:
@@ -73,11 +88,16 @@ def connect(
     tracer: Tracer | None = None,
     token: str = "",
 ) -> BlockingClient:
-    """An open client; close it, or use it in a `with` block.
+    """Open a client; close it, or use it in a `with` block.
 
-    `call_timeout_s`: for every single wait of all that it makes, see `Blocking.with_timeout`.
-    The rest is as for the asynchronous client. Raises Unavailable when nothing answers in time,
-    Unauthorized, InvalidSetting.
+    `call_timeout_s` limits every single wait of the client and its parts, see
+    `Blocking.with_timeout`. The other parameters are those of the asynchronous `connect`. Raises
+    Unavailable if nothing answers in time, Unauthorized, InvalidSetting.
+
+    ::
+
+        with blocking.connect("nats://127.0.0.1:4222", call_timeout_s=30) as client:
+            client.scopes.create("plant")
     """
     connecting = connect_asynchronously(
         where, name=name, timeout_s=timeout_s, tracer=tracer, token=token

@@ -1,11 +1,11 @@
-"""The thread in which the loop of a blocking client turns, from its making to its end.
+"""The thread that runs the event loop of a blocking client, from its start to its end.
 
-State: the thread, its loop, and the calls that are under way. A call is among them from before
-the loop hears of it until its waiting ends; when the loop has ended, the thread settles those that
-are left. So a call either reaches the loop, or is refused, or is settled: no thread waits for ever.
+State: the thread, its loop, and the pending calls. A call is pending from before the loop receives
+it until its wait ends; when the loop ends, the thread settles the remaining calls. Every call
+therefore reaches the loop, or is refused, or is settled: no thread waits for ever.
 
-The thread is a daemon. It ends with `close`, when nothing holds its `Background` any more, and at
-the latest with the process. A forked child has the objects and not the thread: they refuse there.
+The thread is a daemon. It ends with `close`, or when its `Background` is collected, and at the
+latest with the process. A forked child has the objects and not the thread: there they raise Closed.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ Reason = tuple[type[BaseException] | None, BaseException | None, TracebackType |
 
 
 class LoopThread:
-    """See the module."""
+    """A thread with an event loop. See the module."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -80,19 +80,19 @@ class LoopThread:
 
     @property
     def tasks(self) -> asyncio.TaskGroup:
-        """Of the loop, for what outlives the call that begins it."""
+        """The loop's task group, for work that outlives the call that starts it."""
         assert self._tasks is not None
         return self._tasks
 
     def perform(self, work: Callable[[], object], timeout_s: float | None = None) -> object:
-        """Run it on the loop, and wait for what it returns to be awaited if it is awaitable.
+        """Run `work` on the loop, and await its result if it is awaitable.
 
-        Raises what the work raises, TimedOut, Closed.
+        Raises the error of the work, TimedOut, Closed.
         """
         return self.wait(self.new_call(work), timeout_s)
 
     def new_call(self, work: Callable[[], object]) -> Call:
-        """Something that `wait` gives to the loop."""
+        """A call for `wait`."""
         return Call(work, self._clock)
 
     def wait(self, call: Call, timeout_s: float | None) -> object:
@@ -131,7 +131,7 @@ class LoopThread:
             )
 
     def ask_to_end(self) -> None:
-        """Have everything cancelled, and the thread end; does not wait. Repeatable."""
+        """Cancel all work and end the thread, without waiting. Repeatable."""
         if os.getpid() != self._pid:
             return
         assert self._loop is not None
@@ -139,19 +139,19 @@ class LoopThread:
             self._loop.call_soon_threadsafe(self._end)
 
     def close(self) -> None:
-        """End the thread, and see it end. Repeatable; does nothing in a forked child."""
+        """End the thread and wait for its end. Repeatable; does nothing in a forked child."""
         self.ask_to_end()
         if os.getpid() == self._pid and threading.get_ident() != self._thread.ident:
             self._thread.join(ENDING_TIMEOUT_S)
 
 
 class Background:
-    """Holds a LoopThread, which is asked to end when nothing holds this."""
+    """Owns a LoopThread, and asks it to end when this object is collected."""
 
     def __init__(self, clock: Clock) -> None:
         self.thread = LoopThread(clock)
         self.kinds: dict[type, bool] = {}
-        """Types of what was returned so far, and whether they have anything to be awaited."""
+        """The types returned so far, and whether they have anything to await."""
         weakref.finalize(self, self.thread.ask_to_end)
 
 
@@ -170,8 +170,8 @@ class Entering(Protocol):
 
 
 class Stay:
-    """A context manager that is entered and left by one task, as task groups and time limits
-    inside of it demand, while a thread is in its `with` block. All methods belong to the loop."""
+    """A context manager that one task enters and leaves, as task groups and time limits inside it
+    demand, while a thread is in its `with` block. All methods belong to the loop."""
 
     def __init__(self, manager: Entering, tasks: asyncio.TaskGroup) -> None:
         self._manager = manager
@@ -180,7 +180,7 @@ class Stay:
         self._task: asyncio.Task[Outcome] | None = None
 
     async def enter(self) -> object:
-        """What entering gives. Raises what it raises."""
+        """The value of entering. Raises the error of entering."""
         loop = asyncio.get_running_loop()
         self._reason = loop.create_future()
         entered: asyncio.Future[object] = loop.create_future()
@@ -189,7 +189,7 @@ class Stay:
         return entered.result() if entered.done() else self._task.result().result()
 
     async def leave(self, reason: Reason) -> object:
-        """Whether the error is swallowed. Raises what leaving raises."""
+        """Whether leaving swallows the error. Raises the error of leaving."""
         assert self._task is not None
         assert self._reason is not None
         if not self._reason.done():
@@ -198,7 +198,7 @@ class Stay:
         return self._task.result().result()
 
     async def _or_cancel(self, *signals: "asyncio.Future[object]") -> None:
-        """Wait for the task or a signal; if that is cancelled, the task is too."""
+        """Wait for the task or a signal. If this wait is cancelled, it cancels the task."""
         assert self._task is not None
         waited: set[asyncio.Future[Any]] = {self._task, *signals}
         try:

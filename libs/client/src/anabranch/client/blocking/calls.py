@@ -1,12 +1,12 @@
-"""What a thread asks of a loop that runs in another one, and how it waits for the answer.
+"""A call from a thread to a loop in another thread, and the wait for its result.
 
     thread   begin ──────────────── wait ───────────────────────────► value, or the error raised
-                │                    ▲ errands: callbacks that the answer needs, run by the thread
+                │                    ▲ errands: callbacks that the call needs, run by the thread
     loop        └── work ── task ────┘
 
-A wait that ends early, by time or by what a signal raises (Ctrl-C), cancels the work and sees it
-end before it returns: whoever asks again finds nothing of it under way. Work that has its result
-in spite of that keeps it, so that nothing gets lost.
+A timeout or a signal (Ctrl-C) ends the wait early. The thread then cancels the work and waits for
+its end, so that no work is pending when it calls again. If the work completes in spite of the
+cancellation, its result is kept, so that nothing gets lost.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from anabranch.common.errors import AnabranchError, Closed, TimedOut
 from anabranch.common.runtime.clock import Clock
 
 CANCELLING_TIMEOUT_S = 5.0
-"""How long work is waited for that was cancelled."""
+"""How long a thread waits for the end of cancelled work."""
 
 P = ParamSpec("P")
 _CALL: ContextVar["Call"] = ContextVar("call")
@@ -29,7 +29,7 @@ _CALL: ContextVar["Call"] = ContextVar("call")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What work came to: its value, or the error that it raised."""
+    """The result of work: its value, or the error that it raised."""
 
     value: object = None
     error: BaseException | None = None
@@ -43,14 +43,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Errand:
-    """What the waiting thread shall run meanwhile, and who waits for that."""
+    """Work for the waiting thread, and the future that receives its result."""
 
     work: Callable[[], object]
     answered: "asyncio.Future[object]"
 
 
 async def outcome_of(work: Awaitable[object]) -> Outcome:
-    """What it comes to; raises nothing, so that one failure does not end its neighbours."""
+    """The outcome of `work`; raises nothing, so that one failure does not end other tasks."""
     try:
         return Outcome(await work)
     except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
@@ -73,7 +73,7 @@ class Call:
     # --- on the loop ----------------------------------------------------------------------
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Do what needs no waiting, and begin a task with the rest."""
+        """Run the part of the work that does not wait, and start a task for the rest."""
         self._loop = asyncio.get_running_loop()
         _CALL.set(self)
         try:
@@ -97,7 +97,7 @@ class Call:
             self.settle(task.result())
 
     def cancel(self) -> None:
-        """Cancel what is under way; nothing, if that has ended."""
+        """Cancel the pending task; does nothing after its end."""
         if self._task is not None:
             self._task.cancel()
 
@@ -106,7 +106,7 @@ class Call:
         self._mailbox.put(outcome)
 
     async def ask(self, work: Callable[[], object]) -> object:
-        """Have the waiting thread run it, and wait for its answer."""
+        """Run `work` in the waiting thread, and wait for its result."""
         answered = asyncio.get_running_loop().create_future()
         self._mailbox.put(_Errand(work, answered))
         return await answered
@@ -120,9 +120,9 @@ class Call:
         submit: Callable[["Call"], None],
         revoke: Callable[["Call"], None],
     ) -> object:
-        """The value of the work, which `submit` gives to the loop and `revoke` has cancelled.
+        """The value of the work; `submit` hands it to the loop, and `revoke` cancels it there.
 
-        Raises what the work raises, TimedOut, Closed if the loop ended meanwhile.
+        Raises the error of the work, TimedOut, Closed if the loop ended meanwhile.
         """
         try:
             submit(self)
@@ -146,7 +146,7 @@ class Call:
         return TimedOut("a call did not end in time", timeout_s=timeout_s)
 
     def _watch(self, timeout_s: float | None) -> bool:
-        """Run errands until the outcome is there → whether it came in time."""
+        """Run errands until the outcome arrives. Returns whether it came in time."""
         deadline_s = None if timeout_s is None else self._clock.monotonic() + timeout_s
         while True:
             left_s = None if deadline_s is None else deadline_s - self._clock.monotonic()
@@ -169,7 +169,7 @@ class Call:
 
 
 def asked_of_thread(work: Callable[P, object]) -> Callable[P, Awaitable[object]]:
-    """`work` as something to be awaited, run by the thread whose call is under way."""
+    """`work` as an asynchronous function that runs it in the calling thread."""
 
     async def ask(*args: P.args, **kwargs: P.kwargs) -> object:
         return await _CALL.get().ask(lambda: work(*args, **kwargs))

@@ -1,14 +1,13 @@
 """A stand-in for an object of the asynchronous client, for callers that block.
 
-What is asked of it is asked of the object, in the loop's thread. Coroutines are waited for;
-asynchronous iterators and context managers become plain ones. What comes back is a stand-in again
-if its class has anything to be awaited, and else the value itself: events, batches, contracts.
-Arguments that are stand-ins arrive as what they stand for, and callbacks (``on_…``) are run by the
-thread whose call is under way.
+A stand-in runs every method of its object in the loop's thread. It waits for coroutines, and turns
+asynchronous iterators and context managers into plain ones. A result is a stand-in again if its
+class has anything to await, and otherwise the value itself: events, batches, contracts. A stand-in
+as an argument is replaced by its object, and callbacks (``on_…``) run in the calling thread.
 
-Every call costs the way to the loop and back, some 50 µs. What is used per event should therefore
-be asked for in batches: `write_batch`, `batches()`. A plain reader is iterated without that cost,
-because it gives the events of the block that is open in the thread that asks.
+Every call costs the way to the loop and back, some 50 µs. Therefore prefer batches to calls per
+event: `write_batch`, `batches()`. Iterating over a plain reader does not have that cost, because
+the calling thread takes the events of the open block by itself.
 """
 
 import inspect
@@ -31,15 +30,16 @@ _AWAITED = ("__aenter__", "__anext__", "__aiter__")
 
 @dataclass(slots=True)
 class Target(Generic[T]):
-    """An object and what its stand-ins share: where it lives, who is in it, what was not given."""
+    """An object and the state that its stand-ins share: its thread, its open blocks, undelivered
+    items."""
 
     it: T
     background: Background
     stays: list[Stay] = field(default_factory=list)
     kept: list[object] = field(default_factory=list)
-    """Items of interrupted steps, for the next ones to give."""
+    """Items of interrupted steps, which the next steps return."""
     is_broken: bool = False
-    """Said of a generator that was interrupted: it cannot go on."""
+    """Whether a generator was interrupted, so that it cannot continue."""
     nowait: Callable[[], object] | None = None
 
     def __post_init__(self) -> None:
@@ -47,7 +47,14 @@ class Target(Generic[T]):
 
 
 class Blocking(Generic[T]):
-    """See the module."""
+    """The stand-in of an object: the same methods, without `await`. See the module.
+
+    ::
+
+        with client.reader("plant/sensors", until_tail=True) as reader:
+            for event in reader:
+                print(event.key, event.payload)
+    """
 
     def __init__(self, target: Target[T], timeout_s: float | None = None) -> None:
         self._target = target
@@ -55,21 +62,32 @@ class Blocking(Generic[T]):
 
     @property
     def asynchronous(self) -> T:
-        """What this stands for; it belongs to the loop's thread."""
+        """The object itself; it belongs to the loop's thread."""
         return self._target.it
 
     def with_timeout(self, timeout_s: float | None) -> Self:
-        """The same, of which every single wait ends by TimedOut after so many seconds.
+        """The same object; each single wait raises TimedOut after `timeout_s`. None: no limit.
 
-        What was under way is cancelled; an iterator goes on with the next item afterwards.
-        ``next(reader.with_timeout(1.0))`` waits a second for an event. None: waits for ever.
+        The pending call is cancelled; an iterator continues with the next item afterwards.
+
+        ::
+
+            event = next(reader.with_timeout(1.0))
         """
         return type(self)(self._target, timeout_s)
 
     def run(self, work: Callable[[T], Awaitable[R]]) -> R:
-        """Run `work` in the loop with what this stands for, and wait for what it returns.
+        """Run `work` in the loop with the object, and return its result, or raise its error.
 
-        One way to the loop for as many calls as it makes. Raises what it raises.
+        All calls that `work` makes cost one way to the loop.
+
+        ::
+
+            async def write(writer):
+                await writer.append(b"21.5")
+                await writer.append(b"21.7")
+
+            writer.run(write)
         """
         return cast(R, self._perform(partial(work, self._target.it)))
 
@@ -114,7 +132,7 @@ class Blocking(Generic[T]):
         return cast(Iterator[Any], self._perform(cast(Any, it).__aiter__))
 
     def __next__(self) -> Any:
-        """The next item. One that came although its wait was interrupted is given next."""
+        """The next item. If an interrupted wait still received an item, that item is next."""
         target = self._target
         if not target.kept and target.nowait is not None:
             event = target.nowait()
@@ -164,7 +182,7 @@ class Blocking(Generic[T]):
 
 
 def wrapped(value: object, background: Background, timeout_s: float | None) -> object:
-    """A stand-in for what has anything to be awaited; anything else as it is."""
+    """A stand-in if the value's class has anything to await; otherwise the value."""
     kind = type(value)
     if kind not in background.kinds:
         background.kinds[kind] = _is_asynchronous(kind)

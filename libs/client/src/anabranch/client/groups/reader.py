@@ -243,8 +243,8 @@ class GroupReader(Generic[T]):
 
         ::
 
-            batch = await reader.next_batch()
-            reader.ack({batch.segment: batch.next})
+            async for batch in reader.batches():
+                reader.ack({batch.segment: batch.next})
         """
         self._opened().acknowledge(up_to)
 

@@ -233,8 +233,8 @@ class EventReader(Generic[T]):
 
         ::
 
-            async for batch in reader.arrow_batches():
-                print(batch.num_rows)
+            async for table in reader.arrow_batches():
+                print(table.num_rows)
         """
         while not self._closed and (batch := await self.next_arrow(rows)) is not None:
             yield batch
@@ -307,8 +307,8 @@ class EventReader(Generic[T]):
         ::
 
             saved = reader.positions()
-            async with client.reader("plant/sensors", saved) as reader:
-                event = await anext(reader)
+            async with client.reader("plant/sensors", saved) as later:
+                event = await anext(later)
         """
         found = dict(self._frontier.positions)
         batch = self._open_batch
