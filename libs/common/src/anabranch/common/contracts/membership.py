@@ -20,17 +20,23 @@ class ControllerDescription(Contract):
     """A controller that announced itself; one that ended in order leaves no record."""
 
     controller_id: str
+    """The id of the controller."""
     session: str
     """Drawn anew at every start of the process."""
     live: bool
+    """Whether the answering controller believes it alive."""
     since_ms: int
     """Since when it is alive, or down, as the answering controller saw it."""
     leader: bool = False
+    """Whether it leads the cluster."""
     term: int = 0
     """Of a leader: counts the leaders of the cluster. 0: it does not lead."""
     host: str = ""
+    """The name of its machine."""
     pid: int = 0
+    """The id of its process on that machine."""
     started_ms: int = 0
+    """The Unix time of the process's start in milliseconds."""
 
 
 class ControllerList(Contract):
@@ -74,9 +80,13 @@ class ClusterOverview(Contract):
     leader: str = ""
     """Empty: nobody leads, as far as is known."""
     term: int = 0
+    """The leader's term; it increases with every change of leader."""
     hold: Hold | None = None
+    """The reason why the controller moves nothing at present. None: no hold."""
     controllers: MemberCount
+    """The known controllers, and the live ones among them."""
     stores: MemberCount
+    """The known segment stores, and the live ones among them."""
     containers: Mapping[str, int]
     """How many are in each state, as `ContainerDescription` has it; no zeros."""
     buckets: tuple[BucketOwner, ...] = ()

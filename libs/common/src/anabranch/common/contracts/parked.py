@@ -37,10 +37,14 @@ class ParkedDescription(Contract):
 
     command_id: str
     bucket: int
+    """The bucket of the command's or work's aggregate."""
     subject: str
     attempts: int
+    """How often its handling failed."""
     first_ms: int
+    """When it failed first."""
     last_ms: int
+    """When it failed last; never before `first_ms`."""
     error: str
     body: str
     """As text; bytes that are none are replaced, and a long one is cut."""

@@ -104,16 +104,25 @@ class StreamDescription(Contract):
 
     ok: Literal[True] = True
     scope: str
+    """The name of its scope."""
     stream: str
+    """Its name within the scope."""
     incarnation: int
+    """Counts the streams that have had this name."""
     revision: int
+    """The number of its last domain event; every change increases it."""
     state: StreamState
+    """Its state when the controller answered."""
     segment_count: int
+    """The number of segments of the present epoch."""
     stream_epoch: int
+    """The number of the present epoch; every scale and roll increases it."""
     created_ms: int
+    """The Unix time of its creation in milliseconds."""
     config: StreamConfig | None = None
     """None where the controller is of an older release."""
     reference_epoch: int | None = None
+    """The epoch whose segments the present ones duplicate; otherwise the present epoch."""
     last_scaled_ms: int | None = None
     has_head_cut: bool = False
     intents: tuple[PendingIntent, ...] = ()
@@ -139,9 +148,13 @@ class CurrentSegments(Query):
 
 class SegmentInStream(Contract):
     segment_id: int
+    """The number of the segment in its stream; successors have higher numbers."""
     name: str
+    """The full name, ``scope/stream/…``."""
     key_start: float
+    """The first key hash that it takes; hashes lie in [0, 1)."""
     key_end: float
+    """The end of its key hashes, exclusive; above `key_start`, at most 1."""
 
 
 class SegmentList(Contract):
@@ -210,15 +223,21 @@ class ContainerDescription(Contract):
     """Where a container is placed; a `Placement` with its store's address."""
 
     container: int
+    """The number of the container, from 0."""
     state: Literal["unassigned", "assigned", "open", "failed", "disabled", "offline", "unavailable"]
     """Only an open container serves. `unavailable`: its store is down."""
     container_epoch: int = 0
+    """Grows with every opening; stores refuse requests of an older one."""
     node_id: str = ""
+    """The store that it is placed on; empty: none."""
     host: str = ""
+    """The address of that store."""
     port: int = 0
     """`host` is empty while the node is not known to run."""
     restarts: int = 0
+    """How often its store opened it again after failures in a row."""
     reason: str = ""
+    """The reason why its store closed it; empty while it is open."""
     target: str = ""
     """The node that it is moving to."""
     abandoned: Abandonment | None = None
@@ -243,9 +262,13 @@ class NodeDescription(Contract):
     """A segment store that announced itself."""
 
     node_id: str
+    """The id of the store."""
     host: str
+    """The address at which it listens for clients."""
     port: int
+    """The TCP port at that address."""
     live: bool = True
+    """Whether the answering controller believes it alive."""
     since_ms: int = 0
     """Since when it is alive, or down, as the answering controller saw it; Unix milliseconds."""
     session: str = ""
@@ -255,6 +278,7 @@ class NodeDescription(Contract):
     containers: int = 0
     """Placed on it."""
     containers_open: int = 0
+    """The number of containers that it has open."""
 
 
 class NodeList(Contract):
@@ -325,7 +349,9 @@ class OperationFound(Placed):
 
     ok: Literal[True] = True
     operation: str
+    """The id of the operation, which is that of its command."""
     state: Literal["running", "succeeded", "failed"]
+    """Its state when the controller answered."""
     error: ErrorBody | None = None
     kind: str = ""
     since_ms: int = 0

@@ -109,11 +109,16 @@ class ReaderGroupDescription(Contract):
 
     ok: Literal[True] = True
     scope: str
+    """The name of its scope."""
     group: str
+    """Its name within the scope."""
     incarnation: int
+    """Counts the groups that have had this name."""
     generation: int
     state: GroupState
+    """Its state when the controller answered."""
     created_ms: int
+    """The Unix time of its creation in milliseconds."""
     config: ReaderGroupConfig
 
 

@@ -111,11 +111,14 @@ class SegmentDescription(SegmentInStream):
 
     ok: Literal[True] = True
     state: Literal["active", "sealed", "deleted"]
+    """`active` segments take appends; `sealed` ones are read-only; `deleted` ones are gone."""
     stream_epoch: int
+    """The stream epoch that created it."""
     sealed_epoch: int | None = None
     size: int | None = None
     cold_until_ms: int | None = None
     container: int = 0
+    """The number of the container that serves it."""
     node_id: str = ""
     """The store that the container is placed on; empty: none."""
 
@@ -162,6 +165,7 @@ class SegmentRun(SegmentInStream):
     """A part of a segment. `end_offset` None: to its end, which for a sealed one is `size`."""
 
     start_offset: int
+    """The byte offset at which the part begins."""
     end_offset: int | None = None
     size: int | None = None
 
@@ -189,9 +193,13 @@ class EpochDescription(Contract):
     """
 
     stream_epoch: int
+    """The number of the epoch, from 0."""
     reference_epoch: int
+    """The epoch whose segments these duplicate; otherwise the epoch itself."""
     created_ms: int
+    """The Unix time of its beginning in milliseconds."""
     segment_count: int
+    """The number of its segments."""
     splits: int
     merges: int
     cause: str = ""
@@ -214,6 +222,7 @@ class ScalingEvents(PagedQuery):
 
 class ScalingEvent(EpochDescription):
     segments: tuple[SegmentInStream, ...]
+    """The segments of the epoch, sorted by `key_start`."""
 
 
 class ScalingEventList(Contract):

@@ -78,19 +78,31 @@ class TransactionInfo(Contract):
     `deadline_ms`: when it is aborted unless it is pinged; 0 once it has an outcome."""
 
     transaction_id: str
+    """32 hexadecimal digits."""
     state: TransactionState
+    """Its state when the controller answered."""
     incarnation: int
+    """The stream's incarnation that it belongs to."""
     stream_epoch: int
     ended_ms: int = 0
+    """The Unix time in milliseconds when it became COMMITTED or ABORTED; 0 before."""
     writer: str = ""
+    """The label that its begin gave it."""
     opened_ms: int = 0
+    """The Unix time of its begin in milliseconds."""
     age_ms: int = 0
+    """The milliseconds since its begin, at the time of the answer."""
     lease_ms: int = 0
+    """The length of its lease in milliseconds."""
     lease_left_ms: int = 0
+    """The milliseconds left of its lease, at the time of the answer; 0 once it has an outcome."""
     deadline_ms: int = 0
     has_parts: bool = False
+    """Whether tasks write it in parts, so that its commit names the valid parts."""
     part_count: int = 0
+    """The number of its parts; 0 without `has_parts`."""
     key: TransactionKey | None = None
+    """The version of an application's output that it commits. None: a transaction without a key."""
 
 
 class TransactionBegun(Contract):
@@ -227,10 +239,15 @@ class ApplicationDescription(Contract):
 
     ok: Literal[True] = True
     application: str
+    """The name of the application."""
     committed_version: int | None = None
+    """The highest committed version."""
     committed_transaction: str | None = None
+    """The transaction of that version; None if and only if the version is."""
     open_version: int | None = None
+    """The version of the transaction that is open."""
     open_transaction: str | None = None
+    """The transaction of that version; None if and only if the version is."""
 
 
 class ForgetApplication(StreamQuery):

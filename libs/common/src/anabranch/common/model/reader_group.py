@@ -92,19 +92,23 @@ class GroupStream:
 class ReaderGroupConfig:
     """A reader group's configuration.
 
-    `lease_ms`: a reader that shows no sign of life for so long loses its segments.
-    `automatic_checkpoint_ms`: how often the group makes a checkpoint by itself, 0 for never.
-    `checkpoints_max`: how many of the application's may be under way at once.
-    `release_after_checkpoint`: give segments to other readers only right after a checkpoint, as
-    Pravega does, and not at once.
+    Invariants, or InvalidRequest: it names each stream once; the lease, the checkpoint interval and
+    the number of checkpoints are in range; 0 disables automatic checkpoints.
     """
 
     streams: tuple[GroupStream, ...]
+    """The streams to read, with the start and the end of each."""
     lease_ms: int = 10_000
+    """A reader that is silent for so many milliseconds loses its segments."""
     automatic_checkpoint_ms: int = 0
+    """The interval of automatic checkpoints in milliseconds; 0: none."""
     checkpoints_max: int = 3
+    """The most checkpoints of the application that may be pending at once."""
     retention: GroupRetention = GroupRetention.NONE
+    """Whether the group holds back the truncation of its streams."""
     release_after_checkpoint: bool = False
+    """Whether readers give segments to others only right after a checkpoint, as in Pravega, instead
+    of at once."""
 
     def __post_init__(self) -> None:
         names = [each.stream for each in self.streams]
