@@ -286,7 +286,7 @@ def test_every_field_of_a_class_with_many_is_documented() -> None:
     kinds = [getattr(anabranch.client, name) for name in anabranch.client.__all__]
     wrong = {}
     for kind in kinds:
-        fields = getattr(kind, "__dataclass_fields__", None) or getattr(kind, "model_fields", ())
+        fields = {*getattr(kind, "__dataclass_fields__", {}), *getattr(kind, "model_fields", {})}
         if len(fields) > FIELDS_UNDOCUMENTED_MAX:
-            wrong[kind.__name__] = sorted(undocumented_fields(kind) & {*fields} - {"ok"})
+            wrong[kind.__name__] = sorted(undocumented_fields(kind) & fields - {"ok"})
     assert {name: missing for name, missing in wrong.items() if missing} == {}

@@ -1,6 +1,6 @@
 """How long to pause between attempts, and when to stop trying.
 
-Pure arithmetic over a clock reading and a random draw; whoever retries does the sleeping.
+Pure arithmetic over a clock reading and a random draw; the caller sleeps.
 """
 
 from dataclasses import dataclass, field

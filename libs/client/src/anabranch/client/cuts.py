@@ -1,7 +1,7 @@
 """Stream cuts as programs write them: segment → byte offset. Pure.
 
-A cut is a mapping from segment ids to offsets, the positions of a reader, or what the controller
-answered to a question for one.
+A cut is a mapping from segment ids to offsets, the positions of a reader, or the controller's
+answer to a query for a cut.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,9 @@
-"""What an append adds to the traces of those who wrote into it.
+"""The spans that an append adds to the traces of its callers.
 
 A block may hold events of many callers. Each caller that is inside a sampled span gets a span of
 its own, from its first event in the block to the block's acknowledgement: at most `SPANS_MAX` per
-block, so that a crowd of callers costs no more. Only one trace can be continued by the store,
-because a packet has one `trace_parent`: the first caller's. The others' spans link to that one.
+block, so that a crowd of callers costs no more. The store can continue only one trace, because a
+packet has one `trace_parent`: the first caller's. The others' spans link to that one.
 """
 
 from opentelemetry import trace
@@ -35,7 +35,7 @@ class BlockSpans:
 
     @property
     def trace_parent(self) -> str:
-        """What the block's packet carries; empty once the spans have ended."""
+        """The trace parent of the block's packet; empty once the spans have ended."""
         return trace_parent_of(self._spans[0]) if self._spans else ""
 
     def add(self, caller: Span) -> None:

@@ -70,7 +70,7 @@ class Operation:
 async def send(
     control: ControlPlane, command: Callable[[str], CommandBase], **how: Unpack[Sending]
 ) -> Operation:
-    """Send the command that `command` makes of an id. Raises what `ControlPlane.execute` does."""
+    """Send the command that `command` builds for an id. Raises as `ControlPlane.execute`."""
     command_id = how["command_id"] if "command_id" in how else control.new_command_id()
     if _COMMAND_ID.fullmatch(command_id) is None:
         raise InvalidRequest(
@@ -103,7 +103,7 @@ class Operations:
     async def describe(
         self, operation: Operation | str, *, timeout_s: float = QUERY_TIMEOUT_S
     ) -> OperationFound:
-        """What became of it. Raises OperationNotFound.
+        """The operation's present state. Raises OperationNotFound.
 
         ::
 
@@ -210,8 +210,8 @@ class Operations:
     async def work_page(
         self, scope: str = "", *, page_token: str = "", page_size: int = PAGE_SIZE_MAX
     ) -> WorkList:
-        """One page of the scopes and streams that something is to be done for, by name: what it
-        is, since when, and what it waits for or fails with. Raises Unavailable.
+        """One page of the scopes and streams with pending work, by name: each with its step, its
+        start, and its reason to wait or its error. Raises Unavailable.
 
         ::
 

@@ -1,4 +1,5 @@
-"""Splits and merges of segments as a scale: what is sealed, and which ranges replace it. Pure.
+"""Splits and merges of segments as a scale: the segments to seal, and the ranges that replace them.
+Pure.
 
 `present` are the current segments of the stream.
 """
@@ -21,10 +22,10 @@ class Reshaping(NamedTuple):
 
 
 def split(present: Sequence[SegmentInStream], segment_id: int, parts: int) -> Reshaping:
-    """The segment in so many parts of equal width; its ends stay exactly what they are.
+    """The segment in so many parts of equal width; its ends stay exactly the same.
 
-    Raises ScaleRefused for a segment that is not current, InvalidRequest for what is no number
-    of parts, or too many for the width.
+    Raises ScaleRefused for a segment that is not current, InvalidRequest if the number of parts is
+    out of range or too high for the width.
     """
     if not 2 <= parts <= SEGMENT_COUNT_MAX:
         raise InvalidRequest(

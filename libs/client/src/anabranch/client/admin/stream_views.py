@@ -1,8 +1,8 @@
-"""What can be asked of streams: what they are, where they begin and end, how they came to be.
+"""Queries about streams: their state, their beginning and end, and their history.
 
-Nothing here changes anything. Segments are named by their ids, cuts as in `cuts.py`. Every method
-raises StreamNotFound or ScopeNotFound for a stream that is not there, and Unavailable when nobody
-answers in time.
+Queries change nothing. Methods take segments by id, and cuts as in `cuts.py`. Every method raises
+StreamNotFound or ScopeNotFound if the stream does not exist, and Unavailable if no reply comes in
+time.
 """
 
 from collections.abc import AsyncIterator
@@ -222,7 +222,7 @@ class StreamViews:
         return await self._ask(query, SegmentDescription)
 
     async def successors(self, stream: str, segment_id: int) -> SuccessorsFound:
-        """What follows the segment. Raises SegmentNotFound.
+        """The segments that follow the segment. Raises SegmentNotFound.
 
         ::
 
@@ -235,7 +235,7 @@ class StreamViews:
     # --- cuts -----------------------------------------------------------------------------
 
     async def head_cut(self, stream: str) -> CutFound:
-        """Where the stream begins: at what it was last truncated to.
+        """The cut where the stream begins: the place of its last truncation.
 
         ::
 
@@ -284,8 +284,8 @@ class StreamViews:
     async def segments_between(
         self, stream: str, start: Cut | None = None, end: Cut | None = None
     ) -> AsyncIterator[SegmentRun]:
-        """What lies between two cuts, by segment id, fetched page by page: from the head if there
-        is no start, up to and with the current segments if there is no end. Raises InvalidCut.
+        """The parts of segments between two cuts, by segment id, fetched page by page: from the
+        head without a start, to the end of the current segments without an end. Raises InvalidCut.
 
         ::
 
@@ -417,8 +417,8 @@ class StreamViews:
     # --- writers --------------------------------------------------------------------------
 
     async def writer_marks(self, stream: str) -> tuple[WriterMark, ...]:
-        """What the stream's writers noted last of time, by writer id. Raises Unavailable where
-        nobody keeps marks.
+        """The last time that each writer of the stream noted, by writer id. Raises Unavailable if
+        no controller keeps marks.
 
         ::
 

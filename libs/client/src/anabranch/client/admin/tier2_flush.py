@@ -1,9 +1,9 @@
-"""Moving everything that is acknowledged to tier 2, in every container of the cluster.
+"""Moves all acknowledged data to tier 2, in every container of the cluster.
 
-Every round asks the controller where the containers are, then the stores of those that are not
-flushed yet. A container that moves, opens again or is refused meanwhile comes up again in the
-next round, until the caller's time is over. That is safe: a new owner has recovered what the old
-one acknowledged, and a request covers all that was acknowledged when it came.
+Every round asks the controller for the places of the containers, then the stores of the containers
+that are not flushed yet. A container that moves, opens again or refuses meanwhile is asked again in
+the next round, until the caller's time is over. That is safe: a new owner has recovered everything
+that the old one acknowledged, and a request covers everything that was acknowledged before it came.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
-"""What was written into a byte stream and is not stored yet: taken in order, sent in order.
+"""The bytes of a byte stream that are written and not stored yet: taken in order, sent in order.
 
     write ──► waiting (the buffer is full) ──► buffer ──► one append at a time ──► stored
 
-A write is taken whole, when the buffer has come below its limit: so concurrent writes never mix,
-and one that is cancelled while it waits leaves nothing behind. What was written by several calls
-while an append was under way is sent as one append. The first error that retrying cannot cure ends
-it for good, because what follows it must not be stored without it.
+A write is taken whole, when the buffer has come below its limit. Concurrent writes therefore never
+mix, and a write that is cancelled while it waits leaves nothing behind. The bytes of several calls
+during an append are sent as one append. The first error that a retry cannot cure ends the outbox
+for good, because later bytes must not be stored without the failed ones.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from anabranch.common.errors import AnabranchError
 
 
 class ByteOutbox:
-    """See the module. Owns the buffer, and who waits for room in it or for its end."""
+    """Owns the buffer, and the calls that wait for room in it or for its end. See the module."""
 
     def __init__(
         self, appends: ExactAppends, *, runtime: Runtime, settings: ByteStreamSettings
@@ -40,7 +40,7 @@ class ByteOutbox:
         return self._failure is not None
 
     async def write(self, data: bytes) -> None:
-        """Take all of it, as soon as there is room. Raises what has ended the outbox."""
+        """Take all of it, as soon as there is room. Raises the error that ended the outbox."""
         if self._failure is not None:
             raise self._failure.copy()
         if self._has_room():  # then nobody waits for it: see `_stored`
@@ -51,7 +51,7 @@ class ByteOutbox:
         await taken
 
     async def flush(self) -> None:
-        """Return when all is stored that was taken before. Raises what has ended the outbox."""
+        """Return when everything taken before is stored. Raises the error that ended the outbox."""
         if self._failure is not None:
             raise self._failure.copy()
         if self._stored_size < self._taken_size:
@@ -60,7 +60,7 @@ class ByteOutbox:
             await stored
 
     def fail(self, error: AnabranchError) -> None:
-        """End it; all who wait are told. Repeatable: the first error stays."""
+        """End it: every waiting call raises the error. Repeatable: the first error stays."""
         if self._failure is None:
             self._failure = error
         for _, waiter in (*self._waiting, *self._flushing):
@@ -82,7 +82,7 @@ class ByteOutbox:
             self._sender = self._runtime.start(self._send())
 
     async def _send(self) -> None:
-        """Append what is in the buffer, until nothing is left or an error ends it."""
+        """Append the buffer, until nothing is left or an error ends it."""
         try:
             while self._buffer:
                 data = self._next_append()

@@ -4,14 +4,14 @@
                                         ▲        │
                                         └─pause──┘ no answer: the same bytes, the same number
 
-One writer id of its own, and numbers without gaps: the store recognises a repeat by them. They
-are given out when a call's turn comes, and used again only if the store has refused. One call is
-under way at a time, in the order of the calls, by a task of the client: a caller who is cancelled
-takes a call back that has not begun, and leaves one that has to its end.
+The appends have a writer id of their own, and numbers without gaps by which the store recognises a
+repeat. A call gets its numbers when its turn comes; they are used again only if the store refused.
+A task of the client sends one call at a time, in the order of the calls. A cancelled caller takes
+back a call that has not begun; a call that has begun runs to its end.
 
-A request without an answer may still arrive later. So whenever its fate was not known and it did
-not end in an acknowledgement, what follows is numbered under a new writer id, where it can do no
-harm. A writer id that the store forgot (it was idle for very long) is replaced as well.
+A request without an answer may still arrive later. If a request's fate is unknown and it did not
+end in an acknowledgement, later appends therefore use a new writer id, where it can do no harm. A
+writer id that the store forgot (it was idle for very long) is replaced as well.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _SCAN_SIZE_BYTES = 1024 * 1024
 
 
 class Content(Protocol):
-    """What is appended at once: `count` numbers are used up by it."""
+    """The content of one append, which uses up `count` numbers."""
 
     @property
     def count(self) -> int: ...
@@ -140,7 +140,8 @@ class ExactAppends:
         self._next_number = 1
 
     def tail_seen(self, offset: int) -> None:
-        """Everything below `offset` is stored: what expects a lower tail needs no asking."""
+        """Everything below `offset` is stored: an append that expects a lower tail returns None
+        without a request."""
         self._tail = max(self._tail, offset)
 
     async def append(
@@ -173,7 +174,7 @@ class ExactAppends:
         return await landed
 
     async def close(self) -> None:
-        """Stop; what is under way is told OutcomeUnknown, what waits Closed. Repeatable."""
+        """Stop; the pending append raises OutcomeUnknown, waiting ones raise Closed. Repeatable."""
         self._closed = True
         pump = self._pump
         if pump is not None:
@@ -281,7 +282,7 @@ class ExactAppends:
         return reply.length
 
     async def _pause(self, error: AnabranchError, attempts: _Attempts) -> None:
-        """Before the next attempt. Raises what the call is told when there is none."""
+        """Pause before the next attempt. If there is none, raise the call's error."""
         if isinstance(error, OutcomeUnknown):
             await self._segment.require_known()
         pause_s = attempts.backoff.failed(self._runtime.clock.monotonic())

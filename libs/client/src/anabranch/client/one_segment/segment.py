@@ -1,8 +1,8 @@
 """The segment of a stream that has only one: finding it, asking it, truncating it.
 
-Owns the segment's name and the life (incarnation) of the stream that it was found in. What the
-segment's store refuses is told in the words of the stream: `named` asks the controller what became
-of it. A stream that was scaled has more than one segment for ever, and is refused by name.
+Owns the segment's name and the incarnation of the stream in which it was found. If the segment's
+store refuses a request, `named` asks the controller for the stream's state and raises the error of
+the stream. A stream that was scaled has more than one segment for ever, and is refused by name.
 """
 
 from anabranch.client.admin.operations import send
@@ -159,8 +159,8 @@ class OneSegment:
     # --- what became of it ----------------------------------------------------------------
 
     async def named(self, error: AnabranchError) -> AnabranchError:
-        """What the refusal of the segment's store says of the stream: StreamNotFound, StreamSealed,
-        InvalidRequest (it was scaled); any other error as it is. Raises Unavailable."""
+        """The stream's error for a refusal of the segment's store: StreamNotFound, StreamSealed,
+        InvalidRequest (it was scaled); any other error unchanged. Raises Unavailable."""
         if not isinstance(error, SegmentSealed | SegmentNotFound):
             return error
         unclear = error if isinstance(error, SegmentNotFound) else None
@@ -191,10 +191,10 @@ class OneSegment:
     # --- changing -------------------------------------------------------------------------
 
     async def truncate(self, offset: int) -> None:
-        """Give up what lies before `offset`, an append boundary, for good; repeatable.
+        """Remove the bytes before `offset`, an append boundary, for good; repeatable.
 
-        An offset before the present start is success. Raises StreamNotFound, StreamSealed, Busy,
-        InvalidCut, Unavailable, OutcomeUnknown (truncating again is safe).
+        An offset before the present start succeeds. Raises StreamNotFound, StreamSealed, Busy,
+        InvalidCut, Unavailable, OutcomeUnknown (it is safe to truncate again).
         """
         cut = (SegmentOffset(self._segment_id, offset),)
         try:

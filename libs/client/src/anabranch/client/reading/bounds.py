@@ -1,7 +1,7 @@
-"""Where reading a stream starts and ends: cuts of the stream, asked of controller and stores.
+"""The cuts at which reading a stream starts and ends, from the controller and the stores.
 
-The tail is taken while no scale is under way, because until its end the current segments are
-partly sealed, and what was acknowledged already lies partly in their successors.
+The tail is taken while no scale is under way. During a scale some current segments are sealed, and
+acknowledged events may already lie in their successors.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -66,10 +66,10 @@ class StreamBounds:
         self._followers = Followers(control, stream, clock, new_backoff)
 
     async def start(self, start: Start) -> list[Standing]:
-        """Where reading begins, for every key.
+        """The cut at which reading begins, for every key.
 
-        Positions may be of any mixture of epochs. What they do not name is read from the head.
-        Raises InvalidRequest for what is no cut, or not of this stream, InvalidPosition for a
+        Positions may be of any mixture of epochs; keys without a position are read from the head.
+        Raises InvalidRequest for a malformed cut or a cut of another stream, InvalidPosition for a
         negative place, and StreamNotFound.
         """
         match start:
@@ -180,7 +180,7 @@ class StreamBounds:
         return [(at, Position(at.offset)) for at in found.segments]
 
     async def _completed(self, given: Mapping[str, Position]) -> list[Standing]:
-        """`given`, and from the head what it leaves out."""
+        """`given`, completed from the head for keys that it leaves out."""
         listed = await current_segments(self._control, self._stream)
         known: dict[str, SegmentInStream] = {each.name: each for each in listed.segments}
         for name in given:

@@ -59,7 +59,7 @@ class FetchedBlock:
 
     @property
     def held_size(self) -> int:
-        """What it costs to keep: its stored size, of a large event that of the event."""
+        """The memory that it needs: its stored size, or the size of its large event."""
         header = self.block.header
         return header.size if header.codec else HEADER_SIZE_BYTES + header.body_size
 
@@ -114,10 +114,10 @@ class SegmentFetcher:
             self._room.clear()
 
     async def run(self) -> bool:
-        """Read until the end → whether that is the segment's own, which was sealed, and not
+        """Read until the end. Returns whether that is the end of a sealed segment, and not
         `end_offset`, though both may be the same place.
 
-        Raises what retrying cannot cure. It can be run again, from where (`offset`, `index`) is.
+        Raises errors that a retry cannot cure. May run again, from its (`offset`, `index`).
         """
         try:
             while self._wants(self.offset):

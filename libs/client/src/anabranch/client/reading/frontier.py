@@ -1,16 +1,16 @@
-"""Where a reader stands: a stream cut that moves forward through the scales. Pure.
+"""A reader's place in a stream: a stream cut that moves forward through the scales. Pure.
 
     future ──nothing older has its keys──► reading ──end of the segment──► finished ──► gone
                                                                         (kept at its end until all
                                                                          that replaces it is opened)
 
-What one scale made may be read when every segment that it replaces has been read to its end, as
-far as new segments have predecessors in common: those take the place of these in one step.
-Therefore the segments that were begun never share keys, the positions are a stream cut at any
-moment, and whoever starts from them goes on exactly where they were taken.
+The new segments of a scale may be read when every segment that they replace has been read to its
+end, as far as new segments have predecessors in common: they replace these in one step. The
+segments that were begun therefore never share keys, the positions are a stream cut at any moment,
+and a reader that starts from them continues exactly where they were taken.
 
-Only a start can name a future segment: one of which nothing was read, while some, but not all, of
-what comes before it was.
+Only a start can name a future segment: nothing of it was read, while some of its predecessors, but
+not all, were.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,7 +58,7 @@ class Frontier:
 
     @property
     def begun(self) -> list[str]:
-        """What is to be read from its position: everything but future segments."""
+        """The segments to read from their positions: all but future ones."""
         return [name for name, position in self.positions.items() if position != FUTURE]
 
     def finish(self, segment: str, successors: Sequence[Successor]) -> list[str]:
@@ -87,7 +87,7 @@ class Frontier:
         return self._step(replaced, sorted(opened.values(), key=lambda new: new.key_start))
 
     def _before(self, segment: SegmentInStream) -> list[int]:
-        """What is to be read before it."""
+        """The segments to read before it."""
         return [
             number
             for number, other in self._segments.items()

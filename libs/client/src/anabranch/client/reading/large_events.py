@@ -1,7 +1,8 @@
 """Reads a large event: follows a reference to its parts, and verifies every one and the whole.
 
-The parts lie before their reference, in the same segment. A truncation between the two leaves a
-reference to what is gone: that is told as EventsTruncated, as for all that was truncated.
+The parts lie before their reference, in the same segment. If the stream is truncated between an
+event's parts and its reference, the event is lost and the reader raises EventsTruncated, as for any
+truncated event.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,8 +28,8 @@ Raises SegmentTruncated."""
 async def fetch_large(read: ReadBytes, reference: LargeReference) -> bytes:
     """The event that `reference` stands for. Uses memory of twice its size for a moment.
 
-    Raises EventsTruncated (fields {offset, start}), CorruptBlock, CodecMissing, and what `read`
-    raises.
+    Raises EventsTruncated (fields {offset, start}), CorruptBlock, CodecMissing, and the errors of
+    `read`.
     """
     pieces: list[bytes | memoryview] = []
     size = crc = 0

@@ -1,7 +1,7 @@
 """Stored bytes of segments, for bulk readers that choose the ranges: a data source, an archiver.
 
-A range that is asked for is read completely or an error says why not; blocks are handed over as
-they are stored, so whoever decodes them verifies them.
+A request for a range returns all of it or raises an error. Blocks are returned as they are stored,
+so the caller that decodes them verifies them.
 """
 
 from anabranch.client.backoff import Backoff
@@ -47,8 +47,8 @@ class SegmentRanges:
         """All of the stream as it is now: its segments from the head to the tail, predecessors
         before their successors, each with the offsets between which its bytes are.
 
-        Every `end_offset` is known, and whatever was acknowledged before lies below. Raises
-        StreamNotFound, and Unavailable when a scale does not end in time.
+        Every `end_offset` is known, and everything acknowledged before the call lies below. Raises
+        StreamNotFound, and Unavailable if a scale does not end in time.
         """
         return await self._bounds(stream).runs()
 

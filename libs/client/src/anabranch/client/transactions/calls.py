@@ -1,7 +1,7 @@
-"""What the controller answers about the transactions of one stream.
+"""Requests to the controller about the transactions of one stream.
 
-Every question may be repeated (the contracts say why), so each is asked until it is answered or its
-time is up: a lost answer is no outcome. What the time runs out on is said by the last error.
+Every request may be repeated (the contracts say why). Each is therefore sent until its answer comes
+or its time is up: a lost answer is no outcome. When the time is up, the last error is raised.
 """
 
 from collections.abc import Mapping
@@ -31,8 +31,9 @@ POLL_LONGEST_S = 0.5
 
 
 class TransactionCalls:
-    """See the module. All raise StreamNotFound, ScopeNotFound, and Unavailable when nobody answers
-    in time; those about one transaction InvalidRequest (no id) and TransactionNotFound."""
+    """Requests of one stream. All raise StreamNotFound, ScopeNotFound, and Unavailable if no reply
+    comes in time; requests about one transaction also InvalidRequest (malformed id) and
+    TransactionNotFound."""
 
     def __init__(self, stream: StreamRef, control: ControlPlane, clock: Clock, rng: Rng) -> None:
         self.stream = stream
@@ -89,7 +90,7 @@ class TransactionCalls:
 
     async def commit(self, query: t.CommitTransaction, deadline_s: float) -> t.TransactionInfo:
         """Raises also TransactionEnded, PartMismatch, VersionPassed, InvalidRequest, and
-        OutcomeUnknown (fields {transaction, stream}) when nobody answered in time."""
+        OutcomeUnknown (fields {transaction, stream}) if no reply comes in time."""
         try:
             found = await self.ask(
                 "commit_transaction", query, t.TransactionDescription, deadline_s=deadline_s
@@ -156,7 +157,7 @@ class TransactionCalls:
 
 
 def ended(transaction_id: str, state: TransactionState) -> TransactionEnded:
-    """What is raised when it is too late."""
+    """The error of a request that comes too late."""
     return TransactionEnded(
         f"the transaction is {state.value}", transaction=transaction_id, state=state.value
     )

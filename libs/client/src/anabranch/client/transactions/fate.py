@@ -1,8 +1,8 @@
-"""What this process knows of a transaction's outcome, and who has to hear of it at once.
+"""This process's knowledge of a transaction's outcome, and the writers to notify at once.
 
-State: the last description, and the state, which is None while a commit was asked for and not
-answered. An outcome is irrevocable, so it is learnt once: pinging stops, and whoever writes is told
-with TransactionEnded. A transaction and its parts in this process share one.
+State: the last description, and the state, which is None from the request to commit until its
+answer. An outcome is irrevocable, so it is learnt once: pinging stops, and writing raises
+TransactionEnded. A transaction and its parts in this process share one.
 """
 
 from collections.abc import Callable
@@ -48,13 +48,13 @@ class Fate:
 
     @property
     def failure(self) -> TransactionEnded | None:
-        """What writing raises, once it has an outcome."""
+        """The error that writing raises, once the transaction has an outcome."""
         if self.state is None or not self.state.has_outcome:
             return None
         return ended(self.transaction_id, self.state)
 
     def attach(self, listener: Listener) -> None:
-        """To be told when it ends; once, and at once if it has."""
+        """Call it when the transaction ends: once, and at once if it has ended."""
         failure = self.failure
         if failure is None:
             self._listeners.append(listener)
@@ -72,7 +72,7 @@ class Fate:
         return info
 
     def learn_state(self, state: TransactionState) -> None:
-        """As `learn`; what comes late does not undo what is known."""
+        """As `learn`; a late answer does not undo a later one."""
         if self.state is not None and self.state.has_outcome and not state.has_outcome:
             return
         self.state = state

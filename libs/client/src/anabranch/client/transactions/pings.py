@@ -1,9 +1,9 @@
 """Keeps the open transactions of a client alive: one task for all of them.
 
-Those of one stream are pinged together, about every third of the shortest of their leases; streams
-whose time has come are asked side by side, and none of them longer than until the next time. A ping
-that is not answered is repeated at the next turn, as long as the transaction is registered: only
-the controller says when one has ended, and the answer is told to whoever registered it.
+The task pings the transactions of one stream together, about every third of the shortest of their
+leases. It asks streams that are due side by side, each at most until its next turn. A ping without
+an answer is repeated at the next turn, as long as the transaction is registered: only the
+controller decides that one has ended, and its answer goes to the registered owner.
 
 State: the entries by stream, and when each stream is due, on the monotonic clock. The task begins
 with the first entry and ends with the last one or with the client.
@@ -34,7 +34,8 @@ JITTER = 0.2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PingEntry:
-    """A transaction to keep alive. `told`: what its ping was answered; `gone`: the stream is."""
+    """A transaction to keep alive. `told` receives the answer to its ping; `gone` the loss of its
+    stream."""
 
     transaction_id: str
     lease_ms: int
