@@ -1,16 +1,17 @@
-"""Keeps one segment's append session alive: sends an outbox's blocks, hears the acks.
+"""Keeps one segment's append session alive: sends an outbox's blocks and receives the
+acknowledgements.
 
     idle ──something to send──► look up, connect, SetupAppend ──AppendSetup(last)──► open
      ▲                                   │       └──AppendSetup(last, sealed)──► ended │
      └──nothing left, or after a pause───┴────────── lost, refused, silent ───────────┘
 
-After any break: drop what is acknowledged up to `last`, resend the rest in order, go on. The
-store recognises what it has by the event numbers, so nothing is stored twice. Nothing is
-acknowledged to the user before the store says that it is durable.
+After any break, the appender drops acknowledged events up to `last`, resends the rest in order, and
+continues. The store recognises stored events by their numbers, so nothing is stored twice. The
+writer acknowledges nothing before the store reports it as durable.
 
-A setup of a sealed segment says for certain what was stored there. So does an append that is
-answered by SegmentNotFound, because a session's answers come in order; a setup of a deleted
-segment does not. The appender then ends, and whoever listens gives the rest of the outbox, with
+A setup of a sealed segment reports for certain which events the segment holds. So does an append
+that is answered by SegmentNotFound, because a session's answers come in order; a setup of a deleted
+segment does not. The appender then ends, and the writer gives the rest of the outbox, with
 `take_waiters`, to the segment's successors.
 """
 
@@ -62,7 +63,7 @@ CURED_BY_SETUP = (
 
 @dataclass(frozen=True, slots=True)
 class AppenderEvents:
-    """What the writer wants to hear: room given back (bytes), and why nothing more will be sent."""
+    """The writer's callbacks: for returned room in bytes, and for the error that ends it."""
 
     released: Callable[[int], None]
     ended: Callable[["SegmentAppender", AnabranchError], None]
@@ -137,7 +138,7 @@ class SegmentAppender:
     # --- called by the writer -------------------------------------------------------------
 
     def pump(self) -> None:
-        """Send what may be sent now; without a session, ask for one."""
+        """Send the blocks that may be sent now; without a session, ask for one."""
         if self._session is None:
             self._wanted.set()
             return
@@ -165,12 +166,12 @@ class SegmentAppender:
         return self._sealed or self._refused or not self.outbox.in_flight
 
     def take_waiters(self) -> deque[tuple[int, Waiter]]:
-        """Everybody who waits, by the event number waited for, leaves with the events."""
+        """Remove and return all waiters, by the event number that each waits for."""
         waiters, self._waiters = self._waiters, deque()
         return waiters
 
     def fail_waiters(self, error: AnabranchError) -> None:
-        """Tell everybody who waits for an acknowledgement that it will not come."""
+        """Fail every call that waits for an acknowledgement."""
         self.outbox.fail_spans(error)
         while self._waiters:
             _, waiter = self._waiters.popleft()
@@ -242,8 +243,8 @@ class SegmentAppender:
         return error
 
     async def _set_up(self, connection: SegmentStoreConnection, setup: SetupAppend) -> AppendSetup:
-        """Raises SegmentNotFound where the store answers for a deleted segment that it cannot
-        know what was stored."""
+        """Raises SegmentNotFound for a deleted segment, of which the store cannot know the stored
+        events."""
         timeout_s = self._settings.ack_timeout_s
         try:
             return (await connection.request(setup, AppendSetup, timeout_s=timeout_s))[0]
@@ -271,7 +272,7 @@ class SegmentAppender:
         self.pump()
 
     async def _until_ended(self, session: _Session) -> AnabranchError:
-        """Upload what is large, and wait for the session's end, or end it when acks stay out too
+        """Upload large events and wait for the session's end; end it if acknowledgements take too
         long."""
         limit_s = self._settings.ack_timeout_s
         while session.ended is None:
@@ -293,7 +294,7 @@ class SegmentAppender:
         session.news.clear()
 
     async def _upload(self, session: _Session, large: LargeEvent) -> None:
-        """Bring the parts into the segment; whatever fails ends the session, which tells why."""
+        """Bring the parts into the segment; an error ends the session and is its reason."""
         try:
             large.reference = await self._uploads.upload(
                 large.event, self.segment, session.container_epoch, session.connection

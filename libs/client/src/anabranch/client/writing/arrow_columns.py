@@ -82,7 +82,7 @@ class ArrowEvents:
 
 
 class _CostUpTo:
-    """What the events before an index cost of the writer's buffer."""
+    """The cost of the events before an index, in bytes of the writer's buffer."""
 
     def __init__(self, content: ArrowEvents) -> None:
         self._ends = _offsets(content.events)
@@ -185,7 +185,7 @@ def _times(column: Any, name: str) -> Any:
 
 
 def _filled(keys: Any) -> Any:
-    """Without nulls, so that offsets count what is stored."""
+    """Without nulls, so that offsets count stored values."""
     return keys.fill_null("") if keys.null_count else keys
 
 

@@ -35,7 +35,7 @@ def cost_of(events: Sequence[bytes], keys: Iterable[bytes | None]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """What a block says of where it belongs: whose it is, and the time of its sending."""
+    """A block's writer and number, and the time of its sending."""
 
     writer_id: bytes
     first: int
@@ -47,8 +47,8 @@ class Numbering:
 class Batch:
     """Events on their way into one block.
 
-    `keys` and `timestamps_ms` are parallel to `events` but may be shorter: what is missing at
-    the end has none. `spans` are None unless somebody who is traced wrote into it.
+    `keys` and `timestamps_ms` are parallel to `events` but may be shorter: later events have none.
+    `spans` are None unless a traced caller wrote into it.
     """
 
     events: list[bytes] = field(default_factory=list)

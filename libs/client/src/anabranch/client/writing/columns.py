@@ -1,8 +1,6 @@
-"""Events of one call as columns, what is made of them, and how keyed ones are divided among
-segments.
+"""Events of one call as columns, their costs, and the division of keyed events among segments.
 
-All but one short loop per event runs in C: that loop is what a keyed batch costs more than a
-keyless one.
+All but one short loop per event runs in C: that loop is the extra cost of a keyed batch.
 """
 
 from array import array
@@ -50,12 +48,12 @@ Routed = list[tuple[Outbox, bytes | None]]
 
 
 def costs_of(events: Sequence[bytes]) -> list[int]:
-    """What events without keys cost of the writer's buffer."""
+    """The cost of each event without a key, in bytes of the writer's buffer."""
     return list(map(EVENT_OVERHEAD_BYTES.__add__, map(len, events)))
 
 
 def keyed_costs(costs: list[int], routed: Routed) -> list[int]:
-    """`costs` with what the keys add."""
+    """`costs` with the sizes of the keys added."""
     return list(map(add, costs, [len(stored) if stored else 0 for _, stored in routed]))
 
 

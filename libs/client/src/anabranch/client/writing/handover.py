@@ -1,8 +1,8 @@
-"""Gives what a sealed segment did not store to its successors: by key, in the order of writing.
+"""Gives the events that a sealed segment did not store to its successors: by key, in write order.
 
-Everything happens in one step of the event loop, so whatever is written later of a key comes
-behind what was handed over of it. Blocks are divided by key and get new numbers where they go;
-what has no key goes to any successor, a block's all to the same.
+Everything happens in one step of the event loop, so later writes of a key come after the events
+that were handed over. Blocks are divided by key and get new numbers at the successors. Events of a
+block without keys all go to one successor, whichever it is.
 
 Events of other predecessors of the same successor have other keys, so no order is between them.
 """
@@ -17,9 +17,9 @@ AppenderOf = Callable[[bytes | None], SegmentAppender]
 
 
 def hand_over(source: SegmentAppender, appender_of: AppenderOf) -> None:
-    """Move the events and those who wait for their acknowledgement. `source` has ended.
+    """Move the events and the calls that wait for their acknowledgement. `source` has ended.
 
-    Who waits for an event in the middle of a block waits for the whole block from now on.
+    A call that waits for an event in the middle of a block waits for the whole block from now on.
     """
     number = source.outbox.acknowledged
     batches = source.outbox.take_all()

@@ -1,9 +1,9 @@
-"""A writer's appenders, one per segment that takes its events, and which keys go to which.
+"""A writer's appenders, one per segment that takes its events, and the keys of each.
 
 When a segment takes no more, `replace` puts its successors in its place in one step of the event
-loop: the keys are rerouted, and what was not stored goes ahead of everything written from then on.
-A successor may have been replaced before its last predecessor is. It then gets an appender once
-more, which is told that it is sealed before anything is sent, and hands over in its turn.
+loop: the keys are rerouted, and events that were not stored go ahead of all later writes. A
+successor may have been replaced before its last predecessor is. It then gets an appender once more,
+which learns that it is sealed before it sends anything, and hands over in its turn.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -45,7 +45,7 @@ class Lanes:
         self._route_by(routes_to(segments))
 
     def route(self, key: str) -> tuple[Outbox, bytes]:
-        """(who takes the key, the key as stored). Raises InvalidRequest, and the `refusal`."""
+        """(the outbox of the key, the key as stored). Raises InvalidRequest, and the `refusal`."""
         if self._router is None:
             raise self.refusal.copy()
         route, stored = self._router.route(key)

@@ -1,12 +1,12 @@
-"""What a writer has yet to get acknowledged on one segment: a pure state machine.
+"""The events of a writer that one segment has not acknowledged: a pure state machine.
 
     gathering ──full, or the pipe is idle──► closed ──room in flight──► in flight ──ack──► gone
                                    large event ──uploaded─┘
 
-Events are numbered from 1 when they leave `closed`, which happens in the order of writing, so
-numbers are contiguous and an event's number is known as soon as it was added. A block is
-encoded once and resent byte for byte; only one that straddles what the store holds is rebuilt.
-When the segment takes no more, `take_all` gives what is left to the outboxes of its successors.
+Events are numbered from 1 when they leave `closed`, in write order. Numbers are therefore
+contiguous, and an event's number is known as soon as it was added. A block is encoded once and
+resent byte for byte; only a block of which the store holds a part is rebuilt. When the segment
+takes no more, `take_all` gives the rest to the outboxes of its successors.
 
 `LaneWriter.write` appends to `gathering` directly, because it runs once per event.
 """
@@ -28,7 +28,7 @@ from anabranch.common.wire.codec import ZSTD_LEVEL_DEFAULT
 class SentBlock:
     """A block that is, or will be, on its way; `cost` and `spans` as in `Batch`.
 
-    `reserved`: its share of `InFlight`. `large`: what its reference stands for.
+    `reserved`: its share of `InFlight`. `large`: the event that its reference stands for.
     """
 
     first: int
@@ -134,7 +134,7 @@ class Outbox:
         return self.last_added - self.acknowledged
 
     def close_batch(self) -> None:
-        """What is gathered becomes a block of its own; nothing gathered: nothing happens."""
+        """Turn the gathered events into a block of its own; without any, do nothing."""
         if self.gathering.events:
             batch, self.gathering = self.gathering, Batch()
             self._close(batch)
@@ -156,11 +156,11 @@ class Outbox:
         return bool(self._closed) and len(self.in_flight) < self._blocks_in_flight_max
 
     def take_block(self, now_ms: int) -> SentBlock | None:
-        """The next block to send, now in flight; None when there is none, no room, or an upload
-        has to come first.
+        """The next block to send, now in flight; None without a block, without room, or if an
+        upload has to come first.
 
-        A batch that is still gathering goes out only while nothing is in flight: what is
-        written during a round trip travels together.
+        A batch that is still gathering goes out only while nothing is in flight: the writes of a
+        round trip travel together.
         """
         if len(self.in_flight) >= self._blocks_in_flight_max:
             return None
@@ -215,10 +215,10 @@ class Outbox:
         return released
 
     def resume(self, last: int) -> int:
-        """A new session starts behind event number `last`: as `acknowledge`.
+        """A new session starts after event number `last`: as `acknowledge`.
 
-        What is in flight afterwards must be resent. Raises WriterExpired when the store has
-        forgotten what it acknowledged.
+        The blocks in flight afterwards must be resent. Raises WriterExpired if the store has
+        forgotten events that it acknowledged.
         """
         if last < self.acknowledged:
             raise WriterExpired(
@@ -229,10 +229,10 @@ class Outbox:
         return self.acknowledge(last)
 
     def take_all(self) -> list[AnyBatch]:
-        """Everything that is not acknowledged leaves, in the order of writing.
+        """Remove all unacknowledged events, and return them in write order.
 
-        What was in flight is decoded: elsewhere it gets other numbers, and the time of its
-        sending where it was given none.
+        Blocks in flight are decoded: elsewhere they get other numbers, and events without a time
+        get the time of their sending.
         """
         self.close_batch()
         batches = [_decoded(block) for block in self.in_flight]
@@ -252,7 +252,7 @@ class Outbox:
         self._close(batch)
 
     def fail_spans(self, error: AnabranchError) -> None:
-        """Nothing more will be heard of what is here: end its spans. Repeatable."""
+        """End the spans of events that will never be acknowledged here. Repeatable."""
         unsent = (batch.spans for batch in (*self._closed, self.gathering))
         for spans in (*(block.spans for block in self.in_flight), *unsent):
             if spans is not None:

@@ -1,13 +1,13 @@
-"""How large a writer's blocks are, and how much of a writer is under way. Pure.
+"""The size of a writer's blocks, and the share of a writer that is in flight. Pure.
 
-While little waits for acknowledgement, blocks are what was written during a round trip: small, and
-sent at once when nothing is under way. A full block is one of the least size at first. It grows
-with the average of what waits, up to four times that, because large blocks cost less per event.
+While little waits for acknowledgement, a block holds the writes of a round trip: it is small, and
+sent at once if nothing is in flight. A full block has the least size at first. It grows with the
+average of the waiting bytes, up to four times that, because large blocks cost less per event.
 Closing blocks earlier than at the least size was measured, too: it only made more of them.
 
-`InFlight` is shared by all segments of a writer. Who was refused room is asked again, in the
-order of asking, when some was given back. A claim, which is larger than most blocks, goes before
-all of them: else what is given back bit by bit would be taken bit by bit for ever.
+All segments of a writer share one `InFlight`. When room is given back, it asks the refused segments
+again in the order of their requests. A claim, which is larger than most blocks, goes before all of
+them: otherwise small blocks would take every returned byte for ever.
 """
 
 from collections import deque
@@ -69,7 +69,7 @@ class InFlight:
         return not self.used or self.used + size <= self._limit
 
     def claim(self, size: int, granted: Callable[[], None]) -> Claim:
-        """Wait for room of `size` bytes, before all who ask later; `withdraw` it in the end."""
+        """Wait for room of `size` bytes, before all later requests; `withdraw` it in the end."""
         claim = Claim(size, granted)
         self._claims.append(claim)
         self._grant()

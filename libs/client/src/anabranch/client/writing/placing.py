@@ -1,7 +1,7 @@
-"""Puts what a writer has taken into outboxes: cut into blocks, each for the segment of its keys.
+"""Puts a writer's events into outboxes: cut into blocks, each for the segment of its keys.
 
-What has no key goes to a segment drawn at random, all of it until its block is full or sent, and
-then to another one. Room in the buffer was made sure of before.
+Events without a key go to a segment drawn at random until its block is full or sent, and then to
+another one. The writer has checked before that the buffer has room.
 """
 
 from bisect import bisect_left
@@ -31,7 +31,7 @@ class Placing:
         self.keyless: Outbox | None = None
 
     def draw(self) -> Outbox:
-        """Who takes events without keys from now on. Raises the lanes' refusal."""
+        """Draw the outbox for events without keys from now on. Raises the lanes' refusal."""
         outboxes = self._lanes.outboxes
         if not outboxes:
             raise self._lanes.refusal.copy()
@@ -39,11 +39,12 @@ class Placing:
         return self.keyless
 
     def choose_keyless(self) -> Outbox:
-        """Who takes events without keys. Raises the lanes' refusal."""
+        """The outbox for events without keys. Raises the lanes' refusal."""
         return self.keyless or self.draw()
 
     def add(self, columns: Columns, chosen: Outbox | None) -> tuple[Outbox, ...]:
-        """Add the events to what `chosen` gathers; None: to segments drawn → who got some."""
+        """Add the events to `chosen`; None: to drawn segments. Returns the outboxes that received
+        some."""
         ends = list(accumulate(columns.costs))
         reached: dict[Outbox, None] = {}
         any_large = max(columns.costs) > EVENT_SIZE_BYTES_MAX

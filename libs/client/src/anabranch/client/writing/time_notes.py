@@ -1,8 +1,8 @@
-"""What a writer says of time: up to where its events lie when it says it.
+"""A writer's notes of time: the places up to which its events lie at the time of each note.
 
-Per segment that it has written to, also those that were sealed since, as long as readers may not
-have passed them: at most `SEGMENT_COUNT_MAX`, the oldest are left out first. Where an answer got
-lost, the segment's present length stands in; it is never too low.
+A note names each segment that the writer has written to, also those that were sealed since, as long
+as readers may not have passed them: at most `SEGMENT_COUNT_MAX`, the oldest are left out first. If
+an answer got lost, the segment's present length stands in; it is never too low.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ LengthOf = Callable[[str], Awaitable[int]]
 
 
 class TimeNotes:
-    """Of one writer. `incarnation` is that of the stream when the writer was opened."""
+    """The notes of one writer. `incarnation` is the stream's one when the writer was opened."""
 
     def __init__(
         self, control: ControlPlane, stream: StreamRef, writer_id: bytes, length_of: LengthOf
@@ -39,7 +39,7 @@ class TimeNotes:
         self._noted = False
 
     def saw(self, appender: SegmentAppender) -> None:
-        """What the appender has got acknowledged; to be called before it is replaced."""
+        """Note the appender's acknowledged events; call it before the appender is replaced."""
         if not appender.outbox.acknowledged:
             return
         self._reached.pop(appender.segment, None)
@@ -48,7 +48,7 @@ class TimeNotes:
             del self._reached[next(iter(self._reached))]
 
     async def note(self, timestamp_ms: int) -> None:
-        """Tell the controller. Raises what it answers, InvalidRequest for what is no time."""
+        """Send the note to the controller. Raises its error, InvalidRequest for an invalid time."""
         if type(timestamp_ms) is not int:
             raise InvalidRequest(
                 "a time must be a whole number of milliseconds", type=type(timestamp_ms).__name__
@@ -78,7 +78,8 @@ class TimeNotes:
         return self._writer_id
 
     async def end(self) -> None:
-        """The writer is gone for good; if this reaches nobody, its mark ends with time."""
+        """Report that the writer is gone for good; if no controller hears it, its mark ends with
+        time."""
         if not self._noted:
             return
         query = RemoveWriter(

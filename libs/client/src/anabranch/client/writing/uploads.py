@@ -2,13 +2,13 @@
 
     make a transient segment ──► append the parts ──► seal it ──► merge it into the segment
 
-Until the merge nobody sees the parts, and after it nobody refers to them before the writer sends
-the reference as an ordinary event. So whatever goes wrong, the event is uploaded again from the
-beginning: at worst parts stay that all readers pass over. The transient segment ends with the
-connection, or here at once when the upload fails or is cancelled.
+Until the merge no reader sees the parts. After it no reference points to them before the writer
+sends the reference as an ordinary event. After any failure the event is therefore uploaded again
+from the beginning: at worst some parts stay that all readers skip. The transient segment ends with
+the connection, or here at once when the upload fails or is cancelled.
 
-The parts count as bytes in flight of the writer. They are sent one by one: each is large enough
-to keep a store busy.
+The parts count as bytes in flight of the writer. They are sent one by one: each is large enough to
+keep a store busy.
 """
 
 import asyncio
@@ -50,10 +50,11 @@ class Uploads:
     async def upload(
         self, event: bytes, segment: str, container_epoch: int, connection: SegmentStoreConnection
     ) -> LargeReference:
-        """Store the parts in `segment` → the reference to them.
+        """Store the parts in `segment`. Returns the reference to them.
 
-        Raises what the store answers and ConnectionLost; then nothing refers to what may have
-        been stored. Unavailable: the transient segment was lost on the way, or there was no room.
+        Raises the store's errors and ConnectionLost; no reference then points to parts that may
+        have been stored. Unavailable: the transient segment was lost on the way, or there was no
+        room.
         """
         create = CreateTransient(
             segment=segment, container_epoch=container_epoch, writer_id=self.writer_id
