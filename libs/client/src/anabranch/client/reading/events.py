@@ -30,8 +30,8 @@ class Event(NamedTuple, Generic[T]):
             print(event.timestamp_ms, event.key, event.payload, event.pointer)
 
     `timestamp_ms` is Unix time. `segment` is the full name of the segment, `offset` the byte offset
-    of the event's block in it, and `event_index` the event's number in the block, from 0. Together
-    the three identify the event for ever.
+    of the event's block in it, and `event_index` the event's number in the block, from 0. These
+    three identify the event.
     """
 
     payload: T

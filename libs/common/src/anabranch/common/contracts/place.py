@@ -64,8 +64,11 @@ class Placed(Contract):
     """A message about an aggregate, with the fields of `Place`."""
 
     scope: str = ""
+    """The name of the aggregate, or of the scope that contains its stream or group."""
     stream: str | None = None
+    """The name of the stream. None: the aggregate is a scope or a group."""
     group: str | None = None
+    """The name of the reader group. None: the aggregate is a scope or a stream."""
 
 
 STREAM = Part("stream", "stream", "", "stream")
