@@ -5,8 +5,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -126,9 +126,22 @@ async def _come_back(cluster: ClusterProcess, disk: PoweredDisk, result: RoundRe
     began_s = SystemClock().monotonic()
     await _until_ready(cluster, disk)
     result.restart_s = SystemClock().monotonic() - began_s
-    async with asyncio.timeout(ASK_S_MAX), connect(_endpoints(disk)) as client:
-        result.violations += violations(result.ledger, await _find(client))
-        await _work_on(client)
+    async with connect(_endpoints(disk)) as client:
+        async with _in_time("reading everything"):
+            found = await _find(client)
+        result.violations += violations(result.ledger, found)
+        async with _in_time("new work"):
+            await _work_on(client)
+
+
+@asynccontextmanager
+async def _in_time(doing: str) -> AsyncIterator[None]:
+    """Raises TimeoutError, which says what took too long."""
+    try:
+        async with asyncio.timeout(ASK_S_MAX):
+            yield
+    except TimeoutError as error:
+        raise TimeoutError(f"{doing} took more than {ASK_S_MAX:g} s") from error
 
 
 async def _until_ready(cluster: ClusterProcess, disk: PoweredDisk) -> None:
