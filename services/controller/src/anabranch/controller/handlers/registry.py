@@ -59,8 +59,6 @@ async def change_placement(desk: QueryDesk, query: queries.PlacementChange) -> C
 
 def _of_parked(answer: Callable[[parked.ParkedDesk, Any], Awaitable[Contract]]) -> Any:
     async def ask(desk: QueryDesk, query: queries.Query) -> Contract:
-        if desk.parked is None:
-            raise InvalidRequest("this controller cannot list parked commands")
         return await answer(desk.parked, query)
 
     return ask

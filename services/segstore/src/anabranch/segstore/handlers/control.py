@@ -9,7 +9,7 @@ where it had to wait.
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.common.errors import AnabranchError, BadPacket, DiskFailed, Unavailable
 from anabranch.common.wire.messages import FlushContainer, Message, Request, failed
@@ -63,18 +63,18 @@ class ControlDesk:
         place = found.container.ask(request, deliver, given)
         if place is not None:
             found.container.residency.pin(request.segment)
-            self.spawn(_ask_tier_two(found, request, deliver, place))
+            self.spawn(_ask_tier_two(found, request, deliver, given, place))
 
 
 async def _ask_tier_two(
-    found: OpenContainer, request: Request, deliver: Deliver, place: InTierTwo
+    found: OpenContainer, request: Request, deliver: Deliver, given: Given, place: InTierTwo
 ) -> None:
     """Look up the boundaries that the answer depends on, and ask again."""
     try:
         async with asyncio.timeout(TIER_TWO_DEADLINE_S):
             tiered = await find_boundaries(found.tier_two, place)
-        again = found.container.ask(request, deliver, Given(tiered=tiered))
-        assert again is None
+        again = found.container.ask(request, deliver, replace(given, tiered=tiered))
+        assert again is None, "the boundaries that it asked for are given"
     except (AnabranchError, OSError, TimeoutError) as error:
         deliver(failed(tier_two_error(error)))
     finally:
