@@ -26,7 +26,7 @@ def settings_of(arguments: list[str]) -> SegstoreSettings:
 
 
 def main() -> int:
-    """Run until told to stop; the result is the exit code."""
+    """Run until a signal stops the store; the result is the exit code."""
     settings = settings_or_exit("segstore", lambda: settings_of(sys.argv[1:]))
     return run_service(
         "segstore",

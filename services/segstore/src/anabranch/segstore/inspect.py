@@ -1,7 +1,8 @@
-"""``python -m anabranch.segstore.inspect DIRECTORY``: what a store's journal holds, as JSON lines.
+"""``python -m anabranch.segstore.inspect DIRECTORY``: the contents of a store's journal, as JSON
+lines.
 
-One line per file and container, one per fault, one for the whole; nothing is changed. Ends with 1
-if an open would refuse the journal.
+It prints one line per file and container, one per fault, and one for the whole, and changes
+nothing. The exit code is 1 if an open would refuse the journal.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from anabranch.segstore.adapters.journal.inspection import JournalReport, inspec
 
 
 def lines_of(report: JournalReport) -> Iterator[dict[str, object]]:
-    """The report as it is printed."""
+    """The lines that are printed for the report."""
     for file in report.files:
         for container, operations in sorted(file.containers.items()):
             yield {
@@ -46,7 +47,10 @@ def lines_of(report: JournalReport) -> Iterator[dict[str, object]]:
 
 
 def inspect(directory: Path) -> JournalReport:
-    """The journal in a directory, or in a store's data directory. Raises DirectoryUnusable."""
+    """Inspect the journal in this directory, or in this data directory of a store.
+
+    Raises DirectoryUnusable.
+    """
     for root in (directory, directory / "journal"):
         disk = LocalDisk(root, read_only=True)
         if disk.exists(layout.FORMAT_FILE):

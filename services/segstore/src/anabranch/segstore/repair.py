@@ -1,9 +1,9 @@
 """``python -m anabranch.segstore.repair DIRECTORY [--tier2 URL] [--yes]``: mend a stopped journal.
 
-Prints JSON lines: each fault, each file that is cut or set aside, what can be told of the
-operations that are lost by it, and whether tier 2 has them. Without ``--yes`` nothing is changed.
-Ends with 0 if there is nothing to do, or it was done; with 1 if something is to be done, or nothing
-can be.
+Prints JSON lines: each fault, each file that is cut or set aside, each range of operations that is
+lost by this, as far as it can be determined, and whether tier 2 has them. Without ``--yes`` it
+changes nothing. The exit code is 0 if nothing is to be done or the repair is done, and 1 if a
+repair is needed or impossible.
 """
 
 import argparse
@@ -27,7 +27,8 @@ Line = dict[str, object]
 
 
 def journal_in(directory: Path) -> LocalDisk:
-    """The journal in a directory, or in a store's data directory. Raises DirectoryUnusable."""
+    """The journal in this directory, or in this data directory of a store. Raises
+    DirectoryUnusable."""
     for root in (directory, directory / "journal"):
         disk = LocalDisk(root.resolve())
         if disk.exists(layout.FORMAT_FILE) or disk.exists(layout.LOGS):
@@ -40,8 +41,8 @@ def journal_in(directory: Path) -> LocalDisk:
 
 
 async def tiered_sequences(url: str, containers: Iterable[int]) -> dict[int, int]:
-    """By container: up to which operation tier 2 has everything. Raises what keeps it from being
-    read; a container that tier 2 does not know has nothing there."""
+    """By container, the sequence number up to which tier 2 has every operation; 0 for a
+    container that tier 2 does not know. Raises the errors of reading a catalog."""
     storage = await open_chunk_storage_read_only(url, limit_s=CALL_S_MAX)
     reached: dict[int, int] = {}
     for container in containers:
@@ -53,7 +54,7 @@ async def tiered_sequences(url: str, containers: Iterable[int]) -> dict[int, int
 
 
 def lines_of(plan: RepairPlan, tiered: Mapping[int, int] | None) -> Iterator[Line]:
-    """The plan as it is printed. `tiered`: None if tier 2 was not asked."""
+    """The lines that are printed for the plan. `tiered` is None if tier 2 was not asked."""
     for fault in plan.faults:
         yield {"fault": fault}
     if plan.missing:
@@ -88,7 +89,8 @@ def lines_of(plan: RepairPlan, tiered: Mapping[int, int] | None) -> Iterator[Lin
 
 
 def repair(directory: Path, tier2_url: str, *, yes: bool) -> Iterator[Line]:
-    """Plan, and with `yes` perform; the lines to print, the last of which says what became of it.
+    """Plan the repair, and perform it if `yes`. Yields the lines to print; the last one is the
+    result.
 
     Raises DirectoryUnusable, DirectoryInUse (a store runs there), CorruptJournal (beyond repair),
     DiskFailed.

@@ -25,10 +25,11 @@ class SegstoreSettings(NatsSettings):
     tier2_options: ObjectOptions = ObjectOptions()
     """For tier 2 in an object store: as JSON, or one by one as ``…_TIER2_OPTIONS__ENDPOINT``."""
     journal: Literal["disk", "memory"] = "disk"
-    """``memory``: nothing is kept and no file written; it needs the tier 2 ``memory:``."""
+    """``memory``: the store keeps nothing and writes no file; it requires the tier 2
+    ``memory:``."""
     journal_writer: Literal["auto", "inline", "process"] = "auto"
-    """Who writes and syncs the journal: the event loop, or a child process beside it; ``auto``:
-    the child where the disk was slow to sync at the start."""
+    """Where the journal is written and synced: in the event loop or in a child process; ``auto``
+    takes the child process if the disk was slow to sync at the start."""
     bind: str = "127.0.0.1:0"
     advertise: str = ""
     """host:port that clients shall use; empty: where the store listens."""
@@ -40,30 +41,30 @@ class SegstoreSettings(NatsSettings):
     """How long a packet may take from its first byte to its last one; then its connection is
     closed. A packet has up to 16 MiB."""
     unfinished_bytes_max: Annotated[int, Field(ge=64 * _MIB)] = 256 * _MIB
-    """Of packets that clients have begun to send, for all connections together, half of it for one
-    address; beyond it connections are not read until there is room."""
+    """Of packets that clients have begun to send, for all connections together, half of it for
+    one address; beyond it connections are not read until there is room."""
     take_over: bool = False
     """Do not wait for another process's lock on the data directory; its fence ends it."""
     flush_bytes: Annotated[int, Field(ge=_MIB)] = 64 * _MIB
     flush_age_s: Annotated[float, Field(gt=0)] = 30.0
     cache_bytes: Annotated[int, Field(ge=0)] = 256 * _MIB
-    """For reads: the newest appends of all segments and, at most a quarter of it, what is read
-    ahead. Reads under way (at most 24 MiB each, four at a time) and answers that clients have not
+    """For reads: the newest appends of all segments and, up to a quarter of it, read-ahead data.
+    Reads in progress (at most 24 MiB each, four at a time) and answers that clients have not
     taken (64 MiB) come on top."""
     segments_in_memory: Annotated[int, Field(ge=1)] = 10_000
     """Per container, tombstones included; idle ones beyond it are only in tier 2."""
     writer_expiry_s: Annotated[float, Field(ge=86400)] = 7 * 86400.0
-    """How long a writer's event number is remembered after its last append."""
+    """How long the store remembers a writer's event number after its last append."""
     untiered_bytes_max: Annotated[int, Field(ge=_MIB)] = 1024 * _MIB
-    """Of bytes that only the journal holds, and of the journal's files, but of these at least four:
-    writers are slowed down beyond it and then refused. A start reads about as much."""
+    """Of bytes that only the journal holds, and of the journal's files, but of these at least
+    four: beyond it writers are slowed down and then refused. A start reads about as much."""
     gc_grace_s: Annotated[float, Field(gt=0)] = 3600.0
-    """How long objects of tier 2 stay after nothing needs them: longer than any reader takes
-    that is not the owner, and than any open."""
+    """How long unreferenced objects of tier 2 stay: longer than any open, and than any read by a
+    process that does not own the container."""
     load_period_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
-    """How often the controllers are told what was appended where."""
+    """How often the store reports the loads of its segments to the controllers."""
     tombstone_s: Annotated[float, Field(ge=24 * 3600)] = 24 * 3600.0
-    """How long what was deleted or merged is remembered, so that no late request brings it back."""
+    """How long a deleted or merged segment is remembered, so that no late request recreates it."""
     health_bind: str = "127.0.0.1:0"
     log_level: str = "info"
 

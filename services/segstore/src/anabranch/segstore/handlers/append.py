@@ -1,13 +1,13 @@
-"""Setups and appends: in the sessions of one connection, or without either.
+"""Setups and appends, within the sessions of one connection or without a session.
 
-`AppendDesk` knows the connection's sessions by the numbers that the client chose. An append is
-a dictionary look-up and a call of the container; nothing waits here but a setup, until its
-segment is resident.
+`AppendDesk` keeps the connection's sessions under the numbers that the client chose. An append is a
+dictionary look-up and a call of the container, and never waits; a setup waits until its segment is
+resident.
 
 A door without connections serves `AppendOnce`, a control request that names segment and writer
-itself, and `setup_without_session`. Both kinds may be mixed by one writer: what an append does
-depends on the writer's event numbers alone, so a late or repeated one is a duplicate, a gap or
-exactly the next, whoever sends it. What a mix can cost is a session, which a refusal ends.
+itself, and `setup_without_session`. One writer may mix both kinds: the result of an append depends
+on the writer's event numbers alone, so a late or repeated append is a duplicate, a gap or the next
+one by any path. A mix can cost the writer its session, because a refusal ends it.
 """
 
 from anabranch.common.errors import AnabranchError, SessionEnded
@@ -28,10 +28,10 @@ class AppendDesk:
         self._send = send
         self._sessions: dict[int, tuple[Container, AppendSession]] = {}
         self._setups: dict[int, SetupAppend] = {}
-        """The last setup of each session number that waits."""
+        """The last waiting setup of each session number."""
 
     def setup(self, request_id: int, request: SetupAppend) -> None:
-        """SetupAppend → AppendSetup. A session that had the number is over in any case."""
+        """SetupAppend → AppendSetup. Ends an older session with the same number in any case."""
         self._end(request.session)
         self._setups[request.session] = request
 
@@ -49,7 +49,8 @@ class AppendDesk:
             refuse(error)
 
     def _set_up(self, container: Container, request_id: int, request: SetupAppend) -> None:
-        """Raises SessionEnded if the connection, or a newer setup of the number, ended it."""
+        """Raises SessionEnded if the connection closed or a newer setup took the number while
+        this waited."""
         if self._setups.get(request.session) is not request:
             raise SessionEnded("the append session ended before its segment was loaded")
         del self._setups[request.session]
@@ -71,9 +72,10 @@ class AppendDesk:
             self._send(failed(error, request.session), request_id)
 
     def _make_room(self) -> None:
-        """Nobody tells when a session is done with: what is over goes first, then the oldest.
+        """Drop the sessions that are over, or else the oldest one: clients do not announce that
+        they no longer use a session.
 
-        A writer that still wants its session is told SessionEnded, and sets up anew.
+        A writer that still uses the dropped session gets SessionEnded and sets up again.
         """
         if len(self._sessions) < SESSIONS_MAX:
             return
@@ -88,16 +90,17 @@ class AppendDesk:
             container.end_session(session)
 
     def close(self) -> None:
-        """The connection is gone."""
+        """End all sessions, because the connection is gone."""
         self._setups.clear()
         for number in tuple(self._sessions):
             self._end(number)
 
 
 def setup_without_session(store: Store, request: SetupAppend, deliver: Deliver) -> None:
-    """SetupAppend → AppendSetup: what is stored, and the writer's older session is over.
+    """SetupAppend → AppendSetup: reports the stored event number and ends the writer's older
+    session.
 
-    No session is left open, for there is no connection whose end would end it. Raises
+    It leaves no session open, because no connection exists whose end would end it. Raises
     WrongHost, Unavailable.
     """
     container = store.find(request.segment, request.container_epoch).container

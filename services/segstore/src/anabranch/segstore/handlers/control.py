@@ -1,10 +1,9 @@
-"""Control requests on segments: one way for all verbs of `VERBS`, the same for every door.
+"""Control requests on segments: one path for all verbs of `VERBS`, shared by every door.
 
-The container is found, the segments become resident, and the container is asked; the answer comes
-through `deliver`, once everything it depended on is durable. If the answer depends on append
-boundaries that only tier 2 knows, they are looked up there and the container is asked again. What
-keeps a request from being decided at all (wrong store, container not open) is raised, or delivered
-where it had to wait.
+The desk finds the container, loads the segments and asks the container. `deliver` gets the answer
+once everything that it depends on is durable. If the answer depends on append boundaries that only
+tier 2 knows, the desk looks them up and asks the container again. An error that prevents a decision
+(wrong store, container not open) is raised, or delivered if the request had to wait.
 """
 
 import asyncio
@@ -20,14 +19,14 @@ from anabranch.segstore.shell.container.tiered_boundaries import find_boundaries
 from anabranch.segstore.shell.node.store import OpenContainer, Store
 
 Spawn = Callable[[Coroutine[None, None, None]], None]
-"""Run work that must wait, in a task group that outlives the request."""
+"""Run a coroutine in a task group that outlives the request."""
 
 TIER_TWO_DEADLINE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class ControlDesk:
-    """What control requests need of the door they come through."""
+    """Answers the control requests of one door."""
 
     store: Store
     spawn: Spawn
@@ -35,8 +34,8 @@ class ControlDesk:
     def ask(self, request: Message, deliver: Deliver, given: Given = NOTHING_GIVEN) -> None:
         """Answer any request that has a row in `VERBS`, or FlushContainer.
 
-        Raises BadPacket for any other message, and what keeps the request from being decided:
-        WrongHost, Unavailable, Overloaded, InvalidRequest (segments of several containers).
+        Raises BadPacket for any other message, and the errors that prevent a decision: WrongHost,
+        Unavailable, Overloaded, InvalidRequest (segments of several containers).
         """
         if isinstance(request, FlushContainer):
             self._flush(request, deliver)
@@ -54,7 +53,7 @@ class ControlDesk:
         )
 
     def _flush(self, request: FlushContainer, deliver: Deliver) -> None:
-        """→ Done."""
+        """FlushContainer → Done."""
         found = self.store.by_number(request.container)
         found.container.check_serving()
         found.flusher.request(deliver)
@@ -82,7 +81,7 @@ async def _ask_tier_two(
 
 
 def tier_two_error(error: AnabranchError | OSError | TimeoutError) -> AnabranchError:
-    """What to tell someone whose request failed in tier 2."""
+    """The error to report for a request that failed in tier 2."""
     if isinstance(error, AnabranchError):
         return error
     if isinstance(error, TimeoutError):

@@ -1,4 +1,4 @@
-"""Reads of one connection: a bounded queue that produces only what the connection takes.
+"""Reads of one connection: a bounded queue that produces answers only while the client takes them.
 
     submitted ──► ready ──► answered from memory
                     ▲  ├──► behind ──turn──► reading from the journal or tier 2 ──► answered
@@ -6,11 +6,13 @@
                     │  └──► waiting at the tail
                     └── woken, time up ──┘
 
-While the connection's client does not take its answers, or all clients together leave too many of
-them, nothing is read. After a large answer the rest waits for the event loop's next turn, so that
-commits come in between. A read that goes on where an earlier answer ended is *in order*: what
-follows it is fetched ahead, further the longer the reader has gone on. Whoever is held up or gone
-asks for nothing more; what was fetched for him is left to its age.
+The desk reads nothing while its client does not take its answers, or while all clients together
+leave too many of them untaken. After a large answer the remaining reads wait for the event loop's
+next turn, so that commits can run in between.
+
+A read that starts where an earlier answer ended is *in order*: the desk reads ahead of it, and
+further the longer the run of such reads is. A connection that is held up or closed starts no
+further read-ahead; its read-ahead data stays in the cache until it ages out.
 """
 
 import asyncio
@@ -38,9 +40,9 @@ from anabranch.segstore.shell.node.store import OpenContainer, Store
 OUTSTANDING_MAX = 1024
 WAIT_S_MAX = 60.0
 ROUNDS_MAX = 8
-"""How often a read may find its bytes elsewhere than before."""
+"""How often a read may find that its bytes have moved."""
 CONTINUATIONS_MAX = 256
-"""Places that a connection remembers, to know who reads on."""
+"""The ends of answers that a connection remembers in order to recognize reads in order."""
 LARGE_ANSWER_BYTES = 256 * 1024
 
 SendData = Callable[[Message, int, Bytes], None]
@@ -50,9 +52,10 @@ _log = structlog.get_logger(__name__)
 
 
 class _Read:
-    """`run`: how many reads led here, each going on where the one before it ended.
+    """One read. `run` counts the reads before it, each of which started at the end of its
+    predecessor.
 
-    `opened` and `number`: the container and the segment that it was looked up in.
+    `opened` is the container and `number` the segment in which the bytes were looked up.
     """
 
     __slots__ = (
@@ -70,14 +73,14 @@ class _Read:
         self.cancel_wait: Callable[[], None] | None = None
 
     def pin(self) -> None:
-        """The segment stays resident until the read is over."""
+        """Keep the segment resident until the read is over."""
         assert self.opened is not None
         if not self.pinned:
             self.pinned = True
             self.opened.container.residency.pin(self.request.segment)
 
     def end(self) -> None:
-        """The read is over: nothing waits for it, and its segment need not stay for it."""
+        """Cancel the wait and unpin the segment."""
         if self.cancel_wait is not None:
             self.cancel_wait()
         if self.pinned and self.opened is not None:
@@ -112,18 +115,18 @@ class ReadDesk:
         self._make_ready(read)
 
     def pause(self, held: int = 0) -> None:
-        """The connection takes no more for now: `held` bytes wait to be written."""
+        """Stop answering: the connection takes no more, and `held` bytes wait to be written."""
         self._paused = True
         self._shared.outgoing.hold_up(self, held)
 
     def resume(self) -> None:
-        """The connection takes more."""
+        """Answer again: the connection takes more."""
         self._paused = False
         self._shared.outgoing.drained(self)
         self._pump()
 
     def close(self) -> None:
-        """The connection is gone: nothing is answered any more."""
+        """Drop all reads without an answer, because the connection is gone."""
         self._closed = True
         self._ready.clear()
         self._behind.clear()
@@ -138,7 +141,7 @@ class ReadDesk:
         self._pump()
 
     def _is_held_up(self) -> bool:
-        """Whether nothing may be answered now; then `_pump` is called when it may."""
+        """Whether no read may be answered now. `_pump` runs again when that changes."""
         if self._paused or self._closed or self._rests:
             return True
         if self._shared.outgoing.full:
@@ -171,7 +174,8 @@ class ReadDesk:
             self._refuse(read, error)
 
     def _read(self, read: _Read, opened: OpenContainer) -> None:
-        """The segment is resident. If that took its time, the connection may be held up by now."""
+        """Read from the resident segment. Loading may have taken time, so this checks first
+        whether the connection is held up."""
         if read not in self._outstanding:
             return
         if self._is_held_up():
@@ -226,17 +230,18 @@ class ReadDesk:
             self._answer(read, opened, found)
         except (AnabranchError, OSError, TimeoutError) as error:
             self._refuse(read, error)
-        # Not when cancelled: then the store ends, and nobody shall begin to read.
+        # Skipped if cancelled: the store is ending, so no connection may begin another read.
         self._shared.turns.done()
         self._pump()
 
     async def _found(self, read: _Read) -> tuple[OpenContainer, Found]:
-        """The answer, once all that it needs is at hand; the read keeps what it got until then."""
+        """The answer, once all granules that it needs are at hand; the read keeps the granules
+        until then."""
         request, at_hand = read.request, dict[Granule, bytes]()
         for _ in range(ROUNDS_MAX):
             opened = self._store.find(request.segment, request.container_epoch)
             if opened is not read.opened or read not in self._outstanding:
-                break  # there the segment need not be resident
+                break  # the segment may not be resident in a newly opened container
             try:
                 found = read_now(opened.container, request, at_hand.get, self._window(read))
                 if found.number != read.number:
@@ -246,18 +251,19 @@ class ReadDesk:
                 for granule in found.granules:
                     at_hand[granule] = await self._fetch(read, opened, granule)
             except ObjectNotFound:
-                continue  # the journal let the frame go, because tier 2 has it now
+                continue  # the journal deleted the frame, because tier 2 has it now
         raise Unavailable("the bytes moved during the read", segment=request.segment)
 
     async def _fetch(self, read: _Read, opened: OpenContainer, granule: Granule) -> bytes:
-        """A range that fits one read alone is of no use to others, and not kept."""
+        """Load a granule, through the shared cache unless its range was cut to fit this read
+        alone."""
         load = _load_for(opened)
         if isinstance(granule, ChunkRange) and not self._window(read):
             return await load(granule)
         return await self._shared.ahead.get(granule, load)
 
     def _read_ahead(self, opened: OpenContainer, number: int, offset: int, run: int) -> None:
-        """Fetch what follows `offset`: a window more with every read in order, up to four."""
+        """Fetch the data after `offset`: one window more for every read in order, up to four."""
         ahead = self._shared.ahead
         window = ahead.window
         if window == 0:
@@ -309,7 +315,7 @@ class ReadDesk:
         self._send(message, read.request_id, data)
 
     async def _rest(self) -> None:
-        """Begins in the event loop's next turn."""
+        """Continue in the event loop's next turn."""
         self._rests = False
         self._pump()
 

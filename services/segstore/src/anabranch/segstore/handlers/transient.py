@@ -1,10 +1,10 @@
-"""Transient segments of one connection: made through it, and deleted when it ends.
+"""Transient segments of one connection: created through it, and deleted when it closes.
 
     create ──► remembered ──connection ends──► deletions queued in the containers' logs
 
-A name is remembered before its container decides, so nothing that was made can be forgotten; what
-was refused, merged or deleted since is passed over at the end. A container that was opened again
-has deleted its transient segments itself.
+The desk remembers a name before its container decides, so it never forgets a segment that exists.
+When the connection closes, names of segments that were refused, merged or deleted are skipped. A
+container that has been reopened since has already deleted its transient segments itself.
 """
 
 from anabranch.common.errors import Overloaded
@@ -18,7 +18,7 @@ from anabranch.segstore.shell.container.replies import Deliver
 from anabranch.segstore.shell.node.store import Store
 
 TRANSIENTS_MAX = 64
-"""Of one connection."""
+"""The limit for one connection."""
 
 
 class TransientDesk:
@@ -41,7 +41,7 @@ class TransientDesk:
         name = transient_name(request.segment, unique)
 
         def create() -> None:
-            if self._closed:  # while the parent was loaded: nobody would end it
+            if self._closed:  # the connection closed during the load and would never delete it
                 return
             self._make_room()
             self._made[name] = container
@@ -50,7 +50,8 @@ class TransientDesk:
         container.load_first((request.segment, name), create, lambda error: deliver(failed(error)))
 
     def _make_room(self) -> None:
-        """Forget what is gone, once the limit is reached."""
+        """Forget the segments that no longer exist, once the limit is reached. Raises
+        Overloaded."""
         if len(self._made) < TRANSIENTS_MAX:
             return
         made = self._made
@@ -63,7 +64,7 @@ class TransientDesk:
             )
 
     def close(self) -> None:
-        """The connection is gone."""
+        """Delete the segments, because the connection is gone."""
         self._closed = True
         made, self._made = self._made, {}
         for name, container in made.items():

@@ -1,7 +1,7 @@
-"""Which connections a store has, and which it lets in: so many in all, and so many of one peer.
+"""Admits connections to a store up to a limit in total and a limit per peer.
 
-A peer is an address. Without a bound of its own, one peer that opens connections and leaves them
-idle would lock everybody else out.
+A peer is an address. Without its own limit, one peer could open idle connections until all others
+are refused.
 """
 
 from collections import Counter
@@ -27,11 +27,11 @@ class Admission(Generic[C]):
         return len(self._open)
 
     def connections(self) -> tuple[C, ...]:
-        """Those that are open now."""
+        """The open connections."""
         return tuple(self._open)
 
     def admit(self, connection: C, peer: str) -> None:
-        """Count a connection. Raises Overloaded; then it is not counted."""
+        """Count a connection. Raises Overloaded without counting it."""
         if len(self._open) >= self._connections_max:
             raise Overloaded("the store has too many connections", limit=self._connections_max)
         if self._by_peer[peer] >= self._per_peer_max:
@@ -46,7 +46,7 @@ class Admission(Generic[C]):
         self._by_peer[peer] += 1
 
     def remove(self, connection: C) -> None:
-        """The connection is gone; not admitted is success."""
+        """Stop counting a connection that is gone; harmless if it was not admitted."""
         peer = self._open.pop(connection, None)
         if peer is None:
             return

@@ -1,12 +1,12 @@
 """The NATS door: requests on segments, addressed by container.
 
-Serves ``ana.seg.<container>.<verb>`` for every container assigned here; a request is one packet
-and so is the reply. The same handlers as over TCP answer; the verb must fit the packet. Without
-NATS this door is silent and TCP serves on.
+Serves ``ana.seg.<container>.<verb>`` for every container that is assigned to this store. A request
+is one packet, and so is its reply; the verb must fit the packet. The handlers are those of TCP.
+While NATS is unreachable this door is silent, and TCP continues to serve.
 
-There is no connection that could be held up, so nothing is kept between requests and overload
-is told instead: an append while the store is over its limits and a read too many are answered
-Overloaded. Reads wait their turn while answers of earlier ones wait to be sent.
+NATS has no connection that the store could hold up, so the door refuses instead: an append while
+the store is over its limits, and a read beyond the queue's bound, get Overloaded. The door keeps
+nothing else between requests. Reads wait while replies to earlier ones wait to be sent.
 """
 
 from collections.abc import Awaitable, Callable
@@ -41,9 +41,9 @@ from anabranch.segstore.shell.container.throttle import Throttle
 from anabranch.segstore.shell.memory.granule import Bytes
 
 REQUESTS_WAITING_SIZE_BYTES_MAX = 32 * 1024 * 1024
-"""Per container; the NATS client drops what comes beyond, and the caller's time runs out."""
+"""Per container; the NATS client drops requests beyond it, and their callers time out."""
 REPLIES_WAITING_SIZE_BYTES_MAX = 8 * 1024 * 1024
-"""Reads wait while more than this is not yet handed to NATS."""
+"""Reads wait while more bytes than this have not been handed to NATS."""
 
 _USE_TCP = "use a TCP connection to the segment store, which permits larger packets"
 
@@ -54,7 +54,7 @@ Respond = Callable[[bytes], None]
 
 
 class PacketDesk:
-    """Answers packets that come one by one, now or once what they depend on is durable."""
+    """Answers single packets, at once or when everything that the answer depends on is durable."""
 
     def __init__(self, control: ControlDesk, throttle: Throttle) -> None:
         self._control = control
@@ -64,7 +64,7 @@ class PacketDesk:
         self._read_count = 0
 
     def handle(self, verb: str, data: bytes, respond: Respond) -> None:
-        """Answer one request, in any case and once."""
+        """Answer one request exactly once, also on an error."""
         request_id = 0
 
         def deliver(message: Message) -> None:
@@ -102,15 +102,15 @@ class PacketDesk:
     # --- reads --------------------------------------------------------------------------------
 
     def pause_reads(self) -> None:
-        """Answers cannot be sent as fast as they are made."""
+        """Stop answering reads: NATS takes replies more slowly than they are produced."""
         self._reads.pause()
 
     def resume_reads(self) -> None:
-        """Answers are taken again."""
+        """Answer reads again."""
         self._reads.resume()
 
     def stop_reads(self, error: AnabranchError) -> None:
-        """Answer all that wait at a tail or for their turn with `error`."""
+        """Answer all waiting reads with `error`."""
         self._reads.close()
         for number in tuple(self._readers):
             self._read_done(failed(error), number, b"")
@@ -145,7 +145,7 @@ class NatsDoor:
         self._sending = 0
 
     async def serve(self, containers: frozenset[int]) -> bool:
-        """Answer for exactly these containers. False: NATS did not take it, call again."""
+        """Answer for exactly these containers. If NATS fails this returns False; call it again."""
         try:
             for container in containers - self._subscriptions.keys():
                 subject = subjects.segment_request(container, "*")
@@ -163,7 +163,7 @@ class NatsDoor:
         return True
 
     def stop_reads(self, error: AnabranchError) -> None:
-        """Tell who waits for a read that nothing will come."""
+        """Answer all waiting reads with `error`."""
         self._desk.stop_reads(error)
 
     @property

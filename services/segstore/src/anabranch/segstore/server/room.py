@@ -1,17 +1,18 @@
-"""Room for packets that clients have begun to send, bounded for all connections together.
+"""Room for incomplete packets, bounded for all connections together.
 
     a packet's head arrives ──fits──────────────────► granted ──complete──► given back
              │                                           ▲  └──too late──► the connection is closed
              └──no room, or the peer has its share──► waits, not read
 
-A packet over 64 KiB claims its whole size once its head says it, so a packet that was granted its
-room can always be completed, and nobody who holds room waits for room. Claims that wait are granted
-in order, and those of a peer that holds its share are passed over. What a client sends before its
-connection stops being read, some 256 KiB at most, comes on top, as do packets that are small.
+A packet over 64 KiB claims its whole size as soon as its head gives the size. A granted packet can
+therefore always be completed: no packet waits for room while it holds some. Waiting claims are
+granted in order, but the claims of a peer that holds its share are skipped. Small packets, and the
+bytes that a client sends before its connection stops being read (at most about 256 KiB), come on
+top.
 
-A packet must be complete within a time from its first byte; time in which the store did not read
-does not count. If others wait for room, a granted packet of which nothing came for a while is given
-up at once. So room comes back whatever clients do. Owned by the event loop's thread.
+A packet must be complete within a time limit from its first byte, without the time in which the
+store did not read. If others wait for room, a granted packet that received nothing for a while is
+given up at once. Room is thus freed however clients behave. Owned by the event loop's thread.
 """
 
 from collections import Counter
@@ -21,7 +22,7 @@ from anabranch.common.wire.packet import PACKET_SIZE_BYTES_MAX, PacketParser
 
 SMALL_SIZE_BYTES = 64 * 1024
 STILL_S_MAX = 10.0
-"""How long a packet may stand still while others wait for room."""
+"""How long a packet may receive nothing while others wait for room."""
 
 
 class Claim:
@@ -48,11 +49,12 @@ class Room:
 
     @property
     def crowded(self) -> bool:
-        """Whether somebody waits."""
+        """Whether a claim waits."""
         return bool(self._waiting)
 
     def claim(self, peer: str, size: int, on_granted: Callable[[], None]) -> Claim:
-        """Room for a packet: granted on return, or later, when `on_granted` is called."""
+        """Claim room for a packet. It is granted on return, or later with a call of
+        `on_granted`."""
         claim = Claim(peer, size, on_granted)
         if self._fits(claim) and not self._waiting:
             self._grant(claim)
@@ -62,7 +64,7 @@ class Room:
         return claim
 
     def give_back(self, claim: Claim) -> None:
-        """The packet is complete or given up; said once for each claim."""
+        """Give the room back: the packet is complete or given up. Call it once for each claim."""
         if not claim.granted:
             del self._waiting[claim]
         else:
@@ -74,7 +76,8 @@ class Room:
         self._grant_waiting()
 
     def _grant_waiting(self, but: Claim | None = None) -> None:
-        """Grant in order what fits; whoever is `but` is not called back: it sees the grant."""
+        """Grant the claims that fit, in order. `but` is not called back, because its caller sees
+        the grant."""
         for claim in tuple(self._waiting):
             if self._by_peer[claim.peer] + claim.size > self._size_max // 2:
                 continue
@@ -98,7 +101,7 @@ class Room:
 
 
 class HalfPacket:
-    """The packet that one connection has begun to receive, if there is one."""
+    """The incomplete packet of one connection, if it has one."""
 
     __slots__ = ("_begun_at", "_claim", "_on_granted", "_peer", "_room")
 
@@ -111,11 +114,12 @@ class HalfPacket:
 
     @property
     def waits(self) -> bool:
-        """Whether nothing more of it may be read before it is granted its room."""
+        """Whether reading must stop until the packet is granted its room."""
         return self._claim is not None and not self._claim.granted
 
     def received(self, parser: PacketParser, now: float, *, completed: bool) -> None:
-        """Bytes came and were parsed; `completed` packets, so that another one has begun."""
+        """Note parsed bytes; `completed`: they completed packets, so that the rest belongs to a
+        new one."""
         if completed:
             self.end()
         if not parser.pending_size_bytes:
@@ -127,12 +131,13 @@ class HalfPacket:
             self._claim = self._room.claim(self._peer, size, self._on_granted)
 
     def read_again(self, now: float) -> None:
-        """The connection was not read, and is from now on: its time begins anew."""
+        """Restart the packet's time limit: the connection was paused and is read again from now
+        on."""
         if self._begun_at is not None:
             self._begun_at = now
 
     def overdue(self, now: float, received_at: float, seconds_max: float) -> bool:
-        """Whether it took too long, or stands still while others wait for its room."""
+        """Whether the packet took too long, or receives nothing while others wait for its room."""
         if self._begun_at is None or self.waits:
             return False
         if now - self._begun_at > seconds_max:
@@ -141,7 +146,7 @@ class HalfPacket:
         return self._claim is not None and self._room.crowded and still_s > STILL_S_MAX
 
     def end(self) -> None:
-        """It is complete, or the connection is gone."""
+        """Give the room back: the packet is complete, or the connection is gone."""
         self._begun_at = None
         if self._claim is not None:
             claim, self._claim = self._claim, None

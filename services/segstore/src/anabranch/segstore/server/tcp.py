@@ -2,12 +2,11 @@
 
     connected ──Hello──► serving ──► closed      (bad packet, idle, limit, client gone)
 
-How many connections there are, and how much of unfinished packets they hold, `admission.py` and
-`room.py` bound.
-Requests are handled as they are parsed, synchronously; answers are written when the containers
-deliver them. Reading from a client stops while the store is over its limits or the client does
-not take its answers. What cannot be trusted or served is told by a Failed packet before the
-connection is closed, so that no client waits in vain.
+`admission.py` bounds the number of connections, `room.py` the memory of their incomplete packets.
+The connection handles each request synchronously as soon as it is parsed, and writes an answer when
+the container delivers it. It stops reading from its client while the store is over its limits, or
+while the client does not take its answers. Before it closes because of an untrusted or unservable
+packet, it sends a Failed packet with the reason, so that no client waits in vain.
 """
 
 import asyncio
@@ -68,11 +67,11 @@ _log = structlog.get_logger(__name__)
 class TcpLimits:
     """Times in seconds, buffers in bytes.
 
-    Above `write_buffer_max` of answers that a client has not taken, its requests are not read any
-    more. Reads stop being answered before, at `held_up_bytes`, and go on at half of them.
-    `stalled_s`: who takes nothing of his answers for so long while the store holds too many is
-    closed. `packet_s`: how long a packet may take from its first byte to its last one.
-    `unfinished_max`: of packets that have begun to come, for all connections together.
+    Above `write_buffer_max` bytes of untaken answers, the store stops reading the client's
+    requests. It stops answering reads earlier, at `held_up_bytes`, and continues at half of them. A
+    client that takes no answer for `stalled_s`, while the store holds too many, is disconnected.
+    `packet_s` is the time limit of a packet from its first byte to its last. `unfinished_max`
+    bounds the incomplete packets of all connections together.
     """
 
     connections_max: int = 1000
@@ -90,7 +89,7 @@ class TcpLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What the connections of a server share."""
+    """The objects and limits that all connections of a server share."""
 
     store: Store
     throttle: Throttle
@@ -149,7 +148,7 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._admission.remove(self)
         self._half.end()
-        self._parser = PacketParser()  # whoever still holds the connection holds no packet
+        self._parser = PacketParser()  # frees a partial packet if references to this object remain
         if self._cancel_tick is not None:
             self._cancel_tick()
         self._appends.close()
@@ -233,7 +232,7 @@ class Connection(asyncio.Protocol):
     # --- answers ------------------------------------------------------------------------------
 
     def send(self, message: Message, request_id: int, payload: bytes | memoryview = b"") -> None:
-        """Write a packet; nothing happens once the connection is gone."""
+        """Write a packet; does nothing once the connection is gone."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -241,7 +240,7 @@ class Connection(asyncio.Protocol):
         transport.writelines(encode_message(message, request_id, payload))
 
     def refuse(self, error: AnabranchError) -> None:
-        """Tell the client why, and close."""
+        """Send the error to the client, and close."""
         self.send(failed(error), 0)
         if self._transport is not None:
             self._transport.close()
@@ -270,7 +269,7 @@ class Connection(asyncio.Protocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _stalled(self, now: float) -> bool:
-        """Whether the client has long taken nothing while the store holds too many answers."""
+        """Whether the client has taken nothing for long while the store holds too many answers."""
         if not self._writing_paused:
             return False
         unsent = self._unsent_size()
@@ -284,7 +283,7 @@ class Connection(asyncio.Protocol):
         self._read_again()
 
     def _has_room(self) -> None:
-        """The packet that was begun may be read to its end."""
+        """Read on: the incomplete packet was granted its room."""
         self._read_again()
 
     def _read_again(self) -> None:
@@ -298,7 +297,7 @@ class Connection(asyncio.Protocol):
         limits, now = self._served.limits, self._served.clock.monotonic()
         self._cancel_tick = self._served.call_later(limits.tick_s, self._tick)
         if self._transport.is_closing():
-            self._transport.abort()  # the client does not even take why it was refused
+            self._transport.abort()  # the client has not even taken the refusal
         elif not self._greeted and now - self._connected_at > limits.hello_s:
             self.refuse(BadPacket("no hello came in time", seconds=limits.hello_s))
         elif self._stalled(now):
@@ -331,7 +330,7 @@ def _address(transport: asyncio.Transport) -> str:
 
 
 class TcpServer:
-    """Listens, and ends what it accepted."""
+    """Listens, and closes its connections at the end."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
@@ -361,16 +360,16 @@ class TcpServer:
 
     @property
     def connection_count(self) -> int:
-        """Connections that are open."""
+        """The number of open connections."""
         return len(self._admission)
 
     @property
     def unfinished_size(self) -> int:
-        """Bytes of room that packets on their way have."""
+        """Bytes of room that incomplete packets hold."""
         return self._admission.room.used
 
     def stop_accepting(self) -> None:
-        """No new connections; those that are open go on."""
+        """Refuse new connections; open ones continue."""
         if self._server is not None:
             self._server.close()
 

@@ -1,19 +1,20 @@
-"""Builds a segment store from its settings and runs it: the only place that knows adapters.
+"""Builds a segment store from its settings and runs it. Only this package chooses the adapters.
 
-settings_check  what is told from the settings alone
-parts           what exists before the store serves
-log             the store's journal, and its own id
-buckets         what the store needs in NATS before it knows its containers
-watching        what it reports of itself
-process         the store while it serves
-ending          the order in which it stops
-run             its life, from the first to the last
+    settings_check  checks before anything is opened, and limits from the settings
+    parts           the objects that exist before the store serves
+    log             the store's journal, and its node id
+    buckets         the NATS buckets and the number of containers
+    watching        metrics, load reports and the watch of the journal
+    process         the store while it serves
+    ending          the order in which the store stops
+    run             the store's life from start to end
 
-Start: settings → data directory and journal (lock, fence, scan; in memory there is neither) →
-tier 2 (probe) → NATS → number of containers → listen → announce → follow the placements. Stop: no
-new requests, what was accepted goes to the journal, clients are told, tasks end, the journal is
-closed. What ends the journal ends the store: the process exits with the journal's error and a new
-one recovers.
+Start: settings → data directory and journal (lock, fence, scan; a journal in memory has none of
+these) → tier 2 (probe) → NATS → number of containers → listen → announce → follow the placements.
+
+Stop: refuse new requests, write accepted operations to the journal, notify the clients, end the
+tasks, close the journal. If the journal ends, so does the store: the process exits with the
+journal's error, and the next start recovers.
 """
 
 from anabranch.segstore.wiring.run import serve

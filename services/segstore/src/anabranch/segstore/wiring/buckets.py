@@ -1,4 +1,4 @@
-"""What the store needs in NATS before it knows its containers: buckets, and how many there are."""
+"""Creates the NATS buckets that the store uses, and reads the number of containers."""
 
 import structlog
 

@@ -1,4 +1,4 @@
-"""The order in which a store stops serving, each part under a bound of its own."""
+"""The steps of a shutdown in order, each with its own time limit."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ _CANCEL_AGAIN_S = 0.1
 
 
 async def drain(store: Store, server: TcpServer, clock: Clock) -> None:
-    """No new requests; wait until what was accepted is in the journal and answered."""
+    """Refuse new requests, then wait until accepted operations are in the journal and answered."""
     store.stopping = True
     server.stop_accepting()
     containers = [opened.container for opened in store.open_containers()]
@@ -28,7 +28,7 @@ async def drain(store: Store, server: TcpServer, clock: Clock) -> None:
 
 
 async def close_door(door: NatsDoor, clock: Clock) -> None:
-    """Tell who waits that the store stops; let go the answers that are on their way."""
+    """Fail the waiting reads, then wait until the replies in progress have been sent."""
     door.stop_reads(Unavailable("the store is stopping"))
     deadline = clock.monotonic() + DOOR_CLOSE_S_MAX
     while clock.monotonic() < deadline and not door.idle:
@@ -38,8 +38,8 @@ async def close_door(door: NatsDoor, clock: Clock) -> None:
 async def end_tasks(tasks: set[asyncio.Task[None]]) -> None:
     """Cancel until all have ended.
 
-    Once is not enough: a wait with a timeout that is answered in the same moment swallows the
-    cancellation (CPython before 3.12).
+    One cancellation is not enough: a wait with a timeout swallows it if its answer arrives at the
+    same moment (CPython before 3.12).
     """
     while tasks:
         for task in tasks:

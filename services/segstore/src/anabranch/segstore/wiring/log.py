@@ -1,7 +1,7 @@
-"""The log of a store, open for as long as the store lives, and the node's own id.
+"""Opens the store's log for as long as the store lives, and keeps its node id.
 
-Both live in the data directory. A store that keeps nothing has its log in memory, and draws
-another id at every start.
+Both live in the data directory. A store with `journal=memory` keeps its log in memory and draws a
+new node id at every start.
 """
 
 import asyncio
@@ -88,10 +88,10 @@ def _log_opening(report: OpenReport) -> None:
 
 
 def kept_node_id(data_dir: Path, ids: IdSource, log: DurableDataLog) -> str:
-    """The node's id: drawn at the first start, kept in the data directory.
+    """The node's id: drawn at the first start and kept in the data directory.
 
-    Raises NodeIdMissing where the journal has logs: they are placed on the id that is lost, and a
-    store under another one would wait for ever to be given something.
+    Raises NodeIdMissing if the file is missing although the journal has logs. The placements of
+    these logs name the lost id, so a store under a new id would never receive its containers.
     """
     disk = prepare_directory(data_dir)
     if not disk.exists(NODE_ID_FILE):

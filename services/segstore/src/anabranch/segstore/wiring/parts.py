@@ -1,4 +1,4 @@
-"""What exists before the store serves."""
+"""The objects that exist before the store serves."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from anabranch.segstore.shell.container.tracing import Commits, StoreTracing
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What exists before the store serves."""
+    """The objects that exist before the store serves."""
 
     settings: SegstoreSettings
     lifetime: Lifetime

@@ -53,7 +53,8 @@ class Process:
         self._parts.lifetime.set_ready("defects", True, self._containment.summary())
 
     async def run(self) -> None:
-        """Serve until asked to stop or until the journal ends; raises what ended it."""
+        """Serve until a stop is requested or the journal ends. Raises the error that ended the
+        journal."""
         parts = self._parts
         parts.lifetime.set_ready("containers", False, "waiting for the controller")
         async with asyncio.TaskGroup() as group:
@@ -75,7 +76,7 @@ class Process:
         self._end.set()
 
     async def _container_count(self, group: asyncio.TaskGroup) -> int | None:
-        """The number of containers; None if the store is to stop first."""
+        """The number of containers; None if a stop is requested first."""
         parts = self._parts
         asking = group.create_task(learn_count(parts))
         ending = group.create_task(self._end.wait())
@@ -179,7 +180,8 @@ class Process:
         )
 
     def _fail(self, error: AnabranchError) -> None:
-        """The journal ended, or the store was replaced: nothing more can be acknowledged here."""
+        """End the store: the journal ended or another process replaced it, so it can acknowledge
+        nothing more."""
         if self._failure is None and not self._end.is_set():
             self._failure = error
         self._end.set()

@@ -1,4 +1,4 @@
-"""Runs a store in a process: opens what it needs in order, and closes it in reverse order."""
+"""Runs a store in a process: opens its resources in order and closes them in reverse order."""
 
 import structlog
 from nats.aio.client import Client
@@ -25,10 +25,10 @@ _log = structlog.get_logger(__name__)
 
 
 async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
-    """Run the store until `lifetime` says stop.
+    """Run the store until `lifetime` requests a stop.
 
     Raises DirectoryInUse, DirectoryUnusable, FormatTooNew, InvalidSetting, PortInUse, Corrupt
-    errors, and what ended the journal while serving.
+    errors, and the error that ended the journal while the store was serving.
     """
     check_settings(settings)  # first: a URL with a secret must not be logged
     clock, ids, back_off_s = SystemClock(), SystemIds(), drawn_from(system_rng())
@@ -78,9 +78,9 @@ def _tracing(lifetime: Lifetime, commits: Commits) -> StoreTracing | None:
 async def _connect(
     target: NatsTarget, clock: Clock, back_off_s: BackOff, lifetime: Lifetime
 ) -> Client | None:
-    """A NATS connection, as soon as a server answers; None if the store is to stop first.
+    """Connect to NATS, retrying until a server answers; None if a stop is requested first.
 
-    Raises Unauthorized: the same credentials would be refused again.
+    Raises Unauthorized at once, because the same credentials would be refused again.
     """
     failures = 0
     while not lifetime.stopping:

@@ -1,4 +1,4 @@
-"""What is told from a store's settings alone, before anything is touched."""
+"""Checks a store's settings before anything is opened, and derives limits from them."""
 
 from anabranch.common.errors import InvalidSetting
 from anabranch.common.model.cluster import Endpoint
@@ -11,11 +11,14 @@ from anabranch.segstore.shell.container.throttle import ThrottleLimits
 from anabranch.segstore.wiring.log import JOURNAL_DIRECTORY
 
 JOURNAL_FILES_MIN = 4
-"""What the journal may take whatever is set: fewer files could never be let go in time."""
+"""The journal may always use this many files: with fewer, flushes could not free files in time."""
 
 
 def check_settings(settings: SegstoreSettings) -> None:
-    """What can be told without touching anything. Raises InvalidSetting."""
+    """Compare the settings with each other, and with the data directory, which this only reads.
+
+    Raises InvalidSetting.
+    """
     in_memory = isinstance(parse_location(settings.tier2), MemoryLocation)
     if in_memory != (settings.journal == "memory"):
         raise InvalidSetting(
@@ -33,7 +36,8 @@ def check_settings(settings: SegstoreSettings) -> None:
 
 
 def throttle_limits(settings: SegstoreSettings) -> ThrottleLimits:
-    """One setting bounds what tier 2 lacks, and with it what a start has to read."""
+    """One setting bounds the bytes that tier 2 lacks, and with them the bytes that a start
+    reads."""
     untiered = settings.untiered_bytes_max
     return ThrottleLimits(
         untiered=untiered, journal=max(untiered, JOURNAL_FILES_MIN * FILE_SIZE_BYTES_DEFAULT)
@@ -41,7 +45,7 @@ def throttle_limits(settings: SegstoreSettings) -> ThrottleLimits:
 
 
 def tcp_limits(settings: SegstoreSettings) -> TcpLimits:
-    """What connections may cost."""
+    """The limits of connections."""
     return TcpLimits(
         connections_max=settings.connections_max,
         per_peer_max=settings.connections_per_peer_max,
@@ -51,7 +55,8 @@ def tcp_limits(settings: SegstoreSettings) -> TcpLimits:
 
 
 def advertised(settings: SegstoreSettings, bound: Endpoint) -> Endpoint:
-    """The endpoint that clients are told; port 0 stands for the one that is listened on."""
+    """The endpoint that the store announces to clients. Port 0 stands for the port it listens
+    on."""
     if not settings.advertise:
         return bound
     host, port = parse_bind(settings.advertise)

@@ -1,4 +1,4 @@
-"""What the store reports of itself: metrics, loads, the state of its journal."""
+"""Reporting: the store's metrics, its loads and the state of its journal."""
 
 from anabranch.segstore.adapters.load_publisher import LoadPublisher
 from anabranch.segstore.server.tcp import TcpServer
