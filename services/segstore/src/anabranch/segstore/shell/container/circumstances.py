@@ -1,4 +1,4 @@
-"""The circumstances of one request, as its container knows them at the moment of the answer."""
+"""The circumstances of one request, as its container knows them when it answers."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,7 +14,8 @@ from anabranch.segstore.shell.memory.read_index import ReadIndex
 class ContainerCircumstances:
     """Implements `domain.container.circumstances.Circumstances`.
 
-    `index` is of what is durable; `waiting` tells the operations that are not, in order.
+    `index` covers the durable bytes; `waiting` yields the operations that are not durable yet, in
+    order.
     """
 
     container: int

@@ -1,9 +1,9 @@
-"""The edge of a container towards the journal: a defect in one ends that one alone.
+"""The boundary between a container and the journal: a defect in one container ends only that one.
 
-The journal tells one container after another what became durable, in one turn of the event loop.
-If taking or applying a frame raises what nobody expected, its container ends by name: its clients
-repeat what was not acknowledged, and its keeper logs the defect and opens the container again from
-the log. The other containers of the same commit go on.
+The journal notifies one container after another of its durable frames, in one turn of the event
+loop. If taking or applying a frame raises an unexpected exception, its container ends with a
+`Defect`. Its clients repeat the requests that were not acknowledged, and its keeper logs the defect
+and reopens the container from the log. The other containers of the same commit continue.
 """
 
 from anabranch.common.errors import AnabranchError, Defect
@@ -19,7 +19,7 @@ class ContainedSource:
         self._container = container
 
     def take_frame(self, size_max: int) -> FrameContents | None:
-        """See `ports.FrameSource`; None if the container ended by a defect."""
+        """See `ports.FrameSource`; None if a defect ended the container."""
         try:
             with naming_defects("taking a frame of a container"):
                 return self._container.take_frame(size_max)

@@ -2,12 +2,12 @@
 
     request ──decide──► operation ──► pending state, queue ──take_frame──► journal
                                                                               │ synced
-    replies ◄── reply gate ◄── wake tails ◄── index ◄── evolve ◄── frame_durable
+    wake tails ◄── replies ◄── reply gate ◄── index ◄── evolve ◄── frame_durable
 
-`decide` runs against the *pending* state, so pipelined requests see each other; `applied` holds
-only what is durable, and reads see nothing else. Between a request and its answer there are no
-tasks or futures, only these calls on the event loop's thread. When the log fails or a newer
-owner shows up, the container ends: everyone waiting is told, nothing more is acknowledged.
+`decide` runs against the *pending* state, so pipelined requests see each other. `applied` holds
+durable state only, and reads see nothing else. Between a request and its answer there are no tasks
+or futures, only these calls on the event loop's thread. When the log fails or a newer owner
+appears, the container ends: every waiting request fails, and nothing more is acknowledged.
 """
 
 from collections.abc import Callable, Iterable
@@ -80,7 +80,7 @@ class Container:
         )
         self.failure: AnabranchError | None = None
         self.journal_failure: AnabranchError | None = None
-        """What ended the journal, and with it the store; None while it goes on."""
+        """The error that ended the journal, and with it the store; None while the journal runs."""
         self.on_ended: Callable[[], None] = _nothing
         self.on_applied: Callable[[], None] = _nothing
         self.metrics = around.metrics
@@ -99,7 +99,7 @@ class Container:
     # --- opening and ending -------------------------------------------------------------------
 
     def decode(self, frame: ReplayedFrame) -> list[DecodedOperation]:
-        """What a frame found in the log has that tier 2 does not tell.
+        """The operations of a frame of the log that tier 2 does not have.
 
         Raises CorruptJournal, FormatTooNew.
         """
@@ -107,7 +107,7 @@ class Container:
         return [found for found in operations if found.sequence > self.applied.state.sequence]
 
     def replay(self, frame: ReplayedFrame, operations: Iterable[DecodedOperation]) -> None:
-        """Apply what `decode` found in the frame; all that it is about is resident.
+        """Apply the operations that `decode` found in the frame. Their segments are resident.
 
         Raises CorruptJournal.
         """
@@ -120,20 +120,20 @@ class Container:
             self._throttle.add_untiered(self.applied.untiered - untiered)
 
     def serve(self, log: ContainerLog) -> None:
-        """Recovery is complete: requests may come."""
+        """Accept requests: recovery is complete."""
         self._phase = next_phase(self._phase, Step.SERVE)
         self._log = log
         self._pending = self.segments.serve()
         self.opened_sequence = self._pending.sequence
-        """Who has a higher number was created since this container serves."""
+        """A segment with a higher number was created after the container began to serve."""
         self._gate.start(self._pending.sequence)
         self._spans.start(self._pending.sequence)
-        # Those alive were made for connections of an older container epoch.
+        # Transient segments that still exist belong to connections of an older container epoch.
         self.end_transients(sorted(self._pending.transients))
 
     @property
     def pending(self) -> SegmentMap:
-        """What requests are decided against: all that was accepted."""
+        """The state that requests are decided against: it includes all accepted operations."""
         return self._pending
 
     @property
@@ -142,23 +142,23 @@ class Container:
         return self._log
 
     def check_serving(self) -> None:
-        """Raises Unavailable unless requests may come."""
+        """Raises Unavailable unless the container serves requests."""
         if self._phase is not Phase.SERVING:
             raise Unavailable("the container is not serving", container=self.container)
 
     def stop_accepting(self) -> None:
-        """Refuse new requests; what was accepted goes on to the journal."""
+        """Refuse new requests; accepted operations still go to the journal."""
         self._phase = next_phase(self._phase, Step.LEAVE)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits for the journal."""
+        """Whether no operation waits for the journal."""
         return self._queue.empty
 
     def fail(self, error: AnabranchError) -> None:
-        """End the container: everyone waiting is told, nothing more is acknowledged.
+        """End the container: every waiting request fails, and nothing more is acknowledged.
 
-        What was pending may or may not be durable; all requests are safe to repeat.
+        Pending operations may or may not be durable; all requests are safe to repeat.
         """
         if self._phase is Phase.ENDED:
             return
@@ -184,12 +184,12 @@ class Container:
         self.applied.index.clear()
         self.on_ended()
 
-    # --- what is resident ---------------------------------------------------------------------
+    # --- resident segments --------------------------------------------------------------------
 
     def load_first(
         self, names: Iterable[str], go: Callable[[], None], refuse: Refuse, size: int = 0
     ) -> None:
-        """Call `go` once all names are resident; see `Loading.first`. Raises Unavailable too."""
+        """Call `go` once all names are resident; see `Loading.first`. Also raises Unavailable."""
         self.check_serving()
         names = tuple(names)
 
@@ -201,7 +201,8 @@ class Container:
         self.loading.first(names, use, refuse, size)
 
     def users(self) -> Callable[[str], bool]:
-        """Tells, for this moment, of which names somebody needs that they stay resident."""
+        """A function that tells whether a name is in use and must stay resident, as of this
+        moment."""
         queued = self._queue.segments(self._pending.names)
 
         def uses(name: str) -> bool:
@@ -218,7 +219,7 @@ class Container:
         return uses
 
     def forget_writers(self, name: str, now_ms: int) -> None:
-        """Forget the marks in a segment that expired, but not of writers that have a session."""
+        """Forget the expired writer marks in a segment, except those of writers with a session."""
         self.segments.forget_writers(name, now_ms, self._sessions.is_live)
 
     # --- requests -----------------------------------------------------------------------------
@@ -226,11 +227,12 @@ class Container:
     def ask(
         self, request: Request, deliver: Deliver, given: Given = NOTHING_GIVEN
     ) -> InTierTwo | None:
-        """Answer a request by its row of `VERBS`, once all that the answer depends on is durable.
+        """Answer a request by its row of `VERBS`, once everything that the answer depends on is
+        durable.
 
-        All segments that the row names are resident. Returns a place in tier 2 if the answer
-        depends on append boundaries there: then nothing was answered, and the request is to be
-        asked again with the boundaries given. Raises Unavailable.
+        All segments that the row names are resident. If the answer depends on append boundaries in
+        tier 2, the container answers nothing and returns their place; the caller looks them up and
+        asks again. Raises Unavailable.
         """
         self.check_serving()
         verb = VERBS[type(request)]
@@ -267,7 +269,7 @@ class Container:
         )
 
     def _perform(self, decision: Operation | NoChange | Duplicate) -> None:
-        """Log what was decided. Raises Overloaded; then nothing happened."""
+        """Log the decision. Raises Overloaded without logging it."""
         if isinstance(decision, Duplicate):
             self.metrics.duplicates += 1
         elif not isinstance(decision, NoChange):
@@ -301,12 +303,12 @@ class Container:
             self._spans.hold(state.sequence, span)
 
     def has_transient(self, name: str) -> bool:
-        """Whether the transient segment is alive, pending included."""
+        """Whether the transient segment exists in the pending state."""
         return self._phase is not Phase.ENDED and name in self._pending.transients
 
     def end_transients(self, names: Iterable[str]) -> None:
-        """Delete what is left of them; nobody is answered. A container that ends leaves that to
-        its next opening."""
+        """Delete the transient segments that still exist, without an answer. If the container is
+        no longer serving, its next opening deletes them."""
         if self._phase is not Phase.SERVING:
             return
         now_ms = self._around.clock.now_ms()
@@ -318,7 +320,7 @@ class Container:
     def setup(self, request: SetupAppend, request_id: int, send: Send) -> AppendSession | None:
         """Open an append session → AppendSetup, or None and a Failed reply.
 
-        An older session of the same writer and segment is over from now on.
+        This ends an older session of the same writer and segment.
         """
         self.check_serving()
         known = self._pending.known(request.segment)
@@ -344,7 +346,7 @@ class Container:
     def append(
         self, session: AppendSession, request_id: int, request: Append, payload: bytes
     ) -> None:
-        """→ Appended, cumulative; a refusal ends the session."""
+        """Append → Appended, cumulative; a refusal ends the session."""
         self.check_serving()
         span = None
         if request.trace_parent:
@@ -380,11 +382,11 @@ class Container:
         return state.length + (0 if isinstance(decision, Duplicate) else len(payload))
 
     def end_session(self, session: AppendSession) -> None:
-        """The session's connection is gone."""
+        """End the session, because its connection is gone."""
         self._sessions.end(session)
 
     def _enqueue(self, operation: Operation, admit: Callable[[int], None]) -> None:
-        """Give the operation its sequence number; `admit` may raise, then nothing happened."""
+        """Give the operation its sequence number and queue it, unless `admit` raises."""
         pending = PendingOperation(self._pending.sequence + 1, operation)
         admit(pending.size)
         self._pending.apply(pending.sequence, operation)
@@ -398,7 +400,7 @@ class Container:
         return self._queue.take_frame(size_max)
 
     def frame_durable(self, contents: FrameContents, address: LogAddress) -> None:
-        """See `ports.FrameSource`: evolve, index, wake, answer, in this order."""
+        """See `ports.FrameSource`. Evolves, indexes, answers and wakes readers, in this order."""
         if self.failure is not None:
             return
         frame = self._queue.frame_durable()

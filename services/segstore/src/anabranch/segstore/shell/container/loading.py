@@ -1,4 +1,4 @@
-"""Requests that wait until what they are about is resident.
+"""Requests that wait until their segments are resident.
 
     first ──all resident──► go, at once
       │
@@ -6,10 +6,12 @@
                  │                 └──tier 2 failed──► refuse
                  └──time up, container ended──► refuse
 
-Missing names are found in batches, one `find` at a time: what is asked for meanwhile is the next
-batch, and all who wait for a name share its load. A request goes on only when it leads the queues
-of all its names, so those about one name go on in the order in which they came. What a queue is
-about cannot be evicted. Nothing here waits for an append of a session, whose segment is resident.
+Missing names are found in batches, one `find` at a time. Names requested meanwhile form the next
+batch, and all requests that wait for a name share its load. A request continues only when it leads
+the queues of all its names, so requests about one name continue in the order of their arrival.
+
+A name with a queue cannot be evicted. Appends of a session never wait here, because the session
+keeps its segment resident.
 """
 
 import asyncio
@@ -34,7 +36,7 @@ Refuse = Callable[[AnabranchError], None]
 
 
 class _Waiting:
-    """A request about `names`; it counts for `size` bytes in the back-pressure."""
+    """A request about `names`. It counts for `size` bytes in the back-pressure."""
 
     __slots__ = ("cancel_timer", "go", "names", "refuse", "size")
 
@@ -68,7 +70,7 @@ class Loading:
         self._queues: dict[str, deque[_Waiting]] = {}
         self._count = 0
         self._missing: dict[str, None] = {}
-        """To be found, in the order asked for."""
+        """Names to find, in the order of the requests."""
         self._finding: frozenset[str] = frozenset()
         self._wanted = asyncio.Event()
         self._ended = False
@@ -78,7 +80,8 @@ class Loading:
     ) -> None:
         """Call `go` once all names are resident, which may be at once, or else `refuse`.
 
-        What `go` raises at once is raised; later it is refused with that. Raises Overloaded.
+        An error that `go` raises propagates if it is called at once, and otherwise goes to
+        `refuse`. Raises Overloaded.
         """
         names = tuple(dict.fromkeys(names))
         missing = [name for name in names if not self._is_known(name)]
@@ -97,15 +100,15 @@ class Loading:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait."""
+        """The number of waiting requests."""
         return self._count
 
     def waits_for(self, name: str) -> bool:
-        """Whether a request about the name waits, for whatever."""
+        """Whether a request about the name waits, for this or another of its names."""
         return name in self._queues
 
     def fail(self, error: AnabranchError) -> None:
-        """The container ended: everyone is told."""
+        """Refuse all waiting requests, because the container ended."""
         self._ended = True
         self._missing.clear()
         self._wanted.set()
@@ -116,9 +119,9 @@ class Loading:
     # --- loading ------------------------------------------------------------------------------
 
     async def run(self, on_loaded: Callable[[], object]) -> None:
-        """Find what is missing until the container ends; `on_loaded` is called after each batch.
+        """Find missing names until the container ends, calling `on_loaded` after each batch.
 
-        Raises what damage tier 2 reports: CorruptManifest, FormatTooNew.
+        Raises CorruptManifest and FormatTooNew if tier 2 is damaged.
         """
         while not self._ended:
             await self._wanted.wait()
@@ -126,7 +129,8 @@ class Loading:
                 on_loaded()
 
     async def load_next(self) -> bool:
-        """Find the next batch, and let those go on who waited for it. False if nobody does."""
+        """Find the next batch and continue the requests that waited for it. False if no name is
+        missing."""
         batch = tuple(islice(self._missing, BATCH_MAX))
         if not batch:
             self._wanted.clear()
@@ -185,7 +189,7 @@ class Loading:
         self._throttle.forget_pending(waiting.size)
 
     def _go_on(self, names: Iterable[str]) -> None:
-        """Whoever leads the queues of these names goes on, and then who follows."""
+        """Continue the requests that lead the queues of these names, and then their successors."""
         changed = deque(names)
         while changed:
             queue = self._queues.get(changed.popleft())

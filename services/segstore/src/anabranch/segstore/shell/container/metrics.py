@@ -1,7 +1,7 @@
-"""What a store counts. Plain numbers, added to on the event loop's thread and read when asked.
+"""The metrics of a store: plain numbers, incremented on the event loop's thread and read on demand.
 
-Only three things are measured by histograms, each at most once per frame, group commit or flush:
-a value told to a histogram costs some microseconds, which no append shall pay.
+Only three values are histograms, and each is recorded at most once per frame, group commit or
+flush: a recording costs some microseconds, which is too much for every append.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ PREFIX = "anabranch_segstore_"
 
 
 class StoreMetrics:
-    """The metrics of one store. What holds a number of its own is added by `watch`."""
+    """The metrics of one store. `watch` adds the values that other objects keep."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -144,7 +144,7 @@ class StoreMetrics:
         unfinished: Callable[[], int],
         granules: Callable[[], Mapping[tuple[str, ...], int]],
     ) -> None:
-        """Add what the store's parts know at any moment; once."""
+        """Add the values that the store's parts keep themselves. Call it once."""
         self._metrics.counter(
             f"{PREFIX}read_ahead_total",
             "Pieces of old data: found in memory, not found, or evicted without a read",
@@ -175,7 +175,7 @@ class StoreMetrics:
         ratios: Callable[[], Mapping[Source, float]],
         refused: Counter[tuple[str, ...]],
     ) -> None:
-        """Add what tells how full the store is, and of what; once."""
+        """Add the values that show how full the store is, by source. Call it once."""
         gauge = self._metrics.gauge
         gauge(f"{PREFIX}journal_bytes", "Bytes of journal files that a start would read", live_size)
         gauge(
@@ -197,7 +197,7 @@ class StoreMetrics:
         )
 
     def note_defect(self, defect: Defect) -> None:  # noqa: ARG002
-        """An error that nobody expected ended a container, which is opened again."""
+        """An unexpected exception ended a container, which is opened again."""
         self.defects += 1
 
     def refuse(self, code: str) -> None:
@@ -212,5 +212,5 @@ class StoreMetrics:
 
 
 def uncounted() -> StoreMetrics:
-    """For containers that no store counts."""
+    """For containers outside a store, whose metrics are discarded."""
     return StoreMetrics(silent_metrics())

@@ -1,9 +1,9 @@
-"""The operations of a container between their decision and their sync, in order.
+"""The operations of a container between decision and sync, in order.
 
     add ──► waiting ──take_frame──► taken by the journal ──frame_durable──► gone
 
-Owned by the container; all calls come from the event loop's thread. Its bound is the store's
-throttle, which is asked before `add`.
+Owned by the container; all calls come from the event loop's thread. The store's throttle bounds it:
+the container counts an operation there before `add`.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ from anabranch.segstore.ports import FrameContents
 
 
 class PendingOperation:
-    """An operation that was decided, encoded for the log; `size` in bytes."""
+    """A decided operation, encoded for the log; `size` in bytes."""
 
     __slots__ = ("buffers", "operation", "sequence", "size")
 
@@ -42,7 +42,7 @@ class TakenFrame:
 
 
 class OperationQueue:
-    """What waits for the journal, and what the journal has taken."""
+    """Operations that wait for the journal, and those that the journal has taken."""
 
     def __init__(self) -> None:
         self._waiting: deque[PendingOperation] = deque()
@@ -51,16 +51,17 @@ class OperationQueue:
 
     @property
     def empty(self) -> bool:
-        """Whether everything decided is durable."""
+        """Whether every decided operation is durable."""
         return not self._waiting and not self._taken
 
     def operations(self) -> Iterator[Operation]:
-        """All that is not yet durable, in order."""
+        """All operations that are not durable yet, in order."""
         taken = (frame.operations for frame in self._taken)
         return (item.operation for item in chain(*taken, self._waiting))
 
     def segments(self, names: Mapping[int, str]) -> frozenset[str]:
-        """The segments that they are about; `names` tells those of numbers, as pending."""
+        """The names of the segments that the operations change. `names` maps the pending state's
+        numbers to names."""
         found: set[str] = set()
         for operation in self.operations():
             if isinstance(operation, AppendOperation):
@@ -72,13 +73,13 @@ class OperationQueue:
         return frozenset(found)
 
     def add(self, pending: PendingOperation, now_s: Callable[[], float]) -> None:
-        """Queue the next operation; the clock is asked where a frame begins."""
+        """Queue the next operation. The clock is read only when a new frame begins."""
         if not self._waiting:
             self._queued_at_s = now_s()
         self._waiting.append(pending)
 
     def take_frame(self, size_max: int) -> FrameContents | None:
-        """As many as fit into `size_max` bytes, at least one; None if none waits."""
+        """The operations that fit into `size_max` bytes, but at least one; None if none waits."""
         waiting = self._waiting
         if not waiting:
             return None
@@ -94,11 +95,11 @@ class OperationQueue:
         return FrameContents(items[0].sequence, len(items), payload, size)
 
     def frame_durable(self) -> TakenFrame:
-        """The frame taken first is durable."""
+        """Remove the oldest taken frame, because it is durable."""
         return self._taken.popleft()
 
     def clear(self) -> int:
-        """Give everything up; returns how many bytes that was."""
+        """Drop all operations; returns their size in bytes."""
         frames = (frame.operations for frame in self._taken)
         size = sum(item.size for item in chain(*frames, self._waiting))
         self._waiting.clear()

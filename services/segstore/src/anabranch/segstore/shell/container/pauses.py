@@ -1,4 +1,4 @@
-"""The pauses of a store between tries of what fails: one range for all of them."""
+"""The pauses of a store between retries, all drawn from one range."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from anabranch.common.runtime.ids import Rng
 BACK_OFF = Backoff(first_s=0.5, longest_s=30.0)
 
 BackOff = Callable[[int], float]
-"""Seconds to wait after that many failures in a row, from 1; drawn anew at each call."""
+"""Seconds to wait after so many failures in a row, counted from 1; drawn anew at each call."""
 
 
 def drawn_from(rng: Rng) -> BackOff:

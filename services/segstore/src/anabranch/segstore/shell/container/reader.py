@@ -1,8 +1,8 @@
 """Reading durable bytes: at once from memory, or with a wait from the journal and tier 2.
 
-`read_now` answers from the pieces in memory and from granules that are at hand; else it says
-which granules it needs. Whoever reads gets them and asks again, as often as it takes: what was
-true before a wait is never believed after it.
+`read_now` answers from the pieces in memory and from granules at hand, or returns the granules that
+it needs. The caller fetches these and calls again, as often as necessary: every wait may change
+where the bytes are, so the read is decided anew after it.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ from anabranch.segstore.shell.memory.segment_index import SegmentIndex
 
 READ_SIZE_BYTES_MAX = 8 * 1024 * 1024
 FRAMES_SIZE_BYTES_MAX = 16 * 1024 * 1024
-"""What one answer may read of the journal: frames hold other segments' appends too."""
+"""How much one answer may read of the journal: frames also hold other segments' appends."""
 EXTENTS_PER_READ_MAX = 64
 
 
@@ -55,7 +55,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What must be at hand before the read can be answered; `number` is the segment's."""
+    """The granules that a read needs; `number` is the segment's."""
 
     number: int
     granules: tuple[Granule, ...]
@@ -64,11 +64,12 @@ class Needed:
 def read_now(
     container: Container, request: ReadSegment, look: Look, window: int = 0
 ) -> Found | Needed:
-    """Up to `size_max` bytes (at most 8 MiB, or one larger append), or what is needed for them.
+    """Up to `size_max` bytes (at most 8 MiB, or one larger append), or the granules needed for
+    them.
 
-    `window` bytes of a chunk are read at once; 0: what is asked for, for a read that nobody will
-    go on from. At the tail the answer is empty. Raises SegmentNotFound, SegmentTruncated,
-    InvalidRequest, CorruptJournal.
+    `window` is the number of bytes of a chunk that are read at once. With 0, only the requested
+    range is read, because no read is expected to follow. At the tail the answer is empty. Raises
+    SegmentNotFound, SegmentTruncated, InvalidRequest, CorruptJournal.
     """
     state, index = _segment(container, request.segment, request.offset)
     if request.size_max < 1:
@@ -106,7 +107,7 @@ def _from_pieces(index: SegmentIndex, request: ReadSegment, look: Look) -> Bytes
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """`size` bytes from `start` of a reference, of which `left` follow `start`."""
+    """`size` bytes from `start` of a reference, which has `left` bytes from `start` on."""
 
     ref: ChunkRef
     start: int
@@ -117,7 +118,7 @@ class _Stretch:
 def _from_tier_two(
     index: SegmentIndex, request: ReadSegment, look: Look, window: int
 ) -> Bytes | list[Granule]:
-    """From one extent, or from those that follow it too where that costs no extra wait."""
+    """Read from one extent, and from those after it if that costs no extra wait."""
     size_max = min(request.size_max, READ_SIZE_BYTES_MAX)
     if request.whole_appends:
         size_max = max(size_max, HEADER_SIZE_BYTES)
@@ -146,7 +147,7 @@ def _from_tier_two(
 def _stretches(
     index: SegmentIndex, offset: int, size_max: int, count_max: int
 ) -> Iterator[_Stretch]:
-    """What is in tier 2 alone of the `size_max` bytes from `offset` on, extent by extent."""
+    """The parts of the `size_max` bytes from `offset` that only tier 2 has, extent by extent."""
     end = min(offset + size_max, index.length)
     for _ in range(count_max):
         place = index.extent_at(offset) if offset < end else None
@@ -177,7 +178,7 @@ def _bytes_of(stretch: _Stretch, look: Look, window: int) -> Bytes | list[Granul
 def granules_ahead(
     container: Container, number: int, offset: int, size: int, window: int
 ) -> Iterator[Granule]:
-    """What a reader that goes on from `offset` will need next: about `size` bytes of it."""
+    """The granules that a reader at `offset` needs next, for about `size` bytes."""
     index = container.applied.index.get(number)
     if index is None:
         return
@@ -221,7 +222,7 @@ def _segment(container: Container, segment: str, offset: int) -> tuple[SegmentSt
 
 
 def _whole_blocks(data: Bytes) -> int:
-    """The size of the run of whole blocks that `data` begins with."""
+    """The size of the whole blocks at the beginning of `data`."""
     at = 0
     while len(data) - at >= HEADER_SIZE_BYTES:
         try:
@@ -235,9 +236,9 @@ def _whole_blocks(data: Bytes) -> int:
 
 
 def _first_append_size(data: Bytes, left: int) -> int:
-    """The size of the append at the start of `data`, of which not all is there.
+    """The size of the append at the start of `data`, which holds only a part of it.
 
-    Raises InvalidRequest where the segment does not hold blocks and its boundaries are unknown.
+    Raises InvalidRequest if the range does not hold blocks, so that its boundaries are unknown.
     """
     try:
         size = parse_header(data).size if len(data) >= HEADER_SIZE_BYTES else left

@@ -1,9 +1,9 @@
-"""Bringing a container to where its log ends, loading from tier 2 only what the log is about.
+"""Replays a container's log, and loads from tier 2 only the segments that the log names.
 
-Control operations name their segments; an append carries only its segment's number. At the first
-number that is not resident the names of all numbers are collected from the catalog, once, and kept
-until the replay ends. Nothing is evicted before the container serves: what the log is about is
-not in tier 2 yet.
+Control operations name their segments, but an append carries only its segment's number. At the
+first number that is not resident, the names of all numbers are collected from the catalog, once,
+and kept until the replay ends. Nothing is evicted before the container serves, because tier 2 does
+not have the replayed operations yet.
 """
 
 from collections.abc import Iterable
@@ -28,9 +28,9 @@ class Replay:
         self._names: dict[int, str] | None = None
 
     async def apply(self, frame: ReplayedFrame) -> None:
-        """Load what the frame is about, then apply it.
+        """Load the frame's segments, then apply it.
 
-        Raises CorruptJournal, FormatTooNew, and what `StoredCatalog.find` raises.
+        Raises CorruptJournal, FormatTooNew, and the errors of `StoredCatalog.find`.
         """
         operations = self._container.decode(frame)
         await self._load(await self._names_in(operations))
@@ -60,7 +60,8 @@ class Replay:
         return names
 
     async def _name_of(self, number: int) -> set[str]:
-        """None for a number that nobody knows, which applying the append will tell."""
+        """The segment's name, or none if the number is resident or unknown. Applying an append
+        with an unknown number raises."""
         if number in self._container.applied.state.names:
             return set()
         if self._names is None:

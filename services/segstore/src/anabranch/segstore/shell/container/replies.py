@@ -1,12 +1,13 @@
-"""The reply barrier: no answer leaves before everything it depended on is durable.
+"""The reply barrier: no answer leaves before everything that it depends on is durable.
 
-Every answer is decided against the *pending* state, so it is true only once all operations that
-were pending then are synced. Its barrier is the last sequence number assigned at that moment;
-barriers never fall, so one queue in order of decision is enough. Acknowledgements of appends
-are cumulative: per release one `Appended` per session, and before any other answer, so that the
-order of decisions is the order of answers. Two kinds of answers pass those that wait, so that a
-full disk holds up no reader: a refusal by the throttle outside an append session, which decided
-nothing, and an answer from the durable state.
+Every answer is decided against the *pending* state, so it holds only once all operations that were
+pending at that moment are synced. Its barrier is the last sequence number assigned by then.
+Barriers never decrease, so one queue in order of decision is enough.
+
+Acknowledgements of appends are cumulative: each release sends one `Appended` per session, before
+any later answer, so that the order of answers is the order of decisions. Two kinds of answers
+overtake the queue, so that a full disk delays no reader: an Overloaded refusal outside an append
+session, which decided nothing, and an answer from the durable state.
 """
 
 from collections import deque
@@ -21,7 +22,7 @@ from anabranch.segstore.shell.container.throttle import Throttle
 Deliver = Callable[[Message], None]
 
 HELD_SIZE_BYTES = 256
-"""What a held answer counts for in the back-pressure on pending bytes."""
+"""The bytes that a held answer counts for in the back-pressure on pending bytes."""
 
 
 class HeldAck(NamedTuple):
@@ -35,7 +36,7 @@ class HeldAck(NamedTuple):
 
 
 class HeldReply(NamedTuple):
-    """Any other answer."""
+    """An answer other than an acknowledgement."""
 
     barrier: int
     deliver: Deliver
@@ -43,7 +44,7 @@ class HeldReply(NamedTuple):
 
 
 class ReplyGate:
-    """Answers waiting for the log, in order of decision."""
+    """Answers that wait for the log, in order of decision."""
 
     def __init__(self, throttle: Throttle) -> None:
         self._throttle = throttle
@@ -55,7 +56,7 @@ class ReplyGate:
         self._durable = durable
 
     def hold(self, held: HeldAck | HeldReply) -> None:
-        """Deliver when the barrier is durable, which may be at once."""
+        """Deliver the answer when its barrier is durable, which may be at once."""
         if isinstance(held, HeldReply) and (
             held.barrier <= self._durable or _depends_on_nothing(held.message)
         ):
@@ -68,7 +69,7 @@ class ReplyGate:
             self._deliver_ready()
 
     def release(self, durable: int) -> None:
-        """Everything up to `durable` is synced, applied and indexed."""
+        """Deliver the answers up to `durable`, which is synced, applied and indexed."""
         assert durable >= self._durable
         self._durable = durable
         self._deliver_ready()
@@ -91,7 +92,7 @@ class ReplyGate:
         self._throttle.forget_pending(count * HELD_SIZE_BYTES)
 
     def fail(self, error: AnabranchError) -> None:
-        """Nothing held will become durable: everyone is told so, in order."""
+        """Fail all held answers in order: their operations will not become durable here."""
         held, self._held = self._held, deque()
         for entry in held:
             if isinstance(entry, HeldAck):
@@ -107,7 +108,7 @@ def _depends_on_nothing(message: Message) -> bool:
 
 
 def _session_of(message: Message) -> int:
-    """The append session that a held answer belongs to, 0 for none."""
+    """The append session of a held answer; 0 if it has none."""
     return message.session if isinstance(message, AppendSetup | Failed) else 0
 
 

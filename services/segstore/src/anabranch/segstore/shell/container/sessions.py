@@ -1,8 +1,8 @@
 """Append sessions: a writer's claim on a segment, over one connection.
 
-    setup ──► alive ──► over      by any refusal, by a newer setup of the same writer and segment
-                                  (on whatever connection), or by the end of the connection or
-                                  the container
+    setup ──► alive ──► over      by a refusal, by a newer setup of the same writer and segment
+                                  (on any connection), or by the end of the connection or the
+                                  container
 
 A session that is over answers every further append with SessionEnded, until the next setup.
 """
@@ -40,7 +40,7 @@ class LiveSessions:
         self._segments: Counter[str] = Counter()
 
     def begin(self, session: AppendSession) -> None:
-        """The session is the one of its writer and segment; an older one is over."""
+        """Make this the live session of its writer and segment, and end an older one."""
         key = (session.number, session.writer_id)
         older = self._live.get(key)
         if older is not None:
@@ -49,7 +49,7 @@ class LiveSessions:
         self._segments[session.segment] += 1
 
     def end(self, session: AppendSession) -> None:
-        """The session is over; ending it again is harmless."""
+        """End the session; harmless if it is over."""
         session.alive = False
         key = (session.number, session.writer_id)
         if self._live.get(key) is session:
@@ -67,7 +67,7 @@ class LiveSessions:
         return (number, writer_id) in self._live
 
     def end_all(self) -> None:
-        """The container ends."""
+        """End all sessions, because the container ends."""
         for session in self._live.values():
             session.alive = False
         self._live.clear()

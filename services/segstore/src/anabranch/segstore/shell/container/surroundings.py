@@ -1,4 +1,4 @@
-"""What a container is given by the store around it."""
+"""The objects that the store gives each of its containers."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from anabranch.segstore.shell.memory.tail import CallLater
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the containers of one store share."""
+    """The objects that the containers of one store share."""
 
     clock: Clock
     cache: Cache

@@ -1,6 +1,6 @@
-"""Back-pressure of one store: it is as full as the fullest of what can fill up.
+"""Back-pressure of one store, whose fullest source decides how full the store is.
 
-    source     what fills up                            limit              refuses at
+    source     measured by                              limit              refuses at
     pending    bytes (and answers) waiting for the      pending_soft       pending_hard
                journal
     untiered   bytes that only the journal holds        untiered           5/4 of it, or the limit
@@ -9,12 +9,15 @@
     disk       the disk of the journal: there is no     none               at once
                room for its next file
 
-Each has a ratio of its own limit. Above 1 connections stop being read, until waiting bytes have
-drained to half; from the last column on appends are refused by name. While tier 2 fails, nobody is
-left waiting for it: what it would have to relieve refuses at once instead. The same holds while the
-disk is full, so that a connection whose appends are refused can still read.
+Each source has a ratio of its own limit. Above 1 the connections stop being read until the pending
+bytes have drained to half of their limit; from the last column on, appends are refused with the
+source's name.
 
-Nothing is ever dropped that was accepted. Owned by the event loop's thread.
+While tier 2 fails, no connection is paused for `untiered` and `journal`, which only tier 2 could
+relieve: they refuse at their limit instead. While the disk is full no connection is paused either,
+so a connection whose appends are refused can still read.
+
+The store never drops an accepted operation. Owned by the event loop's thread.
 """
 
 from collections import Counter
@@ -28,7 +31,7 @@ _MIB = 1024 * 1024
 
 
 class Source(StrEnum):
-    """What can fill up."""
+    """The sources of back-pressure."""
 
     PENDING = "pending"
     UNTIERED = "untiered"
@@ -65,7 +68,7 @@ class ThrottleLimits:
 
 
 def above_by_quarter(limit: int) -> int:
-    """Where a limit that tier 2 relieves refuses, as long as it does."""
+    """The size at which a limit that tier 2 relieves refuses, while tier 2 works."""
     return limit * 5 // 4
 
 
@@ -75,9 +78,10 @@ def fullest(ratios: Mapping[Source, float]) -> Source:
 
 
 class Throttle:
-    """Counts, and wakes who was told to wait.
+    """Counts the bytes that the store holds, and calls the waiting connections back.
 
-    `journal_size`: bytes of the journal's files now; `no_room`: whether it waits for its disk.
+    `journal_size` returns the bytes of the journal's files; `no_room` whether the journal waits for
+    room on its disk.
     """
 
     def __init__(
@@ -100,7 +104,7 @@ class Throttle:
     # --- how full -----------------------------------------------------------------------------
 
     def ratios(self) -> Mapping[Source, float]:
-        """How much of its limit each source takes; above 1 it pauses connections."""
+        """The share of its limit that each source takes; above 1 it pauses connections."""
         limits = self._limits
         return {
             Source.PENDING: self.pending / limits.pending_soft,
@@ -116,7 +120,7 @@ class Throttle:
 
     @property
     def paused(self) -> bool:
-        """Whether connections shall stop being read."""
+        """Whether connections must stop being read."""
         limits = self._limits
         if self._no_room():
             return False
@@ -128,14 +132,15 @@ class Throttle:
 
     @property
     def flush_wanted(self) -> bool:
-        """Un-tiered bytes come near their limit: flush what there is. (For the journal's files only
-        the flush of whoever pins the oldest one helps: `journal_watch.py`.)"""
+        """Whether un-tiered bytes come near their limit, so that every container should flush.
+        (The journal's files are freed only by a flush of the container that pins the oldest one:
+        `journal_watch.py`.)"""
         return self.untiered > self._limits.untiered * 3 // 4
 
     # --- counting -----------------------------------------------------------------------------
 
     def admit(self, size: int) -> None:
-        """Count `size` more pending bytes. Raises Overloaded; then nothing is counted."""
+        """Count `size` more pending bytes. Raises Overloaded without counting them."""
         limits, failing = self._limits, self._failing
         if self._no_room():
             raise self._refusal(Source.DISK, 0, 0, size)
@@ -151,8 +156,8 @@ class Throttle:
         self.pending += size
 
     def count(self, size: int) -> None:
-        """Count `size` more pending bytes over any limit: of deletions that nobody could repeat,
-        and that are fewer than what they delete."""
+        """Count `size` more pending bytes over any limit, for deletions that no client could
+        repeat. They are fewer than the segments that they delete."""
         self.pending += size
 
     def _refusal(self, source: Source, used: int, limit: int, size: int) -> Overloaded:
@@ -174,7 +179,7 @@ class Throttle:
             self.wake()
 
     def tier_two_failing(self, container: int, *, failing: bool) -> None:
-        """Whether the container's last flush failed."""
+        """Note whether the container's last flush failed."""
         if failing:
             self._failing.add(container)
         else:
@@ -184,11 +189,12 @@ class Throttle:
     # --- waiting ------------------------------------------------------------------------------
 
     def when_open(self, callback: Callable[[], None]) -> None:
-        """Call back once when reading may go on (soon after half is drained)."""
+        """Call back once when reading may continue (soon after half is drained)."""
         self._waiting.append(callback)
 
     def wake(self) -> None:
-        """Let those go on who wait, if it is time. To be called when the journal let files go."""
+        """Call the waiting connections back if reading may continue. Call this when the journal
+        frees files."""
         if not self._waiting or self.paused or self.pending > self._limits.pending_soft // 2:
             return
         waiting, self._waiting = self._waiting, []

@@ -1,6 +1,6 @@
-"""Append boundaries in tier 2: found by a walk over the blocks' headers, which say their sizes.
+"""Finds append boundaries in tier 2 by walking over the blocks' headers, which give their sizes.
 
-Extents begin and end on boundaries. Boundaries never change, so what was found stays true.
+Extents begin and end on boundaries. Boundaries never change, so a found one stays valid.
 """
 
 from anabranch.common.errors import CorruptBlock, FormatTooNew
@@ -15,8 +15,8 @@ _WINDOW_SIZE_BYTES = 1024 * 1024
 async def find_boundaries(tier_two: TierTwo, place: InTierTwo) -> TieredBoundaries:
     """The boundaries next to the place's offset.
 
-    Where no boundaries are known between, the ends of the extent are all that is known. Raises
-    what `TierTwo.read` raises.
+    If the extent's inner boundaries are unknown, these are its ends. Raises the errors of
+    `TierTwo.read`.
     """
     extent = place.extent
     lower, higher = await _boundaries(tier_two, extent, place.offset - extent.start)
@@ -26,8 +26,8 @@ async def find_boundaries(tier_two: TierTwo, place: InTierTwo) -> TieredBoundari
 async def _boundaries(tier_two: TierTwo, extent: TieredExtent, wanted: int) -> tuple[int, int]:
     """The boundaries at or around `wanted`: (highest at or below, lowest at or above).
 
-    All relative to the extent. Walks over the blocks from the chunk's last sparse entry before
-    `wanted`. Where there are no blocks, the sparse entries are all that is known.
+    All offsets are relative to the extent. Walks over the blocks from the chunk's last sparse entry
+    before `wanted`. If the extent does not hold blocks, only the sparse entries are known.
     """
     at, beyond = await tier_two.entries_around(extent.ref, wanted)
     window, window_at = b"", 0

@@ -1,11 +1,11 @@
-"""Spans of requests that name a sampled trace, from acceptance to answer, and of their syncs.
+"""Spans of requests in a sampled trace, from acceptance to answer, and of the syncs below them.
 
     request ──begin──► span held at its barrier ──frame durable──► sync span below it ──► ended
 
-Requests without a trace never come here, and a store without a tracer makes no span at all. One
-group commit serves appends of many traces, so its sync is recorded anew below each of them, with
-the times of the real write; but below eight at most, because a commit may hold thousands. The
-spans of the others link to the first record, which tells the same.
+Requests without a trace never reach this module, and a store without a tracer creates no span. One
+group commit serves appends of many traces, so its sync is recorded below each of their spans, with
+the times of the actual write. It is recorded at most eight times, because a commit may hold
+thousands of appends; the other spans link to the first record.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ SYNC_SPAN = "segstore journal sync"
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A group commit that is durable; times in Unix nanoseconds."""
+    """A durable group commit; times in Unix nanoseconds."""
 
     began_ns: int
     ended_ns: int
@@ -53,7 +53,7 @@ class Commits:
         self._outstanding = True
 
     def outstanding_s(self) -> float:
-        """For how long the present commit has been written; 0 while there is none."""
+        """The age of the commit that is being written, in seconds; 0 if there is none."""
         return self._clock.monotonic() - self._began_s if self._outstanding else 0.0
 
     def synced(self, frame_count: int, size: int) -> None:
@@ -72,7 +72,7 @@ class Commits:
 
 
 class StoreTracing:
-    """Makes the spans of one store."""
+    """Creates the spans of one store."""
 
     def __init__(self, tracer: Tracer, commits: Commits) -> None:
         self._tracer = tracer
@@ -82,7 +82,7 @@ class StoreTracing:
         self._first: SpanContext | None = None
 
     def begin(self, name: str, trace_parent: str, attributes: dict[str, str | int]) -> Span | None:
-        """A span of a request, not current anywhere; None if its trace is not sampled."""
+        """Start a span of a request without making it current; None if its trace is not sampled."""
         if not is_sampled(trace_parent):
             return None
         context = remote_context(trace_parent)
@@ -93,7 +93,7 @@ class StoreTracing:
         return self._commits.now_ns()
 
     def record_sync(self, span: Span) -> None:
-        """The last commit made the request of `span` durable."""
+        """Record the last commit below `span`, whose request it made durable."""
         commit = self._commits.last
         if commit is None:
             return
@@ -114,7 +114,7 @@ class StoreTracing:
 
 
 class HeldSpans:
-    """The spans of one container's requests whose answers wait for the log, in their order."""
+    """The spans of one container's requests whose answers wait for the log, in order."""
 
     def __init__(self, tracing: StoreTracing | None, container: int) -> None:
         self._tracing = tracing
@@ -124,7 +124,8 @@ class HeldSpans:
         self._answered_ns = 0
 
     def begin(self, title: str, trace_parent: str, segment: str, **sizes: int) -> Span | None:
-        """The span of a request; `sizes` become attributes. `hold` or `end_failed` follows."""
+        """Start the span of a request; `sizes` become attributes. `hold` or `end_failed` must
+        follow."""
         if self._tracing is None or len(self._held) >= HELD_SPANS_MAX:
             return None
         attributes: dict[str, str | int] = {
@@ -146,12 +147,13 @@ class HeldSpans:
             self._held.append((barrier, span))
 
     def note_answering(self) -> None:
-        """Answers leave now. Spans are ended by `release`, after them, so that none waits."""
+        """Note the time at which answers leave. `release` ends the spans afterwards, so that no
+        answer waits for them."""
         if self._held and self._tracing is not None:
             self._answered_ns = self._tracing.now_ns()
 
     def release(self, durable: int) -> None:
-        """Everything up to `durable` was synced by the last commit, and answered when noted."""
+        """End the spans up to `durable`, which the last commit synced, at the noted time."""
         self._durable = durable
         while self._held and self._held[0][0] <= durable:
             _, span = self._held.popleft()
@@ -160,6 +162,6 @@ class HeldSpans:
             span.end(self._answered_ns)
 
     def fail(self, error: AnabranchError) -> None:
-        """Nothing held will become durable."""
+        """Fail all held spans: their operations will not become durable here."""
         while self._held:
             end_failed(self._held.popleft()[1], error)

@@ -1,1 +1,1 @@
-"""What a container holds in memory of its segments: cache, read index, tails."""
+"""The part of a container's segments that is in memory: cache, read index, tails."""

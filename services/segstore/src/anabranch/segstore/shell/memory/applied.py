@@ -1,9 +1,10 @@
-"""A container's applied state: what is durable, where its bytes are, what tier 2 lacks.
+"""A container's applied state: the durable operations, the places of their bytes, and the changes
+that tier 2 lacks.
 
-Moves by `apply`, one durable operation after another, whether they come back from the journal
-while serving or from its replay at open. Remembers what changed since the last flush, which is
-what a `ContainerCut` is made of. What did not change since is *clean*: it may be evicted, for the
-newest manifest tells it exactly as it is.
+`apply` advances it by one durable operation after another, both while serving and during the replay
+at open. It remembers the changes since the last flush, from which a `ContainerCut` is made. A name
+without such changes is *clean*: it may be evicted, because the newest manifest describes it
+exactly.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +37,7 @@ from anabranch.segstore.shell.memory.read_index import ReadIndex
 
 
 class Changes:
-    """What changed since a flush."""
+    """Everything that changed since a flush."""
 
     __slots__ = ("names", "numbers", "writers")
 
@@ -46,7 +47,7 @@ class Changes:
         self.writers: set[WriterKey] = set()
 
     def add(self, other: "Changes") -> None:
-        """Take over another's changes."""
+        """Add another flush's changes to these."""
         self.numbers |= other.numbers
         self.names |= other.names
         self.writers |= other.writers
@@ -56,7 +57,7 @@ class Applied:
     """State, index and changes of one container."""
 
     def __init__(self, sequence: int, cache: Cache, is_known: Callable[[str], bool]) -> None:
-        """`sequence`: up to where tier 2 has everything; `is_known`: see `SegmentMap`."""
+        """`sequence`: up to which operation tier 2 has everything; `is_known`: see `SegmentMap`."""
         self.state = SegmentMap(sequence, is_known)
         self.index = ReadIndex(cache)
         self.flushed_sequence = sequence
@@ -69,9 +70,9 @@ class Applied:
     def apply(
         self, sequence: int, operation: Operation, address: LogAddress, frame_offset: int
     ) -> int:
-        """One operation is durable, at `frame_offset` of the frame at `address`.
+        """Apply a durable operation at `frame_offset` of the frame at `address`.
 
-        Returns how many events a merge brought.
+        Returns the number of events that a merge added.
         """
         before = self._number_before(operation)
         untiered = self._untiered_of(before)
@@ -120,7 +121,7 @@ class Applied:
         return after.event_count - before.event_count
 
     def _merge(self, number: int, sources: Iterable[MergedSource]) -> None:
-        """The sources' bytes, tiered or not, are the target's; what is un-tiered stays so."""
+        """Give the sources' bytes to the target. Un-tiered bytes stay un-tiered."""
         for source in sources:
             self._changes.names.add(source.segment)
             self._touched.add(source.number)
@@ -138,12 +139,13 @@ class Applied:
         return known.number if isinstance(known, SegmentState) else None
 
     def end_frame(self) -> set[int]:
-        """A frame's operations are all applied. Returns the numbers of the segments touched."""
+        """Finish a frame whose operations are all applied. Returns the numbers of the changed
+        segments."""
         self.index.end_frame()
         touched, self._touched = self._touched, set()
         return touched
 
-    # --- what is resident ---------------------------------------------------------------------
+    # --- resident segments --------------------------------------------------------------------
 
     def hold(
         self,
@@ -151,13 +153,13 @@ class Applied:
         extents: Iterable[TieredExtent],
         writers: Mapping[bytes, WriterMark],
     ) -> None:
-        """What tier 2 tells of one name, which was not resident."""
+        """Add a name that was not resident, as tier 2 describes it."""
         self.state.hold(known, writers)
         if isinstance(known, SegmentState):
             self.index.load(known, extents)
 
     def clean(self, segment: str) -> bool:
-        """Whether the newest manifest tells the name exactly as it is here."""
+        """Whether the newest manifest describes the name exactly as it is here."""
         known = self.state.segments.get(segment)
         number = known.number if isinstance(known, SegmentState) else None
         return not any(
@@ -167,14 +169,14 @@ class Applied:
         )
 
     def evict(self, segment: str) -> None:
-        """Forget what is known under the name, which is clean."""
+        """Forget a clean name."""
         known = self.state.segments.get(segment)
         if isinstance(known, SegmentState):
             self.index.evict(known.number)
         self.state.evict(segment)
 
     def forget(self, number: int, writer_id: bytes) -> bool:
-        """Forget a writer's mark; False if it is to be recorded first."""
+        """Forget a writer's mark. False if a flush must record it first."""
         if (number, writer_id) in self._changes.writers:
             return False
         self.state.forget_writer(number, writer_id)
@@ -188,7 +190,7 @@ class Applied:
         return self.state.sequence > self.flushed_sequence
 
     def begin_flush(self) -> ContainerCut:
-        """The cut at the present sequence; `end_flush` follows, with its outcome."""
+        """The cut at the current sequence. `end_flush` must follow, with its outcome."""
         assert self._flushing is None
         self.index.begin_flush()
         changes = self._flushing = self._changes
@@ -213,7 +215,7 @@ class Applied:
         return SegmentCut(state, index.runs(), index.adopted)
 
     def end_flush(self, cut: ContainerCut, tiered: Sequence[TieredExtents] | None) -> int:
-        """The flush of `cut` ended: with these extents, or None if it failed.
+        """End the flush of `cut`, which created these extents, or failed if `tiered` is None.
 
         Returns how many bytes are no longer un-tiered.
         """

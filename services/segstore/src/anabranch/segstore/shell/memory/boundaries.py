@@ -1,7 +1,7 @@
-"""The append boundaries next to an offset, wherever they are known: in tier 2, in memory, waiting.
+"""Finds the append boundaries next to an offset: in tier 2, in memory, or among waiting operations.
 
-Truncation goes by boundaries, and its answer is decided against the pending state: an append
-that is not yet synced makes a boundary too.
+A truncation ends at a boundary, and its answer is decided against the pending state, so an append
+that is not synced yet also makes a boundary.
 """
 
 from collections.abc import Iterable
@@ -25,10 +25,10 @@ def boundary_before(
     waiting: Iterable[Operation],
     tiered: TieredBoundaries | None,
 ) -> int | InTierTwo:
-    """The last append boundary at or before `offset`; the offset itself where that is no matter.
+    """The last append boundary at or before `offset`; `offset` itself if it is outside the segment.
 
-    `waiting`: operations that wait for their sync, in order. Raises Unavailable if `tiered` is
-    of a segment that was replaced.
+    `waiting`: operations that wait for their sync, in order. Raises Unavailable if `tiered` belongs
+    to a segment that was replaced.
     """
     if not isinstance(known, SegmentState) or not known.start < offset < known.length:
         return offset
@@ -44,7 +44,7 @@ def boundary_before(
 def boundary_after(
     known: Known, offset: int, index: ReadIndex, tiered: TieredBoundaries | None
 ) -> int | InTierTwo:
-    """The first append boundary at or after `offset`, of what is durable; else as above."""
+    """The first durable append boundary at or after `offset`; otherwise like `boundary_before`."""
     if not isinstance(known, SegmentState) or not known.start < offset < known.length:
         return offset
     if tiered is not None:
@@ -55,7 +55,7 @@ def boundary_after(
 
 
 def _same(known: SegmentState, tiered: TieredBoundaries) -> TieredBoundaries:
-    """The boundaries, if they are the segment's. They never change."""
+    """The boundaries, if they belong to this segment. They never change."""
     if tiered.number != known.number:
         raise Unavailable(
             "another incarnation has replaced the segment meanwhile", segment=known.name

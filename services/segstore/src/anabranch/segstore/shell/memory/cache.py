@@ -1,9 +1,9 @@
 """The bytes that a store keeps in memory for reads, under one budget for all its containers.
 
-Two classes share it. The *tail* is what was appended last: when the budget is full its oldest
-pieces lose their bytes, and are read from the journal or from tier 2 instead. The *read-ahead*
-(`read_ahead.py`) borrows at most a quarter, so that catching up on old data pushes the tail out
-of no more than that quarter. Owned by the event loop's thread.
+Two kinds of data share it. The *tail* holds the newest appends: when the budget is full its oldest
+pieces lose their bytes, and are read from the journal or tier 2 instead. The *read-ahead*
+(`read_ahead.py`) borrows at most a quarter, so that reading old data displaces at most a quarter of
+the tail. Owned by the event loop's thread.
 """
 
 from collections import deque
@@ -12,15 +12,15 @@ from collections.abc import Callable
 from anabranch.segstore.ports import LogAddress
 
 READ_AHEAD_SHARE = 4
-"""The read-ahead may borrow one in so many bytes of the budget."""
+"""The read-ahead may borrow one in this many bytes of the budget."""
 _STALE_MIN = 1024
 
 
 class Piece:
     """One segment's appends of one frame: bytes [start, end), `count` appends from index `first`.
 
-    `payloads` are the appends' bytes, or None when only the journal (at `address`) or tier 2
-    has them.
+    `payloads` are the appends' bytes, or None if only the journal (at `address`) or tier 2 has
+    them.
     """
 
     __slots__ = ("address", "count", "end", "first", "on_dropped", "payloads", "start")
@@ -38,9 +38,9 @@ class Piece:
 
 
 class Cache:
-    """Pieces in the order they were admitted; with what is lent at most `size_max` bytes.
+    """Pieces in the order of admission; together with lent bytes at most `size_max` bytes.
 
-    `used` are the bytes of the tail's pieces, `lent` those of the read-ahead.
+    `used` counts the bytes of the tail's pieces, `lent` those of the read-ahead.
     """
 
     def __init__(self, size_max: int) -> None:
@@ -51,20 +51,20 @@ class Cache:
         self._stale = 0
 
     def admit(self, piece: Piece) -> None:
-        """Keep the piece's bytes, at the cost of the oldest."""
+        """Keep the piece's bytes, and drop the oldest ones if necessary."""
         self._pieces.append(piece)
         self.used += piece.end - piece.start
         self._make_room()
 
     @property
     def lent_max(self) -> int:
-        """What the read-ahead may borrow."""
+        """How many bytes the read-ahead may borrow."""
         return self.size_max // READ_AHEAD_SHARE
 
     def lend(self, size: int) -> bool:
-        """Lend `size` bytes to the read-ahead, at the cost of the tail's oldest pieces.
+        """Lend `size` bytes to the read-ahead, and drop the tail's oldest pieces if necessary.
 
-        False if they are beyond its share; then nothing was lent.
+        Returns False, and lends nothing, if this exceeds the read-ahead's share.
         """
         if self.lent + size > self.lent_max:
             return False
@@ -73,7 +73,7 @@ class Cache:
         return True
 
     def give_back(self, size: int) -> None:
-        """The read-ahead needs `size` bytes less."""
+        """Take back `size` bytes that the read-ahead borrowed."""
         assert size <= self.lent
         self.lent -= size
 
@@ -88,7 +88,7 @@ class Cache:
             oldest.on_dropped()
 
     def release(self, piece: Piece) -> None:
-        """The piece is no longer needed by anyone; releasing again is harmless."""
+        """Drop the piece's bytes, which no reader needs; releasing again is harmless."""
         if piece.payloads is None:
             return
         piece.payloads = None

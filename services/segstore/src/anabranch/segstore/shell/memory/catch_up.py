@@ -1,4 +1,4 @@
-"""What the reads of all connections share: the read-ahead, the turns, the answers not yet taken."""
+"""The parts that the reads of all connections share: read-ahead, turns and untaken answers."""
 
 from dataclasses import dataclass, field
 

@@ -1,7 +1,7 @@
-"""What is read at once of bytes that left the memory: a frame of the journal, or part of a chunk.
+"""The unit of reading bytes that left the memory: a frame of the journal, or part of a chunk.
 
-Neither ever changes, and neither name is ever used again: the granule itself is the key under
-which its bytes are shared and kept, and bytes that were kept cannot be out of date.
+Neither ever changes, and neither name is ever reused. The granule itself is therefore the key under
+which its bytes are shared and kept, and kept bytes cannot be out of date.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ Bytes = bytes | memoryview
 
 @dataclass(frozen=True, slots=True)
 class ChunkRange:
-    """`size` bytes from `start` of what a chunk reference refers to."""
+    """`size` bytes from `start` of a chunk reference's bytes."""
 
     ref: ChunkRef
     start: int
@@ -25,7 +25,7 @@ class ChunkRange:
 Granule = LogAddress | ChunkRange
 
 Look = Callable[[Granule], bytes | None]
-"""The granule's bytes (a frame's are its payload), or None if they are not at hand."""
+"""The granule's bytes (a frame's payload), or None if they are not at hand."""
 
 
 def granule_size(granule: Granule) -> int:
@@ -37,7 +37,8 @@ def windows(ref: ChunkRef, start: int, size: int, window: int) -> Iterator[Chunk
     """The granules, ascending, that hold `size` bytes from `start` of the reference.
 
     Windows are `window` bytes of the *object*, cut to the reference, so that they end where the
-    chunk's checksums do; 0: the range as it is, for a read that nobody will go on from.
+    chunk's checksums do. With 0 it is the range itself, for a read that no other one is expected to
+    follow.
     """
     if window == 0:
         yield ChunkRange(ref, start, size)
@@ -52,9 +53,9 @@ def windows(ref: ChunkRef, start: int, size: int, window: int) -> Iterator[Chunk
 
 
 def part(data: bytes, start: int, end: int) -> Bytes:
-    """The bytes [start, end): without a copy where they are most of `data`.
+    """The bytes [start, end), without a copy if they are most of `data`.
 
-    A small part is copied, or it would hold the whole granule for as long as an answer waits.
+    A small part is copied; otherwise a waiting answer would keep the whole granule in memory.
     """
     if end - start == len(data):
         return data
@@ -63,5 +64,5 @@ def part(data: bytes, start: int, end: int) -> Bytes:
 
 
 def joined(parts: list[Bytes]) -> Bytes:
-    """The parts as one; one part is not copied."""
+    """The parts as one; a single part is not copied."""
     return parts[0] if len(parts) == 1 else b"".join(parts)

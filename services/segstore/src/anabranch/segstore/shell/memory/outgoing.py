@@ -1,9 +1,9 @@
-"""Answers that clients do not take: how many bytes of them the store holds, for all connections.
+"""Bounds the bytes of answers that clients have not taken, over all connections of the store.
 
-A connection whose client is slower than its answers is *held up*: it counts with what its write
-buffer held then, until that has drained. Above the limit no read is answered on any connection;
-the connections that want to are told, in turn, when there is room. So memory is bounded by the
-limit, one answer, and what a connection may hold before it counts as held up. Owned by the event
+A connection whose client is slower than its answers is *held up*: its write buffer's bytes count
+until they have drained. Above the limit no read is answered on any connection; when there is room
+again, the waiting connections are called back in turn. Memory is thus bounded by the limit, one
+answer, and the bytes that a connection may hold before it counts as held up. Owned by the event
 loop's thread.
 """
 
@@ -24,16 +24,17 @@ class Outgoing:
 
     @property
     def full(self) -> bool:
-        """Whether no read shall be answered now. Then somebody is held up."""
+        """Whether no read may be answered now. At least one connection is then held up."""
         return self.used >= self._size_max
 
     def hold_up(self, who: Hashable, size: int) -> None:
-        """The client does not take its answers; `size` bytes of them are held."""
+        """Count `size` untaken bytes for a connection that is held up."""
         self.used += size - self._held_up.pop(who, 0)
         self._held_up[who] = size
 
     def drained(self, who: Hashable) -> None:
-        """The client took its answers, or is gone; repeated is success."""
+        """Stop counting a connection that took its answers or is gone; repeating this is
+        harmless."""
         self.used -= self._held_up.pop(who, 0)
         while self._waiting and not self.full:
             _, callback = self._waiting.popitem(last=False)
@@ -44,6 +45,6 @@ class Outgoing:
         self._waiting[who] = callback
 
     def forget(self, who: Hashable) -> None:
-        """The connection is gone: it is not called back, and holds nothing."""
+        """Forget a connection that is gone, and do not call it back."""
         self._waiting.pop(who, None)
         self.drained(who)

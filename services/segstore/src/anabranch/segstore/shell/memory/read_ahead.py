@@ -1,13 +1,13 @@
-"""Granules in memory: what was fetched before it was asked for, and what others may ask for again.
+"""Granules in memory: fetched ahead of a reader, or kept because other readers may need them.
 
     begin ──► under way ──► fresh ──look──► used ──► given up
       get ──► under way ─────────────────────┘
 
-Granules are shared by all readers of a store. Their bytes are borrowed from the cache's budget, a
-quarter of it at most. *Fresh* ones wait for the reader they were fetched for: nothing pushes them
-out, or many readers would fetch everything twice; there are never more than three quarters of the
-share, and whoever stopped reading leaves them to their age. *Used* ones go when room is needed, the
-one that was used longest ago first. Owned by the event loop's thread.
+All readers of a store share the granules. Their bytes are borrowed from the cache's budget, up to a
+quarter of it. *Fresh* granules wait for the reader that they were fetched for. No other granule
+displaces them, or many readers would fetch everything twice; they take at most three quarters of
+the share, and are given up by age if their reader stops. *Used* ones are given up when room is
+needed, the least recently used first. Owned by the event loop's thread.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ WINDOW_SIZE_BYTES_MAX = 4 * 1024 * 1024
 WINDOW_STEP_BYTES = 64 * 1024
 """Windows are whole blocks of the chunks' checksums."""
 WINDOWS_AHEAD_MAX = 4
-"""So many windows are fetched ahead of one reader."""
+"""How many windows are fetched ahead of one reader."""
 UNDER_WAY_MAX = 4
 LOAD_DEADLINE_S = 30.0
 AGE_S_MAX = 10.0
@@ -42,8 +42,8 @@ class _Kept:
 
 
 class ReadAhead:
-    """The granules of one store. `hits` and `misses` count what reads asked for, `unused` what
-    was fetched ahead and given up."""
+    """The granules of one store. `hits` and `misses` count reads of granules, `unused` the
+    granules that were fetched ahead and given up."""
 
     def __init__(self, cache: Cache, clock: Clock, call_later: CallLater) -> None:
         self._cache = cache
@@ -54,7 +54,7 @@ class ReadAhead:
         self._loading: dict[Granule, asyncio.Future[bytes | None]] = {}
         self._loading_ahead = 0
         self._reserved = 0
-        """Bytes of what is fresh, or being fetched ahead."""
+        """Bytes of granules that are fresh or being fetched ahead."""
         self._timed = False
         self.hits = 0
         self.misses = 0
@@ -62,17 +62,18 @@ class ReadAhead:
 
     @property
     def window(self) -> int:
-        """Bytes of a chunk that are read at once for a reader in order; 0: there is no room."""
+        """Bytes of a chunk that are read at once for a reader in order; 0 if the cache is too
+        small."""
         size = self._cache.lent_max // _WINDOWS_PER_SHARE
         return min(size // WINDOW_STEP_BYTES * WINDOW_STEP_BYTES, WINDOW_SIZE_BYTES_MAX)
 
     @property
     def outcomes(self) -> dict[tuple[str, ...], int]:
-        """What became of granules, by outcome."""
+        """Counts of granules by outcome."""
         return {("hit",): self.hits, ("miss",): self.misses, ("unused",): self.unused}
 
     def look(self, granule: Granule) -> bytes | None:
-        """The granule's bytes if they are in memory; they count as used from now on."""
+        """The granule's bytes if they are in memory; marks them as used."""
         kept = self._used.get(granule)
         if kept is None:
             kept = self._fresh.pop(granule, None)
@@ -86,9 +87,9 @@ class ReadAhead:
         return kept.data
 
     async def get(self, granule: Granule, load: Load) -> bytes:
-        """The granule's bytes, loaded if need be, once for all who ask meanwhile.
+        """The granule's bytes, loaded if necessary, once for all concurrent callers.
 
-        Raises what `load` raises.
+        Raises the errors of `load`.
         """
         data = self.look(granule)
         loading = self._loading.get(granule)
@@ -105,7 +106,8 @@ class ReadAhead:
     def begin(
         self, granule: Granule, load: Load, spawn: Callable[[Coroutine[None, None, None]], None]
     ) -> bool:
-        """Fetch what will soon be asked for, unless it is at hand. False: there is no room now."""
+        """Fetch a granule that a reader will need soon, unless it is at hand. False if there is
+        no room now."""
         if granule in self._used or granule in self._fresh or granule in self._loading:
             return True
         size = granule_size(granule)
@@ -120,7 +122,8 @@ class ReadAhead:
         return True
 
     async def _fetch(self, granule: Granule, load: Load, size: int) -> None:
-        """Whoever asks for a granule that could not be fetched meets the error himself."""
+        """Ignores errors: a reader that asks for the granule loads it again and gets the error
+        itself."""
         data: bytes | None = None
         try:
             async with asyncio.timeout(LOAD_DEADLINE_S):
@@ -138,7 +141,7 @@ class ReadAhead:
             self._loaded(granule, data)
 
     async def _load(self, granule: Granule, load: Load) -> bytes:
-        """Load for a reader who waits; who comes meanwhile waits for the same."""
+        """Load for a waiting reader; concurrent readers wait for the same load."""
         first = granule not in self._loading
         data: bytes | None = None
         if first:
@@ -158,14 +161,14 @@ class ReadAhead:
     # --- room ---------------------------------------------------------------------------------
 
     def _keep_used(self, granule: Granule, data: bytes) -> None:
-        """Keep what a reader asked for, if there is room; others may ask for it again."""
+        """Keep a granule that a reader loaded, if there is room, because others may read it too."""
         if granule in self._used or granule in self._fresh or not self._borrow(len(data)):
             return
         self._used[granule] = _Kept(data, self._clock.monotonic())
         self._watch_age()
 
     def _borrow(self, size: int) -> bool:
-        """Borrow from the cache, at the cost of what was used longest ago."""
+        """Borrow from the cache, giving up the least recently used granules if necessary."""
         if size > self._cache.lent_max - self._reserved:
             return False
         while not self._cache.lend(size):

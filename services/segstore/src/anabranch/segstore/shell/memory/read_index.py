@@ -1,9 +1,8 @@
-"""Where the bytes of a container's segments are, for everything that is durable.
+"""Maps a container's segments to the places of all their durable bytes.
 
-Finds the `SegmentIndex` of each segment, fills it frame by frame, and keeps what a flush under
-way may still ask for: bytes of segments that were deleted, truncated or merged since it began.
-
-Owned by the container; all calls come from the event loop's thread.
+It finds the `SegmentIndex` of each segment, fills it frame by frame, and keeps the bytes that a
+running flush may still need: those of segments that were deleted, truncated or merged since it
+began. Owned by the container; all calls come from the event loop's thread.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,16 +28,16 @@ class ReadIndex:
         self._flush = FlushUnderWay()
         self._truncated: set[int] = set()
         self._retired: dict[int, SegmentIndex] = {}
-        """Removed since the flush under way began, which may still have to fetch their bytes."""
+        """Removed since the running flush began, which may still fetch their bytes."""
         self._moved: dict[int, tuple[int, int]] = {}
         """Merged since then: number → (target's number, offset there)."""
 
     def open_segment(self, number: int) -> None:
-        """A segment came to be, empty."""
+        """Add a new, empty segment."""
         self._segments[number] = SegmentIndex(number, self._cache, self._flush)
 
     def load(self, state: SegmentState, extents: Iterable[TieredExtent]) -> None:
-        """A segment as tier 2 holds it."""
+        """Add a segment as tier 2 holds it."""
         index = SegmentIndex(
             state.number,
             self._cache,
@@ -51,7 +50,7 @@ class ReadIndex:
         self._segments[state.number] = index
 
     def evict(self, number: int) -> None:
-        """Give the segment's memory back; tier 2 has all of it, and it may be loaded again."""
+        """Give the segment's memory back. Tier 2 has all of it, so it can be loaded again."""
         index = self._segments.pop(number)
         assert index.tiered
         index.drop()
@@ -59,7 +58,7 @@ class ReadIndex:
     def add_append(
         self, operation: AppendOperation, address: LogAddress, frame_offset: int
     ) -> None:
-        """An append of the frame at `address`; `end_frame` follows the frame's last one."""
+        """Add an append of the frame at `address`; `end_frame` must follow the frame's last one."""
         index = self._segments[operation.number]
         piece = self._frame.get(operation.number)
         if piece is None:
@@ -67,26 +66,26 @@ class ReadIndex:
         index.add(piece, operation, frame_offset)
 
     def end_frame(self) -> None:
-        """All operations of a frame are indexed: the cache may take their bytes over."""
+        """Hand the frame's bytes to the cache, because all its operations are indexed."""
         for piece in self._frame.values():
             self._cache.admit(piece)
         self._frame.clear()
 
     def _end_piece(self, number: int) -> None:
-        """What the frame still adds to the segment makes a new piece."""
+        """End the segment's piece: later operations of the frame begin a new one."""
         piece = self._frame.pop(number, None)
         if piece is not None:
             self._cache.admit(piece)
 
     def truncate(self, number: int, start: int) -> None:
-        """A segment starts at `start` now."""
+        """Move the segment's start to `start`."""
         self._end_piece(number)
         self._segments[number].truncate(start)
         if self._flush.under_way:
             self._truncated.add(number)
 
     def merge(self, number: int, source: int) -> None:
-        """The source's bytes follow those of the segment `number`; the source is gone."""
+        """Append the source's bytes to the segment `number`, and remove the source."""
         self._end_piece(number)
         self._end_piece(source)
         target, merged = self._segments[number], self._segments.pop(source)
@@ -95,7 +94,7 @@ class ReadIndex:
         target.absorb(merged.hand_over())
 
     def remove(self, number: int) -> None:
-        """A segment is gone."""
+        """Remove a deleted segment."""
         self._end_piece(number)
         index = self._segments.pop(number)
         if self._flush.under_way:
@@ -106,11 +105,12 @@ class ReadIndex:
     # --- flushing -----------------------------------------------------------------------------
 
     def begin_flush(self) -> None:
-        """Until `end_flush` everything that is there now can be fetched, whatever happens."""
+        """Keep all current bytes fetchable until `end_flush`, even if their segments change or
+        go."""
         self._flush.under_way = True
 
     def end_flush(self) -> None:
-        """No flush is under way any more."""
+        """Release the bytes that were kept for the flush."""
         self._flush.under_way = False
         for index in self._retired.values():
             index.drop()
@@ -121,10 +121,11 @@ class ReadIndex:
         self._truncated.clear()
 
     def add_tiered(self, number: int, extents: Iterable[TieredExtent]) -> int:
-        """A flush moved these extents of what the segment `number` was when it began.
+        """Add the extents that a flush wrote, of the segment `number` as it was when the flush
+        began.
 
-        If the segment was merged meanwhile they are the target's: the journal lets their bytes
-        go, so the target must know where else they are. Returns how many bytes are no longer
+        If the segment was merged meanwhile, the target adopts them: the journal will delete the
+        bytes, so the target must know their new place. Returns how many bytes are no longer
         un-tiered.
         """
         owner, base = self._owner(number)
@@ -139,7 +140,7 @@ class ReadIndex:
         return untiered - index.untiered
 
     def _owner(self, number: int) -> tuple[int, int]:
-        """(the segment that holds the bytes of `number` now, their offset there)."""
+        """(the segment that now holds the bytes of `number`, their offset there)."""
         base = 0
         while number in self._moved:
             number, offset = self._moved[number]
@@ -147,8 +148,8 @@ class ReadIndex:
         return number, base
 
     def absent(self, number: int, offset: int, end: int) -> Iterator[tuple[int, LogAddress]]:
-        """(start, address) of what `fetch` would have to read of the journal; the first may start
-        before `offset`."""
+        """(start, address) of the frames that `fetch` would read from the journal; the first may
+        start before `offset`."""
         index, base = self._as_flushed(number)
         for start, address in index.absent(base + offset, base + end):
             yield start - base, address
@@ -159,7 +160,7 @@ class ReadIndex:
         return index.fetch(base + offset, base + end, read_frame)
 
     def _as_flushed(self, number: int) -> tuple[SegmentIndex, int]:
-        """(whichever index has the bytes that the segment had then, their offset there)."""
+        """(the index that now has the bytes that the segment had then, their offset there)."""
         owner, base = self._owner(number)
         return self._segments.get(owner) or self._retired[owner], base
 
@@ -168,7 +169,7 @@ class ReadIndex:
         return self._segments.get(number)
 
     def clear(self) -> None:
-        """The container ends: all memory goes back."""
+        """Give all memory back, because the container ends."""
         for index in self._segments.values():
             index.drop()
         self._segments.clear()

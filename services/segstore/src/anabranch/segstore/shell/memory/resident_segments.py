@@ -1,7 +1,7 @@
-"""Both maps of a container, as far as they are resident.
+"""Both maps of a container, with the names that are resident.
 
-`pending` is what requests are decided against, `applied` what is durable; a name is resident in
-both or in none. Owned by the container; all calls come from the event loop's thread.
+Requests are decided against `pending`; `applied` holds durable state. A name is resident in both or
+in neither. Owned by the container; all calls come from the event loop's thread.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from anabranch.segstore.shell.memory.residency import Residency, ResidencyLimits
 
 
 class ResidentSegments:
-    """What a container holds of its segments, tombstones and writers."""
+    """A container's segments, tombstones and writers in memory."""
 
     def __init__(
         self, stored: StoredCatalog, cache: Cache, clock: Clock, limits: ResidencyLimits
@@ -25,18 +25,19 @@ class ResidentSegments:
         self.residency = Residency(stored, limits)
         self.applied = Applied(stored.applied_sequence, cache, self.residency.is_known)
         self.pending: SegmentMap = self.applied.state
-        """Until the container serves, it is the applied one."""
+        """The same map as the applied one until the container serves."""
         self._clock = clock
         self._expiry_ms = int(limits.writer_expiry_s * 1000)
 
     def serve(self) -> SegmentMap:
-        """Everything is recovered: from now on requests are decided. Returns the pending map."""
+        """Separate and return the pending map, because recovery is complete and decisions begin."""
         self.pending = self.applied.state.copy()
         self.residency.touch(self.pending.segments)
         return self.pending
 
     def hold(self, name: str, entry: CatalogEntry | Tombstone | None) -> None:
-        """The name, which was not resident, is: this is what tier 2 tells of it, None: nothing."""
+        """Make a missing name resident, as tier 2 describes it; None if tier 2 has nothing under
+        it."""
         self.residency.touch((name,))
         if isinstance(entry, CatalogEntry):
             modified_ms, now_ms = entry.state.modified_ms, self._clock.now_ms()
@@ -56,14 +57,14 @@ class ResidentSegments:
             self.pending.hold(known, marks)
 
     def evict(self, name: str) -> None:
-        """The name, which is clean and not in use, is not resident any more."""
+        """Remove a clean name that is not in use."""
         self.applied.evict(name)
         self.pending.evict(name)
 
     def forget_writers(self, name: str, now_ms: int, is_live: Callable[[int, bytes], bool]) -> None:
-        """Forget the marks in a segment that expired and whose writers have no live session.
+        """Forget a segment's expired marks, unless their writers have a live session.
 
-        What no manifest has yet is kept.
+        Marks that no manifest has recorded yet are kept.
         """
         known = self.pending.segments.get(name)
         number = known.number if isinstance(known, SegmentState) else 0

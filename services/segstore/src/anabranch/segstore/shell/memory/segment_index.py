@@ -1,11 +1,12 @@
-"""Where the bytes of one segment are, for everything that is durable.
+"""Maps one segment's durable bytes to their places.
 
-A segment is covered by *tiered extents* and by *pieces* that hold the appends of one frame each;
-the two may overlap, because pieces that are still in memory when their bytes are tiered stay as
-long as the cache keeps them. Before any merge the extents are the segment's beginning and the
-pieces its end; a merged segment brings both, so they may take turns. Append boundaries of the
-pieces are arrays, not objects. A piece without bytes is read back from the journal while it is
-not tiered; once it is, tier 2 is asked, and the piece vanishes when it leads the others.
+A segment is covered by *tiered extents* and by *pieces*, which hold the appends of one frame each.
+The two may overlap: a piece that is in memory when its bytes are tiered stays until the cache drops
+it. Before any merge, extents cover the beginning of the segment and pieces its end; a merged
+segment brings both, so they may alternate. The pieces' append boundaries are arrays, not objects.
+
+A piece without bytes is read from the journal while it is not tiered, and from tier 2 afterwards. A
+tiered piece without bytes is removed as soon as no other piece precedes it.
 
 Owned by the container; all calls come from the event loop's thread.
 """
@@ -28,7 +29,7 @@ ReadFrame = Callable[[LogAddress], bytes]
 
 
 class FlushUnderWay:
-    """Whether a flush may still fetch what is truncated meanwhile; shared by all segments."""
+    """Whether a flush may still fetch truncated bytes; shared by all segments."""
 
     __slots__ = ("under_way",)
 
@@ -70,7 +71,7 @@ class SegmentIndex:
         self.start = start
         self.length = length
         self.tiered_length = start
-        """Where the extents that cover the segment from its start without a gap end."""
+        """The end of the extents that cover the segment from its start without a gap."""
         self.sealed_in_tier_two = False
         self._cache = cache
         self._flush = flush
@@ -78,7 +79,7 @@ class SegmentIndex:
         self._extent_starts: list[int] = []
         self._tiered_size = 0
         self._adopted: list[TieredExtent] = []
-        """Extents that came with a merge and that no manifest knows as this segment's yet."""
+        """Extents that came with a merge and that no manifest records as this segment's yet."""
         self._pieces: list[Piece] = []
         self._piece_starts: list[int] = []
         self._first = 0
@@ -92,14 +93,14 @@ class SegmentIndex:
     # --- growing ------------------------------------------------------------------------------
 
     def new_piece(self, address: LogAddress) -> Piece:
-        """A piece at the segment's end, empty; `add` fills it."""
+        """An empty piece at the segment's end, for `add` to fill."""
         piece = Piece(self.length, self._first + len(self._ends), address, self.trim)
         self._pieces.append(piece)
         self._piece_starts.append(piece.start)
         return piece
 
     def add(self, piece: Piece, operation: AppendOperation, frame_offset: int) -> None:
-        """An append that became durable: its payload is at `frame_offset` of the piece's frame."""
+        """Add a durable append whose payload is at `frame_offset` of the piece's frame."""
         assert operation.offset == self.length
         payload = operation.payload
         assert piece.payloads is not None
@@ -112,16 +113,16 @@ class SegmentIndex:
         self._frame_offsets.append(frame_offset)
 
     def hand_over(self) -> "Contents":
-        """All that the segment has, for another one to absorb; nothing is left here."""
+        """Give up all contents for another segment to absorb."""
         columns = (self._ends, self._events, self._times, self._frame_offsets)
         pieces, self._pieces, self._piece_starts = self._pieces, [], []
         return Contents(pieces, self._first, columns, tuple(self._extents), self.length)
 
     def absorb(self, contents: "Contents") -> None:
-        """Another segment's bytes, wherever they are, follow this one's.
+        """Append another segment's bytes to this one's, wherever they are.
 
-        Pieces move with their bytes and journal addresses, extents as references: nothing is
-        copied or read.
+        Pieces move with their bytes and journal addresses, extents as references: nothing is copied
+        or read.
         """
         base, shift = self.length, self._first + len(self._ends) - contents.first
         for piece in contents.pieces:
@@ -140,19 +141,19 @@ class SegmentIndex:
         self.adopt(contents.extents, base)
 
     def adopt(self, extents: Iterable[TieredExtent], base: int) -> None:
-        """These extents of a merged segment, which began at `base` of this one, are its own now."""
+        """Add these extents of a merged segment, which began at `base` of this one."""
         adopted = [TieredExtent(extent.start + base, extent.ref) for extent in extents]
         self._adopted += adopted
         self.add_tiered(adopted)
 
     def recorded(self, extents: Collection[TieredExtent]) -> None:
-        """A manifest knows these adopted extents as this segment's."""
+        """Note that a manifest records these adopted extents as this segment's."""
         known = set(extents)
         self._adopted = [extent for extent in self._adopted if extent not in known]
 
     def add_tiered(self, extents: Iterable[TieredExtent]) -> None:
-        """Tier 2 now holds these extents too. Adopted ones that lie in them were gathered there,
-        others do not overlap with them."""
+        """Add extents that tier 2 now holds. They replace the adopted extents within them, which
+        were gathered, and overlap no others."""
         for extent in extents:
             at = bisect_left(self._extent_starts, extent.start)
             stop = bisect_left(self._extent_starts, extent.start + extent.ref.length)
@@ -165,7 +166,7 @@ class SegmentIndex:
         self.trim()
 
     def _forget_gathered(self, at: int, stop: int) -> None:
-        """Something that holds the bytes of these extents too takes their place."""
+        """Remove these extents, because a new one holds their bytes too."""
         gone = set(self._extents[at:stop])
         adopted = [extent for extent in self._adopted if extent not in gone]
         assert len(adopted) + len(gone) == len(self._adopted)
@@ -175,7 +176,7 @@ class SegmentIndex:
         del self._extent_starts[at:stop]
 
     def _advance(self) -> None:
-        """Move `tiered_length` over the extents that follow it without a gap."""
+        """Advance `tiered_length` over the extents that follow it without a gap."""
         self.tiered_length = max(self.tiered_length, self.start)
         at = max(bisect_right(self._extent_starts, self.tiered_length) - 1, 0)
         for extent in self._extents[at:]:
@@ -186,14 +187,15 @@ class SegmentIndex:
     # --- shrinking ----------------------------------------------------------------------------
 
     def truncate(self, start: int) -> None:
-        """What lies before `start` is not needed any more."""
+        """Drop the bytes before `start`."""
         assert self.start <= start <= self.length
         self.start = start
         self._advance()
         self.trim()
 
     def trim(self) -> None:
-        """Forget what is truncated, and leading pieces in tier 2 whose bytes left the memory."""
+        """Forget truncated contents, and leading pieces whose bytes are in tier 2 and no longer
+        in memory."""
         gone = 0
         while gone < len(self._pieces):
             piece = self._pieces[gone]
@@ -226,13 +228,13 @@ class SegmentIndex:
             del self._extent_starts[:gone]
 
     def drop(self) -> None:
-        """Give the memory back; the index must not be used any more."""
+        """Give the memory back; the index must not be used afterwards."""
         for piece in self._pieces:
             self._cache.release(piece)
         self._pieces.clear()
         self._piece_starts.clear()
 
-    # --- asking -------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------
 
     @property
     def untiered(self) -> int:
@@ -242,16 +244,17 @@ class SegmentIndex:
 
     @property
     def tiered(self) -> bool:
-        """Whether tier 2 has all bytes, and manifests know all of them as this segment's."""
+        """Whether tier 2 has all bytes, and manifests record all of them as this segment's."""
         return self.tiered_length == self.length and not self._adopted
 
     @property
     def front(self) -> int:
-        """The offset from which on the pieces hold the bytes."""
+        """The offset at which the first piece begins."""
         return self._piece_starts[0] if self._pieces else self.length
 
     def _tiered(self, piece: Piece) -> bool:
-        """Whether an extent holds the piece's bytes: all of them, for a cut divides no frame."""
+        """Whether an extent holds the piece's bytes. It holds all or none, because a cut divides
+        no frame."""
         if piece.end <= self.tiered_length:
             return True
         at = bisect_right(self._extent_starts, piece.start) - 1
@@ -261,9 +264,10 @@ class SegmentIndex:
         return piece.start < extent.start + extent.ref.length
 
     def _piece_at(self, offset: int) -> int:
-        """The index of the piece to read `offset` from, or -1: it is to be read from tier 2.
+        """The index of the piece to read `offset` from, or -1 to read it from tier 2.
 
-        What is tiered and not in memory is not read from the journal, which may have let it go.
+        Bytes that are tiered and not in memory are never read from the journal, which may have
+        deleted them.
         """
         at = bisect_right(self._piece_starts, offset) - 1
         if at >= 0 and offset < self._pieces[at].end:
@@ -273,7 +277,7 @@ class SegmentIndex:
         return -1
 
     def extent_at(self, offset: int) -> InTierTwo | None:
-        """The extent to read `offset` < length from; None if the pieces have it."""
+        """The extent to read `offset` < length from; None if a piece has it."""
         if self._piece_at(offset) >= 0:
             return None
         extent = self._extents[bisect_right(self._extent_starts, offset) - 1]
@@ -281,9 +285,9 @@ class SegmentIndex:
         return InTierTwo(self.number, extent, offset)
 
     def range_end(self, offset: int, size_max: int, *, whole_appends: bool) -> int:
-        """Where a read of about `size_max` bytes from `offset`, which the pieces have, shall end.
+        """The end of a read of about `size_max` bytes from `offset`, which is in the pieces.
 
-        Raises InvalidRequest if whole appends are asked for from within an append.
+        Raises InvalidRequest if whole appends are requested from within an append.
         """
         at = self._piece_at(offset)
         piece = self._pieces[at]
@@ -304,7 +308,7 @@ class SegmentIndex:
         return self._ends[max(least, bisect_right(self._ends, end, low, stop) - 1)]
 
     def boundary(self, offset: int) -> int:
-        """The first append boundary at or after `offset`, which the pieces have."""
+        """The first append boundary at or after `offset`, which is in the pieces."""
         piece = self._pieces[self._piece_at(offset)]
         if offset == piece.start:
             return offset
@@ -312,7 +316,7 @@ class SegmentIndex:
         return self._ends[bisect_left(self._ends, offset, first, first + piece.count)]
 
     def boundary_before(self, offset: int) -> int:
-        """The last append boundary at or before `offset`, which the pieces have."""
+        """The last append boundary at or before `offset`, which is in the pieces."""
         piece = self._pieces[self._piece_at(offset)]
         first = piece.first - self._first
         at = bisect_right(self._ends, offset, first, first + piece.count)
@@ -320,11 +324,11 @@ class SegmentIndex:
 
     @property
     def adopted(self) -> tuple[TieredExtent, ...]:
-        """Extents that no manifest knows as this segment's yet, ascending."""
+        """Extents that no manifest records as this segment's yet, ascending."""
         return tuple(sorted(self._adopted, key=lambda extent: extent.start))
 
     def runs(self) -> tuple[UntieredRun, ...]:
-        """What only the journal holds, from the start on, ascending."""
+        """The runs of bytes that only the journal holds, from the start on, ascending."""
         found: list[UntieredRun] = []
         start = end = first = stop = 0
         at = max(bisect_right(self._piece_starts, self.tiered_length) - 1, 0)
@@ -346,7 +350,7 @@ class SegmentIndex:
         return UntieredRun(start, tuple(map(AppendMark, *columns)))
 
     def absent(self, offset: int, end: int) -> Iterator[tuple[int, LogAddress]]:
-        """(start, address) of the pieces of [offset, end) whose bytes only the journal has."""
+        """(start, address) of the pieces of [offset, end) whose bytes are not in memory."""
         at = bisect_right(self._piece_starts, offset) - 1
         while at < len(self._pieces) and self._pieces[at].start < end:
             piece = self._pieces[at]
@@ -355,9 +359,9 @@ class SegmentIndex:
             at += 1
 
     def ahead(self, offset: int, end: int) -> Iterator[InTierTwo | LogAddress]:
-        """Where those bytes of [offset, end) are that left the memory, ascending.
+        """The places of those bytes of [offset, end) that left the memory, ascending.
 
-        An extent may begin before `offset`, or hold bytes that are in memory too.
+        An extent may begin before `offset`, and may hold bytes that are in memory too.
         """
         end = min(end, self.length)
         while offset < end:
@@ -376,7 +380,7 @@ class SegmentIndex:
                 offset, at = piece.end, at + 1
 
     def fetch(self, offset: int, end: int, read_frame: ReadFrame) -> bytes:
-        """The bytes [offset, end), which lie in the pieces; at most one copy is made of them."""
+        """The bytes [offset, end), which lie in the pieces, with at most one copy."""
         parts: list[Bytes] = []
         at = bisect_right(self._piece_starts, offset) - 1
         while offset < end:
@@ -389,7 +393,7 @@ class SegmentIndex:
     def _collect(
         self, parts: list[Bytes], piece: Piece, frame: bytes | None, offset: int, end: int
     ) -> int:
-        """Append the piece's bytes from `offset` on, at most to `end`; returns where they end."""
+        """Append the piece's bytes from `offset` up to `end`; returns where they end."""
         first = piece.first - self._first
         view = None if frame is None else memoryview(frame)
         start = bisect_right(self._ends, offset, first, first + piece.count)

@@ -1,4 +1,4 @@
-"""Readers that wait at the tail of a segment, until it grows, ends or their time is up."""
+"""Reads that wait at the tail of a segment until it grows, ends or their time is up."""
 
 from collections.abc import Callable
 
@@ -45,7 +45,7 @@ class TailWaiters:
         return lambda: self._forget(waiter)
 
     def wake(self, number: int) -> None:
-        """The segment grew, was sealed or truncated, or is gone."""
+        """Wake the reads: the segment grew, was sealed or truncated, or is gone."""
         for waiter in tuple(self._waiting.get(number, ())):
             self._forget(waiter)
             waiter.callback(False)
@@ -55,7 +55,7 @@ class TailWaiters:
         return number in self._waiting
 
     def wake_all(self) -> None:
-        """The container ends."""
+        """Wake all reads, because the container ends."""
         for number in tuple(self._waiting):
             self.wake(number)
 

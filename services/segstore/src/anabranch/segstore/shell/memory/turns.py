@@ -1,28 +1,27 @@
-"""Who may read behind the memory next: a few at a time in the whole store, and in turn.
+"""Turns for reads outside memory: a few at a time in the whole store, shared fairly by connections.
 
-A read that must wait for the journal or tier 2 takes a turn and gives it back when it is
-answered. Desks that have such reads stand in line; after its turn a desk goes to the end, so one
-connection with a thousand reads delays another one by a single read. Owned by the event loop's
-thread.
+A read that must wait for the journal or tier 2 takes a turn and gives it back when it is answered.
+Desks with such reads stand in line; after its turn a desk goes to the end, so a connection with a
+thousand reads delays another one by a single read. Owned by the event loop's thread.
 """
 
 from collections import OrderedDict
 from typing import Protocol
 
 READS_UNDER_WAY_MAX = 4
-"""Each holds what it has read so far: at most about 24 MiB."""
+"""Each holds the bytes that it has read so far: at most about 24 MiB."""
 
 
 class TakesTurns(Protocol):
     """A desk with reads that must wait."""
 
     def take_turn(self) -> bool:
-        """Begin one read; `Turns.done` follows when it ends. False: none can begin now."""
+        """Begin one read; call `Turns.done` when it ends. False if no read can begin now."""
         ...
 
     @property
     def wants_turn(self) -> bool:
-        """Whether another read is there for a further turn."""
+        """Whether the desk has a read for a further turn."""
         ...
 
 
@@ -36,16 +35,16 @@ class Turns:
         self._giving = False
 
     def ask(self, desk: TakesTurns) -> None:
-        """Stand in line; who stands there keeps its place."""
+        """Put the desk in line; a desk that is in line keeps its place."""
         self._line[desk] = None
         self._give()
 
     def leave(self, desk: TakesTurns) -> None:
-        """The desk has nothing to read any more."""
+        """Remove the desk, which has no more reads."""
         self._line.pop(desk, None)
 
     def done(self) -> None:
-        """A read that took a turn has ended."""
+        """End a read that took a turn."""
         assert self.under_way > 0
         self.under_way -= 1
         self._give()

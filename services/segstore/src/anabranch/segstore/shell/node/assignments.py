@@ -1,9 +1,9 @@
-"""Follows the placements: one keeper for each container that is assigned to this node.
+"""Follows the placements, with one keeper for each container that is assigned to this node.
 
-Compares states, never edges: a placement that names this node gets a keeper unless one is at
-work; one that names another node loses it; one that names a target is told to leave. A container
-that is disabled or offline is tried again when somebody enables it, which raises its container
-epoch, or when the process starts.
+It compares states and needs no history. A placement that names this node gets a keeper unless one
+is at work. If the placement names another node, the keeper is cancelled; if it names a target, the
+keeper closes the container and leaves. A container that is disabled or offline is opened again when
+an operator enables it, which raises its container epoch, or when the process starts.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class Assignments:
                 self.consider(placement_from_bytes(stored.value), group)
 
     def consider(self, placement: Placement, group: asyncio.TaskGroup) -> None:
-        """Bring the container's keeper in line with its placement; repeated is harmless."""
+        """Make the container's keeper match its placement; harmless to repeat."""
         container = placement.container
         task = self._tasks.get(container)
         working = task is not None and not task.done()
@@ -82,7 +82,7 @@ class Assignments:
         if keeper is not None and container not in self._leaving:
             keeper.note_target(placement.target)
             if placement.container_epoch <= keeper.gave_up_epoch:
-                return  # not enabled since; what the watch shows late changes nothing
+                return  # not enabled since; a late update of the watch changes nothing
             if working and not keeper.gave_up_epoch:
                 return
         if self._store.stopping:
@@ -94,7 +94,7 @@ class Assignments:
 
 
 async def _keep(keeper: ContainerKeeper, older: asyncio.Task[None] | None) -> None:
-    """A keeper's work, once the one before it has ended."""
+    """Run a keeper once the previous one has ended."""
     if older is not None:
         await asyncio.wait({older})
     await keeper.run()

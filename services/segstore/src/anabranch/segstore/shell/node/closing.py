@@ -1,18 +1,18 @@
-"""A container leaves its store: nothing of it may be anywhere but in tier 2 when it is let go.
+"""Closes a container that leaves its store, so that all its data is in tier 2 when it is released.
 
     flush ─► accept no more ─► wait for the journal ─► flush ─► last manifest: log closed
           ─► the container ends ─► its log leaves the journal's list ─► the placement is released
 
-The first flush runs while clients still write, so that they are refused only for the second, small
-one. Clients that were refused look the container up again and find it elsewhere soon.
+The first flush runs while clients still write, so that they are refused only during the second,
+small one. Refused clients look the container up again and soon find it at another store.
 
-Every step may be repeated, and a crash after any of them is cured by opening again: before the last
-manifest the log is here and goes on; after it the log is empty, whether it is still listed (then
-it goes on, under the next container epoch, and is closed again) or not. The release comes last
-because it lets another store open: it must find the log closed.
+Every step may be repeated, and opening the container again repairs a crash after any of them.
+Before the last manifest, the log is here and continues. After it, the log is empty: if it is still
+listed, it continues under the next container epoch and is closed again. The release comes last
+because it lets another store open the container, and that store must find the log closed.
 
-Tier 2 that fails after clients were refused would keep them waiting: then the container ends, is
-opened again by its keeper, serves, and is closed later.
+If tier 2 fails after clients were refused, waiting for it would keep them refused. The container
+then ends, its keeper opens it again to serve, and it is closed later.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ DRAIN_POLL_S = 0.01
 
 
 async def close_container(opened: OpenContainer, clock: Clock, back_off_s: BackOff) -> None:
-    """Until the last manifest; the container refuses requests from the second flush on.
+    """Close the container up to its last manifest. It refuses requests from the second flush on.
 
-    Its flush loop must be running. Raises Unavailable when it takes longer than 30 s after the
-    first refusal, and what ended the container.
+    Its flush loop must be running. Raises Unavailable if closing takes longer than 30 s after the
+    first refusal, and the error that ended the container.
     """
     await _flush(opened, clock, back_off_s)
     opened.container.stop_accepting()
@@ -55,7 +55,8 @@ async def close_container(opened: OpenContainer, clock: Clock, back_off_s: BackO
 
 
 async def _flush(opened: OpenContainer, clock: Clock, back_off_s: BackOff) -> None:
-    """Everything that is applied now is in tier 2; retried for as long as that takes."""
+    """Move everything applied so far to tier 2, retrying until it succeeds or the container
+    ends."""
     failures = 0
     while True:
         told: asyncio.Future[Message] = asyncio.get_running_loop().create_future()

@@ -1,17 +1,17 @@
-"""Looks after the journal once a second: its files, and a commit that does not end.
+"""Watches the journal once a second: its files, its disk, and a commit that does not end.
 
-Wakes by the clock. Each look
+Each look
 
-    lets the journal look for room, if its disk was full, with growing pauses,
-    asks containers that hold up the journal's oldest file for a flush, which on a full disk may be
+    lets the journal check for room, if its disk was full, with growing pauses,
+    asks the containers that pin the journal's oldest file for a flush, which on a full disk may be
     the only way to make room (`domain/log/pinning.py`),
-    lets connections go on that waited for the journal to shrink, and
-    says on `/readyz`, as part *journal*, whether a commit has been outstanding for too long, or the
-    disk is full.
+    resumes connections that waited for the journal to shrink, and
+    reports on `/readyz`, as part *journal*, whether a commit has been outstanding for too long, or
+    the disk is full.
 
-All of it may be repeated: a flush that was asked for is asked for again until the file is gone. A
-commit can be seen to be stuck only while a writer process performs it. An inline one stands still
-together with the loop, and with it the health port, whose silence tells the same.
+All of it is safe to repeat: a container is asked for a flush at every look until the file is gone.
+A stuck commit is visible only while a writer process performs it. An inline commit blocks the event
+loop, and the health port with it, whose silence shows the same.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from anabranch.segstore.shell.node.store import Store
 LOOK_S = 1.0
 STUCK_COMMIT_S = 5.0
 TRY_AGAIN_S_MAX = 8.0
-"""How long the journal may not notice that its disk has room again."""
+"""The longest pause between two checks for room on a full disk."""
 PART = "journal"
 
 SetReady = Callable[[str, bool, str], None]
@@ -36,7 +36,8 @@ _log = structlog.get_logger(__name__)
 
 
 class JournalWatch:
-    """The loop of one store. `outstanding_s`: for how long a commit has been; 0 without one."""
+    """The loop of one store. `outstanding_s` returns the age of the commit in progress; 0
+    without one."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class JournalWatch:
         self._set_ready = set_ready
         self._closed_pinning: frozenset[int] = frozenset()
         self._tries = 0
-        """How often there was no room, in a row."""
+        """Checks in a row that found no room."""
         self._next_try_s = 0.0
 
     async def run(self) -> None:
@@ -68,7 +69,7 @@ class JournalWatch:
             await self._clock.sleep(LOOK_S)
 
     def look(self) -> None:
-        """See the module."""
+        """One look, as the module describes it."""
         self._look_for_room()
         reason = ""
         if self._log.no_room is not None:

@@ -1,8 +1,8 @@
-"""Ending the transient segments that an earlier opening of a container left in tier 2.
+"""Ends the transient segments that an earlier opening of a container left in tier 2.
 
-Those that the log is about were loaded by the replay and end when the container begins to serve;
-of others only the catalog knows, so it is looked through once, beside the requests. What was
-created since the opening has a higher number and stays.
+The replay loads the transient segments that the log names, and these end when the container begins
+to serve. Only the catalog knows the others, so it is searched once while the container serves.
+Segments created since the opening have higher numbers and stay.
 """
 
 import structlog
@@ -21,9 +21,9 @@ _log = structlog.get_logger(__name__)
 async def end_leftovers(
     container: Container, stored: StoredCatalog, clock: Clock, back_off_s: BackOff
 ) -> None:
-    """Return when all have been asked to end; tier 2 that does not answer is asked again.
+    """Request the end of all leftovers, retrying while tier 2 does not answer.
 
-    What damage tier 2 reports ends the container.
+    If tier 2 is damaged, the container ends.
     """
     failures = 0
     while container.failure is None:
@@ -47,7 +47,7 @@ async def end_leftovers(
 
 
 async def _leftovers(stored: StoredCatalog, opened_sequence: int) -> list[str]:
-    """At most as many as a container may have."""
+    """The names; no more than a container may have transient segments."""
     return [
         entry.state.name
         async for entry in stored.entries()

@@ -1,11 +1,11 @@
-"""From an assignment to an open container, and back again when it fails.
+"""The life of a container on a store: from an assignment to an open container, and its restarts.
 
-Opening, in this order, because each step fences or proves what the next relies on:
+Each step of an opening fences or proves a condition of the next one, hence this order:
 
     1. take the next container epoch on the placement (compare-and-set, at every open)
-    2. choose the log, and create a new one in the journal's list if that is what is due
+    2. choose the log, and create a new one in the journal's list if none can be continued
     3. open tier 2: its fence manifest deposes older owners, its catalog is the state
-    4. open the log under the epoch and replay what came after the catalog; nothing else is loaded
+    4. open the log under the epoch and replay the operations after the catalog; load nothing else
     5. report OPEN with the log id, then serve
 
     assigned ──open──► open ──failure──► failed ──after a pause──► assigned …
@@ -14,10 +14,10 @@ Opening, in this order, because each step fences or proves what the next relies 
         │                 └─► closed, released             ├── enabled by an operator ──► assigned
         └──corruption, log or tier 2 not here──► offline ──┘
 
-How a container is closed is told in `closing.py`.
+`closing.py` closes a container.
 
-If the log of one container fails, that container alone is opened again. A failure of the journal,
-or of a sync of tier 2, ends the whole store: what became of unsynced bytes is not known.
+If the log of one container fails, only that container is opened again. A failure of the journal, or
+of a sync of tier 2, ends the whole store, because the state of unsynced bytes is unknown.
 """
 
 import asyncio
@@ -60,7 +60,8 @@ _log = structlog.get_logger(__name__)
 
 
 def told_reason(error: AnabranchError, container: int, state: PlacementState) -> str:
-    """What an operator reads of a container that ended, with what to look at if it stays closed."""
+    """The reason that operators see for a container's end, with a command to run if it stays
+    closed."""
     reason = f"{error.code}: {error}"
     if state is not PlacementState.OFFLINE:
         return reason
@@ -70,7 +71,8 @@ def told_reason(error: AnabranchError, container: int, state: PlacementState) ->
 
 
 def named_error(error: BaseException) -> AnabranchError:
-    """What the operating system refused, as an error that has a code and a remedy."""
+    """The error with a code and a remedy, also for errors of the operating system and a
+    cancellation."""
     if isinstance(error, AnabranchError):
         return error
     if isinstance(error, OSError):
@@ -80,7 +82,7 @@ def named_error(error: BaseException) -> AnabranchError:
 
 @dataclass(frozen=True, slots=True)
 class Tiers:
-    """Where a container's state of record is."""
+    """The places of a container's state of record."""
 
     log: DurableDataLog
     open_tier_two: OpenTierTwo
@@ -91,7 +93,7 @@ class Tiers:
 async def open_container(
     placement: Placement, tiers: Tiers, around: Surroundings, limits: FlushLimits
 ) -> OpenContainer:
-    """Steps 2 to 4, under the epoch of `placement`; the container does not serve yet.
+    """Steps 2 to 4, under the epoch of `placement`. No request reaches the container yet.
 
     Raises LogNotHere, TierTwoNotHere, Deposed, Corrupt errors, DiskFailed, Unavailable, OSError.
     """
@@ -114,7 +116,7 @@ async def open_container(
             await replay.apply(frame)
             await around.clock.sleep(0)
         opened.serve(log)
-        # An earlier process may have died between its manifest and its release.
+        # An earlier process may have crashed between its manifest and its release.
         await log.release(tier_two.applied_sequence)
     except BaseException as error:
         log.close()
@@ -133,7 +135,7 @@ async def open_container(
 
 
 async def _log_of(placement: Placement, tiers: Tiers) -> str:
-    """The id of the log to go on with, which is in the journal's list. Raises LogNotHere."""
+    """The id of the log to continue, which is in the journal's list. Raises LogNotHere."""
     container, log = placement.container, tiers.log
     here = LogsHere(log.logs().get(container), log.has_frames(container))
     newest = None
@@ -151,7 +153,7 @@ async def _log_of(placement: Placement, tiers: Tiers) -> str:
 
 
 async def _load(container: Container) -> None:
-    """Load what requests wait for; damage found on the way ends the container."""
+    """Load segments for waiting requests. Damage in tier 2 ends the container."""
     try:
         await container.loading.run(lambda: evict(container))
     except AnabranchError as error:
@@ -161,9 +163,9 @@ async def _load(container: Container) -> None:
 async def _flush_and_collect(
     opened: OpenContainer, asked: asyncio.Event, around: Surroundings
 ) -> bool:
-    """The loops of a container, until it ends: what ended it is raised.
+    """Run the loops of a container until it ends. Raises the error that ended it.
 
-    Returns True if it ended because it was `asked` to leave, and is closed.
+    Returns True if it was `asked` to leave and is closed.
     """
     ended: AnabranchError | OSError | None = None
     async with asyncio.TaskGroup() as group:
@@ -181,7 +183,7 @@ async def _flush_and_collect(
             await opened.flusher.run()
         except (AnabranchError, OSError) as error:
             ended = error
-            # ends the other loops too, should they not notice that they are cancelled
+            # This also ends loops that missed their cancellation.
             opened.container.fail(named_error(error))
         finally:
             for task in beside:
@@ -196,7 +198,7 @@ async def _flush_and_collect(
 async def _close_when_asked(
     opened: OpenContainer, asked: asyncio.Event, around: Surroundings
 ) -> bool:
-    """True when the container is closed, and ended; False if closing failed, which ended it."""
+    """Close and end the container. False if closing failed, which also ended the container."""
     container = opened.container
     await asked.wait()
     _log.info("the container is closing, to leave this store", container=container.container)
@@ -232,17 +234,20 @@ class ContainerKeeper:
         self._taken: Placement | None = None
         self._asked_to_leave = asyncio.Event()
         self.gave_up_epoch = 0
-        """The container epoch under which it ended for good, until somebody enables it."""
+        """The container epoch under which the keeper gave up, until an operator enables the
+        container."""
 
     def note_target(self, target: str) -> None:
-        """The placement asks the container to leave for this node, or, with "", to stay."""
+        """Note whether the placement asks the container to move to this node, or, with "", to
+        stay."""
         if target:
             self._asked_to_leave.set()
         else:
             self._asked_to_leave.clear()
 
     async def run(self) -> None:
-        """Open, serve, restart. Returns when the container is offline or another store's."""
+        """Open, serve, restart. Returns when the container is offline, disabled or another
+        store's."""
         clock = self._around.clock
         unreachable = 0
         self._store.assign(self._container)
@@ -275,9 +280,9 @@ class ContainerKeeper:
                 await clock.sleep(pause_s)
 
     async def _open_and_serve(self) -> bool:
-        """Serve until the container ends; the error that ended it is raised.
+        """Serve until the container ends. Raises the error that ended it.
 
-        Returns True if the container is closed, and shall be released.
+        Returns True if the container is closed and must be released.
         """
         self._store.note_state(self._container, PlacementState.ASSIGNED)
         taken = self._taken = await self._tiers.placements.take_epoch(self._container)
@@ -308,8 +313,10 @@ class ContainerKeeper:
             container.fail(Unavailable("the container is closing", container=self._container))
 
     async def _release(self) -> bool:
-        """Let go what is closed; True if the container is still this store's, as it may be when
-        the wish was withdrawn. Told until it is heard: nobody else can release it."""
+        """Release the closed container, retrying until it succeeds, because no other process can.
+
+        Returns True if this store still owns it, as it does if the move was withdrawn.
+        """
         assert self._taken is not None
         attempts = 0
         await self._tiers.log.remove_log(self._container)
@@ -325,7 +332,8 @@ class ContainerKeeper:
             return self._tiers.placements.is_mine(released)
 
     def _ends_store(self, error: AnabranchError) -> bool:
-        """Whether the container cannot be opened again in this process; then the store is told."""
+        """Whether the failure ends the whole store, because this process cannot open the
+        container again."""
         failure = error if isinstance(error, SyncFailed) else self._tiers.log.failure
         if failure is None:
             return False
@@ -334,7 +342,7 @@ class ContainerKeeper:
         return True
 
     async def _report_open(self, taken: Placement, opened: OpenContainer) -> None:
-        """Placements that cannot be reached are no failure of the container: not counted."""
+        """Report OPEN. A failure to reach the placements does not count as one of the container."""
         try:
             await self._tiers.placements.report_open(
                 taken, opened.container.log.log_id, opened.tier_two.abandoned
@@ -344,7 +352,8 @@ class ContainerKeeper:
             raise
 
     async def _after(self, error: AnabranchError, served_s: float) -> float | None:
-        """Decide, report, and return the pause before the next try (None: no next try)."""
+        """Decide and report the next move; returns the pause before the next try, or None to
+        give up."""
         taken = self._taken
         assert taken is not None
         next_move = after_failure(error, self._restarts, served_s)
@@ -369,8 +378,10 @@ class ContainerKeeper:
     async def _report_failed(
         self, taken: Placement, error: AnabranchError, state: PlacementState
     ) -> bool:
-        """False if the placement could not be reached: nobody else would tell of an end for good,
-        so that one is told again."""
+        """Report the failure. False if the placement could not be reached.
+
+        The keeper repeats the report of a final state, because no other process would make it.
+        """
         self._store.note_state(self._container, state)
         reason = told_reason(error, self._container, state)
         try:

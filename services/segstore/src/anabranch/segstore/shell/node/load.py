@@ -1,11 +1,11 @@
-"""Tells the controllers of the store's load, one report per period.
+"""Reports the store's load to the controllers, once per period.
 
     count ──period over──► report ──► published, or counted as a failure
       ▲                      │
       └──────next period─────┘
 
-Nothing waits for a report and nothing keeps it: one that cannot be sent is lost, and its sequence
-number tells the receivers so.
+No request waits for a report, and no report is kept: if one cannot be sent it is lost, and the gap
+in the sequence numbers shows this to the receivers.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from anabranch.segstore.shell.node.store import Store
 PUBLISH_S_MAX = 1.0
 
 Publish = Callable[[bytes], Awaitable[None]]
-"""Sends a report to whoever listens. Raises Unavailable."""
+"""Publishes a report to all subscribers. Raises Unavailable."""
 
 _log = structlog.get_logger(__name__)
 
@@ -84,7 +84,7 @@ class LoadReporter:
             self._failing = False
 
     def _tell(self, error: AnabranchError | TimeoutError) -> None:
-        """Once per row of failures."""
+        """Log a failure, once per run of failures."""
         if not self._failing:
             self._failing = True
             found = error if isinstance(error, AnabranchError) else Unavailable("no answer in time")

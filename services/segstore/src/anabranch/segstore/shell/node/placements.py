@@ -1,7 +1,8 @@
-"""A store's view of the placements: taking a container's epoch, and reporting what became of it.
+"""A store's view of the placements: it takes a container's epoch and reports the container's state.
 
-Every change is a compare-and-set on the placement. The container epoch is taken before anything
-else is opened and only grows, so of two stores that open one container exactly one goes on.
+Every change is a compare-and-set on the placement. The store takes the container epoch before it
+opens anything else, and the epoch only grows. If two stores open one container, exactly one of them
+can thus continue.
 """
 
 from collections.abc import Callable
@@ -27,14 +28,14 @@ class Placements:
         self._node_id = node_id
 
     def is_mine(self, placement: Placement) -> bool:
-        """Whether this node is the one to open the container."""
+        """Whether the placement assigns the container to this node."""
         return placement.owner == self._node_id
 
     async def take_epoch(self, container: int) -> Placement:
-        """The placement with the next container epoch, taken by this call.
+        """Take the next container epoch; returns the changed placement.
 
-        Raises WrongHost (not assigned to this node), Unavailable, OutcomeUnknown (call again:
-        an epoch that nobody uses is harmless).
+        Raises WrongHost (not assigned to this node), Unavailable, OutcomeUnknown (call again: an
+        unused epoch is harmless).
         """
         return await self._change(
             container,
@@ -48,18 +49,21 @@ class Placements:
     async def report_open(
         self, taken: Placement, log_id: str, abandoned: Abandonment | None = None
     ) -> None:
-        """The container serves under the epoch of `taken`. Raises as `report_failed` does."""
+        """Record that the container serves under the epoch of `taken`.
+
+        Raises the errors of `report_failed`.
+        """
         await self._report(taken, lambda found: replace(
             found, log_id=log_id, state=PlacementState.OPEN, reason="", void=None,
             abandoned=abandoned,
         ))  # fmt: skip
 
     async def release(self, taken: Placement) -> Placement:
-        """Give the container, closed under the epoch of `taken`, to the node that it shall move
-        to; to this one if it shall stay after all.
+        """Give the container, closed under the epoch of `taken`, to its target, or keep it here
+        without one.
 
-        Tier 2 must say that its log is closed, and the journal must have none. Returns the
-        placement as it is now. Raises as `report_failed` does.
+        Tier 2 must record its log as closed, and the journal must have removed the log. Returns the
+        changed placement. Raises the errors of `report_failed`.
         """
         return await self._report(taken, lambda found: replace(
             found, replicas=(found.target or self._node_id,), target="", log_id="",
@@ -70,7 +74,7 @@ class Placements:
     async def report_failed(
         self, taken: Placement, *, restarts: int, reason: str, state: PlacementState
     ) -> None:
-        """The container ended under the epoch of `taken`, and is in `state` now.
+        """Record that the container ended under the epoch of `taken`, and its new state.
 
         Raises Deposed (another epoch was taken since), WrongHost, Unavailable, OutcomeUnknown.
         """

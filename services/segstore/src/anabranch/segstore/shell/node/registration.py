@@ -1,7 +1,7 @@
-"""What a store tells the cluster about itself, and learns from it once, at start.
+"""Registers a store with the cluster, and reads the number of containers at the start.
 
-Its record keeps changing while it lives, and says *stopped* when it ended in order. It is never
-deleted, because containers may be placed on the store.
+The store rewrites its record as a sign of life, and marks it *stopped* after a clean shutdown. The
+record is never deleted, because containers may be placed on the store.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,10 @@ POLL_S = 0.25
 
 
 class Announcement:
-    """The node's record, kept changing; it replaces the one of an earlier start. `failed` is told
-    that another store has taken the node's id."""
+    """The node's record, rewritten at intervals; it replaces the record of an earlier start.
+
+    `failed` is called if another store has taken the node's id.
+    """
 
     def __init__(
         self,
@@ -45,24 +47,24 @@ class Announcement:
         )
 
     async def run(self) -> None:
-        """Announce until cancelled, or until the id is another's."""
+        """Announce until cancelled, or until another store takes the id."""
         try:
             await self._beats.run()
         except ProcessReplaced as error:
             self._failed(error)
 
     async def end(self) -> None:
-        """Say that the store ended in order; once `run` has ended."""
+        """Mark the record as stopped; call this after `run` has ended."""
         await self._beats.end(node_to_bytes(replace(self._node, stopped=True)))
 
 
 async def container_count(cluster: ObjectStore, clock: Clock) -> int:
-    """The cluster's number of containers, once the controller has written it."""
+    """The cluster's number of containers, as soon as the controller has written it."""
     while True:
         try:
             found = await cluster.get(CONSTANTS_KEY)
             if found is not None:
                 return ClusterConstants.parsed(found.value).containers
         except Unavailable:
-            pass  # asked again below: a store may start before its message server
+            pass  # retried below: a store may start before its message server
         await clock.sleep(POLL_S)

@@ -1,7 +1,7 @@
 """The containers that a process serves, found by segment.
 
-A container is in one of three places: open here, being opened here, or not here at all. The
-doors ask for every request anew, so a container that ends is out of reach at once.
+A container is open here, assigned here but not open, or not here. The doors look the container up
+for every request, so they stop reaching a container as soon as it ends.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ class Store:
         self.container_count = container_count
         self.metrics = metrics
         self.catch_up = catch_up
-        """What the reads of all connections share."""
+        """The parts that the reads of all connections share."""
         self._on_changed = on_changed
         self._open: dict[int, OpenContainer] = {}
         self._assigned: set[int] = set()
@@ -51,24 +51,24 @@ class Store:
         self.stopping = False
 
     def assign(self, container: int) -> None:
-        """The container is to be opened here: Unavailable until it is."""
+        """Add a container to be opened here. Until it is open, requests get Unavailable."""
         self._assigned.add(container)
         self._elsewhere.discard(container)
         self._on_changed()
 
     def unassign(self, container: int) -> None:
-        """The container is another store's."""
+        """Note that another store owns the container."""
         self._assigned.discard(container)
         self._elsewhere.add(container)
         self._states.pop(container, None)
         self._on_changed()
 
     def note_state(self, container: int, state: PlacementState) -> None:
-        """What the container's keeper tells of it while it does not serve."""
+        """Note the state of a container that does not serve."""
         self._states[container] = state
 
     def count_states(self) -> Mapping[tuple[str, ...], int]:
-        """How many of the containers that are to be served here are in each state."""
+        """The number of assigned containers in each state."""
         counts: dict[tuple[str, ...], int] = {(state.value,): 0 for state in PlacementState}
         for container in self._assigned:
             noted = self._states.get(container, PlacementState.ASSIGNED)
@@ -77,34 +77,34 @@ class Store:
         return counts
 
     def opened(self, opened: OpenContainer) -> None:
-        """The container serves from now on."""
+        """Serve the container from now on."""
         self._open[opened.container.container] = opened
         self._on_changed()
 
     def closed(self, opened: OpenContainer) -> None:
-        """The container serves no more; repeated is success."""
+        """Stop serving the container; harmless to repeat."""
         number = opened.container.container
         if self._open.get(number) is opened:
             del self._open[number]
             self._on_changed()
 
     def open_containers(self) -> tuple[OpenContainer, ...]:
-        """All that serve."""
+        """All containers that serve."""
         return tuple(self._open.values())
 
     @property
     def open_numbers(self) -> frozenset[int]:
-        """All containers that serve here."""
+        """The numbers of all containers that serve here."""
         return frozenset(self._open)
 
     @property
     def assigned(self) -> frozenset[int]:
-        """All that are to be served here."""
+        """The numbers of all containers assigned here."""
         return frozenset(self._assigned)
 
     @property
     def all_placed(self) -> bool:
-        """Whether every container of the cluster is known to be some store's."""
+        """Whether the owner of every container of the cluster is known."""
         return len(self._assigned) + len(self._elsewhere) == self.container_count
 
     def find(self, segment: str, container_epoch: int) -> OpenContainer:
@@ -124,7 +124,7 @@ class Store:
         return found
 
     def check_together(self, segments: Sequence[str]) -> None:
-        """Raises InvalidRequest unless all are of one container."""
+        """Raises InvalidRequest unless all segments are in one container."""
         if len(segments) < 2:
             return
         first, *others = segments

@@ -1,1 +1,1 @@
-"""The way to tier 2 and back: flusher, manifests, pages, collection."""
+"""Moving bytes to tier 2 and reading them back: flusher, manifests, pages, collection."""

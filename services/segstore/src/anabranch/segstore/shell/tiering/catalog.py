@@ -1,12 +1,12 @@
-"""A container's catalog as its owner keeps it: a page directory, what changed since, some pages.
+"""A container's catalog as its owner keeps it: a page directory, later changes, and some pages.
 
     the newest snapshot's page directory     one head for each page
-    the overlay                              what the manifests since changed
-    the pages used last                      at most so many bytes
+    the overlay                              the changes of the manifests after it
+    the pages used last                      up to a number of bytes
 
-so that a container may have more segments than fit into memory. State owned: these three. They
-move in one step when a manifest is committed; a question that waited for a page meanwhile looks
-again if another snapshot took the place of the one it read.
+A container may thus have more segments than fit into memory. State owned: these three. They change
+in one step when a manifest is committed. A lookup that waited for a page repeats itself if a new
+snapshot has replaced the one that it read.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterable
@@ -22,19 +22,19 @@ from anabranch.segstore.domain.storage.overlay import Overlay, compose
 from anabranch.segstore.shell.tiering.pages import Pages
 
 FIND_ATTEMPTS_MAX = 8
-"""Another snapshot comes after hundreds of manifests; so many while one page is read is a fault."""
+"""New snapshots are hundreds of manifests apart; this many during one page read are a fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogState:
-    """What a catalog begins with: the newest snapshot, and what the manifests after it changed."""
+    """The initial catalog: the newest snapshot, and the changes of the manifests after it."""
 
     directory: Directory
     overlay: Overlay
 
 
 class PagedCatalog:
-    """Answers from the newest committed state of one container, for names or for all."""
+    """The newest committed catalog of one container, for some names or for all."""
 
     def __init__(self, state: CatalogState, pages: Pages, clock: Clock, tombstone_s: float) -> None:
         self.directory, self.overlay = state.directory, state.overlay
@@ -44,16 +44,17 @@ class PagedCatalog:
 
     @property
     def applied_sequence(self) -> int:
-        """Where the newest committed manifest stands."""
+        """The sequence number up to which the newest committed manifest covers the log."""
         return self.overlay.applied_sequence
 
     @property
     def forget_ms(self) -> int:
-        """Tombstones made then or before are as if they were not there."""
+        """Tombstones created at or before this time are treated as missing."""
         return self._clock.now_ms() - self._tombstone_ms
 
     def committed(self, manifest: Manifest, snapshot: Directory | None) -> None:
-        """The manifest is there; `snapshot` is what it names anew, the state before it."""
+        """Apply a committed manifest. `snapshot` is the one that it names first, of the state
+        before it."""
         if snapshot is not None:
             self.directory = snapshot
             self.overlay = Overlay(snapshot.applied_sequence)
@@ -75,9 +76,9 @@ class PagedCatalog:
         return page is None or name in page.segments or name in page.tombstones
 
     async def find(self, names: Collection[str]) -> Catalog:
-        """What is true of these names, all at one moment: a catalog of them alone.
+        """A catalog of these names alone, as of a single moment.
 
-        Raises what `Pages.read` raises.
+        Raises the errors of `Pages.read`.
         """
         for _ in range(FIND_ATTEMPTS_MAX):
             directory = self.directory
@@ -90,10 +91,10 @@ class PagedCatalog:
         raise Unavailable("the catalog's snapshots change faster than a page of them is read")
 
     async def all(self) -> AsyncIterator[Catalog]:
-        """Everything, as it is now, in catalogs of about one page.
+        """The whole catalog as of the call, in parts of about one page.
 
-        Pages that a later snapshot dropped are there for the grace only. Raises what
-        `Pages.read` raises.
+        Pages that a later snapshot dropped can be read during the grace time only. Raises the
+        errors of `Pages.read`.
         """
         directory, overlay, forget_ms = self.directory, self.overlay.copy(), self.forget_ms
         rest = set(overlay.names)

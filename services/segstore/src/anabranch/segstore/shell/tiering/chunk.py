@@ -1,7 +1,7 @@
-"""Writing one chunk of a flush plan: fetch its pieces, checksum them, create the object.
+"""Writes one chunk of a flush plan: fetches its pieces, checksums them, creates the object.
 
-`fetch` is asked for at most 2 MiB at a time and lets others go on after each, so what is done with
-the bytes in one piece is bounded as well. One chunk's bytes are held at a time.
+Each call of `fetch` returns at most 2 MiB and lets other tasks run afterwards, so the work on one
+part is bounded as well. Only one chunk's bytes are in memory at a time.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -19,9 +19,10 @@ FETCH_BYTES_MAX = 2 * 1024 * 1024
 async def write_chunk(
     objects: NewObjects, planned: PlannedChunk, fetch: FetchRange
 ) -> list[tuple[int, TieredExtent]]:
-    """Create one chunk; its extents by segment number, in the plan's order.
+    """Create one chunk; returns its extents by segment number, in the plan's order.
 
-    Raises DiskFailed, Unavailable, and what `fetch` raises: nothing refers to the chunk then.
+    Raises DiskFailed, Unavailable, and the errors of `fetch`. No reference to the chunk exists
+    then.
     """
     parts: list[bytes] = []
     pieces: list[chunks.Piece] = []

@@ -1,9 +1,9 @@
-"""The loop that deletes what a container no longer needs from tier 2.
+"""The loop that deletes a container's garbage from tier 2.
 
-It asks `TierTwo.collect` for batch after batch while there is something to do, and rests in
-between. Whatever fails is tried again later: an object that stays costs only its space. An owner
-that finds itself deposed, or a page of the catalog damaged, deletes nothing more, and its
-container ends as after a flush.
+It calls `TierTwo.collect` for batch after batch while garbage is due, and rests in between. A
+failure is retried later, because an object that stays costs only space. If the owner is deposed or
+a page of the catalog is damaged, the loop deletes nothing more and the container ends, as after a
+flush.
 """
 
 import structlog

@@ -1,9 +1,10 @@
-"""What leaves a container's memory: idle segments, expired tombstones and writers' marks.
+"""Evicts names from a container's memory: idle segments, expired tombstones and writers' marks.
 
-Called after each flush, which makes names clean, and after each load, which adds some. A name may
-leave that is *clean*, so that the newest manifest tells it exactly as it is, and that nobody uses:
-no live session, no read that waits at its tail or for tier 2, no request that waits for a load, no
-operation on its way to the journal. If too few may leave the bound is exceeded, which is counted.
+It runs after each flush, which makes names clean, and after each load, which adds names. A name may
+leave if it is *clean*, so that the newest manifest describes it exactly, and unused: it has no live
+session, no read waiting at its tail or for tier 2, no request waiting for a load, no operation on
+its way to the journal, and is no transient segment. If too few names may leave, the bound is
+exceeded, and a metric counts it.
 """
 
 from anabranch.common.tier2.state import SegmentState, Tombstone
@@ -12,7 +13,7 @@ from anabranch.segstore.shell.container.container import Container
 
 
 def evict(container: Container) -> bool:
-    """Let some names leave, least recently used first. Whether another pass may find more."""
+    """Evict some names, least recently used first. Returns whether another pass may find more."""
     residency = container.residency
     if not residency.excess:
         return False
@@ -27,7 +28,8 @@ def evict(container: Container) -> bool:
 
 
 def sweep(container: Container, now_ms: int) -> None:
-    """Forget, of some names, what expired; call after call it goes round all of them."""
+    """Forget expired marks and tombstones of some names; successive calls cycle through all of
+    them."""
     residency = container.residency
     tombstone_ms = int(residency.limits.tombstone_s * 1000)
     uses = container.users()

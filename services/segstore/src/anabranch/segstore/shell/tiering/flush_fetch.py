@@ -1,7 +1,7 @@
-"""Fetching what a flush moves, from memory or, without holding the event loop up, from the journal.
+"""Fetches the bytes of a flush from memory, or from the journal without blocking the event loop.
 
-State owned: the frames that were read of the journal last. A flush asks for a segment from its
-start to its end, a few megabytes at a time, so a large frame is asked for again at once.
+State owned: the frames last read from the journal. A flush asks for a segment from its start to its
+end, a few megabytes at a time, so it asks for a large frame several times in succession.
 """
 
 from anabranch.common.errors import Unavailable
@@ -11,7 +11,7 @@ from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.memory.read_index import ReadIndex
 
 FRAMES_SIZE_BYTES_MAX = 16 * 1024 * 1024
-"""What is held of the journal at a time: frames hold other segments' appends too."""
+"""How much of the journal is in memory at a time: frames also hold other segments' appends."""
 _SLICE_SIZE_BYTES = 2 * 1024 * 1024
 
 
@@ -24,9 +24,9 @@ class FlushFetch:
         self._frames: dict[LogAddress, bytes] = {}
 
     async def __call__(self, number: int, offset: int, length: int) -> bytes:
-        """See `ports.FetchRange`; lets other work run after every few megabytes.
+        """See `ports.FetchRange`; lets other tasks run after every few megabytes.
 
-        Raises what ended the container, Unavailable, DiskFailed, CorruptJournal.
+        Raises the error that ended the container, Unavailable, DiskFailed, CorruptJournal.
         """
         parts: list[bytes] = []
         end = offset + length
@@ -38,10 +38,10 @@ class FlushFetch:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _slice(self, number: int, offset: int, end: int) -> tuple[int, bytes]:
-        """(where it ends, the bytes from `offset` on).
+        """(the end of the slice, its bytes from `offset` on).
 
-        Segments may be merged and frames may leave the memory while a frame is read, so the
-        index is asked again after each wait.
+        While a frame is read, segments may be merged and frames may leave the memory, so this
+        queries the index again after each wait.
         """
         while True:
             if self._container.failure is not None:
@@ -59,7 +59,7 @@ class FlushFetch:
     async def _read_aside(self, address: LogAddress) -> bytes:
         try:
             return await self._container.log.read_aside(address)
-        except OSError as error:  # such as too many open files: the flush is tried again
+        except OSError as error:  # such as too many open files; the flush is retried
             raise Unavailable(
                 "the journal cannot be read",
                 container=self._container.container,
@@ -70,8 +70,8 @@ class FlushFetch:
 def _frames_of_slice(
     index: ReadIndex, number: int, offset: int, end: int
 ) -> tuple[int, dict[LogAddress, None]]:
-    """(where to end the slice, the journal's frames that it needs): of many small appends in
-    large frames only as many as fit into the memory that a slice may take."""
+    """(the end of the slice, the journal's frames that it needs). If small appends lie in large
+    frames, the slice ends where its frames would exceed the memory limit."""
     wanted: dict[LogAddress, None] = {}
     size = 0
     for start, address in index.absent(number, offset, end):

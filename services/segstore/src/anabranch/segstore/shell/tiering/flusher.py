@@ -1,20 +1,20 @@
-"""When and how a container moves its tail to tier 2.
+"""The loop that moves a container's tail to tier 2.
 
-Wakes when enough bytes are un-tiered, when the oldest unrecorded change is old enough, when the
-container holds up the journal's oldest file, or on request; unless on request, at most once a
-second. A flush cuts at the applied sequence S, lets
-tier 2 make everything up to S durable, then moves the extents in the index and releases the log,
-in this order: the journal is not let go before the manifest is durable and no successor was seen.
+It wakes when enough bytes are un-tiered, when the oldest unrecorded change is old enough, when the
+container pins the journal's oldest file, or on request. Without a request it flushes at most once a
+second. A flush cuts at the applied sequence S, lets tier 2 make everything up to S durable, moves
+the extents in the index, and then releases the log. The order matters: the journal may delete its
+copy only after the manifest is durable and no successor was seen.
 
-A request covers all that was applied, and so all that was acknowledged, when it came: a flush under
-way with an earlier cut does not answer it. Only an owner answers: one that was replaced and has
-nothing to flush does not know what its successor acknowledged, so tier 2 is asked each time.
+A request covers everything applied, and thus acknowledged, when it arrived; a running flush with an
+earlier cut does not answer it. Only the owner may answer: a replaced owner with nothing to flush
+does not know which appends its successor acknowledged, so tier 2 is checked each time.
 
-Safe to repeat: a flush that failed in its chunks leaves only unreferenced objects, and its changes
-are part of the next cut. One that failed at its manifest is finished first, because the manifest
-may be there; what came after it is the next cut. A failing or full tier 2 costs nothing but
-journal space until the store's un-tiered limit, and is tried until it recovers; a newer owner
-ends the container, a failed sync of tier 2 the store.
+Safe to repeat: a flush that failed at its chunks leaves only unreferenced objects, and its changes
+are part of the next cut. A flush that failed at its manifest is finished first, because the
+manifest may exist; later changes are part of the next cut. While tier 2 fails or is full, flushes
+are retried, and the store serves until its un-tiered limit at the cost of journal space. A newer
+owner ends the container, and a failed sync of tier 2 ends the store.
 """
 
 import asyncio
@@ -50,8 +50,11 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FlushLimits:
-    """`bytes_max` un-tiered bytes or `age_s_max` seconds, whichever comes first; but
-    `interval_s_min` seconds between two flushes that nobody requested."""
+    """A flush is due after `bytes_max` un-tiered bytes or `age_s_max` seconds, whichever comes
+    first.
+
+    Unrequested flushes are at least `interval_s_min` seconds apart.
+    """
 
     bytes_max: int = 64 * 1024 * 1024
     age_s_max: float = 30.0
@@ -59,7 +62,7 @@ class FlushLimits:
 
 
 class FlushRequest:
-    """Someone waits for everything up to `sequence`."""
+    """A caller that waits until everything up to `sequence` is in tier 2."""
 
     __slots__ = ("cancel_timer", "deliver", "sequence")
 
@@ -93,16 +96,16 @@ class Flusher:
         self._requests: list[FlushRequest] = []
         self._wanted = asyncio.Event()
         self._urgent = asyncio.Event()
-        """Requested, or ended: a pause between flushes is cut short."""
+        """Set by a request or the container's end: it cuts short a pause between flushes."""
         self._unfinished: ContainerCut | None = None
         self._cancel_age = _nothing
         self._aging = False
         container.on_applied = self.notice_applied
 
-    # --- being told ---------------------------------------------------------------------------
+    # --- wake-ups -----------------------------------------------------------------------------
 
     def notice_applied(self) -> None:
-        """The container applied a frame."""
+        """Check whether a flush is due, because the container applied a frame."""
         if not self._aging:
             self._aging = True
             self._cancel_age = self._call_later(self._limits.age_s_max, self._wanted.set)
@@ -119,7 +122,7 @@ class Flusher:
         self._wanted.set()
 
     def hurry(self) -> None:
-        """Flush what there is, at the next turn that pauses and failures allow; nobody is told."""
+        """Flush as soon as pauses and failures allow, without an answer."""
         if self._container.applied.changed:
             self._wanted.set()
 
@@ -131,7 +134,7 @@ class Flusher:
         request.deliver(failed(error))
 
     def stop(self) -> None:
-        """The container ended: who waits is told, and `run` ends."""
+        """Fail the requests and end `run`, because the container ended."""
         self._cancel_age()
         self._urgent.set()
         self._wanted.set()
@@ -143,7 +146,7 @@ class Flusher:
     # --- flushing -----------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Flush whenever it is due, until the container ends: what ended it is raised."""
+        """Flush whenever it is due, until the container ends. Raises the error that ended it."""
         failures = 0
         if self._container.applied.changed:
             self.notice_applied()
@@ -188,9 +191,9 @@ class Flusher:
         )
 
     async def flush(self) -> None:
-        """Move everything applied so far; nothing changed is success at once.
+        """Move everything applied so far; does nothing if nothing changed.
 
-        Raises Deposed, DiskFailed and what else `TierTwo.flush` raises; the changes are then
+        Raises Deposed, DiskFailed and the other errors of `TierTwo.flush`; the changes are then
         part of the next flush.
         """
         applied = self._container.applied
@@ -206,7 +209,7 @@ class Flusher:
         self._throttle.tier_two_failing(self._container.container, failing=False)
 
     async def _move(self, cut: ContainerCut) -> None:
-        """Flush one cut; if its manifest may be there without our knowing, it stays begun."""
+        """Flush one cut. If it is unknown whether its manifest exists, the cut remains begun."""
         container = self._container
         tiered: Sequence[TieredExtents] | None = None
         moved, began_s = 0, self._clock.monotonic()
@@ -225,7 +228,7 @@ class Flusher:
         await self._make_room(cut)
 
     async def _make_room(self, cut: ContainerCut) -> None:
-        """What was flushed is clean, and what is clean may leave the memory."""
+        """Evict names, because the flush made names clean."""
         container = self._container
         container.residency.touch(cut.names)
         sweep(container, self._clock.now_ms())
@@ -234,7 +237,7 @@ class Flusher:
             self._check_alive()
 
     async def _answer(self) -> None:
-        """Answer the requests that are covered, if this is still the owner. Raises Deposed."""
+        """Answer the covered requests, if this store still owns the container. Raises Deposed."""
         flushed = self._container.applied.flushed_sequence
         covered = [request for request in self._requests if request.sequence <= flushed]
         if not covered:
@@ -242,7 +245,7 @@ class Flusher:
         await self._tier_two.check_owner()
         self._check_alive()
         for request in covered:
-            if request in self._requests:  # else it was given up meanwhile
+            if request in self._requests:  # it may have timed out during the check
                 self._requests.remove(request)
                 request.cancel_timer()
                 request.deliver(Done())

@@ -1,8 +1,9 @@
-"""Reading back what a flush gathers: small extents of merged segments, many to a request.
+"""Reads back the bytes that a flush gathers: small extents of merged segments.
 
-Extents that lie near each other in one chunk are read with one request for all that is between
-them, and the last few such windows are kept; transactions whose segments were flushed together are
-mostly merged together. Every extent is held against its own checksum.
+Extents that lie near each other in one chunk are read with one request, together with the bytes
+between them, and the last few such windows are kept. This pays because transactions whose segments
+were flushed together are usually merged together. Every extent is verified against its own
+checksum.
 """
 
 from bisect import bisect_right
@@ -21,7 +22,7 @@ from anabranch.segstore.ports import FetchRange
 
 WINDOW_BYTES_MAX = 4 * 1024 * 1024
 WINDOWS_MAX = 8
-"""So many are kept, until the flush has written its chunks."""
+"""How many windows are kept until the flush has written its chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class _Window:
 
 
 class Gathering:
-    """A cut with its small adopted extents among what is to be moved, and how to fetch these."""
+    """A cut that also moves its small adopted extents, and the function that fetches its bytes."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class Gathering:
         storage: ChunkStorage,
         fetch: FetchRange,
     ) -> None:
-        """`extents`: what is gathered, by segment number, ascending."""
+        """`extents`: the gathered extents by segment number, ascending."""
         self.cut = cut
         self._extents = extents
         self._starts = {
@@ -55,8 +56,8 @@ class Gathering:
         self._read: OrderedDict[_Window, bytes] = OrderedDict()
 
     async def fetch(self, number: int, offset: int, length: int) -> bytes:
-        """See `ports.FetchRange`. Raises CorruptChunk, Unavailable, and what the container's
-        fetch raises."""
+        """See `ports.FetchRange`. Raises CorruptChunk, Unavailable, and the errors of the
+        container's fetch."""
         extents, starts = self._extents.get(number, ()), self._starts.get(number, [])
         parts: list[bytes] = []
         end = offset + length
@@ -107,7 +108,7 @@ async def gather(
     reader: ChunkReader,
     size_max: int,
 ) -> Gathering:
-    """What of the cut is gathered. Raises CorruptChunk, FormatTooNew, Unavailable."""
+    """Add the extents to gather to the cut. Raises CorruptChunk, FormatTooNew, Unavailable."""
     extents = {segment.state.number: to_gather(segment, size_max) for segment in cut.segments}
     extents = {number: found for number, found in extents.items() if found}
     if not extents:
@@ -145,7 +146,7 @@ async def _marks(extents: Sequence[TieredExtent], reader: ChunkReader) -> dict[T
 
 
 def _windows(refs: Sequence[ChunkRef]) -> dict[ChunkRef, _Window]:
-    """The window that each reference is read with."""
+    """The window with which each reference is read."""
     windows: dict[ChunkRef, _Window] = {}
     taken: list[ChunkRef] = []
 

@@ -1,8 +1,8 @@
-"""Creating a manifest, once, whatever the outcome of a put.
+"""Creates a manifest exactly once, even if the outcome of a put is unknown.
 
 A put may end without a known outcome (a time limit, a lost connection). The manifest is then put
-again under the same name with the same bytes: whoever reads those bytes under the name knows
-that the object is its own, because they hold the owner's nonce.
+again under the same name with the same bytes. If the name is taken and its object has these bytes,
+the object is the owner's own, because the bytes hold the owner's nonce.
 """
 
 from anabranch.common.errors import ObjectExists, ObjectNotFound, OutcomeUnknown
@@ -16,11 +16,12 @@ PUT_ATTEMPTS_MAX = 3
 async def create_manifest(
     storage: ChunkStorage, manifest: Manifest, data: bytes
 ) -> Manifest | None:
-    """Create the manifest, encoded as `data`: None if it is there and ours, else the manifest
-    that has its number.
+    """Create the manifest, encoded as `data`. None if it exists and is ours, else the manifest that
+    has its number.
 
-    Raises DiskFailed, Unavailable, and OutcomeUnknown after `PUT_ATTEMPTS_MAX` attempts. It may
-    or may not appear then; the same call may be repeated, another manifest with its number not.
+    Raises DiskFailed, Unavailable, and OutcomeUnknown after `PUT_ATTEMPTS_MAX` attempts. The
+    manifest may then still appear: the caller may repeat the same call, but must not create another
+    manifest with this number.
     """
     name = manifest_name(manifest.container, manifest.number)
     for attempt in range(1, PUT_ATTEMPTS_MAX + 1):
@@ -30,7 +31,7 @@ async def create_manifest(
             try:
                 found = await storage.get(name)
             except ObjectNotFound:
-                continue  # collected since: a successor exists, as the caller's list will show
+                continue  # a successor collected it, as the caller's list will show
             if found == data:
                 return None
             return decode_manifest(found, manifest.container, manifest.number)

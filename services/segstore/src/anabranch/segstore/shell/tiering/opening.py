@@ -1,16 +1,17 @@
-"""Opening a container's tier 2: fence, load, look.
+"""Opens a container's tier 2: create the fence, load the catalog, list again.
 
     highest manifest ──► fence manifest, one number above ──► load the catalog ──► list again
            ▲                    │ its number taken                                    │
            └────────────────────┴──── anything above the fence: once more, above it ◄─┘
 
-The catalog is loaded after the fence exists: no older owner can add a manifest from then on, so
-what is loaded is what will stay. The list comes last, because the owners before us may have gone
-on while we slept between listing and fencing, and may have collected the number we took or the
-objects that we were reading; a fence with nothing above it is the newest manifest, and nothing
-that it needs was collected. Of the snapshot only its index is read: a page is when it is asked
-for, and no other owner deletes it. `OpenContainerTierTwo` owns no state; every call returns a
-new `ContainerTierTwo`.
+The catalog is loaded after the fence exists: from then on no older owner can add a manifest, so the
+loaded catalog is final. The list comes last, because earlier owners may have continued between our
+listing and our fence. They may even have collected the manifest whose number we took, or objects
+that we were reading. A fence with nothing above it is the newest manifest, and none of the objects
+that it needs was collected.
+
+Of the snapshot only its index is read. Its pages are read on demand, and no other owner deletes
+them. `OpenContainerTierTwo` owns no state; every call returns a new `ContainerTierTwo`.
 """
 
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ from anabranch.segstore.shell.tiering.manifest import create_manifest
 from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo, Loaded, TierTwoLimits
 
 FENCE_ATTEMPTS_MAX = 16
-"""An older owner can take the number once per flush; sixteen in a row is another fault."""
+"""An older owner can take the number once per flush; sixteen times in a row is another fault."""
 
 
 class OpenContainerTierTwo:
@@ -66,8 +67,8 @@ class OpenContainerTierTwo:
         new_log: bool = False,
         void: VoidLogs | None = None,
     ) -> ContainerTierTwo:
-        """See `ports.OpenTierTwo`. Also raises OutcomeUnknown and Unavailable: open again,
-        under a new container epoch."""
+        """See `ports.OpenTierTwo`. Also raises OutcomeUnknown and Unavailable: open again under
+        a new container epoch."""
         owner = first_fence(container, container_epoch, self._ids.new_bytes(), log_id)
         with _named(container):
             return await self._open(owner, new_log=new_log, void=void)
@@ -95,14 +96,14 @@ class OpenContainerTierTwo:
     async def _fence(
         self, owner: Manifest, *, new_log: bool, void: VoidLogs | None
     ) -> Manifest | None:
-        """The fence manifest, created above all that is there; None if its number was taken."""
+        """Create the fence manifest above all existing ones; None if its number was taken."""
         last = await read_highest(self._storage, owner.container)
         fence = decide_fence(last, owner, new_log=new_log, void=void)
         taken = await create_manifest(self._storage, fence, encode_manifest(fence))
         return fence if taken is None else None
 
     async def _load(self, fence: Manifest) -> Loaded | None:
-        """The catalog at the fence; None if somebody wrote above it meanwhile."""
+        """The catalog at the fence; None if another owner wrote above it meanwhile."""
         loaded: Loaded | CorruptManifest
         try:
             loaded = await self._read(fence)
@@ -115,7 +116,7 @@ class OpenContainerTierTwo:
         return loaded
 
     async def _read(self, fence: Manifest) -> Loaded:
-        """The snapshot's page directory, and every manifest after it."""
+        """The snapshot's page directory, and the changes of every manifest after it."""
         index = await read_index(self._storage, fence)
         directory, through = Directory(), 0
         if index is not None:
@@ -133,7 +134,7 @@ class OpenContainerTierTwo:
 async def _held_pages(
     storage: ChunkStorage, index: PageIndex, limits: PageLimits
 ) -> list[HeldPage]:
-    """The snapshot's pages with their heads; if the index has none, every page is read once."""
+    """The snapshot's pages with their heads. If the index has no heads, every page is read once."""
     if index.heads:
         return [HeldPage(ref, head) for ref, head in zip(index.pages, index.heads, strict=True)]
     return [HeldPage(ref, head_of(await read_page(storage, ref), limits)) for ref in index.pages]
@@ -141,7 +142,8 @@ async def _held_pages(
 
 @contextmanager
 def _named(container: int) -> Iterator[None]:
-    """What the disk or the operating system refuses is Unavailable, except a failed sync."""
+    """Turn the errors of the disk and the operating system into Unavailable, except a failed
+    sync."""
     try:
         yield
     except SyncFailed:

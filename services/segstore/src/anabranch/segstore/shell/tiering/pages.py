@@ -1,7 +1,7 @@
-"""The pages of snapshots, read when they are asked for, of which some stay in memory.
+"""The pages of snapshots: read on demand and cached.
 
-State owned: the pages that were used last, up to `cached_max` bytes of their encoded size, and
-always a few. An object's name never names other bytes, so what is kept is never out of date.
+State owned: the most recently used pages, up to `cached_max` bytes of their encoded size, but
+always a few. An object's name never refers to other bytes, so a cached page is never out of date.
 """
 
 from collections import OrderedDict
@@ -15,7 +15,7 @@ from anabranch.common.tier2.page_index import HeldPage
 from anabranch.segstore.domain.storage.directory import OpenPage, Reading
 
 CACHED_PAGES_MIN = 4
-"""One of each kind, so that looking up names in their order reads no page twice."""
+"""One of each kind, so that looking up names in order reads no page twice."""
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Pages:
 
     @property
     def cached_count(self) -> int:
-        """How many pages are in memory."""
+        """The number of pages in memory."""
         return len(self._cached)
 
     def peek(self, held: HeldPage) -> OpenPage | None:
@@ -46,10 +46,10 @@ class Pages:
         return None if found is None else found[0]
 
     async def read(self, held: HeldPage, *, keep: bool = True) -> OpenPage:
-        """The page, verified; `keep` it for whoever asks next.
+        """The page, verified; `keep` caches it.
 
-        A page that is missing because a successor collected it deposes. Raises Deposed,
-        CorruptManifest, FormatTooNew, Unavailable.
+        If a page is missing or damaged, this looks for a successor, which may have collected it.
+        Raises Deposed, CorruptManifest, FormatTooNew, Unavailable.
         """
         found = self.peek(held)
         if found is not None:
@@ -69,7 +69,8 @@ class Pages:
         return page
 
     async def perform(self, reading: Reading[T], *, keep: bool = True) -> T:
-        """Read what a plan asks for, to its end. Raises what `read` and the plan raise."""
+        """Run a plan to its end with the pages that it requests. Raises the errors of `read` and
+        of the plan."""
         sent: OpenPage | None = None
         while True:
             try:

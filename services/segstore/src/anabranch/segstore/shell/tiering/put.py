@@ -1,8 +1,7 @@
-"""Creating chunks, pages and page indexes: objects whose names nothing knows yet.
+"""Creates chunks, pages and page indexes: objects to which no reference exists yet.
 
-A put may end without a known outcome. The object is then put again under a new name, and the
-first one, if it exists, stays without a reference until a later owner collects it. State owned:
-the counter of names.
+A put may end without a known outcome. The object is then put again under a new name; the first one,
+if it exists, stays unreferenced until a later owner collects it. State owned: the counter of names.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ PUT_ATTEMPTS_MAX = 3
 
 
 class NewObjects:
-    """Names the objects of one container under one container epoch and creates them."""
+    """Names and creates the objects of one container under one container epoch."""
 
     def __init__(self, storage: ChunkStorage, container: int, container_epoch: int) -> None:
         self._storage = storage
@@ -26,7 +25,8 @@ class NewObjects:
     async def put(self, contents: Callable[[str], Sequence[Buffer]]) -> str:
         """Create an object of `contents(name)`, durable on return; returns its name.
 
-        Raises DiskFailed, Unavailable: nothing refers to what may have been created.
+        Raises DiskFailed, Unavailable. No reference to an object that was created anyway exists
+        then.
         """
         for attempt in range(1, PUT_ATTEMPTS_MAX + 1):
             name = self._next_name()

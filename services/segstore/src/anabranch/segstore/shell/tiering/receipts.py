@@ -1,10 +1,10 @@
-"""Leaving a receipt of the newest manifest, aside from flushes, which never wait for it.
+"""Leaves a receipt of the newest manifest, without making flushes wait.
 
     manifest committed ──wake──► receipt created ──► receipts of older manifests deleted
 
-A manifest that is deleted before its receipt exists is missed by nobody; a receipt follows within
-the time of one put. What fails is tried again, and says so once. State owned: the number of the
-newest manifest, the receipts that are known to exist, and whether one is on its way.
+If a manifest is lost before its receipt exists, no later open can notice it; this window is about
+as long as one put. A failure is retried, and logged once. State owned: the number of the newest
+manifest, the receipts that are known to exist, and whether one is being written.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ class Receipts:
         self._newest = 0
         self._under_way: asyncio.Event | None = None
         self._known: set[str] | None = None
-        """None: those of earlier owners have not been listed yet."""
+        """None until the receipts of earlier owners are listed."""
 
     def committed(self, number: int) -> None:
-        """This manifest is the newest, and no successor was seen after it was created."""
+        """Note the newest manifest, after which no successor was seen."""
         self._newest = number
         self._due.set()
 
@@ -55,8 +55,7 @@ class Receipts:
                 await clock.sleep(REST_AFTER_FAILURE_S)
 
     async def leave(self) -> None:
-        """Leave what is due, one at a time; nothing due is success. Raises what the storage
-        raises."""
+        """Leave the receipt that is due, if any, one at a time. Raises the storage's errors."""
         while self._due.is_set():
             if self._under_way is not None:
                 await self._under_way.wait()

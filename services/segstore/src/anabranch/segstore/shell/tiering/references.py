@@ -1,7 +1,7 @@
-"""Counting which chunks a container refers to, page by page, beside everything else.
+"""Counts the chunks that a container refers to, page by page, while it serves.
 
-State owned: how far the count has come. A page that cannot be read is tried again by the next
-call; until the count is complete nothing is deleted.
+State owned: the progress of the count. A page that cannot be read is read again by the next call.
+Nothing is deleted until the count is complete.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from anabranch.segstore.shell.tiering.pages import Pages
 
 
 class ReferenceCount:
-    """The references of one state of a container; `overlay` must not change any more."""
+    """The references of one state of a container; `overlay` must not change during the count."""
 
     def __init__(self, directory: Directory, overlay: Overlay, pages: Pages) -> None:
         self._plan = count_references(directory, overlay)
@@ -24,9 +24,9 @@ class ReferenceCount:
         self._advance(None)
 
     async def go_on(self, pages_max: int) -> Counter[str] | None:
-        """Read at most so many pages more: the counts, once they are complete.
+        """Read up to `pages_max` more pages. Returns the counts once they are complete.
 
-        Raises what `Pages.read` raises; the same page is read by the next call then.
+        Raises the errors of `Pages.read`; the next call then reads the same page again.
         """
         for _ in range(pages_max):
             if self._wanted is None:

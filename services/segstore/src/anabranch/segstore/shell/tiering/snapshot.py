@@ -1,13 +1,14 @@
-"""Writing snapshots of the catalog, so that an open reads few manifests and old ones may go.
+"""Writes snapshots of the catalog, so that an open reads few manifests and old ones can be deleted.
 
     pages, one after another → page index → (the caller) the next manifest, which names the index
 
-in this order, because what a manifest refers to must be durable before it exists. Pages of the
-snapshot before in which nothing changed are named again, most of them without being read; others
-are read one at a time, merged with the overlay and written. A snapshot that cannot be written
-costs the flush nothing but time: the next manifest goes on naming the old one, and writing is
-tried again some manifests later. What was written of it stays unreferenced until a later owner
-collects it. State owned: where the last snapshot is, and how much came since.
+in this order, because the objects that a manifest refers to must be durable before it exists. Pages
+of the previous snapshot without changes are reused, most of them without being read. The others are
+read one at a time, merged with the overlay and written.
+
+A snapshot that cannot be written only costs the flush time: the next manifest names the old one,
+and writing is retried some manifests later. Objects of the failed attempt stay unreferenced until a
+later owner collects them. State owned: the last snapshot, and how much came since.
 """
 
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot in tier 2: where it is, and what is known of its pages."""
+    """A snapshot in tier 2: its reference and its page directory."""
 
     ref: SnapshotRef
     directory: Directory
@@ -71,10 +72,10 @@ class Snapshots:
         self._since = since
 
     async def write_if_due(self, catalog: PagedCatalog, last: Manifest) -> Snapshot | None:
-        """A snapshot of the state after the manifest `last`, for the next one to name.
+        """A snapshot of the state after the manifest `last`, for the next manifest to name.
 
-        None if none is due, or if tier 2 did not take it or cannot be read. Raises SyncFailed,
-        Deposed, CorruptManifest.
+        None if none is due, or if tier 2 rejects it or cannot be read. Raises SyncFailed, Deposed,
+        CorruptManifest.
         """
         if not snapshot_due(self._since, self._limits):
             return None
@@ -128,6 +129,6 @@ class Snapshots:
         return ChunkRef(name, 0, len(data), crc_of([data]))
 
     def manifest_committed(self, size_bytes: int, snapshot: Snapshot | None) -> None:
-        """A manifest of this size is there; `snapshot` is the new one that it names."""
+        """Note a committed manifest of this size; `snapshot` is the new one that it names."""
         self._since = after_manifest(self._since, size_bytes, new_snapshot=snapshot is not None)
         self._last = snapshot or self._last

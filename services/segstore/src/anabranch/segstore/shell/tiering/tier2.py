@@ -1,24 +1,26 @@
-"""A container's tier 2: flushing cuts into it, collecting in it, reading from it.
+"""A container's tier 2: flushes cuts into it, collects its garbage, reads from it.
 
-State owned: the last manifest, the one that is being created, what is garbage; the catalog is
-`tier2_catalog.py`. A flush asks it for the segments of the cut and for nothing else. Then, in
-this order and for these reasons:
+State owned: the last manifest, the manifest that is being created, and the garbage. `catalog.py`
+owns the catalog, of which a flush looks up only the segments of the cut. A flush proceeds in this
+order:
 
-1. the chunks, one after another, with what small extents of merged segments are gathered into
-   them, and the snapshot if one is due: what a manifest refers to must
-   be durable before it exists;
-2. the next manifest, create-only: from here on the state at the cut is the state of record;
-3. the list of manifests: a higher one means that a successor fenced us, perhaps long ago and
-   with our number collected since; then nothing further may be done;
-4. only then the catalog moves, and the caller may release its log; what the manifest dropped
-   is garbage, to be deleted after `gc_grace`. A receipt of the manifest follows, aside.
+1. It writes the chunks one after another, including gathered small extents of merged segments, and
+   the snapshot if one is due. The objects that a manifest refers to must be durable before it
+   exists.
+2. It creates the next manifest, create-only: from here on the state at the cut is the state of
+   record.
+3. It lists the manifests. A higher one means that a successor fenced us, perhaps so long ago that
+   it has already collected the manifest with our number; the flush then stops.
+4. Only now the catalog changes, and the caller may release its log. Objects that the manifest
+   dropped become garbage, to be deleted after `gc_grace_s`. The manifest's receipt follows
+   separately.
 
-If 2 or 3 fails or is cancelled, the manifest may exist or not. It is kept as it is, and the next
-flush, which must be of the same cut, begins by creating it again with the same bytes: it finds
-its own, or the manifest of a successor. So a full disk or an outage costs time only.
+If step 2 or 3 fails or is cancelled, the manifest may or may not exist. It is kept, and the next
+flush, which must be of the same cut, first creates it again with the same bytes: it finds its own
+manifest or a successor's. A full disk or an outage thus costs only time.
 
-Collection begins when the references are counted. It looks for a successor before every batch as
-a flush does, and deletes one object after another: an owner makes a few objects a second and an
+Collection begins when the references are counted. It looks for a successor before every batch, as a
+flush does, and deletes one object after another: an owner creates a few objects a second, while an
 object store deletes dozens.
 """
 
@@ -76,8 +78,11 @@ _Extents = Mapping[int, tuple[TieredExtent, ...]]
 
 @dataclass(frozen=True, slots=True)
 class TierTwoLimits:
-    """Sizes of what is written, for how many seconds what was dropped is kept, and tombstones
-    are, and how many bytes of pages, as they are encoded, stay in memory."""
+    """Sizes of chunks and snapshots, retention times in seconds, and the encoded bytes of cached
+    pages.
+
+    Dropped objects stay for `gc_grace_s`, tombstones for `tombstone_s`.
+    """
 
     chunks: ChunkLimits = field(default_factory=ChunkLimits)
     snapshots: SnapshotLimits = field(default_factory=SnapshotLimits)
@@ -88,7 +93,7 @@ class TierTwoLimits:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What an open found: the catalog, and the bytes of the manifests after its snapshot."""
+    """The result of an open: the catalog, and the size of the manifests after its snapshot."""
 
     catalog: CatalogState
     manifests_size_bytes: int
@@ -96,8 +101,8 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A manifest on its way: all that it refers to is durable. `before` is the state of the
-    segments that it changes."""
+    """A manifest to be created; everything that it refers to is durable. `before` is the state
+    of the segments that it changes."""
 
     manifest: Manifest
     data: bytes
@@ -107,7 +112,8 @@ class _Prepared:
 
 
 class ContainerTierTwo:
-    """Implements `ports.TierTwo`; made by `OpenContainerTierTwo`, one flush at a time."""
+    """Implements `ports.TierTwo`; created by `OpenContainerTierTwo`. It runs one flush at a
+    time."""
 
     def __init__(
         self,
@@ -155,13 +161,13 @@ class ContainerTierTwo:
         return self._catalog.knows_nothing_of(name)
 
     async def find(self, names: Collection[str]) -> Mapping[str, CatalogEntry | Tombstone]:
-        """See `ports.TierTwo.find`. Raises Deposed too, if a page is missing for that reason."""
+        """See `ports.TierTwo.find`. Also raises Deposed, if a successor collected a page."""
         return entries_of(await self._catalog.find(names))
 
     async def entries(self) -> AsyncIterator[CatalogEntry | Tombstone]:
-        """See `ports.TierTwo.entries`: as it is at the first of them. Raises what `find` does.
+        """See `ports.TierTwo.entries`: the state at the first entry. Raises the errors of `find`.
 
-        To be read within `gc_grace`, should there be flushes meanwhile.
+        If flushes run meanwhile, the caller must finish within `gc_grace_s`.
         """
         async for part in self._catalog.all():
             for entry in entries_of(part).values():
@@ -175,11 +181,11 @@ class ContainerTierTwo:
     # --- flush --------------------------------------------------------------------------------
 
     async def flush(self, cut: ContainerCut, fetch: FetchRange) -> Sequence[TieredExtents]:
-        """See `ports.TierTwo.flush`. A cut in which nothing happened writes nothing.
+        """See `ports.TierTwo.flush`. An empty cut writes nothing.
 
-        The cut begins at the catalog's applied sequence. After a failure in the chunks the same
-        or a later cut may be flushed again; while `unfinished`, the same cut only. Deposed is
-        final. Raises Busy while another flush runs.
+        The cut begins at the catalog's applied sequence. After a failure in the chunks the same or
+        a later cut may be flushed again; while `unfinished`, the same cut only. Deposed is final.
+        Raises Busy while another flush runs.
         """
         assert cut.after_sequence == self._catalog.applied_sequence
         assert cut.sequence >= cut.after_sequence
@@ -195,7 +201,7 @@ class ContainerTierTwo:
             self._flushing = False
 
     async def close(self) -> None:
-        """See `ports.TierTwo.close`. After a failure it may be called again, and no flush."""
+        """See `ports.TierTwo.close`. After a failure, call it again; no flush may follow."""
         if self._stopped is not None:
             raise self._stopped
         if self._flushing:
@@ -219,7 +225,7 @@ class ContainerTierTwo:
         await self._receipts.serve(self._clock)
 
     async def confirm(self) -> None:
-        """Leave the receipt of the newest manifest now. Raises what the storage raises."""
+        """Leave the receipt of the newest manifest now. Raises the storage's errors."""
         await self._receipts.leave()
 
     @property
@@ -236,7 +242,8 @@ class ContainerTierTwo:
         return await self._commit(self._prepared)
 
     async def _prepare(self, cut: ContainerCut, fetch: FetchRange) -> _Prepared:
-        """Chunks, the snapshot if it is due, and the manifest that will name them."""
+        """Write the chunks and the snapshot if it is due; returns the manifest that will name
+        them."""
         before = await self._catalog.find(_names_of(cut))
         cut, added = await self._move(before, cut, fetch)
         last = self._last
@@ -252,7 +259,7 @@ class ContainerTierTwo:
             changes=changes_of_cut(before, cut, added),
             abandoned=last.abandoned,
         )
-        apply_manifest(before, manifest)  # what breaks an invariant is never written
+        apply_manifest(before, manifest)  # raises before a manifest that breaks an invariant exists
         return _Prepared(
             manifest=manifest,
             data=encode_manifest(manifest),
@@ -264,10 +271,10 @@ class ContainerTierTwo:
     async def _move(
         self, before: Catalog, cut: ContainerCut, fetch: FetchRange
     ) -> tuple[ContainerCut, _Extents]:
-        """Write the chunks: the cut as it was moved, and its extents by segment number.
+        """Write the chunks; returns the cut as it was moved, and its extents by segment number.
 
-        What cannot be gathered, because it is damaged, stays as it is: reading it is not what a
-        flush is for.
+        Damaged extents are not gathered and stay as they are, because they must not block the
+        flush.
         """
         try:
             gathering = await gather(
@@ -297,7 +304,7 @@ class ContainerTierTwo:
         return {number: _ascending(extents) for number, extents in added.items()}
 
     async def _commit(self, prepared: _Prepared) -> tuple[TieredExtents, ...]:
-        """The manifest, then the look for a successor, then the state moves on in one step."""
+        """Create the manifest, look for a successor, then change the state in one step."""
         manifest = prepared.manifest
         try:
             taken = await create_manifest(self._storage, manifest, prepared.data)
@@ -313,9 +320,10 @@ class ContainerTierTwo:
         return prepared.tiered
 
     async def _look_for_successor(self, newest: Manifest) -> tuple[int, ...]:
-        """Whoever fenced us wrote a number above our newest. Raises Deposed.
+        """Raises Deposed if a manifest above our newest exists, which only a successor can have
+        written.
 
-        Returns the numbers of all manifests that there are.
+        Returns the numbers of all existing manifests.
         """
         numbers = await manifest_numbers(self._storage, newest.container)
         highest = max(numbers, default=0)
@@ -329,7 +337,7 @@ class ContainerTierTwo:
         return numbers
 
     async def check_owner(self) -> None:
-        """See `ports.TierTwo.check_owner`. Not to be called while a flush runs."""
+        """See `ports.TierTwo.check_owner`. Must not be called while a flush runs."""
         newest = self._last if self._prepared is None else self._prepared.manifest
         try:
             await self._look_for_successor(newest)
@@ -348,7 +356,7 @@ class ContainerTierTwo:
         self._receipts.committed(self._last.number)
 
     async def _check_page_taker(self) -> None:
-        """A page is not there or not as it was: a successor may have collected it."""
+        """Look for a successor, which may have collected a page that is missing or damaged."""
         try:
             await self.check_owner()
         except Deposed as deposed:
@@ -360,7 +368,7 @@ class ContainerTierTwo:
     async def collect(self) -> bool:
         """See `ports.TierTwo.collect`: at most 64 objects, after a look for a successor.
 
-        A flush may run beside it: then the newest manifest is the one on its way.
+        A flush may run at the same time; the newest manifest is then the one that it creates.
         """
         if self._stopped is not None:
             raise self._stopped
@@ -384,7 +392,7 @@ class ContainerTierTwo:
         return bool(names)
 
     async def _counted(self, count: ReferenceCount) -> bool:
-        """Count on; whether all references are counted."""
+        """Continue the count; returns whether it is complete."""
         found = await count.go_on(COUNT_PAGES_MAX)
         if found is None:
             return False
@@ -414,7 +422,7 @@ class ContainerTierTwo:
 
 
 def entries_of(catalog: Catalog) -> dict[str, CatalogEntry | Tombstone]:
-    """All that a catalog tells, by name."""
+    """All entries of a catalog, by name."""
     writers: dict[int, dict[bytes, WriterMark]] = {number: {} for number in catalog.extents}
     for (number, writer_id), mark in catalog.writers.items():
         writers[number][writer_id] = mark
