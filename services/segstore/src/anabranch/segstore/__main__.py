@@ -9,7 +9,7 @@ from anabranch.segstore.wiring import serve
 
 
 def settings_of(arguments: list[str]) -> SegstoreSettings:
-    """The environment's settings, with what the command line adds. Raises InvalidSetting."""
+    """The environment's settings with the command line's options. Raises InvalidSetting."""
     parser = argparse.ArgumentParser(
         prog="python -m anabranch.segstore",
         description="One segment store, configured by ANABRANCH_SEGSTORE_… variables.",

@@ -3,8 +3,8 @@
     DurableDataLog    tier 1: one journal per process, one `ContainerLog` view per container
     TierTwo           a container's catalog and extents in tier 2, over the shared ChunkStorage
 
-`Disk` and `ChunkStorage` are in `anabranch.common.storage.ports`.
-Errors of the operating system surface as `DiskFailed` (writes, syncs) or OSError (the rest).
+`Disk` and `ChunkStorage` are in `anabranch.common.storage.ports`. Errors of the operating system
+surface as `DiskFailed` (writes, syncs) or OSError (the rest).
 """
 
 from collections.abc import (
@@ -36,7 +36,7 @@ from anabranch.segstore.domain.log.pinning import LiveLogFile
 
 @dataclass(frozen=True, slots=True)
 class LogAddress:
-    """Where a frame is: file, byte position of the frame's header, size of the payload."""
+    """The place of a frame: file, byte position of the frame's header, size of the payload."""
 
     file_id: int
     position: int
@@ -71,42 +71,43 @@ class FrameSource(Protocol):
         ...
 
     def frame_durable(self, contents: FrameContents, address: LogAddress) -> None:
-        """The frame is synced and the journal still owns its directory: apply and acknowledge.
+        """Apply and acknowledge: the frame is synced, and the journal still owns its directory.
 
-        Called once per taken frame, in the order taken, unless the view was closed or the log or
-        the journal failed since; then never.
+        Called once per taken frame, in the order taken. It is not called after the view was closed
+        or the log or the journal failed.
         """
         ...
 
     def log_failed(self, error: AnabranchError) -> None:
-        """This log failed: its container ends, and the others go on.
+        """End the container, because its log failed; the other containers continue.
 
-        Nothing taken or waiting will become durable by this view; acknowledge nothing more. Called
-        once at most, and then never `journal_failed`.
+        No taken or waiting operation becomes durable through this view; acknowledge nothing more.
+        Called at most once, and then never `journal_failed`.
         """
         ...
 
     def journal_failed(self, error: AnabranchError) -> None:
-        """The journal failed, and with it the logs of all containers: the store ends.
+        """End the container and the store, because the journal failed, and with it the logs of all
+        containers.
 
-        Otherwise as `log_failed`.
+        Otherwise like `log_failed`.
         """
         ...
 
 
 class CommitWatch(Protocol):
-    """Whoever measures group commits. Called in turn, from the event loop's thread."""
+    """An observer that measures group commits. Called in turn, from the event loop's thread."""
 
     def begin(self) -> None:
-        """A group commit is about to be written."""
+        """The write of a group commit begins."""
         ...
 
     def synced(self, frame_count: int, size: int) -> None:
-        """It is durable, `size` bytes of frames; the sources are told next."""
+        """The commit of `size` bytes of frames is durable; the sources are notified next."""
         ...
 
     def told(self) -> None:
-        """The sources were told: nobody waits for this commit any more."""
+        """The sources were notified: no request waits for this commit any more."""
         ...
 
 
@@ -132,18 +133,19 @@ class ContainerLog(Protocol):
         ...
 
     async def read_aside(self, address: LogAddress) -> bytes:
-        """As `read`, without holding up whoever commits.
+        """Like `read`, without blocking commits.
 
-        Raises ObjectNotFound if the frame was released, also while it was read; CorruptJournal.
+        Raises ObjectNotFound if the frame was released, even during the read; CorruptJournal.
         """
         ...
 
     async def release(self, applied_sequence: int) -> None:
-        """Everything up to here is durable in tier 2; files may go. May be repeated."""
+        """Note that everything up to here is durable in tier 2, so that files may be removed.
+        Repeatable."""
         ...
 
     def close(self) -> None:
-        """Stop taking frames from the source, and tell it no more; the log stays."""
+        """Stop taking frames from the source, and notify it no more; the log stays."""
         ...
 
 
@@ -155,7 +157,7 @@ class DurableDataLog(Protocol):
 
     @property
     def failure(self) -> AnabranchError | None:
-        """What ended it for every container; None while it goes on."""
+        """The error that ended it for every container; None while it runs."""
         ...
 
     def logs(self) -> Mapping[int, str]:
@@ -163,7 +165,7 @@ class DurableDataLog(Protocol):
         ...
 
     async def create_log(self, container: int, log_id: str) -> None:
-        """Add a log to the list; durable on return; the same again is success.
+        """Add a log to the list; durable on return. Repeating it with the same id is harmless.
 
         Raises ObjectExists if the container has another log here.
         """
@@ -174,42 +176,41 @@ class DurableDataLog(Protocol):
         ...
 
     async def remove_log(self, container: int) -> None:
-        """Take the container's log off the list, with all that it holds; durable on return.
+        """Remove the container's log, with its frames, from the list; durable on return.
 
-        A log that the container gets here later is another one. Not there is success.
+        A log that the container gets here later is another one. Harmless if there is no log.
         """
         ...
 
     async def open_log(
         self, container: int, log_id: str, container_epoch: int, source: FrameSource
     ) -> ContainerLog:
-        """Open the container's view under an epoch above all that its frames hold.
+        """Open the container's view under an epoch above those of all its frames.
 
-        Deposes a view that is still open: its source hears `log_failed`.
-
-        Raises LogNotHere (not in the list), Deposed (epoch not above), Unavailable (frames of an
-        older view are still being written).
+        Deposes a view that is still open: its source gets `log_failed`. Raises LogNotHere (not in
+        the list), Deposed (epoch not above), Unavailable (frames of an older view are still being
+        written).
         """
         ...
 
     @property
     def no_room(self) -> AnabranchError | None:
-        """Why nothing can be written for now: the disk is full. Frames wait, and are refused by
-        the throttle; reads go on. None while all is well."""
+        """The error that prevents writing while the disk is full; None otherwise. Frames wait,
+        the throttle refuses new ones, and reads continue."""
         ...
 
     def try_again(self) -> None:
-        """Look whether there is room by now. To be called from time to time; without need it does
+        """Check whether there is room by now. Call it from time to time; without need it does
         nothing."""
         ...
 
     @property
     def live_size(self) -> int:
-        """Bytes that an open would have to read: all files that are not gone yet."""
+        """Bytes that an open would have to read, in all files that still exist."""
         ...
 
     def live_files(self) -> Sequence[LiveLogFile]:
-        """These files, oldest first, and the containers that each waits for to be released."""
+        """These files, oldest first, with the containers whose release each one awaits."""
         ...
 
     def close(self) -> None: ...
@@ -217,7 +218,7 @@ class DurableDataLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """All that tier 2 knows of one living segment; `writers`: id → mark."""
+    """Everything that tier 2 records about one living segment; `writers`: id → mark."""
 
     state: SegmentState
     extents: tuple[TieredExtent, ...]
@@ -229,26 +230,28 @@ FetchRange = Callable[[int, int, int], Awaitable[bytes]]
 
 
 class StoredCatalog(Protocol):
-    """What tier 2 tells of one container's segments."""
+    """The records of tier 2 about one container's segments."""
 
     @property
     def applied_sequence(self) -> int:
-        """Up to where the newest manifest tells the state: at open, then after each flush."""
+        """The sequence number of the newest manifest's state: at open, then after each flush."""
         ...
 
     def knows_nothing_of(self, name: str) -> bool:
-        """Whether it is certain, without reading, that the catalog holds nothing of this name."""
+        """Whether the catalog certainly holds nothing under this name, as far as known without
+        reading."""
         ...
 
     async def find(self, names: Collection[str]) -> Mapping[str, CatalogEntry | Tombstone]:
-        """What the newest manifest tells of these names; what it does not know is left out.
+        """The newest manifest's records of these names; unknown names are left out.
 
         Raises CorruptManifest, Deposed, Unavailable.
         """
         ...
 
     def entries(self) -> AsyncIterator[CatalogEntry | Tombstone]:
-        """All that the newest manifest tells, in no certain order; raises what `find` does."""
+        """All records of the newest manifest, in no particular order. Raises the errors of
+        `find`."""
         ...
 
 
@@ -260,33 +263,34 @@ class TierTwo(StoredCatalog, Protocol):
 
         On return the state at `cut.sequence` is durable and the log up to it may be released.
         Raises Deposed (nothing was made visible by us after the successor's fence), SyncFailed;
-        DiskFailed, Unavailable and OutcomeUnknown, after which it may be tried again.
+        DiskFailed, Unavailable and OutcomeUnknown, after which the flush may be retried.
         """
         ...
 
     @property
     def unfinished(self) -> bool:
-        """Whether a flush failed when its manifest may have been created: the next flush must be
-        of the same cut."""
+        """Whether a flush failed when its manifest may have been created. The next flush must
+        then be of the same cut."""
         ...
 
     async def close(self) -> None:
-        """Write the last manifest of this owner: nothing follows in its log. No flush after it.
+        """Write the last manifest of this owner, after which its log continues no more and no flush
+        follows.
 
-        To be called when all that was accepted is flushed; again after a failure. Raises Deposed,
-        Busy (a flush runs), and what `flush` raises.
+        Call it when all accepted operations are flushed, and again after a failure. Raises Deposed,
+        Busy (a flush runs), and the errors of `flush`.
         """
         ...
 
     async def leave_receipts(self) -> NoReturn:
-        """Leave a receipt of each newest manifest soon after it was created, until cancelled.
+        """Leave a receipt of each newest manifest soon after its creation, until cancelled.
 
-        What fails is tried again: a receipt is how others see that a manifest was deleted.
+        Failures are retried: only a receipt reveals to other processes that a manifest was deleted.
         """
         ...
 
     async def confirm(self) -> None:
-        """Leave the receipt that is due, if one is. Raises what tier 2 raises; may be repeated."""
+        """Leave the receipt that is due, if any. Raises the errors of tier 2; may be repeated."""
         ...
 
     @property
@@ -295,8 +299,7 @@ class TierTwo(StoredCatalog, Protocol):
         ...
 
     async def collect(self) -> bool:
-        """Delete some of the objects that are no longer needed; whether it is worth calling
-        again at once.
+        """Delete some of the garbage; returns whether another call is useful at once.
 
         Raises Deposed (nothing was deleted after the successor was seen), CorruptManifest;
         DiskFailed, Unavailable, OSError: call again later.
@@ -304,7 +307,7 @@ class TierTwo(StoredCatalog, Protocol):
         ...
 
     async def check_owner(self) -> None:
-        """See that nobody has opened the container since: Raises Deposed, Unavailable."""
+        """Check that no other owner has opened the container since. Raises Deposed, Unavailable."""
         ...
 
     async def read(self, ref: ChunkRef, offset: int, length: int) -> bytes:
@@ -314,7 +317,7 @@ class TierTwo(StoredCatalog, Protocol):
     async def entries_around(self, ref: ChunkRef, offset: int) -> tuple[int, int]:
         """The boundaries next to `offset` that the chunk lists: (at or below, at or above).
 
-        All relative to the reference, whose ends are boundaries. Raises CorruptChunk.
+        All are relative to the reference, whose ends are boundaries. Raises CorruptChunk.
         """
         ...
 
@@ -328,7 +331,7 @@ class TieredExtents:
 
 
 class OpenTierTwo(Protocol):
-    """How a container opens its tier 2."""
+    """Opens a container's tier 2."""
 
     async def __call__(
         self,

@@ -1,4 +1,4 @@
-"""Group commit: which frames the next write takes from the containers that have some waiting."""
+"""Group commit: selects the frames that the next write takes from the waiting containers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Taken(Generic[V]):
 def gather(ready: dict[V, None]) -> list[Taken[V]]:
     """Take frames in turns from the ready views until none waits or the write is large enough.
 
-    A view whose source has nothing more leaves `ready`; the others stay for the next write.
+    A view whose source has no more frames leaves `ready`; the others stay for the next write.
     """
     taken: list[Taken[V]] = []
     size = 0

@@ -1,4 +1,4 @@
-"""Load reports over NATS: published once, to whoever listens."""
+"""Load reports over NATS: each is published once, to all subscribers."""
 
 from nats.aio.client import Client
 
@@ -8,7 +8,7 @@ from anabranch.common.errors import Unavailable
 
 
 class LoadPublisher:
-    """Publishes for one node, and only while there is a connection: a late report is no use."""
+    """Publishes for one node, and only while connected, because a late report is useless."""
 
     def __init__(self, client: Client, node_id: str) -> None:
         self._client = client

@@ -1,6 +1,6 @@
 """`DurableDataLog` in memory: the same rules without a disk, for ephemeral stores and tests.
 
-What was written lives as long as its `MemoryFrames`; a second `MemoryLog` over them deposes the
+Written frames live as long as their `MemoryFrames`. A second `MemoryLog` over them deposes the
 first, as a second opener of a journal's directory would.
 """
 
@@ -24,7 +24,7 @@ from anabranch.segstore.ports import FrameSource, LogAddress, ReplayedFrame
 
 @dataclass(slots=True)
 class MemoryFrames:
-    """What a journal would hold on disk. `owner` counts the openings."""
+    """The contents that a journal would hold on disk. `owner` counts the openings."""
 
     journal_id: str
     owner: int = 0
@@ -147,7 +147,7 @@ class MemoryLog:
 
     @property
     def live_size(self) -> int:
-        """Nothing is read at an open."""
+        """An open reads nothing."""
         return 0
 
     def live_files(self) -> Sequence[LiveLogFile]:
@@ -155,11 +155,11 @@ class MemoryLog:
         return ()
 
     def close(self) -> None:
-        """End the log; what waits is not kept. Repeated is success."""
+        """End the log without keeping the waiting frames; harmless to repeat."""
         self._end(Unavailable("the log was closed"))
 
     def view_ready(self, view: MemoryView) -> None:
-        """A view's source has operations waiting."""
+        """Schedule a commit, because the view's source has operations waiting."""
         if self._failure is None and self._views.get(view.container) is view:
             self._ready[view] = None
             if not self._scheduled:
@@ -195,7 +195,7 @@ class MemoryLog:
             yield ReplayedFrame(entry.first_sequence, count, address, self.read(address))
 
     def read(self, address: LogAddress) -> bytes:
-        """See `ContainerLog.read`. Raises ObjectNotFound for what was released."""
+        """See `ContainerLog.read`. Raises ObjectNotFound for a released frame."""
         payload = self._kept.payloads.get(address.position)
         if payload is None:
             raise ObjectNotFound("the frame was released", position=address.position)

@@ -1,1 +1,1 @@
-"""What waits: container life, reads, tiering. Decisions are in `domain`."""
+"""The parts that wait: container life, reads, tiering. Decisions are in `domain`."""

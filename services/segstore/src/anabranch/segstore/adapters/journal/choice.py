@@ -1,4 +1,4 @@
-"""Which writer the journal gets: the one that is set, or the one that fits the disk."""
+"""Chooses the journal's writer: the configured one, or the one that suits the disk."""
 
 import asyncio
 from typing import Literal
@@ -16,26 +16,26 @@ from anabranch.segstore.adapters.journal.process_commits import start_writer_pro
 Wanted = Literal["auto", "inline", "process"]
 
 SLOW_SYNC_MS = 2.0
-"""Where half of all syncs take longer, the loop shall not wait for them. A writer process costs
-some tenths of a millisecond for each commit."""
+"""If the median sync takes longer, the event loop should not wait for syncs. A writer process
+costs some tenths of a millisecond for each commit."""
 
 _log = structlog.get_logger(__name__)
 
 
 def writer_for(wanted: Wanted, probe: SyncProbe) -> Literal["inline", "process"]:
-    """As wanted, or by how fast the disk syncs."""
+    """The configured writer, or the one that suits the measured speed of syncs."""
     if wanted != "auto":
         return wanted
     return "process" if probe.p50_ms > SLOW_SYNC_MS else "inline"
 
 
 def choose_commits(wanted: Wanted, clock: Clock, loop: asyncio.AbstractEventLoop) -> ChooseCommits:
-    """Measures the disk when asked, and says what it found. What it returns raises DiskFailed."""
+    """A function that measures the disk, logs the result and chooses. It raises DiskFailed."""
 
     def choose(disk: Disk, lock: DirectoryLock) -> CommitWriter:
         try:
             probe = probe_sync(disk, clock)
-        except NoRoom as error:  # the store shall serve what is there all the same
+        except NoRoom as error:  # a store with a full disk can still serve reads
             _log.warning("the disk is full, so its syncs were not measured", error=str(error))
             probe = SyncProbe(0.0, 0.0)
         shown = {"p50_ms": round(probe.p50_ms, 3), "p99_ms": round(probe.p99_ms, 3)}

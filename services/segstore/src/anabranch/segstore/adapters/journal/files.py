@@ -1,22 +1,22 @@
-"""Writing: the present file, and how the next one takes its place.
+"""Writing: the present file, and the steps by which the next one takes its place.
 
-    spare     a file of the present owner whose contents are elsewhere by now, or a new one that is
-              zero-filled step by step beside the commits; under a spare name either way
+    spare     a retired file of the present owner, whose contents are elsewhere, or a new one that
+              is zero-filled step by step between commits; under a spare name either way
     roll      header (names the present file's end) synced → final name → directory synced
               → recorded as the newest file, synced
     present   takes whole writes of frames, one synced call each
 
-Frames, and the filling of the spare, are only planned here (`PlannedWrite`); the journal has them
-performed, one at a time, and says when they are durable. Rolling and retiring are performed here
-and block, whoever writes the frames: a few syncs for each file.
+This module only plans the writing of frames and the filling of the spare (`PlannedWrite`). The
+journal has these writes performed one at a time, and reports when they are durable. Rolling and
+retiring are performed here, with any commit writer, and block for a few syncs for each file.
 
-Writing over blocks that a file has already costs one write for each byte; a new file costs two.
-Only files of this owner's epoch are used again: a deposed owner may still write into its own, and
-nobody else does.
+Overwriting the blocks of an existing file costs one write per byte; a new file costs two. Only
+files of this owner's epoch are reused: a deposed owner may still write into its own files, but only
+into these.
 
-A file therefore never has its final name without a durable header, and is never written
-before its name is durable and recorded (`layout.py` argues the crash points). Nothing here retries.
-`NoRoom` of what makes the next file ready leaves everything as it was; any other error ends the
+A file therefore never has its final name without a durable header, and is never written before its
+name is durable and recorded (`layout.py` discusses the crash points). This module never retries.
+`NoRoom` while preparing the next file leaves everything unchanged; any other error ends the
 journal.
 """
 
@@ -46,14 +46,14 @@ from anabranch.segstore.domain.log.formats import (
 FILL_STEP_SIZE_BYTES_MIN = 64 * 1024
 FILL_AHEAD_SIZE_BYTES = 1024 * 1024
 FREE_FILES_MAX = 16
-"""Files kept for later beside the spare; what comes beyond is removed. As many as are in use while
-a flush runs, or each flush would give them up and the next one make them anew."""
+"""Files kept for reuse beside the spare; further ones are removed. It is about the number of
+files in use during a flush: with fewer, each flush would remove files and create them again."""
 _ZEROS = memoryview(bytes(4 * 1024 * 1024))
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedWrite:
-    """One synced write: where, and what."""
+    """One synced write."""
 
     file: DiskFile
     buffers: Sequence[Buffer]
@@ -62,7 +62,7 @@ class PlannedWrite:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFrames:
-    """Frames for the present file, one behind the other. `end`: where it ends with them."""
+    """Consecutive frames for the present file. `end` is the file's end after them."""
 
     write: PlannedWrite
     positions: Sequence[int]
@@ -71,7 +71,7 @@ class PlannedFrames:
 
 @dataclass(slots=True)
 class _Spare:
-    """The next file. `filled`: bytes from its start on that are on disk, whatever they hold."""
+    """The next file. Its first `filled` bytes are allocated on disk, with any contents."""
 
     name: str
     file: DiskFile
@@ -80,7 +80,7 @@ class _Spare:
 
 
 class FileWriter:
-    """The journal's one place of writing. Blocking; owned by one journal."""
+    """The only writer of the journal's files. Blocking; owned by one journal."""
 
     def __init__(
         self,
@@ -107,13 +107,13 @@ class FileWriter:
 
     @property
     def end(self) -> int:
-        """Where the present file's durable frames end, in bytes; 0 if there is no present file."""
+        """The end of the present file's durable frames, in bytes; 0 if there is no present file."""
         return 0 if self._file is None else self._end.offset
 
     def prepare_next(self) -> None:
-        """Make all ready that needs space, so that `roll` needs none.
+        """Do everything that needs space, so that `roll` needs none.
 
-        Raises NoRoom; then nothing has changed, and it may be called again.
+        Raises NoRoom without changing the journal; call it again later.
         """
         while self._uncopied:
             self._uncopied[0].perform()
@@ -125,14 +125,14 @@ class FileWriter:
             raise
 
     def give_up_spare(self) -> None:
-        """Remove the next file, of which only a part could be made."""
+        """Remove the next file, which could be created in part only."""
         if self._spare is not None:
             spare, self._spare = self._spare, None
             spare.file.close()
             layout.remove_if_there(self._disk, spare.name)
 
     def roll(self, oldest: int | None) -> LiveFile:
-        """Go on in the next file, after `prepare_next`; it is durable and recorded on return.
+        """Continue in the next file, after `prepare_next`; it is durable and recorded on return.
 
         `oldest`: the journal's oldest file, None if there is none.
         """
@@ -153,14 +153,14 @@ class FileWriter:
         return LiveFile(file_id, spare.file)
 
     def note_oldest(self, oldest: int) -> None:
-        """Record which file is the oldest one that the journal still needs; durable on return."""
+        """Record the oldest file that the journal still needs; durable on return."""
         layout.note_known(self._disk, KnownFiles(oldest, self._end.file_id))
 
     def retire(self, live: LiveFile) -> None:
-        """Take a file out of the journal, durably: for later use, or for good.
+        """Remove a file from the journal, durably, and keep it for reuse if possible.
 
-        The caller has seen that nobody needs its contents, that it is not the present one, and that
-        the record begins behind it.
+        The caller has checked that its contents are no longer needed, that it is not the present
+        file, and that the record begins after it.
         """
         name = layout.journal_file(live.file_id)
         if self._is_reusable(live):
@@ -181,14 +181,14 @@ class FileWriter:
         )
 
     def has_room(self, size: int) -> bool:
-        """Whether `size` bytes fit; an empty file takes anything and grows."""
+        """Whether `size` bytes fit. An empty file takes any size and grows."""
         if self._file is None:
             return False
         empty = self._end.offset == FILE_HEADER_SIZE_BYTES
         return empty or self._end.offset + size <= self._limit
 
     def plan_frames(self, contents: Sequence[FrameContent]) -> PlannedFrames:
-        """The frames as one write behind the present end; `advance` when it is durable."""
+        """The frames as one write at the present end; call `advance` when it is durable."""
         assert self._file is not None, "there is no present file"
         buffers: list[Buffer] = []
         positions = []
@@ -206,18 +206,21 @@ class FileWriter:
         )
 
     def advance(self, frames: PlannedFrames) -> None:
-        """The frames planned last are durable."""
+        """Move the end behind the frames planned last, which are durable."""
         assert frames.write.offset == self._end.offset, "frames were planned twice"
         self._end = frames.end
 
     def plan_fill(self) -> PlannedWrite | None:
-        """Keep the next file ahead of need: filled a little further than the present one is
-        written, so that no commit waits for more than its own size. `filled` when it is durable;
-        None if there is nothing to do."""
+        """The next step of filling the spare, or None if none is needed; call `filled` when it is
+        durable.
+
+        The spare is kept filled a little further than the present file is written, so that no
+        commit waits for more than its own size.
+        """
         return self._fill_step(min(self._end.offset + FILL_AHEAD_SIZE_BYTES, self._file_size))
 
     def filled(self, step: PlannedWrite) -> None:
-        """A step of filling is durable."""
+        """Note that a step of filling is durable."""
         assert self._spare is not None
         self._spare.filled = step.offset + sum(map(len, step.buffers))
 
@@ -244,8 +247,8 @@ class FileWriter:
         return file_id_of(self._journal_epoch, self._number + 1)
 
     def close(self) -> None:
-        """Close what is not in use; the next open removes it. The present file is closed by its
-        reader."""
+        """Close the files that are not in use; the next open removes them. The present file's
+        reader closes that one."""
         if self._spare is not None:
             self._free.append(self._spare)
             self._spare = None

@@ -1,18 +1,18 @@
-"""Group commit: what the containers have waiting goes to the disk in one synced write.
+"""Group commit: one synced write for all frames that wait in the containers.
 
-A commit is: gather frames → one synced write → look at the fence → tell the sources, in order.
-It is scheduled by the first `ready()` and again while frames wait; there is no timer. What
-arrives while a write is outstanding is the next write.
+A commit gathers frames, writes them with one sync, checks the fence, and notifies the sources, in
+this order. The first `ready()` schedules it, and it repeats while frames wait; there is no timer.
+Frames that arrive while a write is outstanding form the next one.
 
-*No room.* Frames that do not fit into the present file wait until there is a next one. Where it
-cannot be made, because the disk is full or no file descriptor is left, `no_room` says so, and
-`try_again` is called from time to time. Nothing was written then and nothing is uncertain: what was
-gathered is held as it is, and written first. A write or sync of frames that fails is another matter
-and ends the journal.
+*No room.* Frames that do not fit into the present file wait for the next file. If it cannot be
+created, because the disk is full or no file descriptor is left, `no_room` holds the error, and
+`try_again` is called from time to time. Nothing was written then, so no outcome is unknown: the
+gathered frames are kept and written first. In contrast, a failed write or sync of frames ends the
+journal.
 
-Who performs the write is a `CommitWriter`: the inline one blocks the loop on purpose (a thread
-beside a busy loop is slower than a fast sync), the writer process does not. State owned: the views
-that have frames waiting, and the one outstanding write with what follows it.
+A `CommitWriter` performs the write. The inline one blocks the loop on purpose (a thread beside a
+busy loop is slower than a fast sync); the writer process does not. State owned: the views that have
+frames waiting, and the one outstanding write with its continuation.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ from anabranch.segstore.ports import CommitWatch, LogAddress
 
 
 class _Unwatched:
-    """`CommitWatch` for journals that nobody measures."""
+    """`CommitWatch` for journals that are not measured."""
 
     def begin(self) -> None:
         return
@@ -44,7 +44,7 @@ class _Unwatched:
 
 
 class GroupCommit:
-    """The commits of one journal. `views`: the present view of each container, by number."""
+    """The commits of one journal. `views`: the open view of each container, by number."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class GroupCommit:
         self._ready: dict[JournalView, None] = {}
         self._scheduled = False
         self._then: Callable[[], None] | None = None
-        """What follows the outstanding write; None while there is none."""
+        """The continuation of the outstanding write; None without one."""
         self._committing: frozenset[int] = frozenset()
         self._held: list[Taken[JournalView]] = []
         """Frames that were taken from their sources and wait for the next file."""
         self.no_room: NoRoom | None = None
-        """Why there is no file for the frames that wait."""
+        """The error for which the waiting frames have no file."""
         self._no_spare: NoRoom | None = None
-        """Why the file after the present one could not be begun."""
+        """The error for which the file after the present one could not be created or filled."""
         self._filling = False
         commits.start(self._written)
         self._begin_next_file()
@@ -85,18 +85,18 @@ class GroupCommit:
     # --- views --------------------------------------------------------------------------------
 
     def view_ready(self, view: JournalView) -> None:
-        """A view's source has operations waiting."""
+        """Schedule a commit, because the view's source has operations waiting."""
         if self._ownership.failure is None and self.views.get(view.container) is view:
             self._ready[view] = None
             self._schedule_commit()
 
     def forget(self, view: JournalView) -> None:
-        """Nothing more is taken from the view, and what was taken and not yet begun is dropped."""
+        """Take no more frames from the view, and drop those whose write has not begun."""
         self._ready.pop(view, None)
         self._held = [item for item in self._held if item.view is not view]
 
     def end(self, failure: AnabranchError) -> None:
-        """Every open view's source hears `failure`."""
+        """Notify the source of every open view of `failure`."""
         views = list(self.views.values())
         self.views.clear()
         self._ready.clear()
@@ -116,7 +116,7 @@ class GroupCommit:
         self._scheduled = False
         if self._ownership.failure is not None or self._then is not None or self.no_room:
             return
-        with suppress(DiskFailed, Deposed), self._ownership.ending():  # `end` tells every source
+        with suppress(DiskFailed, Deposed), self._ownership.ending():  # `end` notifies the sources
             taken = self._held or gather(self._ready)
             if taken:
                 self._begin_commit(taken)
@@ -139,7 +139,7 @@ class GroupCommit:
         self._write(frames.write, durable)
 
     def _write(self, write: PlannedWrite, then: Callable[[], None]) -> None:
-        """Have it performed, and go on with `then` when it is durable, at once or later."""
+        """Perform the write, and call `then` when it is durable, at once or later."""
         assert self._then is None, "one write is outstanding at a time"
         self._then = then
         self._commits.write(write.file, write.buffers, write.offset)
@@ -168,14 +168,14 @@ class GroupCommit:
         contents: list[FrameContent],
         frames: PlannedFrames,
     ) -> None:
-        """Note what was written, look at the fence, and only then tell the sources."""
+        """Record the written frames, check the fence, and only then notify the sources."""
         addresses = list(self._note_frames(contents, frames))
         self._watch.synced(len(taken), frames.end.offset - frames.write.offset)
         self._ownership.check_fence()
-        # a turn of the loop after the answers, which must not wait for it
+        # The filling runs in the next turn of the loop, so that the answers do not wait for it.
         self._schedule(self._fill_spare)
         for item, address in zip(taken, addresses, strict=True):
-            if self.views.get(item.view.container) is item.view:  # else closed meanwhile
+            if self.views.get(item.view.container) is item.view:  # it may have been closed
                 item.view.source.frame_durable(item.contents, address)
 
     def _note_frames(
@@ -214,7 +214,7 @@ class GroupCommit:
         self._schedule(self._fill_spare)
 
     def try_again(self) -> None:
-        """Look whether there is room by now; nothing is done if none was wanting."""
+        """Check whether there is room by now; does nothing if none was missing."""
         if self._ownership.failure is not None or self._then is not None:
             return
         if self._no_spare:
@@ -226,7 +226,7 @@ class GroupCommit:
                     self._schedule_commit()
 
     def _begin_next_file(self) -> bool:
-        """Go on in the next file; False if there is no room for it."""
+        """Continue in the next file; False if there is no room for it."""
         self._ownership.check_fence()
         try:
             self._writer.prepare_next()

@@ -1,7 +1,8 @@
-"""Reading a journal without opening it: nothing is fenced, synced, changed or locked.
+"""Reads a journal without opening it: it fences, syncs, changes and locks nothing.
 
-What is said of a journal whose owner runs may be old when it is printed; the newest file then looks
-as if it ended wherever the owner was. A stopped journal is told exactly as an open would find it.
+If the journal's owner runs, the report may be outdated when it is printed, and the newest file
+seems to end wherever the owner was. For a stopped journal the report equals the findings of an
+open.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +23,7 @@ from anabranch.segstore.domain.log.scan import ScannedFile, TornTail, scan_file
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """Which operations of a container are in a file."""
+    """A container's operations in one file."""
 
     first_sequence: int
     last_sequence: int
@@ -32,7 +33,7 @@ class Operations:
 
 @dataclass(frozen=True, slots=True)
 class InspectedFile:
-    """A file's part of the log. `end`: where its last frame ends, in bytes."""
+    """A file's part of the log. `end`: the end of its last frame, in bytes."""
 
     name: str
     size_bytes: int
@@ -44,7 +45,7 @@ class InspectedFile:
 
 @dataclass(slots=True)
 class JournalReport:
-    """A journal as it lies on the disk. `faults` is empty if an open would succeed."""
+    """A journal as it is stored on the disk. `faults` is empty if an open would succeed."""
 
     journal_id: str
     fences: tuple[int, ...]
@@ -55,7 +56,11 @@ class JournalReport:
 
 
 def inspect_journal(disk: Disk) -> JournalReport:
-    """Read the whole journal. Raises CorruptJournal, FormatTooNew if it cannot be told at all."""
+    """Read the whole journal.
+
+    Raises CorruptJournal or FormatTooNew if its format, list of logs or record of files is
+    unreadable.
+    """
     journal_id = layout.check_format(disk) or ""
     report = JournalReport(journal_id, tuple(layout.fences(disk)), layout.read_logs(disk))
     before = layout.read_known(disk)
@@ -68,7 +73,7 @@ def inspect_journal(disk: Disk) -> JournalReport:
     chain = Chain((), ())
     with _noting(report):
         chain = chain_files(headers, journal_id)
-        if whole:  # else a file that is there would be called missing
+        if whole:  # a file with an unreadable header would be reported as missing
             check_complete(chain, required(before, layout.read_known(disk)))
     report.orphans = tuple(layout.journal_file(header.file_id) for header in chain.orphans)
     epochs: dict[int, int] = {}
@@ -87,7 +92,7 @@ def inspect_journal(disk: Disk) -> JournalReport:
 
 @contextmanager
 def _noting(report: JournalReport) -> Iterator[None]:
-    """What is raised inside becomes a fault of the report."""
+    """Add an error raised in the block to the report's faults."""
     try:
         yield
     except AnabranchError as error:

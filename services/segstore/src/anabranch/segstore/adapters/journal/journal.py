@@ -1,10 +1,10 @@
 """`DurableDataLog` over a `Disk`: one journal for all containers of a process.
 
-Any error ends the journal: every source hears `journal_failed` once, nothing is tried again,
-nothing more is acknowledged. Only `NoRoom`, where something new was to be made, ends nothing.
+Any error ends the journal: every source is notified once by `journal_failed`, nothing is retried,
+and nothing more is acknowledged. The only exception is `NoRoom` while something new is created.
 
-All calls come from one thread, the event loop's. All but frames and zeros is written inline:
-fences, headers, names; `group_commit.py` says how frames reach the disk.
+All calls come from one thread, the event loop's. Fences, headers and names are written inline;
+`group_commit.py` describes the writing of frames and zeros.
 
 State owned: the list of logs, the live files and the frames in them.
 """
@@ -46,7 +46,7 @@ FILE_SIZE_BYTES_DEFAULT = 64 * 1024 * 1024
 
 
 class Journal:
-    """An open journal. Made by `open_journal` only."""
+    """An open journal. Only `open_journal` creates it."""
 
     def __init__(
         self,
@@ -157,14 +157,14 @@ class Journal:
         return view
 
     def close(self) -> None:
-        """End the journal; what waits is not written. Repeated is success."""
+        """End the journal without writing the waiting frames; harmless to repeat."""
         self.end(Unavailable("the journal was closed"))
 
     def end(self, failure: AnabranchError) -> None:
-        """Stop for good: every open view's source hears of it once, by `journal_failed`."""
+        """Stop for good, and notify the source of every open view once, by `journal_failed`."""
         self._ownership.end(failure)
 
-    # --- what a view asks ---------------------------------------------------------------------
+    # --- calls of a view ----------------------------------------------------------------------
 
     def view_ready(self, view: JournalView) -> None:
         """See `ContainerLog.ready`."""
@@ -190,15 +190,15 @@ class Journal:
         return payload
 
     async def read_aside(self, container: int, address: LogAddress) -> bytes:
-        """See `ContainerLog.read_aside`. The file is opened anew, and what was read of it counts
-        only if it is still live: it may have been retired, and written again, meanwhile."""
+        """See `ContainerLog.read_aside`. Opens the file anew. The result counts only if the file
+        is still live afterwards: it may have been retired and reused during the read."""
         self._ownership.check_alive()
         if self._live.get(address.file_id) is None:
             raise _released(address)
         work = partial(frame_payload_in, self._disk, container, address)
         try:
             payload = work() if self._threads is None else await self._threads.run(work)
-        except NoRoom:  # no descriptor for it: the open file does as well, and the loop waits
+        except NoRoom:  # no descriptor is left: read from the open file, and block the loop
             return self.read(container, address)
         self._ownership.check_alive()
         if self._live.get(address.file_id) is None:
@@ -215,10 +215,11 @@ class Journal:
                 self._collect()
 
     def _collect(self) -> None:
-        """Retire the oldest files that nobody needs, one at a time, never the present one.
+        """Retire the oldest files that no container needs, one at a time, but never the present
+        one.
 
-        The record says first which file is the oldest one left. Each is then durably gone before
-        the next, so that no older file outlives a younger one.
+        This first records the oldest file that remains. Each file is durably gone before the next
+        one is retired, so that no older file outlives a younger one.
         """
         free = self._live.oldest_free()
         if not free:
@@ -227,7 +228,7 @@ class Journal:
         try:
             self._writer.note_oldest(self._live.next_id(free[-1]))
         except NoRoom:
-            return  # until the next release
+            return  # the next release tries again
         for live in free:
             self._ownership.check_fence()
             self._writer.retire(live)
@@ -290,9 +291,9 @@ def open_journal(
     """Open (or initialise) the journal in `disk` as its only owner from now on.
 
     `file_size` in bytes; `watch` measures the commits; `commits` performs them (default: inline),
-    and is closed with the journal, or if it cannot be opened. `in_threads`: `read_aside` waits in
-    a thread, where disk and checksums leave the event loop alone. Raises FormatTooNew (nothing
-    was changed), CorruptJournal, Deposed (another opener came later), DiskFailed.
+    and is closed with the journal, or if the open fails. `in_threads`: `read_aside` uses a thread,
+    so that reads and checksums do not block the event loop. Raises FormatTooNew (without a change),
+    CorruptJournal, Deposed (another opener came later), DiskFailed.
     """
     commits = commits or InlineCommits()
     try:

@@ -1,4 +1,4 @@
-"""What lies in the journal's directory, and how its small files are written.
+"""The contents of the journal's directory, and the writing of its small files.
 
     format            format number and journal id; made last when a directory is initialised
     fences/<epoch>    one per journal epoch, create-only; the highest is the owner's
@@ -6,30 +6,33 @@
     known/<o>-<n>     the journal has the files from o to n; one name, renamed when either rises
     closed/<c>-<e>    container c's frames up to container epoch e are of a log that was removed
     journal-<file>    a file of the log; its header was durable before it got this name
-    spare-<file>      the next file in the making, or one to be used again: worthless to anyone
-                      but its maker
-    torn-<file>-<at>  what was left out at the end of a file
+    spare-<file>      the next file in the making, or one to be reused: worthless to all but its
+                      maker
+    torn-<file>-<at>  the incomplete write that was cut off at the end of a file
     orphan-<file>     a file written by an owner after it was deposed
     <name>.new-…      a small file in the making
 
-Small files are written beside, synced, and then linked under their name, so that a name never
-shows half of them and two processes never share one. The fence is held while the owner's fence
-file exists and the next epoch's does not: a successor removes old fences lowest first, so one
-of the two always tells.
+A small file is written under another name, synced, and then linked to its name. A name thus never
+shows half a file, and two processes never share one. An owner holds the fence while its fence file
+exists and the next epoch's does not: a successor removes old fences lowest first, so one of the two
+conditions always reveals it.
 
-*The record of known files* is a name and not a file's content, so that it can be changed on a full
-disk, and so that a deposed owner, who may still rename, can only add a lower one: what counts is
-the highest `o` and the highest `n` of all names. A crash between any two of these steps leaves a
-journal that opens, with all that was acknowledged:
+*The record of known files* is a name and not a file's content. It can thus be changed on a full
+disk, and a deposed owner, which may still rename, can only add a lower name: the highest `o` and
+the highest `n` of all names count. A crash between any two of these steps leaves a journal that
+opens with everything that was acknowledged:
 
     roll      header synced ─► final name ─► directory synced ─► record n synced ─► first frame
-              before the record the file may exist or not; it is empty, and nobody misses it. After
-              it the file is durable. A frame is acknowledged only behind the record, so a file with
-              acknowledged frames that disappears is missed.
+
+              Before the record, the file may or may not exist; it is empty, and an open does not
+              miss it. After the record the file is durable. A frame is acknowledged only after the
+              record, so an open detects the loss of any file with acknowledged frames.
+
     release   record o synced ─► remove the oldest file ─► directory synced ─► the next one
-              before the first removal the files below o are still there, and are read like others;
-              none of them is needed. Each is durably gone before the next one goes, because the
-              chain would otherwise have a hole.
+
+              Before the first removal the files below o still exist, and an open reads them like
+              others, although none of them is needed. Each is durably gone before the next one is
+              removed, because the chain would otherwise have a hole.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -111,7 +114,7 @@ def read_small_bytes(data: bytes, path: str) -> list[str]:
 
 
 def create_small(disk: Disk, path: str, lines: Iterable[str], nonce: str) -> None:
-    """Create a small file whole, durable with its name. Raises ObjectExists."""
+    """Create a whole small file, durable with its name. Raises ObjectExists."""
     body = "".join(f"{line}\n" for line in lines).encode("ascii")
     making = f"{path}{_MAKING}{nonce}"
     file = disk.create(making)
@@ -127,7 +130,7 @@ def create_small(disk: Disk, path: str, lines: Iterable[str], nonce: str) -> Non
 
 
 def check_format(disk: Disk) -> str | None:
-    """The journal's id, None for a directory that holds no journal yet. Changes nothing.
+    """The journal's id; None if the directory holds no journal yet. Changes nothing.
 
     Raises FormatTooNew; CorruptJournal if the format file is damaged or lost.
     """
@@ -159,7 +162,8 @@ def check_format(disk: Disk) -> str | None:
 
 
 def initialise(disk: Disk, journal_id: str) -> str:
-    """Make the directory a journal's, durably; the id that it has then (another's, if faster)."""
+    """Initialise the directory as a journal's, durably. Returns its id, which is another one if
+    another process was faster."""
     disk.make_directory(FENCES)
     disk.make_directory(LOGS)
     disk.sync_directory()
@@ -175,7 +179,7 @@ def initialise(disk: Disk, journal_id: str) -> str:
 
 def raise_fence(disk: Disk, epoch_least: int) -> int:
     """Take the next free journal epoch, at least `epoch_least`; durable on return."""
-    if not disk.exists(FENCES):  # lost, and with it the fence of every older owner
+    if not disk.exists(FENCES):  # the folder was lost, with the fences of all older owners
         disk.make_directory(FENCES)
         disk.sync_directory()
     epoch = max([epoch_least, *(number + 1 for number in fences(disk))])
@@ -200,14 +204,14 @@ def fence_held(disk: Disk, journal_epoch: int) -> bool:
 
 
 def remove_old_fences(disk: Disk, journal_epoch: int) -> None:
-    """Remove the fences below one's own, lowest first. Another opener may have been faster."""
+    """Remove the fences below one's own, lowest first, even if another opener removes them too."""
     for epoch in fences(disk):
         if epoch < journal_epoch:
             remove_if_there(disk, fence_file(epoch))
 
 
 def remove_if_there(disk: Disk, path: str) -> None:
-    """Unlink; that it is gone already is success."""
+    """Unlink the path; harmless if it is gone."""
     try:
         disk.unlink(path)
     except ObjectNotFound:
@@ -220,7 +224,7 @@ def read_logs(disk: Disk) -> Mapping[int, str]:
 
 
 def check_listed(logs: Container[int], containers: Iterable[int]) -> None:
-    """Raises CorruptJournal if a container with frames of a log that counts has none listed."""
+    """Raises CorruptJournal if a container whose frames count has no log in the list."""
     for container in containers:
         if container not in logs:
             raise CorruptJournal(
@@ -235,9 +239,9 @@ def create_log(disk: Disk, container: int, log_id: str, nonce: str) -> None:
 
 
 def remove_log(disk: Disk, container: int, container_epoch: int) -> None:
-    """Take a log off the list, durably; its frames are those up to this epoch.
+    """Remove a log from the list, durably; its frames are those up to this epoch.
 
-    The mark comes first, so that no later log of the container inherits a frame. Repeatable.
+    The mark is created first, so that no later log of the container inherits a frame. Repeatable.
     """
     disk.make_directory(CLOSED)
     disk.sync_directory()
@@ -253,7 +257,7 @@ def remove_log(disk: Disk, container: int, container_epoch: int) -> None:
 
 
 def closed_epochs(disk: Disk) -> Mapping[int, int]:
-    """Container → the container epoch up to which its frames are of a removed log."""
+    """Container → the container epoch up to which its frames belong to a removed log."""
     found: dict[int, int] = {}
     for container, epoch in map(_closed, disk.list(CLOSED)):
         found[container] = max(epoch, found.get(container, 0))
@@ -282,7 +286,7 @@ def read_known(disk: Disk) -> KnownFiles | None:
 def note_known(disk: Disk, known: KnownFiles) -> None:
     """Raise the record to at least `known`; durable on return. Repeatable.
 
-    Raises NoRoom only where there is no record yet. A deposed owner may rename at the same time.
+    Raises NoRoom only if there is no record yet. A deposed owner may rename at the same time.
     """
     names = disk.list(KNOWN)
     present = read_known(disk)
@@ -310,7 +314,7 @@ def _renamed(disk: Disk, source: str, name: str) -> bool:
 
 
 def forget_known(disk: Disk) -> None:
-    """Remove the record, durably: the next open makes one of what it finds."""
+    """Remove the record, durably; the next open creates one from the files that it finds."""
     names = disk.list(KNOWN)
     for name in names:
         remove_if_there(disk, f"{KNOWN}/{name}")

@@ -1,9 +1,9 @@
-"""Which files the journal consists of, what they hold, and what pins them.
+"""The live files of the journal, their frames, and the containers that pin them.
 
-A file may go when every container that has operations in it has released them, and every older
-file is gone: files go oldest first, so that what an open finds is one piece without a hole. The
-present file never goes. All live files are read at an open, whatever is still needed of them;
-their size is therefore what bounds a recovery, and not the bytes that tier 2 does not have.
+A file may be removed when every container with operations in it has released them and every older
+file is gone. Files are removed oldest first, so that an open finds a sequence without a hole; the
+present file is never removed. An open reads all live files, however little of them is needed. Their
+size bounds a recovery, not the bytes that tier 2 lacks.
 """
 
 from collections import deque
@@ -18,9 +18,9 @@ from anabranch.segstore.domain.log.replay import FrameEntry
 
 @dataclass(slots=True)
 class LiveFile:
-    """A file of the log that may be read. `last_sequences`: container → last operation in it.
+    """A readable file of the log. `last_sequences`: container → last operation in it.
 
-    `size`: bytes that an open reads; of the present file only once the next one is begun.
+    `size`: bytes that an open reads; set for the present file only when the next one begins.
     """
 
     file_id: int
@@ -31,7 +31,8 @@ class LiveFile:
 
 @dataclass(slots=True)
 class _ContainerFrames:
-    """What the journal knows of one container: frames not yet released, and marks."""
+    """The journal's record of one container: unreleased frames, highest epoch and sequence
+    numbers."""
 
     entries: deque[FrameEntry]
     highest_epoch: int
@@ -63,7 +64,7 @@ class LiveFiles:
         return self._files.get(file_id)
 
     def begin(self, live: LiveFile, former_end: int) -> None:
-        """`live` is the present file from now on; the one before it ended at `former_end`."""
+        """Make `live` the present file; the one before it ended at `former_end`."""
         if self._files:
             former = next(reversed(self._files.values()))
             if not former.size:
@@ -77,26 +78,26 @@ class LiveFiles:
         return next(iter(self._files), None)
 
     def oldest_free(self) -> Sequence[LiveFile]:
-        """The oldest files, up to the first one that somebody needs; never the newest one."""
+        """The oldest files, up to the first one that a container pins, without the newest."""
         *older, _ = self._files.values() or (None,)
         return list(takewhile(lambda live: not self._pinned_by(live), older))
 
     def next_id(self, live: LiveFile) -> int:
-        """The file behind this one, which is not the newest."""
+        """The file after this one, which is not the newest."""
         ids = list(self._files)
         return ids[ids.index(live.file_id) + 1]
 
     def remove(self, live: LiveFile) -> None:
-        """The file is durably gone."""
+        """Remove a file that is durably gone."""
         del self._files[live.file_id]
         self._closed_size -= live.size
 
     def size(self, present_end: int) -> int:
-        """Bytes that an open would read; `present_end`: where the present file ends."""
+        """Bytes that an open would read; `present_end` is the end of the present file."""
         return self._closed_size + present_end
 
     def facts(self, present_end: int) -> Sequence[LiveLogFile]:
-        """Size of each file and who pins it, oldest first."""
+        """The size of each file and the containers that pin it, oldest first."""
         return [
             LiveLogFile(live.size or present_end, self._pinned_by(live))
             for live in self._files.values()
@@ -118,18 +119,18 @@ class LiveFiles:
     # --- containers ---------------------------------------------------------------------------
 
     def highest_epoch(self, container: int) -> int:
-        """The highest container epoch that was seen; 0 for a container without frames."""
+        """The highest known container epoch; 0 for a container without frames."""
         return self._of(container).highest_epoch
 
     def take_epoch(self, container: int, container_epoch: int) -> None:
-        """The container was opened under this epoch."""
+        """Note that the container was opened under this epoch."""
         self._of(container).highest_epoch = container_epoch
 
     def _of(self, container: int) -> _ContainerFrames:
         return self._frames.setdefault(container, _ContainerFrames(deque(), 0))
 
     def add(self, container: int, entry: FrameEntry) -> None:
-        """A frame became durable."""
+        """Add a frame that became durable."""
         frames = self._frames[container]
         assert frames.last_sequence in (0, entry.first_sequence - 1), "a gap in a log"
         frames.last_sequence = entry.last_sequence
@@ -137,11 +138,11 @@ class LiveFiles:
         self._files[entry.file_id].last_sequences[container] = entry.last_sequence
 
     def has_frames(self, container: int) -> bool:
-        """Whether frames of the container are left that were not released."""
+        """Whether the container has frames that were not released."""
         return bool(self._of(container).entries)
 
     def forget(self, container: int) -> None:
-        """The container's log is gone, and with it whatever pinned files; its epoch is kept."""
+        """Forget the container's removed log, which then pins no file; its epoch is kept."""
         self._frames[container] = _ContainerFrames(deque(), self.highest_epoch(container))
         for live in self._files.values():
             live.last_sequences.pop(container, None)
@@ -151,10 +152,10 @@ class LiveFiles:
         return list(self._frames[container].entries)
 
     def release(self, container: int, applied_sequence: int) -> None:
-        """What the container has up to here is durable elsewhere."""
+        """Note that the container's operations up to this one are durable in tier 2."""
         frames = self._frames[container]
         frames.released_sequence = max(frames.released_sequence, applied_sequence)
-        # A repaired journal may lack what tier 2 has: the log goes on behind that.
+        # A repaired journal may lack operations that tier 2 has; the log continues after these.
         frames.last_sequence = max(frames.last_sequence, applied_sequence)
         while frames.entries and frames.entries[0].last_sequence <= applied_sequence:
             frames.entries.popleft()

@@ -1,4 +1,4 @@
-"""Opening the journal in a directory of this machine, and measuring how fast it syncs."""
+"""Opens the journal in a local directory, and measures the speed of its syncs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _PROBE_WRITE = bytes(4096)
 _PROBE_COUNT = 100
 _PROBE_SECONDS_MAX = 2.0
 ChooseCommits = Callable[[Disk, DirectoryLock], CommitWriter]
-"""Who performs the commits in a directory that is locked and not yet opened."""
+"""Chooses the commit writer for a directory that is locked and not opened yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class LocalJournal:
     lock: DirectoryLock
 
     def close(self) -> None:
-        """Close the journal, then let others in."""
+        """Close the journal, then unlock its directory."""
         self.journal.close()
         self.disk.close()
         self.lock.release()
@@ -60,8 +60,8 @@ def open_local_journal(
     """Open (or initialise) the journal in a local directory, as its only owner.
 
     `take_over`: do not wait for the lock of another process; the fence deposes it. Raises
-    DirectoryUnusable, DirectoryInUse, and what `choose_commits` and `open_journal` raise. A
-    directory of a newer format is refused before anything in it is touched.
+    DirectoryUnusable, DirectoryInUse, and the errors of `choose_commits` and `open_journal`. A
+    newer format is refused before anything in the directory is changed.
     """
     disk = prepare_directory(directory, hold_directories=True)
     try:
@@ -90,14 +90,14 @@ def open_local_journal(
 
 @dataclass(frozen=True, slots=True)
 class SyncProbe:
-    """How long a synced write of 4 KiB takes on a disk."""
+    """The duration of a synced write of 4 KiB on a disk."""
 
     p50_ms: float
     p99_ms: float
 
 
 def probe_sync(disk: Disk, clock: Clock) -> SyncProbe:
-    """Measure synced writes in a file of its own, for at most about two seconds."""
+    """Measure synced writes in a temporary file, for at most about two seconds."""
     layout.remove_if_there(disk, _PROBE_FILE)
     file = disk.create(_PROBE_FILE, len(_PROBE_WRITE))
     try:

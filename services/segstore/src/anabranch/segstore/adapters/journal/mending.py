@@ -1,9 +1,9 @@
-"""Performing the repair of a journal: what is changed is kept beside it first.
+"""Performs the repair of a journal, and keeps a copy of everything that it changes.
 
-Everything that leaves the journal goes to a folder ``repair-<n>`` in its directory, durable before
-anything is changed. A crash in between leaves a journal that is damaged as before, or less; the
-next repair then plans what is left to do. The record of known files goes last, because until then
-it is what says that files are missing. The fence ends an owner that holds no lock.
+Everything that leaves the journal is first made durable in a folder ``repair-<n>`` in its
+directory. A crash during a repair leaves a journal that is damaged as before, or less; the next
+repair then plans the remaining changes. The record of known files is removed last, because until
+then it shows which files are missing. The fence ends an owner that holds no lock.
 """
 
 from contextlib import closing
@@ -21,10 +21,10 @@ _ZEROS = memoryview(bytes(STEP_SIZE_BYTES))
 
 
 def planned_repair(disk: Disk) -> RepairPlan:
-    """What is to be done with the journal in `disk`; changes nothing.
+    """The repair that the journal in `disk` needs; changes nothing.
 
-    Raises FormatTooNew; CorruptJournal if it is beyond repair, because its format file or a file
-    of its list of logs is damaged.
+    Raises FormatTooNew; CorruptJournal if the journal is beyond repair, because its format file or
+    a file of its list of logs is damaged.
     """
     try:
         journal_id = layout.check_format(disk)
@@ -46,10 +46,10 @@ def planned_repair(disk: Disk) -> RepairPlan:
 
 
 def perform_repair(disk: Disk, plan: RepairPlan) -> str:
-    """Do what was planned; the folder that holds what was taken away, "" if nothing was.
+    """Perform the plan. Returns the folder with the removed contents, "" if nothing was to be done.
 
-    The caller holds the directory's lock. Raises DiskFailed; CorruptJournal if the journal is not
-    as the plan says afterwards.
+    The caller holds the directory's lock. Raises DiskFailed; CorruptJournal if the journal is still
+    damaged afterwards.
     """
     if not plan.faults:
         return ""
@@ -92,7 +92,7 @@ def _copy(disk: Disk, name: str, folder: str) -> None:
 
 
 def _move(disk: Disk, name: str, folder: str) -> None:
-    """By a second name, which is durable before the first one goes."""
+    """Move by a second name, which is durable before the first one is removed."""
     disk.link(name, f"{folder}/{name}")
     disk.sync_directory(folder)
     disk.unlink(name)

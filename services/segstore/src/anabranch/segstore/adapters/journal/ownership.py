@@ -1,7 +1,7 @@
-"""An owner's hold on its journal: the fence it looks at, and how it ends.
+"""An owner's hold on its journal: the fence that it checks, and its end.
 
-Any error inside `ending()` ends the journal: nothing is tried again and nothing more is
-acknowledged. State owned: why the journal ended.
+Any error inside `ending()` ends the journal: nothing is retried, and nothing more is acknowledged.
+State owned: the error that ended the journal.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from anabranch.segstore.adapters.journal import layout
 
 
 class Ownership:
-    """Of one open journal. `on_end` is called once, with what ended it."""
+    """The ownership of one open journal. `on_end` is called once, with the error that ended it."""
 
     def __init__(
         self, disk: Disk, journal_epoch: int, on_end: Callable[[AnabranchError], None]
@@ -23,7 +23,7 @@ class Ownership:
         self.failure: AnabranchError | None = None
 
     def check_alive(self) -> None:
-        """Raises what ended the journal."""
+        """Raises the error that ended the journal, if any."""
         if self.failure is not None:
             raise self.failure
 
@@ -33,28 +33,29 @@ class Ownership:
             raise Deposed("another process opened the journal", journal_epoch=self._epoch)
 
     def deposed(self) -> bool:
-        """Whether a successor has raised its fence; a disk that cannot tell counts as no."""
+        """Whether a successor has raised its fence; False if the disk fails."""
         try:
             return not layout.fence_held(self._disk, self._epoch)
         except OSError:
             return False
 
     def end(self, failure: AnabranchError) -> None:
-        """Stop for good; repeated is success, and the first failure stays."""
+        """Stop for good; harmless to repeat, and the first failure stays."""
         if self.failure is None:
             self.failure = failure
             self._on_end(failure)
 
     def ending(self, *, room_needed: bool = False) -> "_Ending":
-        """A block in which every error ends the journal, and leaves as DiskFailed or Deposed.
+        """A block in which every error ends the journal; it is raised as DiskFailed or Deposed.
 
-        `room_needed`: what is done in it can be done again; NoRoom leaves it and ends nothing.
+        `room_needed`: the caller can repeat the block, so NoRoom is raised as it is and ends
+        nothing.
         """
         return _Ending(self, room_needed=room_needed)
 
 
 class _Ending:
-    """A programmer's error leaves as it is, after the sources were told that nothing is certain."""
+    """A programming error also ends the journal, but is raised unchanged."""
 
     def __init__(self, ownership: Ownership, *, room_needed: bool) -> None:
         self._ownership = ownership
@@ -77,7 +78,7 @@ class _Ending:
 
 
 def _failure_of(error: Exception) -> AnabranchError:
-    if isinstance(error, NoRoom):  # in a file that holds frames, or behind its name
+    if isinstance(error, NoRoom):  # raised for a file that holds frames, so the outcome is unknown
         return error.as_failure()
     if isinstance(error, DiskFailed | Deposed):
         return error

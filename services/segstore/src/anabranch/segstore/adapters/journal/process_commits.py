@@ -1,13 +1,14 @@
-"""`CommitWriter` by a child process, for disks whose syncs would hold up the event loop.
+"""A `CommitWriter` in a child process, for disks whose syncs would block the event loop for long.
 
-The bytes of a write are copied once, into memory shared with the child; a small packet says where
-they go and carries the file's descriptor (`writer_process.py` has the other side, and says why a
-child that survives its owner does no harm). The child's end, an answer that fits no request, and
-a deadline that passes are all `DiskFailed`: what reached the disk is not known, so the store ends
-as it does when its own sync fails, and the next open finds out.
+The bytes of a write are copied once, into memory shared with the child. A small packet gives their
+place in the file and carries the file's descriptor. (`writer_process.py` has the other side, and
+explains why a child that survives its owner does no harm.) If the child ends, sends an answer to no
+request, or exceeds the deadline, the write fails with `DiskFailed`. It is then unknown which bytes
+reached the disk, so the store ends, as it does if its own sync fails, and the next open determines
+the outcome.
 
-A thread would do the same in fewer words; beside a busy loop it waits longer for the interpreter's
-lock than the sync takes.
+A thread would need less code, but beside a busy loop it waits longer for the interpreter's lock
+than the sync takes.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ from anabranch.segstore.adapters.journal.writer_process import (
 from anabranch.segstore.domain.log.formats import PAYLOAD_SIZE_BYTES_MAX
 
 COMMIT_S_MAX = 60.0
-"""A sync that takes longer is taken for one that never ends."""
+"""A sync that takes longer is considered stuck."""
 REAP_S_MAX = 2.0
 SHARED_SIZE_BYTES = WRITE_SIZE_BYTES_AIM + PAYLOAD_SIZE_BYTES_MAX + 1024 * 1024
 """The largest write: one frame of the largest operation begun just below the aim, and headers.
@@ -43,7 +44,7 @@ Memory is used only as far as writes have reached."""
 
 
 class ProcessCommits:
-    """See `CommitWriter`. Made by `start_writer_process`; writes files of a `LocalDisk`."""
+    """See `CommitWriter`. `start_writer_process` creates it; it writes files of a `LocalDisk`."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class ProcessCommits:
             self._lose(f"the journal's writer process cannot be reached: {error}")
 
     def _share(self, buffers: Sequence[Buffer]) -> int:
-        """Copy into the shared memory; how many bytes."""
+        """Copy into the shared memory; returns the number of bytes."""
         at = 0
         for part in buffers:
             end = at + len(part)
@@ -104,7 +105,7 @@ class ProcessCommits:
             answer = self._channel.recv(ANSWER.size + REASON_SIZE_MAX)
         except BlockingIOError:
             return
-        except ConnectionError:  # it ended before it had read its request
+        except ConnectionError:  # the child ended before it read its request
             answer = b""
         if not answer:
             self._lose("the journal's writer process ended")
@@ -128,21 +129,21 @@ class ProcessCommits:
 
     def _too_late(self) -> None:
         number = self._number
-        self._answered()  # it may have come while the whole process stood still
+        self._answered()  # the answer may have arrived while this process was suspended
         if not self.outstanding or number != self._number:
             return
         self._lose(f"a synced write did not end within {self._deadline_s:g} s")
 
     def _lose(self, reason: str) -> None:
-        """Nothing can be written any more, and what was outstanding is not known."""
+        """Fail the outstanding write with an unknown outcome, and close the writer."""
         if self._closed:
             return
         self.close()
         self._end(DiskFailed(reason, writer_pid=self.pid))
 
     def close(self) -> None:
-        """See `CommitWriter`. The child is killed; one that the disk holds in the kernel ends when
-        the disk lets go of it, and is waited for two seconds only."""
+        """See `CommitWriter`. Kills the child and waits for it for at most two seconds: a child
+        that the disk blocks in the kernel ends when the disk responds."""
         if self._closed:
             return
         self._closed = True
@@ -158,7 +159,7 @@ class ProcessCommits:
 def start_writer_process(
     loop: asyncio.AbstractEventLoop, *, lock_fd: int | None, deadline_s: float = COMMIT_S_MAX
 ) -> ProcessCommits:
-    """Start the child, which takes over `lock_fd` too, and holds it for as long as it lives.
+    """Start the child, which also inherits `lock_fd` and holds the lock as long as it lives.
 
     Raises DiskFailed if it cannot be started.
     """

@@ -1,7 +1,7 @@
-"""Reading single frames of the journal's files, verified. Blocks; keeps nothing.
+"""Reads and verifies single frames of the journal's files. Blocks; keeps no state.
 
-Header and payload are read apart and the payload is handed out as it was read: a copy of up to
-16 MiB would hold the interpreter's lock, which reading and checksums do not.
+Header and payload are read separately, and the payload is returned without a copy: copying up to 16
+MiB would hold the interpreter's lock, which reads and checksums release.
 """
 
 from anabranch.common.runtime.threads import ThreadPool
@@ -18,7 +18,7 @@ THREADS_MAX = 8
 
 
 def reading_threads() -> ThreadPool:
-    """Threads that read one journal and nothing else, so that tier 2 never holds them up."""
+    """Threads for reads of one journal alone, so that reads of tier 2 never delay them."""
     return ThreadPool("journal", THREADS_MAX)
 
 
@@ -31,9 +31,9 @@ def frame_payload(file: DiskFile, container: int, address: LogAddress) -> bytes 
 
 
 def frame_payload_in(disk: Disk, container: int, address: LogAddress) -> bytes | None:
-    """As `frame_payload`, by the name of the file. Raises ObjectNotFound if there is none.
+    """Like `frame_payload`, by the file's name. Raises ObjectNotFound if it does not exist.
 
-    For threads: the file's own handle may be closed at any moment by whoever retires the file.
+    For threads: the event loop may retire the file and close its own handle at any moment.
     """
     file = disk.open(layout.journal_file(address.file_id))
     try:

@@ -1,20 +1,19 @@
-"""Opening a journal: fence, make durable, scan, and only then serve.
+"""Opens a journal: raises the fence, makes the files durable, scans them, and only then serves.
 
-Order, and why: the fence comes before the scan, so what an older owner acknowledges later does
-not exist, because it looks at the fence after each sync and before each acknowledgement. Each
-file is then
+The fence comes before the scan. An older owner checks the fence after each sync and before each
+acknowledgement, so it acknowledges nothing that the scan cannot see. Each file is then
 
-    synced       so that what a killed owner had written and not yet synced is on the disk
-    read         from the disk and not from the page cache, which after a failed sync shows what
-                 the disk never got, as clean pages that no later sync writes
-    synced       again: what was read is on the disk but perhaps in its volatile cache, which a sync
-                 empties; and a write that an older owner's process began before the fence and
-                 that the kernel performs only now may have been read before it was durable
+    synced       so that bytes which a killed owner had written and not synced are on the disk
+    read         from the disk and not from the page cache: after a failed sync the cache shows
+                 bytes that the disk never got, as clean pages that no later sync writes
+    synced       again: the bytes read may still be in the disk's volatile cache, which a sync
+                 empties. An older owner's process may also have begun a write before the fence that
+                 the kernel performs only now, and that was read before it was durable
 
-What was concluded is therefore durable, and nothing has to be written a second time. The torn tail
-is copied aside before a new file's header cuts it off for good; if the disk is full, the writer
-copies it when it begins that file. Every step may be repeated by the next opener after a crash at
-any point.
+The result of the scan is therefore durable, and nothing has to be written a second time. A torn
+tail is copied to its own file before a new file's header cuts it off for good; if the disk is full,
+the writer copies it when it begins that file. After a crash at any point, the next opener may
+repeat every step.
 """
 
 from collections.abc import Mapping
@@ -47,7 +46,7 @@ from anabranch.segstore.domain.log.scan import ScannedFile, TornTail, scan_file
 
 @dataclass(frozen=True, slots=True)
 class OpenReport:
-    """What an open found, to be logged. `orphans`: files of deposed owners, set aside."""
+    """The findings of an open, for the log. `orphans`: files of deposed owners, set aside."""
 
     journal_epoch: int
     file_count: int
@@ -58,7 +57,7 @@ class OpenReport:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A journal fenced, scanned and durable; `files` oldest first, `entries` per container.
+    """A journal that is fenced, scanned and durable; `files` oldest first, `entries` per container.
 
     `uncopied`: torn tails for whose copies the disk has no room.
     """
@@ -146,7 +145,7 @@ def _scan(file: DiskFile, header: FileHeader, end: FileEnd | None) -> ScannedFil
 def _copy_torn(
     disk: Disk, scanned: list[ScannedFile], opened: Mapping[int, DiskFile]
 ) -> tuple[TornCopy, ...]:
-    """Those for which there is no room are returned."""
+    """Copy the torn tails; returns those for which there is no room."""
     found = (file.torn for file in scanned if file.torn is not None)
     copies = [TornCopy(disk, torn, opened[torn.file_id]) for torn in found]
     for number, copy in enumerate(copies):
@@ -163,7 +162,7 @@ def _set_aside_orphans(disk: Disk, chain: Chain) -> None:
 
 
 def _clean(disk: Disk, journal_epoch: int) -> None:
-    """Remove what earlier owners left half-made; all names are durable afterwards."""
+    """Remove unfinished files of earlier owners; all names are durable afterwards."""
     for file_id in layout.files_named(disk.list(), layout.SPARE):
         if epoch_of(file_id) < journal_epoch:
             layout.remove_if_there(disk, layout.spare_file(file_id))
@@ -216,7 +215,7 @@ def _recovered(
 def entries_of(
     scanned: list[ScannedFile], closed: Mapping[int, int]
 ) -> tuple[dict[int, list[FrameEntry]], dict[int, int]]:
-    """The frames of each container's present log, and its highest epoch in any."""
+    """The frames of each container's present log, and its highest epoch in any of its logs."""
     found: dict[int, list[FrameEntry]] = {}
     highest: dict[int, int] = {}
     for file in scanned:

@@ -1,4 +1,4 @@
-"""Copying a torn tail aside, before a new file's header cuts it off for good."""
+"""Copies a torn tail to its own file, before a new file's header cuts it off for good."""
 
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class TornCopy:
     file: DiskFile
 
     def perform(self) -> None:
-        """Make the copy, durably; one that was begun is made anew. Raises NoRoom, DiskFailed."""
+        """Make the copy, durably, overwriting an unfinished one. Raises NoRoom, DiskFailed."""
         name = layout.torn_file(self.torn.file_id, self.torn.position)
         try:
             copy = self.disk.create(name)

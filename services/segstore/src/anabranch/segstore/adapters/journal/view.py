@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class JournalView:
-    """`ContainerLog`. Made by `Journal.open_log` only."""
+    """`ContainerLog`. Only `Journal.open_log` creates it."""
 
     def __init__(
         self, journal: "Journal", container: int, container_epoch: int, source: FrameSource

@@ -4,23 +4,24 @@
        │            (the bytes lie in memory that both see)                 │ write and sync
        ◄────────────── answer {number, durable?, reason} ───────────────────┘
 
-The child keeps nothing but the channel, the memory, and the lock on the journal's directory: while
-it may still write, nobody else opens the journal without being told to take it over. It ends when
-the channel does, and by a signal of the kernel when its parent's thread ends, however that
-happens. Requests to stop that reach the whole process group are the parent's business.
+The child keeps only the channel, the memory, and the lock on the journal's directory: while it may
+still write, no other process can open the journal without an explicit take-over. It ends when the
+channel is closed, and the kernel kills it when its parent's thread ends for any reason. It ignores
+signals to stop, which reach the whole process group, because its parent handles them.
 
 *A late write is harmless.* A child that is stopped, or stuck in the kernel, may perform its last
-request long after a successor took over; at most that one, because one is outstanding at a time.
-It lands in a file of its own owner's journal epoch, behind all that was acknowledged from it:
+request long after a successor took over; at most that one, because one is outstanding at a time. It
+writes into a file of its own owner's journal epoch, after all acknowledged frames in that file:
 
-    the present file    the successor names in its own first header where that file ends, by what it
-                        read and then synced (`recovery.py`); what lies behind does not exist. If
-                        the write was read, it was synced after that, and counts: it was begun by
-                        the owner and acknowledged to nobody. If half of it was read, it is torn.
-    the spare           has no name in the log, and the successor unlinks it
-    a file unlinked, or set aside by the successor       has no name in the log
+    the present file    The successor's first header records where that file ends, as the successor
+                        read and then synced it (`recovery.py`); bytes after this end do not count.
+                        If the successor read the whole write, it synced it afterwards, and the
+                        write counts: the owner began it and acknowledged it to no client. If it
+                        read half of the write, the write is torn.
+    the spare           It has no name in the log, and the successor unlinks it.
+    a file unlinked, or set aside by the successor       It has no name in the log.
 
-A successor uses only files of its own epoch again, so none of them ever has its blocks.
+A successor reuses only files of its own epoch, so none of its files ever has these blocks.
 """
 
 import ctypes
@@ -37,7 +38,8 @@ from anabranch.common.errors import AnabranchError, NoRoom
 REQUEST = struct.Struct("<QQQ")
 """Number of the request, offset in the file, size in bytes; the descriptor goes along."""
 ANSWER = struct.Struct("<QB")
-"""Number of the request, what became of it; the reason follows as text if it is not durable."""
+"""Number of the request and its outcome; if the write is not durable, the reason follows as
+text."""
 FAILED, DURABLE, NO_ROOM = range(3)
 REASON_SIZE_MAX = 512
 _PR_SET_PDEATHSIG = 1
@@ -56,7 +58,7 @@ def serve(channel: socket.socket, shared: mmap.mmap) -> None:
 
 
 def _perform(descriptors: list[int], data: memoryview, offset: int) -> tuple[int, str]:
-    """Write and sync; what became of it, and why it is not certain to be durable."""
+    """Write and sync; returns the outcome, and the reason if it is not certain to be durable."""
     if len(descriptors) != 1:
         return FAILED, "the file's descriptor did not arrive"
     file = LocalFile(descriptors[0], "the journal's present file")
@@ -72,7 +74,7 @@ def _perform(descriptors: list[int], data: memoryview, offset: int) -> tuple[int
 def _end_with(parent: int) -> None:
     """Let the kernel kill this process when its parent ends."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the call above took effect
+    if os.getppid() != parent:  # the parent died before the call above took effect
         sys.exit(1)
 
 
