@@ -1,13 +1,13 @@
-"""What a container logs and answers, by request: one function and one row of `VERBS` for each.
+"""The answers of a container, by request: one function and one row of `VERBS` for each.
 
     ask(request) ──► VERBS[type(request)] ──► answer(state, request, circumstances)
                                                  ├──► Answer(operation or nothing, reply)
                                                  ├──► InTierTwo: look there, then ask again
                                                  └──► raises the rejection
 
-Each function receives the whole map of segments, as the row's `sees` says, and changes nothing.
-A new verb is a message, a function and a row. Appends in a session and reads are not verbs: they
-have ways of their own, which build no object per request.
+Each function receives the map of segments that the row's `sees` selects, and changes nothing. A new
+verb is a message, a function and a row. Appends in a session and reads are not verbs: they have
+separate paths, which build no object per request.
 """
 
 from collections.abc import Callable, Mapping
@@ -69,13 +69,13 @@ from anabranch.segstore.domain.container.transient import answer_create_transien
 
 
 def answer_create(state: SegmentMap, request: CreateSegment, around: Circumstances) -> Answer:
-    """→ Done. Raises what `decide_create` raises."""
+    """→ Done. Raises the errors of `decide_create`."""
     known = state.known(request.segment)
     return Answer(decide_create(known, request.segment, request.stamp, around.now_ms), Done())
 
 
 def answer_seal(state: SegmentMap, request: SealSegment, around: Circumstances) -> Answer:
-    """→ Sealed. Raises what `decide_seal` raises."""
+    """→ Sealed. Raises the errors of `decide_seal`."""
     known = state.known(request.segment)
     decision = decide_seal(known, request.segment, request.stamp, around.now_ms)
     assert isinstance(known, SegmentState)
@@ -83,7 +83,7 @@ def answer_seal(state: SegmentMap, request: SealSegment, around: Circumstances) 
 
 
 def answer_delete(state: SegmentMap, request: DeleteSegment, around: Circumstances) -> Answer:
-    """→ Done. Raises what `decide_delete` raises."""
+    """→ Done. Raises the errors of `decide_delete`."""
     known = state.known(request.segment)
     return Answer(decide_delete(known, request.segment, request.stamp, around.now_ms), Done())
 
@@ -91,7 +91,7 @@ def answer_delete(state: SegmentMap, request: DeleteSegment, around: Circumstanc
 def answer_truncate(
     state: SegmentMap, request: TruncateSegment, around: Circumstances
 ) -> Answer | InTierTwo:
-    """→ Truncated. Raises what `decide_truncate` and `boundary_before` raise."""
+    """→ Truncated. Raises the errors of `decide_truncate` and `boundary_before`."""
     known = state.known(request.segment)
     lower = around.boundary_before(known, request.offset)
     if isinstance(lower, InTierTwo):
@@ -104,13 +104,13 @@ def answer_truncate(
 def answer_check(
     state: SegmentMap, request: CheckTruncation, around: Circumstances
 ) -> Answer | InTierTwo:
-    """→ Truncated, as `answer_truncate` would answer; a check logs nothing."""
+    """→ Truncated, like `answer_truncate`, but a check logs nothing."""
     found = answer_truncate(state, request, around)
     return found if isinstance(found, InTierTwo) else Answer(NO_CHANGE, found.message)
 
 
 def answer_merge(state: SegmentMap, request: MergeSegments, around: Circumstances) -> Answer:
-    """→ SegmentsMerged. Raises what `decide_merge` raises."""
+    """→ SegmentsMerged. Raises the errors of `decide_merge`."""
     decided = decide_merge(
         state.known, request.segment, request.sources, request.stamp, around.now_ms
     )
@@ -118,7 +118,7 @@ def answer_merge(state: SegmentMap, request: MergeSegments, around: Circumstance
 
 
 def answer_update(state: SegmentMap, request: UpdateAttributes, around: Circumstances) -> Answer:
-    """→ Done. Raises what `decide_attributes` raises."""
+    """→ Done. Raises the errors of `decide_attributes`."""
     known = state.known(request.segment)
     number = known.number if isinstance(known, SegmentState) else 0
     last = state.last_event_number(number, request.client_id)
@@ -127,8 +127,8 @@ def answer_update(state: SegmentMap, request: UpdateAttributes, around: Circumst
 
 
 def answer_append_once(state: SegmentMap, request: AppendOnce, around: Circumstances) -> Answer:
-    """→ Appended. Needs no session and ends none. Raises what `decide_setup` and `decide_append`
-    raise."""
+    """→ Appended. Needs no session and ends none. Raises the errors of `decide_setup` and
+    `decide_append`."""
     payload, writer_id = around.given.payload, request.writer_id
     known = decide_setup(state.known(request.segment), request.segment, writer_id)
     last = state.last_event_number(known.number, writer_id)
@@ -198,7 +198,7 @@ def _gone_info(tombstone: Tombstone, found: Whereabouts) -> SegmentInfo:
 def answer_locate(
     state: SegmentMap, request: LocateOffset, around: Circumstances
 ) -> Answer | InTierTwo:
-    """→ OffsetLocated. Raises what `decide_read` and `boundary_after` raise."""
+    """→ OffsetLocated. Raises the errors of `decide_read` and `boundary_after`."""
     known = decide_read(state.known(request.segment), request.segment, request.offset)
     higher = around.boundary_after(known, request.offset)
     if isinstance(higher, InTierTwo):
@@ -210,15 +210,15 @@ def answer_locate(
 
 
 class Sees(Enum):
-    """Which state of the segments a verb is answered from."""
+    """The state of the segments from which a verb is answered."""
 
     PENDING = auto()
-    """All that was accepted: the verb may change segments."""
+    """All accepted operations: the verb may change segments."""
     PENDING_WHILE_ROOM = auto()
-    """All that was accepted; what is durable while the journal's disk is full, so that whoever
-    only asks still gets an answer. Everything acknowledged is in both."""
+    """All accepted operations, but only durable ones while the journal's disk is full, so that
+    queries are still answered. Both states include everything that was acknowledged."""
     DURABLE = auto()
-    """What is durable, at once."""
+    """The durable operations; the answer leaves at once."""
 
 
 R = TypeVar("R", bound=Request)
@@ -226,10 +226,10 @@ R = TypeVar("R", bound=Request)
 
 @dataclass(frozen=True, slots=True)
 class Verb(Generic[R]):
-    """How one kind of request is answered.
+    """The answering of one kind of request.
 
-    `title` names it in traces. `names`: the segments that the request names, which must be
-    resident and of one container.
+    `title` names it in traces. `names` returns the segments that the request names, which must be
+    resident and in one container.
     """
 
     title: str
@@ -243,7 +243,7 @@ def _only_its_own(request: Request) -> tuple[str, ...]:
 
 
 def _with_sources(request: MergeSegments) -> tuple[str, ...]:
-    # more of them are refused before any is looked at
+    # a request with more sources is refused before any of them is examined
     return (request.segment, *request.sources[:MERGE_SOURCES_MAX])
 
 

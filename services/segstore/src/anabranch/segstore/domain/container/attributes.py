@@ -3,8 +3,8 @@
     change_attributes(attributes, updates) -> changes      decides, all or nothing
     apply_changes(attributes, changes) -> attributes       evolves
 
-A change holds the value before and after, not the update that led to it: nothing is computed
-again at replay, and a change that does not follow the value it finds is damage by name.
+A change holds the value before and after, not the update that led to it. A replay therefore
+recomputes nothing, and reports damage if a change does not follow the value before it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -39,9 +39,9 @@ class AttributeChange:
 def change_attributes(
     attributes: Attributes, updates: Sequence[AttributeUpdate]
 ) -> tuple[AttributeChange, ...]:
-    """What the updates do, in their order.
+    """The changes that the updates make, in their order.
 
-    Raises InvalidRequest, AttributeMismatch (naming the first that does not hold),
+    Raises InvalidRequest, AttributeMismatch (for the first update whose condition fails),
     TooManyAttributes.
     """
     if len(updates) > ATTRIBUTES_MAX or len({u.attribute for u in updates}) < len(updates):
@@ -93,7 +93,7 @@ def _allows(present: int | None, update: AttributeUpdate) -> bool:
 
 
 def apply_changes(attributes: Attributes, changes: Iterable[AttributeChange]) -> Attributes:
-    """The attributes after the changes; those given stay as they are.
+    """The attributes after the changes; the given mapping stays unchanged.
 
     Raises CorruptJournal if a change does not follow the value before it.
     """

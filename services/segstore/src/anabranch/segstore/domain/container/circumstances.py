@@ -1,8 +1,8 @@
-"""What the answer to a request depends on besides the segments, and what an answer consists of.
+"""The parts of an answer, and everything besides the segments that it depends on.
 
-The container provides the circumstances. An answer that depends on append boundaries which only
-tier 2 knows is not given: the place to look at is returned instead (`InTierTwo`), and the request
-is asked again with what was found there (`Given.tiered`).
+The container provides the circumstances. If an answer depends on append boundaries that only tier 2
+knows, the place to look at is returned instead (`InTierTwo`), and the request is asked again with
+the boundaries found there (`Given.tiered`).
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from anabranch.segstore.domain.container.operations import Operation
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The operation to log, if any, and the reply, which is true once that and all before it is
-    durable."""
+    """The operation to log, if any, and the reply, which holds once that operation and all
+    earlier ones are durable."""
 
     decision: Operation | NoChange | Duplicate
     message: Message
@@ -25,7 +25,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Where a segment is served, and how far tier 2 has it."""
+    """The container that serves a segment, and the part of the segment that is in tier 2."""
 
     container: int
     container_epoch: int
@@ -56,10 +56,10 @@ class TieredBoundaries:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What comes with a request besides its message.
+    """Values that come with a request besides its message.
 
-    `payload`: the bytes to append. `name`: of the transient segment to create, drawn by the store.
-    `tiered`: what was found in tier 2 where an earlier answer said to look.
+    `payload`: the bytes to append. `name`: the name of the transient segment to create, drawn by
+    the store. `tiered`: the boundaries that an earlier answer requested from tier 2.
     """
 
     payload: bytes = b""
@@ -71,7 +71,7 @@ NOTHING_GIVEN = Given()
 
 
 class Circumstances(Protocol):
-    """The time, what was given with the request, and what only the container knows."""
+    """The time, the given values, and facts that only the container knows."""
 
     @property
     def now_ms(self) -> int: ...
@@ -80,16 +80,18 @@ class Circumstances(Protocol):
     def given(self) -> Given: ...
 
     def whereabouts(self, number: int) -> Whereabouts:
-        """Of the living segment with this number; 0 stands for one that is gone."""
+        """The whereabouts of the living segment with this number; 0 stands for a segment that is
+        gone."""
         ...
 
     def boundary_before(self, known: Known, offset: int) -> int | InTierTwo:
-        """The last append boundary at or before `offset`; outside the segment the offset itself.
+        """The last append boundary at or before `offset`; `offset` itself if it is outside the
+        segment.
 
-        Raises Unavailable if the given boundaries are of a segment that was replaced.
+        Raises Unavailable if the given boundaries belong to a segment that was replaced.
         """
         ...
 
     def boundary_after(self, known: Known, offset: int) -> int | InTierTwo:
-        """The first append boundary at or after `offset`; else as `boundary_before`."""
+        """The first append boundary at or after `offset`; otherwise like `boundary_before`."""
         ...

@@ -1,12 +1,12 @@
-"""What a container answers to a request, decided from values alone.
+"""The decisions of a container about requests, from values alone.
 
-Every function takes what is known of one segment *including what is pending* and returns the
-operation to log, or a value that says nothing is to be logged (`NoChange`, `Duplicate`), or
+Every function takes the state of one segment *including pending operations*. It returns the
+operation to log, or a value that says that none is to be logged (`NoChange`, `Duplicate`), or
 raises the rejection.
 
     control request's stamp against the highest one seen
         lower            StaleRequest
-        equal            a repeat: done (sealing what is not sealed yet is still performed)
+        equal            a repeat: done (but an unsealed segment is still sealed)
         higher           performed, and remembered as the highest
 
     append, attributes: first event (request) number against the writer's last stored one
@@ -15,10 +15,11 @@ raises the rejection.
         first = last + 1 accepted
         first > last + 1 EventGap(last), or WriterExpired when the writer is unknown
 
-Conditions (an expected length, the values of attributes) are looked at only after the number
-says that the request is the next one: a repeat is recognised whatever they say by now.
-Merging, which is about several segments, is decided in `merge.py`; making transient segments in
-`transient.py`.
+Conditions (an expected length, the values of attributes) are checked only after the number shows
+that the request is the next one: a repeat is recognized even if its conditions no longer hold.
+
+`merge.py` decides merges, which involve several segments, `transient.py` the creation of transient
+segments.
 """
 
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ LENGTH_BYTES_MAX = 2**62
 STAMP_MAX = 2**63
 
 Known = SegmentState | Tombstone | None
-"""What a container knows under a segment's name."""
+"""The container's state of a name: a segment, a tombstone or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class NoChange:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The events of the append, or the request of the client, are stored already."""
+    """The events of the append, or the request of the client, are already stored."""
 
 
 NO_CHANGE = NoChange()
@@ -105,7 +106,8 @@ DUPLICATE = Duplicate()
 def decide_create(
     known: Known, segment: str, stamp: Stamp, now_ms: int
 ) -> CreateOperation | NoChange:
-    """Raises InvalidName, InvalidRequest, StaleRequest, SegmentExists (made at a lower stamp)."""
+    """Raises InvalidName, InvalidRequest, StaleRequest, SegmentExists (created at a lower
+    stamp)."""
     check_segment_name(segment)
     kind = segment_kind(segment)
     check_stamp(kind, segment, stamp)
@@ -136,10 +138,10 @@ def decide_seal(known: Known, segment: str, stamp: Stamp, now_ms: int) -> SealOp
 def decide_delete(
     known: Known, segment: str, stamp: Stamp, now_ms: int
 ) -> DeleteOperation | NoChange:
-    """An unknown segment is deleted too: the tombstone keeps it from being made later.
+    """Deletes an unknown segment too, so that its tombstone prevents a later creation.
 
-    A transient one needs none, for no name is made twice. Raises InvalidName, InvalidRequest,
-    StaleRequest.
+    An unknown transient segment needs no tombstone, because no such name is used twice. Raises
+    InvalidName, InvalidRequest, StaleRequest.
     """
     check_segment_name(segment)
     kind = kind_of(known, segment)
@@ -155,9 +157,9 @@ def decide_delete(
 def decide_truncate(
     known: Known, request: TruncateSegment, lower: int, now_ms: int
 ) -> TruncateOperation | NoChange:
-    """`lower` is the nearest append boundary at or below the offset, as far as is known.
+    """`lower` is the nearest known append boundary at or below the offset.
 
-    The start never falls; sealed segments may be truncated too. Raises InvalidRequest,
+    The start never decreases; sealed segments may be truncated too. Raises InvalidRequest,
     StaleRequest, SegmentNotFound, NotAtBoundary.
     """
     segment, stamp, offset = request.segment, request.stamp, request.offset
@@ -187,7 +189,7 @@ def decide_attributes(
     """`last` is the client's last stored number in this segment, 0 if it is unknown.
 
     Works on sealed segments too. Raises InvalidRequest, StaleRequest, SegmentNotFound, EventGap,
-    WriterExpired, and what `change_attributes` raises.
+    WriterExpired, and the errors of `change_attributes`.
     """
     check_stamp(kind_of(known, request.segment), request.segment, request.stamp)
     check_not_stale(known, request.segment, request.stamp)
@@ -209,10 +211,11 @@ def decide_attributes(
 
 
 def decide_setup(known: Known, segment: str, writer_id: bytes) -> SegmentState:
-    """The segment to append to, sealed or not: a sealed one tells what to resend elsewhere.
+    """The segment to append to, sealed or not: from a sealed one the writer learns which events to
+    resend to its successors.
 
-    Raises InvalidRequest, SegmentNotFound, OutcomeUnknown (deleted: what the writer had in
-    flight may have been stored before).
+    Raises InvalidRequest, SegmentNotFound, OutcomeUnknown (deleted: events in flight may have been
+    stored before).
     """
     if len(writer_id) != WRITER_ID_SIZE_BYTES:
         raise InvalidRequest("a writer id has 16 bytes", size=len(writer_id))
@@ -253,8 +256,9 @@ def decide_append(
 ) -> AppendOperation | Duplicate:
     """`last` is the writer's last stored event number in this segment, 0 if it is unknown.
 
-    Raises SegmentSealed, PartialDuplicate, EventGap, WriterExpired, and what `check_append`
-    raises; of a conditional append also OffsetMismatch and what `change_attributes` raises.
+    Raises SegmentSealed, PartialDuplicate, EventGap, WriterExpired, and the errors of
+    `check_append`; a conditional append also raises OffsetMismatch and the errors of
+    `change_attributes`.
     """
     check_append(writer_id, request, payload)
     first = request.first_event_number
@@ -302,7 +306,7 @@ def _check_no_gap(segment: str, first: int, last: int) -> None:
 
 
 def check_append(writer_id: bytes, request: Append | AppendOnce, payload: bytes) -> None:
-    """The request agrees with itself and with its block.
+    """Check that the request agrees with itself and with its block.
 
     Raises InvalidRequest, EventTooLarge, MalformedBlock, CorruptBlock, FormatTooNew.
     """
@@ -361,9 +365,11 @@ def _check_event_sizes(header: BlockHeader, payload: bytes) -> None:
 
 
 def check_segment_name(segment: str) -> None:
-    """The name is in the one form that `segment_name` gives, so that a segment has one name.
+    """Check that the name has the form that `segment_name` gives, so that a segment has only one
+    name.
 
-    A transient segment's and a transaction segment's parent is an ordinary one. Raises InvalidName.
+    The parent of a transient segment or a transaction segment is an ordinary segment. Raises
+    InvalidName.
     """
     if len(segment) > SEGMENT_NAME_SIZE_BYTES_MAX:
         raise InvalidName("the segment's name is too long", limit=SEGMENT_NAME_SIZE_BYTES_MAX)
@@ -378,13 +384,13 @@ def check_segment_name(segment: str) -> None:
 
 
 def kind_of(known: Known, segment: str) -> SegmentKind:
-    """The kind of a segment; of one that is not alive only the name can tell it."""
+    """The kind of a segment; if the segment is not alive, its name gives the kind."""
     return known.kind if isinstance(known, SegmentState) else segment_kind(segment)
 
 
 def check_stamp(kind: SegmentKind, segment: str, stamp: Stamp) -> None:
-    """Raises InvalidRequest for numbers that the log cannot hold, and for a decision about a
-    transient segment: one with a stamp of its own would outlive the connection that ends it."""
+    """Raises InvalidRequest for numbers that the log cannot hold, and for a decision's stamp on
+    a transient segment, which would then outlive its connection."""
     if stamp != NO_DECISION and kind is SegmentKind.TRANSIENT:
         raise InvalidRequest(
             "a request about a transient segment carries a decision's stamp",
@@ -400,13 +406,13 @@ def check_stamp(kind: SegmentKind, segment: str, stamp: Stamp) -> None:
 
 
 def check_not_stale(known: Known, segment: str, stamp: Stamp) -> None:
-    """Raises StaleRequest if the name has seen a higher stamp."""
+    """Raises StaleRequest if a request with a higher stamp was performed under the name."""
     if known is not None and stamp < known.stamp:
         raise _stale(segment, stamp, known.stamp)
 
 
 def gone(known: Known, segment: str) -> SegmentNotFound:
-    """The refusal of requests about a segment that is not alive."""
+    """The refusal of a request about a segment that is not alive."""
     if not isinstance(known, Tombstone) or known.merged is None:
         return not_found(segment)
     merged = known.merged
@@ -417,7 +423,7 @@ def gone(known: Known, segment: str) -> SegmentNotFound:
 
 
 def not_found(segment: str) -> SegmentNotFound:
-    """The refusal of requests about a segment that does not exist."""
+    """The refusal of a request about a segment that does not exist."""
     return SegmentNotFound("the segment does not exist", segment=segment)
 
 

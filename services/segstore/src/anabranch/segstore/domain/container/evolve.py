@@ -1,8 +1,8 @@
-"""How operations change what is known of segments.
+"""The changes that operations make to segments.
 
-`evolve` is pure: one segment's value before, an operation, the value after. `SegmentMap` folds
-it over a whole container; the pending and the applied state of a container, a replay and the
-tests all move by this one function.
+`evolve` is pure: it takes one segment's value before and an operation, and returns the value after.
+`SegmentMap` folds it over a whole container. The pending and the applied state of a container, a
+replay and the tests all use this one function.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,10 +28,10 @@ from anabranch.segstore.domain.container.operations import (
 
 
 def evolve(known: Known, sequence: int, operation: Operation) -> SegmentState | Tombstone:
-    """What is known of the operation's segment after it.
+    """The state of the operation's segment after it.
 
-    Raises CorruptJournal if the operation cannot follow what is known: `decide` never makes
-    such a one, so the log was damaged or is not this container's.
+    Raises CorruptJournal if the operation cannot follow the state. `decide` never makes such an
+    operation, so the log is damaged or belongs to another container.
     """
     match operation:
         case AppendOperation():
@@ -105,10 +105,9 @@ def _evolve_target(known: Known, sequence: int, operation: MergeOperation) -> Se
 def evolve_source(
     known: Known, sequence: int, operation: MergeOperation, source: MergedSource, offset: int
 ) -> Tombstone:
-    """What remains of a source, whose bytes are at `offset` of the target.
+    """The tombstone of a source, whose bytes are at `offset` of the target.
 
-    The merge of a transaction segment is its seal.
-    Raises CorruptJournal as `evolve` does.
+    The merge of a transaction segment also seals it. Raises CorruptJournal like `evolve`.
     """
     if (
         not isinstance(known, SegmentState)
@@ -132,10 +131,10 @@ def _impossible(what: str, sequence: int, segment: str) -> CorruptJournal:
 class SegmentMap:
     """The segments, tombstones and writers of a container after `sequence`.
 
-    `segments` maps names to values; `names` maps the numbers of living segments to names;
-    `writers` maps number → writer id → mark; `transients` holds the names of the living transient
-    segments. A container's map holds only what is resident: `is_known` says of a name that is
-    missing whether there is certainly nothing under it.
+    `segments` maps names to values; `names` maps the numbers of living segments to names; `writers`
+    maps number → writer id → mark; `transients` holds the names of the living transient segments. A
+    container's map holds only resident names: `is_known` returns whether a missing name certainly
+    has neither segment nor tombstone.
     """
 
     __slots__ = ("_is_known", "names", "segments", "sequence", "transients", "writers")
@@ -149,7 +148,7 @@ class SegmentMap:
         self._is_known = is_known
 
     def known(self, segment: str) -> Known:
-        """What is known under the name; asserts that it is resident, or that nothing is there."""
+        """The value under the name; asserts that the name is resident or certainly has no value."""
         known = self.segments.get(segment)
         assert known is not None or self._is_known(segment), f"{segment} was not loaded"
         return known
@@ -166,7 +165,7 @@ class SegmentMap:
         return mark.last if mark is not None else 0
 
     def apply(self, sequence: int, operation: Operation) -> SegmentState | Tombstone:
-        """Fold one operation in; sequence numbers have no gaps. Returns the segment after it."""
+        """Apply one operation; sequence numbers have no gaps. Returns the segment after it."""
         if sequence != self.sequence + 1:
             raise CorruptJournal(
                 "the log's operations have a gap", expected=self.sequence + 1, found=sequence
@@ -202,7 +201,7 @@ class SegmentMap:
         return self.known(operation.segment)
 
     def _end_sources(self, target: SegmentState, operation: MergeOperation) -> SegmentState:
-        """The sources become tombstones, their events the target's."""
+        """Turn the sources into tombstones, and count their events for the target."""
         offset, event_count = operation.offset, target.event_count
         for source in operation.sources:
             before = self.known(source.segment)
@@ -221,10 +220,10 @@ class SegmentMap:
         self.transients.discard(self.names.pop(number))
         self.writers.pop(number, None)
 
-    # --- what is resident ---------------------------------------------------------------------
+    # --- resident names -----------------------------------------------------------------------
 
     def hold(self, known: SegmentState | Tombstone, writers: Mapping[bytes, WriterMark]) -> None:
-        """What a catalog tells of one name, which was not resident."""
+        """Add a name that was not resident, as a catalog describes it."""
         assert known.name not in self.segments
         self.segments[known.name] = known
         if isinstance(known, SegmentState):
@@ -235,13 +234,13 @@ class SegmentMap:
                 self.writers[known.number] = dict(writers)
 
     def evict(self, segment: str) -> None:
-        """Forget what is known under the name; a catalog must be able to tell it again."""
+        """Forget a name that a catalog describes, so that it can be loaded again."""
         known = self.segments.pop(segment, None)
         if isinstance(known, SegmentState):
             self._forget(known.number)
 
     def forget_writer(self, number: int, writer_id: bytes) -> None:
-        """The writer's mark in the segment expired; none is fine."""
+        """Forget the writer's expired mark in the segment, if there is one."""
         self.writers.get(number, {}).pop(writer_id, None)
 
     def copy(self) -> "SegmentMap":

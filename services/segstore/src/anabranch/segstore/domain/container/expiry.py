@@ -1,8 +1,7 @@
-"""When what a container remembers of its writers may be forgotten (pure).
+"""The expiry of writers' marks and tombstones in a container (pure).
 
-A mark is kept for a writer that may repeat an append or go on; of one that was not heard of for
-long enough it is dropped. Should the writer go on all the same it is refused as WriterExpired, for
-it does not start at 1.
+A mark is kept while its writer may repeat an append or continue, and dropped after a long silence.
+If the writer continues anyway it gets WriterExpired, because its event numbers do not start at 1.
 """
 
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from anabranch.common.tier2.state import Tombstone, WriterMark
 
 
 def expired(mark: WriterMark, now_ms: int, limit_ms: int) -> bool:
-    """Whether nothing of the writer was stored for `limit_ms`; never if the time is not known."""
+    """Whether the writer stored nothing for `limit_ms`; False if its time is unknown."""
     return 0 < mark.stored_ms < now_ms - limit_ms
 
 
@@ -20,8 +19,8 @@ def marks_to_keep(
 ) -> dict[bytes, WriterMark]:
     """The marks of a segment that have not expired.
 
-    A mark without a time was recorded before times were: its writer was last heard of when the
-    segment was last modified, at the latest.
+    A mark without a time was recorded before marks had times. Its writer stored its last event no
+    later than the last change of the segment.
     """
     dated = {
         writer_id: WriterMark(mark.last, mark.stored_ms or modified_ms)
@@ -33,5 +32,5 @@ def marks_to_keep(
 
 
 def tombstone_expired(tombstone: Tombstone, now_ms: int, limit_ms: int) -> bool:
-    """Whether the thing has been gone for `limit_ms`."""
+    """Whether the segment has been gone for `limit_ms`."""
     return tombstone.deleted_ms < now_ms - limit_ms

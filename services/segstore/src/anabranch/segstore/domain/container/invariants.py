@@ -1,4 +1,4 @@
-"""What is true of a container's state at every moment; checked in tests and simulation.
+"""The invariants of a container's state, checked in tests and simulation.
 
 SEG-1  a segment's length never falls, and grows only while it is not sealed
 SEG-2  a sealed segment stays sealed
@@ -7,12 +7,12 @@ SEG-4  the stamp of a name never falls
 SEG-5  a writer's last event number never falls, until it is forgotten
 SEG-6  0 ≤ start ≤ length, and every living segment is found by its number
 SEG-7  a segment's start never falls
-SEG-8  what was merged into a segment lies within it, and no two sources overlap
+SEG-8  merged bytes lie within their target, and no two sources overlap
 SEG-9  a segment's attributes are bounded, in number and in value
-SEG-10 the transient segments that live are those that are listed, and bear no decision's stamp
-SEG-14 nothing is merged into a transaction segment, and such a one only into a segment of its
-       parent's stream and number
-SEG-15 a segment's kind never changes, and is the one that its name says
+SEG-10 the listed transient segments are exactly the living ones, and bear no decision's stamp
+SEG-14 no segment is merged into a transaction segment, and a transaction segment is merged only
+       into a segment of its parent's stream and number
+SEG-15 a segment's kind never changes, and is the one that its name gives
 """
 
 from anabranch.common.model.names import (
@@ -92,7 +92,7 @@ def _check_transaction(source: str, target: str) -> None:
 
 
 def check_step(before: SegmentMap, after: SegmentMap) -> None:
-    """SEG-1 … SEG-5 and SEG-7 between two moments of one container, for what is resident at both.
+    """SEG-1 … SEG-5 and SEG-7 between two moments of one container, for names resident at both.
 
     Raises AssertionError.
     """

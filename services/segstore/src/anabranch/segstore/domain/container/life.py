@@ -1,15 +1,15 @@
 """The life of a container on its store, as two tables that the code executes.
 
-One opening (`PHASES`, performed by `Container`). A pair that is missing is a programmer's error::
+One opening (`PHASES`, performed by `Container`). A missing pair is a programming error::
 
     OPENING ──serve──► SERVING ──leave──► CLOSING
        │                  │                  │
        └──────fail────────┴───────fail───────┴──► ENDED, for good
 
-What follows the end of an opening (`AFTER_FAILURE`, performed by the container's keeper): the first
-row whose errors fit decides. The container is opened again after a pause, up to `restarts_max`
-times in a row; then it stays closed in the row's state, until an operator or a new start of the
-process opens it.
+The consequence of an opening's end (`AFTER_FAILURE`, performed by the container's keeper): the
+first row with a matching error decides. The container is opened again after a pause, up to
+`restarts_max` times in a row. Then it stays closed in the row's state, until an operator or a new
+start of the process opens it.
 """
 
 from collections.abc import Mapping
@@ -29,23 +29,23 @@ from anabranch.common.model.cluster import PlacementState
 
 RESTARTS_MAX = 5
 SERVED_WELL_S = 60.0
-"""A container that served this long starts counting its failures anew."""
+"""After serving this long, a container's failures are counted from 1 again."""
 
 
 class Phase(Enum):
-    """Where one opening of a container is."""
+    """The phase of one opening of a container."""
 
     OPENING = auto()
     """The log is replayed; requests are refused."""
     SERVING = auto()
     CLOSING = auto()
-    """Requests are refused; what was accepted goes on to the journal and to tier 2."""
+    """Requests are refused; accepted operations still go to the journal and to tier 2."""
     ENDED = auto()
     """Nothing more is acknowledged."""
 
 
 class Step(Enum):
-    """What moves an opening from one phase to the next."""
+    """An action that moves an opening to its next phase."""
 
     SERVE = auto()
     LEAVE = auto()
@@ -59,7 +59,7 @@ PHASES: Mapping[tuple[Phase, Step], Phase] = {
     (Phase.OPENING, Step.FAIL): Phase.ENDED,
     (Phase.SERVING, Step.FAIL): Phase.ENDED,
     (Phase.CLOSING, Step.FAIL): Phase.ENDED,
-    # the log may fail while it is replayed, or while the container leaves
+    # the log may fail during the replay, or while the container leaves
     (Phase.ENDED, Step.SERVE): Phase.ENDED,
     (Phase.ENDED, Step.LEAVE): Phase.ENDED,
     (Phase.ENDED, Step.FAIL): Phase.ENDED,
@@ -97,16 +97,16 @@ class Rule:
 
 
 AFTER_FAILURE = (
-    # opening again would find the same damage, or the same lack
+    # another opening would find the same damage, or miss the same log or tier 2
     Rule((Corrupt, LogNotHere, TierTwoNotHere), 0, PlacementState.OFFLINE),
-    # what does not answer, such as tier 2, and a full disk: opening later may cure them
+    # a service without an answer, such as tier 2, or a full disk may recover by itself
     Rule((Unavailable, OutcomeUnknown, NoRoom), None, PlacementState.DISABLED),
     Rule((AnabranchError,), RESTARTS_MAX, PlacementState.DISABLED),
 )
 
 
 def after_failure(error: AnabranchError, restarts: int, served_s: float) -> Restart | Stay:
-    """What follows the end of a container that had failed `restarts` times in a row before."""
+    """The next move for a container that ended after `restarts` earlier failures in a row."""
     rule = next(rule for rule in AFTER_FAILURE if isinstance(error, rule.errors))
     failures = 1 if served_s >= SERVED_WELL_S else restarts + 1
     if rule.restarts_max is not None and failures > rule.restarts_max:

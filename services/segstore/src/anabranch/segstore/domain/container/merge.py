@@ -1,21 +1,23 @@
-"""Merging segments into another one, decided from what is known of all of them.
+"""Decides merges of segments into another one, from the state of all of them.
 
-    source                                   is
-        alive, sealed, never truncated       merged; of a transaction also unsealed
-        merged into this target before       a repeat: its place is told again
-        of a transaction, unknown, and the   a repeat whose tombstone has expired: told as empty
-          target has this very stamp
-        anything else                        the rejection of the whole request
+    source                                   result
+        alive, sealed, never truncated       merged; a transaction segment also unsealed
+        merged into this target before       a repeat: the answer gives its place again
+        transaction segment, unknown, and    a repeat whose tombstone has expired: answered as
+          the target has this very stamp     empty
+        anything else                        the whole request is rejected
 
-The target must be alive, and unsealed unless every source is a repeat. Transient sources are
-merged into their parent and apart from others. That merge adds what their connection wrote, as an
-append would, and like an append it carries no decision: the target's stamp is left as it is.
+The target must be alive, and unsealed unless every source is a repeat.
 
-Transaction segments are merged apart from others too, into a segment of their parent's stream and
-number: the parent, or its duplicate of another epoch. Their merge is their seal: what was accepted
-before is in it, and what comes later finds no segment. One that is unknown cannot have been lost:
-it ends by a merge or by the deletion of an abort, and only a commit is merged. So where the
-decision has reached the target, the merge has been performed.
+Transient sources merge only into their parent, and separately from other kinds. Their merge adds
+the bytes that their connection wrote, like an append, and like an append it carries no decision, so
+the target's stamp stays the same.
+
+Transaction segments also merge separately, into a segment of their parent's stream and number: the
+parent, or its duplicate of another epoch. The merge seals them: it includes everything accepted
+before it, and later requests find no segment. An unknown transaction segment cannot have been lost:
+it ends by a merge or by an abort's deletion, and only a commit merges. So if the decision has
+reached the target, the merge has been performed.
 """
 
 from collections.abc import Callable
@@ -53,7 +55,8 @@ from anabranch.segstore.domain.container.operations import MergedSource, MergeOp
 
 @dataclass(frozen=True, slots=True)
 class MergeDecision:
-    """What to log, if anything, and what to answer: each source's place, in the order asked."""
+    """The operation to log, if any, and the answer: each source's place, in the order of the
+    request."""
 
     operation: MergeOperation | None
     merged: tuple[MergedSegment, ...]
@@ -66,7 +69,7 @@ def decide_merge(
     stamp: Stamp,
     now_ms: int,
 ) -> MergeDecision:
-    """`known` tells what is known under a name, pending included.
+    """`known` returns the state of a name, pending operations included.
 
     Raises InvalidRequest, StaleRequest (of target or source), SegmentNotFound, SegmentMerged,
     SegmentSealed (the target), SegmentNotSealed and SegmentTruncated (a source).
@@ -106,7 +109,7 @@ def decide_merge(
 
 
 def _check_names(segment: str, sources: tuple[str, ...]) -> None:
-    """Whatever is known of them, these may be merged. Raises InvalidRequest."""
+    """Check the names by themselves. Raises InvalidRequest."""
     if not 0 < len(sources) <= MERGE_SOURCES_MAX or len({segment, *sources}) <= len(sources):
         raise InvalidRequest(
             "a merge needs sources, each once, none of them the target",
@@ -124,7 +127,7 @@ def _check_names(segment: str, sources: tuple[str, ...]) -> None:
 def _kind_of_sources(
     known: Callable[[str], Known], segment: str, sources: tuple[str, ...]
 ) -> SegmentKind:
-    """The one kind that the sources have, checked against the target and their parents' names.
+    """The kind that all sources have, checked against the target and the names of their parents.
 
     Raises InvalidRequest.
     """
@@ -169,7 +172,7 @@ def _check_duplicate(segment: str, parent: str) -> None:
 def _source(
     known: Known, name: str, target: SegmentState, stamp: Stamp
 ) -> SegmentState | MergedSegment:
-    """The segment to merge, or where it was merged to before."""
+    """The segment to merge, or its place in the target if it was merged before."""
     check_not_stale(known, name, stamp)
     if isinstance(known, Tombstone) and known.merged is not None:
         place = known.merged

@@ -1,4 +1,4 @@
-"""Log operations: what a container's durable log holds, and their binary form.
+"""Log operations: the entries of a container's durable log, and their binary form.
 
 Layout (little-endian), one operation after another in a frame::
 
@@ -14,14 +14,16 @@ Layout (little-endian), one operation after another in a frame::
                      u32 count, u32 payload CRC32C, i64 time_ms, payload, attribute changes
     change   16 B id, u8 flags (1: was there before, 2: is there after), i64 before, i64 after
 
-In an append the header's name size is the size of the attribute changes. An operation is written
-in the oldest format that knows it: truncate, merge, attributes and an append with attribute
-changes are format 2, a merge of transaction segments, which need not be sealed, is format 3, and a
-create is format 4. Before that a create had nothing after the name, and the name tells the kind.
+In an append the header's name size is the size of the attribute changes.
 
-The frame around them carries the checksum that guards the headers; the payload's own checksum
-goes with it from the request to every place it is copied to. Encoding returns buffers and
-decoding returns slices, so that payloads are not copied.
+An operation is written in the oldest format that has it: truncate, merge, attributes and an append
+with attribute changes are format 2, a merge of transaction segments, which need not be sealed, is
+format 3, and a create is format 4. In older formats a create has nothing after the name, and the
+name gives the kind.
+
+The frame around the operations carries the checksum that guards the headers. The payload's own
+checksum accompanies it from the request to every place that it is copied to. Encoding returns
+buffers and decoding returns slices, so that payloads are not copied.
 """
 
 import struct
@@ -54,12 +56,12 @@ _CHANGE = struct.Struct("<16sBqq")
 
 HEADER_SIZE_BYTES = _HEADER.size
 APPEND_OVERHEAD_SIZE_BYTES = HEADER_SIZE_BYTES + _APPEND_BODY.size
-"""Where an append's payload starts within its encoded operation."""
+"""The position of an append's payload within its encoded operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateOperation:
-    """A segment came to be, empty. Its number is this operation's sequence number."""
+    """Creates an empty segment. Its number is this operation's sequence number."""
 
     segment: str
     stamp: Stamp
@@ -69,7 +71,7 @@ class CreateOperation:
 
 @dataclass(frozen=True, slots=True)
 class SealOperation:
-    """No more appends; repeated with a higher stamp it only raises the stamp."""
+    """Ends appends; repeated with a higher stamp it only raises the stamp."""
 
     segment: str
     stamp: Stamp
@@ -78,7 +80,7 @@ class SealOperation:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOperation:
-    """The segment, if there was one, is gone; a tombstone stays."""
+    """Deletes the segment, if it exists, and leaves a tombstone."""
 
     segment: str
     stamp: Stamp
@@ -87,7 +89,7 @@ class DeleteOperation:
 
 @dataclass(frozen=True, slots=True)
 class TruncateOperation:
-    """The segment starts at `offset`; at its present start it only raises the stamp."""
+    """Moves the segment's start to `offset`; at its present start it only raises the stamp."""
 
     segment: str
     stamp: Stamp
@@ -97,7 +99,7 @@ class TruncateOperation:
 
 @dataclass(frozen=True, slots=True)
 class MergedSource:
-    """A segment that ends with a merge, as it was: sealed, or a transaction's."""
+    """A segment that a merge ends, as it was before: sealed, or a transaction segment."""
 
     segment: str
     number: int
@@ -106,10 +108,10 @@ class MergedSource:
 
 @dataclass(frozen=True, slots=True)
 class MergeOperation:
-    """All bytes of each source follow the target's first `offset` bytes, in this order.
+    """Adds all bytes of each source, in this order, after the target's first `offset` bytes.
 
     Without sources it only raises the stamp. `commits`: the sources are transaction segments, which
-    need not be sealed before, for the merge is their seal.
+    need not be sealed before, because the merge seals them.
     """
 
     segment: str
@@ -123,7 +125,7 @@ class MergeOperation:
 
 @dataclass(frozen=True, slots=True)
 class AttributesOperation:
-    """The `request_number`-th request of a client changed attributes."""
+    """Changes attributes, by the `request_number`-th request of a client."""
 
     segment: str
     stamp: Stamp
@@ -135,9 +137,10 @@ class AttributesOperation:
 
 @dataclass(frozen=True, slots=True)
 class AppendOperation:
-    """`payload` was added at `offset`: `count` events of a writer from `first_event_number` on.
+    """Adds `payload` at `offset`: `count` events of a writer from `first_event_number` on.
 
-    A part of a large event takes a number too, so that a repeat is known, but is no event.
+    A part of a large event also takes a number, so that a repeat is recognized, but it is not an
+    event.
     """
 
     number: int
@@ -208,7 +211,7 @@ def _encode_append(sequence: int, operation: AppendOperation) -> list[bytes | me
 
 
 def _control_parts(operation: ControlOperation) -> tuple[int, int, bytes]:
-    """(kind, format, what follows the name)."""
+    """(kind, format, the bytes after the name)."""
     match operation:
         case CreateOperation():
             return _CREATE, _KINDS_SINCE, _KIND.pack(operation.kind)
@@ -244,7 +247,7 @@ def _encode_changes(changes: tuple[AttributeChange, ...]) -> bytes:
 def decode_operations(payload: bytes, first_sequence: int) -> Iterator[DecodedOperation]:
     """A frame's operations, numbered from `first_sequence` without gaps.
 
-    Raises CorruptJournal for bytes that are no operations, FormatTooNew for a newer format.
+    Raises CorruptJournal for bytes that are not operations, FormatTooNew for a newer format.
     """
     view = memoryview(payload)
     at, sequence = 0, first_sequence
@@ -269,7 +272,7 @@ def decode_operations(payload: bytes, first_sequence: int) -> Iterator[DecodedOp
 
 
 def _decode_body(kind: int, fmt: int, name_size: int, body: memoryview) -> Operation:
-    """Raises CorruptJournal, struct.error (cut short), ValueError (no text, no kind)."""
+    """Raises CorruptJournal, struct.error (truncated), ValueError (invalid text or kind)."""
     if kind == _APPEND:
         return _decode_append(name_size, body)
     incarnation, revision, time_ms = _CONTROL.unpack_from(body)

@@ -1,8 +1,8 @@
-"""What a container knows of its segments, as values.
+"""A container's state of its segments, as values.
 
-The shell keeps two maps of these values: the *pending* one, against which requests are
-decided, and the *applied* one, which holds only what is durable. Both move by the same
-`evolve`; a pending value becomes the applied one when its frame is synced.
+The shell keeps two maps of these values: requests are decided against the *pending* one, and the
+*applied* one holds durable state only. Both change by the same `evolve`; a pending value becomes
+the applied one when its frame is synced.
 """
 
 from collections.abc import Mapping
@@ -43,11 +43,12 @@ class UntieredRun:
 
 @dataclass(frozen=True, slots=True)
 class SegmentCut:
-    """One segment's part of a cut: its state at the cut, and what the catalog lacks of it.
+    """One segment's part of a cut: its state at the cut, and the bytes that the catalog lacks of
+    it.
 
-    `runs` are to be moved. `adopted` is in tier 2 already, as bytes of segments that were merged
-    into this one. Both ascend; together they reach without a gap from where the catalog ends,
-    or from the segment's start if that is higher, to the segment's length.
+    A flush moves the `runs`. The `adopted` extents are already in tier 2, as bytes of segments that
+    were merged into this one. Both ascend. Together they reach without a gap from the catalog's end
+    of the segment, or from the segment's start if that is higher, to the segment's length.
     """
 
     state: SegmentState

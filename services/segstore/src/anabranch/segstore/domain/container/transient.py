@@ -1,11 +1,12 @@
-"""Transient segments: made for a connection, gone with it at the latest.
+"""Transient segments: created for a connection, and deleted with it at the latest.
 
     CreateTransient ──► alive ──merged into the parent──► tombstone
                           └──connection ended, container opened again, deleted──► tombstone
 
-The log and tier 2 know them as any other segment, by their kind. Nobody but the
-store names them, and never twice, so no late request can bring one back. What is alive when a
-container begins to serve was made for a connection of an older container epoch, and is deleted.
+The log and tier 2 treat them like any other segment, with a kind of their own. Only the store names
+them, and never uses a name twice, so no late request can recreate one. A transient segment that is
+alive when a container begins to serve belongs to a connection of an older container epoch, and is
+deleted.
 """
 
 from anabranch.common.errors import InvalidRequest, Overloaded, SegmentExists, SegmentSealed
@@ -33,10 +34,10 @@ TRANSIENTS_MAX = 1000
 def answer_create_transient(
     state: SegmentMap, request: CreateTransient, around: Circumstances
 ) -> Answer:
-    """→ SegmentCreated. The given name was made by `model.names.transient_name`.
+    """→ SegmentCreated. `model.names.transient_name` made the given name.
 
-    Raises InvalidRequest (also if the parent is a transaction's), SegmentNotFound and SegmentSealed
-    (of the parent), InvalidName, SegmentExists, Overloaded.
+    Raises InvalidRequest (also if the parent is a transaction segment), SegmentNotFound and
+    SegmentSealed (of the parent), InvalidName, SegmentExists, Overloaded.
     """
     name = around.given.name
     parent = state.known(request.segment)
@@ -69,7 +70,7 @@ def answer_create_transient(
 
 
 def end_transient(state: SegmentMap, name: str, now_ms: int) -> DeleteOperation:
-    """What deletes the transient segment, which is alive."""
+    """The operation that deletes the transient segment, which is alive."""
     assert name in state.transients
     decision = decide_delete(state.known(name), name, NO_DECISION, now_ms)
     assert isinstance(decision, DeleteOperation)

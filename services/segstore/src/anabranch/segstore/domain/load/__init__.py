@@ -1,1 +1,1 @@
-"""What a store tells of its load: counting, and the report of a period."""
+"""A store's load: the counting of appends, and the report of a period."""

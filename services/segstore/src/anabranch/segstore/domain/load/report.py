@@ -1,7 +1,7 @@
-"""The load report of a period, as a value, within the size that a message may have.
+"""The load report of a period, as a value, within the size limit of a message.
 
-When not all segments fit, those with the most bytes do, whatever container they are of, and the
-report no longer says that the others were idle.
+If not all segments fit, the report lists those with the most bytes, of any container, and no longer
+claims that the others were idle.
 """
 
 import json
@@ -18,14 +18,15 @@ from anabranch.common.contracts.load import (
 from anabranch.segstore.domain.load.traffic import Counted, SegmentTraffic
 
 SEGMENTS_MAX = 5000
-"""So many are looked at: more would hardly fit, and making a report must not hold up the store."""
+"""At most this many segments are examined: more would hardly fit, and building a report must not
+block the store."""
 
 _ENTRY_OVERHEAD_SIZE_BYTES = len('{"segment":,"events":,"size":},')
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """Which period of which store it is; times in milliseconds, `start_ms` is Unix time."""
+    """A period of a store; times in milliseconds, `start_ms` is Unix time."""
 
     node_id: str
     session: str
@@ -36,7 +37,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class ContainerTraffic:
-    """A container that the store serves, and what was counted there in the period."""
+    """A container that the store serves, and its counts in the period."""
 
     container: int
     container_epoch: int
@@ -48,7 +49,8 @@ def load_report(
     containers: Sequence[ContainerTraffic],
     size_max: int = LOAD_REPORT_SIZE_BYTES_MAX,
 ) -> LoadReport:
-    """The report; its JSON has at most `size_max` bytes, which the containers alone fit into."""
+    """The report; its JSON has at most `size_max` bytes, into which the containers alone always
+    fit."""
     bare = _report(period, containers, [() for _ in containers], others_idle=False)
     left = size_max - len(bare.model_dump_json())
     assert left >= 0, "a store serves too many containers for one message"
@@ -86,7 +88,7 @@ def _report(
 def _largest(
     containers: Sequence[ContainerTraffic], size_max: int
 ) -> tuple[list[list[SegmentLoad]], bool]:
-    """Per container the segments that fit together, the largest first, and whether all do."""
+    """Per container the segments that fit, chosen by size, and whether all segments fit."""
     found = [(place, one) for place, of in enumerate(containers) for one in of.counted.segments]
     listed: list[list[SegmentLoad]] = [[] for _ in containers]
     left = size_max
@@ -105,6 +107,6 @@ def _weight(found: tuple[int, SegmentTraffic]) -> tuple[int, int, str]:
 
 
 def _entry_size(one: SegmentTraffic) -> int:
-    """At least what the entry takes in the message, in bytes."""
+    """An upper bound of the entry's size in the message, in bytes."""
     name = json.dumps(one.segment)
     return _ENTRY_OVERHEAD_SIZE_BYTES + len(name) + len(f"{one.events}{one.size}")

@@ -1,10 +1,10 @@
-"""What is appended to the segments of a container, counted as it becomes durable.
+"""Counts the appends to a container's segments as they become durable.
 
-Counted are operations of the log and never events, one look-up per append; what a merge moves was
-appended elsewhere and is not counted again, nor is what a replay brings back.
+It counts operations of the log and never looks at events, with one look-up per append. A merge
+moves bytes that were appended elsewhere, so they are not counted again; neither is a replay.
 
-A transaction segment is nobody's load before it is committed, and it is no segment of the stream:
-its events are counted when they are merged, all at once, as the target's.
+A transaction segment is no segment of the stream, and its bytes are no load before the commit: its
+events are counted when they are merged, all at once, for the target.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ from anabranch.segstore.domain.container.operations import (
 )
 
 COUNTED_MAX = 50_000
-"""Segments in one period; of further ones is known only that there were some."""
+"""Segments in one period; further ones only clear `complete`."""
 
 
 Living = Callable[[int], SegmentState | None]
@@ -27,7 +27,7 @@ Living = Callable[[int], SegmentState | None]
 
 
 class _Count:
-    """`name` is empty for segments that nobody reads under their own name, or that are gone."""
+    """`name` is empty for segments that are not read under their own name, or are gone."""
 
     __slots__ = ("events", "name", "size")
 
@@ -39,7 +39,7 @@ class _Count:
 
 @dataclass(frozen=True, slots=True)
 class SegmentTraffic:
-    """What was appended to a segment; `size` in bytes."""
+    """The appends to a segment; `size` in bytes."""
 
     segment: str
     events: int
@@ -48,7 +48,7 @@ class SegmentTraffic:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A period of a container. `complete`: nothing was appended to any other segment."""
+    """The counts of a container in a period. `complete`: no other segment had an append."""
 
     segments: tuple[SegmentTraffic, ...]
     complete: bool
@@ -62,7 +62,7 @@ class Traffic:
         self._complete = True
 
     def add(self, operations: Iterable[Operation], living: Living) -> None:
-        """These became durable; `living` tells the segments after them, by number."""
+        """Count these durable operations; `living` returns the segments after them, by number."""
         counts = self._counts
         for operation in operations:
             if isinstance(operation, AppendOperation):
@@ -71,9 +71,9 @@ class Traffic:
                 count.size += len(operation.payload)
 
     def add_merged(self, operation: Operation, events: int, living: Living) -> None:
-        """The merge became durable and brought `events`, which count if they are a transaction's.
+        """Count a durable merge of `events` events, if its sources are transaction segments.
 
-        All sources of a merge are of transactions, or none is.
+        The sources of a merge are all transaction segments, or none is.
         """
         assert isinstance(operation, MergeOperation)
         if operation.commits:
@@ -92,8 +92,8 @@ class Traffic:
         return count
 
     def take(self) -> Counted:
-        """The counts since the last call, of segments that are neither transient nor a
-        transaction's nor were gone with the append's own frame."""
+        """The counts since the last call, without transient segments, transaction segments, and
+        segments that the frame of their first counted append also ended."""
         counts, complete = self._counts, self._complete
         self._counts, self._complete = {}, True
         segments = tuple(

@@ -1,11 +1,11 @@
-"""Which journal files belong together: from the newest back, by what each names as previous.
+"""Determines which journal files belong together, from the newest back, by their predecessors' ids.
 
 Files are removed oldest first, one at a time, so the oldest file may name one that is gone; a
-missing file with older ones still there is damage. A file that no other names was made by an
-owner that had been deposed already: it holds nothing acknowledged (an *orphan*).
+missing file with older ones still present is damage. If no other file names a file, an owner
+created it after it was deposed, and it holds nothing acknowledged (an *orphan*).
 
 A chain alone does not show that its newest or its oldest files are missing. The journal therefore
-keeps a record of both (`KnownFiles`), apart from the files.
+keeps a record of both (`KnownFiles`), separately from the files.
 """
 
 from collections.abc import Iterable
@@ -27,22 +27,23 @@ class Chain:
 class KnownFiles:
     """The record: all files from `oldest` to `newest`, by id, are part of the journal.
 
-    Each of the two only rises. A journal may have older files too, which were about to be removed,
-    and one newer file, which held nothing acknowledged yet.
+    Neither value ever decreases. A journal may also have older files, which were about to be
+    removed, and one newer file, which held nothing acknowledged yet.
     """
 
     oldest: int
     newest: int
 
     def merged(self, other: "KnownFiles") -> "KnownFiles":
-        """What both together say."""
+        """The record that includes both."""
         return KnownFiles(max(self.oldest, other.oldest), max(self.newest, other.newest))
 
 
 def required(before: KnownFiles | None, after: KnownFiles | None) -> KnownFiles | None:
-    """What must be among files that were listed between two looks at the record.
+    """The record that files must match if they were listed between two readings of it.
 
-    Another owner, perhaps a deposed one that slept, may name or remove files at the same time.
+    Another owner, perhaps a deposed one that was suspended, may name or remove files at the same
+    time.
     """
     return KnownFiles(after.oldest, before.newest) if before and after else None
 

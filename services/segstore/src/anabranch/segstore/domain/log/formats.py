@@ -14,12 +14,11 @@ Frame::
     payload size u32, distance u32 from the start of the write that carried it,
     previous frame's CRC u32, reserved u32, CRC32C u32, payload
 
-A frame's checksum is seeded by (file id, journal epoch), so a frame proves by itself that it
-belongs where it is, and what a recycled file still holds of its former life never passes for one
-of its own. Its predecessor's checksum chains it, across files too. One write may carry
-several frames and may be torn at any sector; the distance tells which frames shared a write.
-
-A file id is (journal epoch << 32 | number from 1): owners never compete for a file's name.
+A frame's checksum is seeded by (file id, journal epoch). A frame thus proves by itself that it
+belongs to its file, and old bytes of a recycled file never pass for its own frames. The
+predecessor's checksum chains the frame, across files too. One write may carry several frames and
+may be torn at any sector; the distance shows which frames shared a write. A file id is (journal
+epoch << 32 | number from 1), so owners never compete for a file's name.
 """
 
 import struct
@@ -67,7 +66,7 @@ def number_of(file_id: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FileEnd:
-    """Where a file ends and the checksum of its last frame, as its successor names them."""
+    """The end of a file and the checksum of its last frame, as its successor names them."""
 
     file_id: int
     offset: int
@@ -75,14 +74,14 @@ class FileEnd:
 
 
 NO_FILE = FileEnd(0, 0, 0)
-"""What the very first file names as its predecessor."""
+"""The predecessor that the first file names."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
     """A file's first sector. `journal_id` is 32 hexadecimal digits, `size` in bytes.
 
-    `recycled`: behind the last frame lie bytes of this file, 0: zeros.
+    `recycled`: the id of the file whose old bytes follow the last frame; 0: zeros follow.
     """
 
     journal_id: str
@@ -105,8 +104,8 @@ def encode_file_header(header: FileHeader) -> bytes:
 def parse_file_header(data: Buffer, name: str) -> FileHeader:
     """The header at the start of `data`; `name` is the file's, for the error.
 
-    Raises CorruptJournal, FormatTooNew. A header of which only the number of its format is wrong
-    is damaged: one of a newer format has another checksum.
+    Raises CorruptJournal, FormatTooNew. If only the format number of a header is wrong, the header
+    is damaged: a newer format has another checksum.
     """
     sector = bytes(data[:FILE_HEADER_SIZE_BYTES])
     if len(sector) < FILE_HEADER_SIZE_BYTES or sector[:4] != FILE_MAGIC:
@@ -130,7 +129,7 @@ def _verifies(sector: bytes) -> bool:
 
 
 def frame_seed(file_id: int) -> int:
-    """What the checksums of a file's frames start from."""
+    """The seed of the checksums of a file's frames."""
     return crc32c(struct.pack("<QQ", file_id, epoch_of(file_id)))
 
 
@@ -167,7 +166,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class FrameContent:
-    """What a frame to be written shall say; the payload is not copied."""
+    """The content of a frame to be written; the payload is not copied."""
 
     container: int
     container_epoch: int
@@ -191,9 +190,9 @@ def encode_frame_header(
 
 
 def frame_begins(data: Buffer, position: int, previous_crc: int) -> int:
-    """Bytes of the frame that was begun at `position` behind this predecessor; 0 if none was.
+    """Bytes of the frame that was begun at `position` after this predecessor; 0 if none was.
 
-    Looks at the header alone, whole or not: a frame that was torn is not valid, and yet was begun.
+    Examines only the header: a torn frame is not valid, and yet was begun.
     """
     if position + FRAME_HEADER_SIZE_BYTES > len(data):
         return 0
@@ -205,7 +204,7 @@ def frame_begins(data: Buffer, position: int, previous_crc: int) -> int:
 
 
 def parse_frame(data: Buffer, position: int, end: int, seed: int) -> Frame | None:
-    """The frame at `position` of a file's bytes, if a valid one lies there before `end`."""
+    """The frame at `position` of a file's bytes, if a valid one ends at or before `end`."""
     body_at = position + FRAME_HEADER_SIZE_BYTES
     if body_at > end:
         return None
@@ -219,7 +218,7 @@ def parse_frame(data: Buffer, position: int, end: int, seed: int) -> Frame | Non
 def parse_frame_parts(
     header: Buffer, payload: Buffer, seed: int, position: int = 0
 ) -> Frame | None:
-    """The frame whose header and payload these are, found at `position`, if it is a valid one."""
+    """The frame with this header and payload, found at `position`, if it is valid."""
     if len(header) != FRAME_HEADER_SIZE_BYTES:
         return None
     (

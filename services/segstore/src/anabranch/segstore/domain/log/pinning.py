@@ -1,10 +1,10 @@
-"""Which containers to flush so that the journal can let go of its oldest file.
+"""Selects the containers to flush so that the journal can remove its oldest file.
 
-Files of the journal go oldest first, and all of them are read at an open. One container that
-rarely writes can therefore hold up everything behind it. It is flushed by force
+The journal removes its files oldest first, and an open reads all of them. One container that rarely
+writes can therefore pin all later files. Its flush is forced
 
-    when the files exceed half of what they may take, or the disk has no room for the next one, or
-    when a newer file is free already, and only the oldest one is in its way
+    if the files exceed half of their limit, or the disk has no room for the next one, or
+    if a newer file is free already, and only the oldest one is in its way
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,11 @@ class LiveLogFile:
 def containers_to_flush(
     files: Sequence[LiveLogFile], bytes_max: int, *, disk_full: bool = False
 ) -> frozenset[int]:
-    """The containers that pin the oldest file, when it is time; `files` oldest first, the present
-    one, which never goes, last. `disk_full`: the disk has no room for the next file."""
+    """The containers that pin the oldest file, if they must be flushed now.
+
+    `files` are oldest first; the present file, which is never removed, is last. `disk_full`: the
+    disk has no room for the next file.
+    """
     if len(files) < 2:
         return frozenset()
     oldest, *newer = files[:-1]

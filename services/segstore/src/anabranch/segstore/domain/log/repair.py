@@ -1,20 +1,20 @@
-"""What is to be cut from a damaged journal so that a store opens it again.
+"""Plans the cut of a damaged journal after which a store can open it again.
 
-The longest start of the journal that is whole stays: files in the order of their chain, up to the
+The longest intact beginning of the journal stays: files in the order of their chain, up to the
 first byte that cannot be trusted. From there on frames no longer prove that they follow one
-another, so everything behind is given up, and told: what can still be read there frame by frame,
-and how many bytes cannot.
+another, so all later bytes are given up. The plan reports the frames that are still readable among
+them, and the number of unreadable bytes.
 
     a header is unusable, a file is missing     that file and all later ones are set aside
-    a frame is damaged                          its file is cut in front of it, later ones set aside
+    a frame is damaged                          its file is cut before it, later ones set aside
     a file is of another journal                it is set aside alone
     no file is usable                           all are set aside: the logs are empty then
-    the oldest known file is missing            all are set aside, for what they follow is gone
-    the newest known file is missing            nothing: what is there is whole, and goes on
+    the oldest known file is missing            all are set aside: their predecessors are gone
+    the newest known file is missing            nothing: the rest is intact and continues
     the last write is torn                      nothing: an open leaves it out by itself
 
-If a set-aside file took along where its predecessor ended, operations that a deposed owner wrote
-there, and never acknowledged, may count again.
+If a set-aside file alone recorded the end of its predecessor, operations that a deposed owner wrote
+after that end, and never acknowledged, may count again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -36,7 +36,7 @@ ReadFile = Callable[[int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Zeros from `position` on, up to `size` bytes; what is in front stays."""
+    """Zeros from `position` on, up to `size` bytes; earlier bytes stay."""
 
     file_id: int
     position: int
@@ -45,7 +45,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class LostOperations:
-    """Operations of a container that can be read behind the damage, and are given up with it."""
+    """Operations of a container that are readable after the damage, and are given up."""
 
     container: int
     first_sequence: int
@@ -56,7 +56,7 @@ class LostOperations:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Bytes given up that are no valid frames: whatever they were, it cannot be told."""
+    """Bytes that are given up and hold no valid frame, so that their contents are unknown."""
 
     file_id: int
     position: int
@@ -65,10 +65,12 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What is wrong, what is to be done, and what is lost by it. `faults` is empty if a store
-    opens the journal as it is; `set_aside` descends. `missing`: a file that the journal knows of
-    and that is not there; nobody can tell what it held. `kept`: the containers with frames in what
-    stays, and their highest epochs."""
+    """The faults, the changes, and the losses that they cause.
+
+    `faults` is empty if a store opens the journal as it is; `set_aside` descends. `missing`: a
+    recorded file that does not exist, with unknown contents. `kept`: the containers with frames in
+    the files that stay, and their highest epochs.
+    """
 
     faults: tuple[str, ...] = ()
     cut: Cut | None = None
@@ -88,7 +90,7 @@ def plan_repair(
     headers = _usable_headers(every, read, journal_id, faults)
     chain = _longest_chain(headers, journal_id, faults)
     missing = ""
-    if not faults:  # else files are set aside that the record knows of
+    if not faults:  # after another fault, recorded files are missing from the chain anyway
         chain, missing = _known_chain(chain, known, faults)
     kept: dict[int, int] = {}
     cut = None
@@ -114,7 +116,7 @@ def plan_repair(
 
 
 def _known_chain(chain: Chain, known: KnownFiles | None, faults: list[str]) -> tuple[Chain, str]:
-    """What of the chain stays, and the name of a file that is missing of it, or ""."""
+    """The part of the chain that stays, and the name of a file that it lacks, or ""."""
     try:
         check_complete(chain, known)
     except JournalFileMissing as error:
@@ -128,7 +130,7 @@ def _known_chain(chain: Chain, known: KnownFiles | None, faults: list[str]) -> t
 def _usable_headers(
     file_ids: list[int], read: ReadFile, journal_id: str, faults: list[str]
 ) -> dict[int, FileHeader]:
-    """The headers in front of the first one that is unusable, without files of other journals."""
+    """The headers before the first unusable one, without files of other journals."""
     headers: dict[int, FileHeader] = {}
     for file_id in file_ids:
         name = f"{file_id:016x}"
@@ -147,7 +149,7 @@ def _usable_headers(
 
 
 def _longest_chain(headers: Mapping[int, FileHeader], journal_id: str, faults: list[str]) -> Chain:
-    """The chain of the oldest files that are one."""
+    """The longest chain of the oldest files."""
     kept = sorted(headers)
     while kept:
         try:

@@ -8,7 +8,7 @@ from anabranch.common.errors import CorruptJournal
 
 @dataclass(frozen=True, slots=True)
 class FrameEntry:
-    """Where a container's frame is, and the operations that it holds."""
+    """The place of a container's frame, and the operations that it holds."""
 
     container_epoch: int
     first_sequence: int
@@ -21,8 +21,8 @@ class FrameEntry:
 def resolve(entries: Iterable[FrameEntry]) -> list[FrameEntry]:
     """The frames that count, of one container, in journal order.
 
-    The higher container epoch wins from its first sequence number on, whichever was written
-    first. Raises CorruptJournal if it would have to cut a frame in two.
+    The higher container epoch replaces lower ones from its first sequence number on, in either
+    order of writing. Raises CorruptJournal if this would divide a frame.
     """
     kept: list[FrameEntry] = []
     for entry in entries:

@@ -1,17 +1,16 @@
-"""What a journal file's bytes mean: which frames count, and where the file ends.
+"""Scans a journal file: the frames that count, and the file's end.
 
-A file whose successor names its end must hold valid, chained frames exactly up to there; what
-lies behind was written by a deposed owner and does not exist. The newest file ends behind its last
-good frame. There follow zeros, or what a recycled file held in its former life; anything else is
-one of two things:
+If a file's successor names its end, the file must hold valid, chained frames exactly up to there; a
+deposed owner wrote any later bytes, and they do not count. The newest file ends after its last
+valid frame. Zeros follow, or old bytes of a recycled file; anything else is one of two things:
 
     torn       the last write did not reach the disk whole; it was never acknowledged. It is
-               left out, and reported so that it can be copied aside.
+               left out, and reported so that it can be copied to another file.
     corrupt    a valid frame of a *later write* follows. A later write begins only after the
-               earlier one was synced, so something durable was damaged. Nothing is served.
+               earlier one was synced, so durable bytes were damaged. Nothing is served.
 
-In a recycled file a torn write is told from the former life by its header, which names the frame
-before it; one that lost its first sector is left out without a word. It was not acknowledged.
+In a recycled file, the header of a torn write names the frame before it, which distinguishes it
+from old bytes. A torn write without its first sector is left out silently; it was not acknowledged.
 """
 
 from collections.abc import Iterator
@@ -32,8 +31,8 @@ from anabranch.segstore.domain.log.formats import (
 
 @dataclass(frozen=True, slots=True)
 class TornTail:
-    """`size` bytes at `position` of a file that are left out; what follows was never written, or in
-    a former life of the file."""
+    """`size` bytes at `position` of a file that are left out. Later bytes were never written in
+    this life of the file."""
 
     file_id: int
     position: int
@@ -42,7 +41,7 @@ class TornTail:
 
 @dataclass(frozen=True, slots=True)
 class ScannedFile:
-    """A file's frames in order, its end, and what was left out."""
+    """A file's frames in order, its end, and the torn tail that was left out."""
 
     header: FileHeader
     frames: tuple[Frame, ...]
@@ -51,9 +50,9 @@ class ScannedFile:
 
 
 def scan_file(data: bytes, header: FileHeader, named_end: FileEnd | None = None) -> ScannedFile:
-    """Scan a whole file; `named_end` is what its successor's header says of it.
+    """Scan a whole file; `named_end` is the end that its successor's header names.
 
-    Raises CorruptJournal (damaged, or shorter than it was made).
+    Raises CorruptJournal (damaged, or shorter than its allocated size).
     """
     if len(data) < header.size:
         raise CorruptJournal(
@@ -72,8 +71,10 @@ def scan_file(data: bytes, header: FileHeader, named_end: FileEnd | None = None)
 
 
 def _read_frames(data: bytes, header: FileHeader, limit: int) -> tuple[tuple[Frame, ...], FileEnd]:
-    """The chained frames from the start up to `limit`. Raises CorruptJournal if one that is valid
-    does not follow the one before it."""
+    """The chained frames from the start up to `limit`.
+
+    Raises CorruptJournal if a valid frame does not follow its predecessor.
+    """
     frames, end = read_prefix(data, header, limit)
     limit = min(limit, len(data))
     if parse_frame(data, end.offset, limit, frame_seed(header.file_id)) is not None:
@@ -85,7 +86,7 @@ def _read_frames(data: bytes, header: FileHeader, limit: int) -> tuple[tuple[Fra
 
 
 def read_prefix(data: bytes, header: FileHeader, limit: int) -> tuple[tuple[Frame, ...], FileEnd]:
-    """The frames from the file's start that are valid and chained, and where they end."""
+    """The valid, chained frames from the file's start, and their end."""
     seed = frame_seed(header.file_id)
     frames: list[Frame] = []
     end = FileEnd(header.file_id, FILE_HEADER_SIZE_BYTES, header.previous.crc)
@@ -99,7 +100,7 @@ def read_prefix(data: bytes, header: FileHeader, limit: int) -> tuple[tuple[Fram
 
 
 def valid_frames(data: bytes, file_id: int, position: int) -> Iterator[Frame]:
-    """Every valid frame of the file from `position` on, whatever lies between them."""
+    """Every valid frame of the file from `position` on, with any bytes between them."""
     at = data.find(FRAME_MAGIC, position)
     while at >= 0:
         frame = parse_frame(data, at, len(data), frame_seed(file_id))
@@ -119,7 +120,7 @@ def _torn_tail(data: bytes, header: FileHeader, end: FileEnd) -> TornTail | None
 
 
 def _refuse_later_write(data: bytes, header: FileHeader, position: int) -> None:
-    """Raises CorruptJournal if a write behind the one at `position` reached the disk."""
+    """Raises CorruptJournal if a write after the one at `position` reached the disk."""
     seed = frame_seed(header.file_id)
     former_seed = frame_seed(header.recycled)
     at = data.find(FRAME_MAGIC, position + 1)

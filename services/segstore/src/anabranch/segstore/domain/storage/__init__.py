@@ -1,1 +1,1 @@
-"""Tier 2 as its owner sees it: flush plans, fences, what a cut changes (pure)."""
+"""Tier 2 from its owner's view: flush plans, fences, the changes of a cut (pure)."""

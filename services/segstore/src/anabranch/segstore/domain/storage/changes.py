@@ -1,4 +1,4 @@
-"""What a cut changes in the catalog: the contents of the next manifest."""
+"""The changes of a cut to the catalog: the contents of the next manifest."""
 
 from collections.abc import Mapping
 
@@ -9,16 +9,15 @@ from anabranch.segstore.domain.container.state import ContainerCut
 
 
 def changes_of_cut(catalog: Catalog, cut: ContainerCut, added: Mapping[int, Extents]) -> Changes:
-    """What a cut changes, given the extents (by segment number) that hold its bytes.
+    """The changes of a cut, given the extents (by segment number) that hold its bytes.
 
-    The catalog need hold no other names than those of the cut, and a writer's segment is in the
-    cut with it.
+    The catalog needs only the names of the cut, and the cut includes the segment of each of its
+    writers. If a name was deleted and created again within the cut, the later event counts: a
+    segment's number and a tombstone's sequence are both sequence numbers of operations. Extents
+    that end at or before a segment's start are dropped, and so are writers of dead segments.
 
-    Of a name deleted and created again within the cut the later fate counts: a segment's
-    number and a tombstone's sequence are both sequence numbers of operations. Extents that end
-    at or before a segment's start are dropped. Writer numbers of dead segments are left out.
-    Extents that came with a merge are added to the target and leave with the source, so that a
-    chunk may hold pieces under the name of a segment that is gone.
+    Extents that came with a merge are added to the target and leave with the source, so a chunk may
+    hold pieces under the name of a segment that is gone.
     """
     created = {segment.state.name: segment.state.number for segment in cut.segments}
     tombstones = tuple(

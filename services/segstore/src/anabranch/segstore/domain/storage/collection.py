@@ -1,17 +1,17 @@
-"""Which objects of a container nobody needs any more, and since when (decides, deletes nothing).
+"""Determines which objects of a container are garbage, and since when (decides, deletes nothing).
 
     in use ──the last reference dropped by a committed manifest──► garbage ──gc_grace──► due
     of a lower epoch, never referenced (found by listing)───────────► due, gc_grace after open
     manifest below the `through` of the snapshot ──gc_grace──────────► due
 
-The owner tells of each manifest that it committed, after it saw no successor, and of nothing
-else: what a manifest of unknown fate dropped may be needed still. Names are never used twice, so
-what is garbage stays garbage. `Garbage` counts references per object, because a chunk holds
-pieces of many segments. Times are seconds of a monotonic clock.
+The owner reports only the manifests that it committed, after it saw no successor: an object that a
+manifest of unknown outcome dropped may still be needed. Names are never reused, so garbage stays
+garbage. `Garbage` counts references per object, because a chunk holds pieces of many segments.
+Times are seconds of a monotonic clock.
 
 The references at the open are counted page by page while the owner already serves
-(`count_references`). Until they are, nothing is due: what a manifest dropped meanwhile may have
-references that were not counted yet.
+(`count_references`). Until the count is complete nothing is due: an object that a manifest dropped
+meanwhile may have references that were not counted yet.
 """
 
 from collections import Counter, deque
@@ -27,7 +27,8 @@ from anabranch.segstore.domain.storage.overlay import Fate, Overlay
 
 
 def count_references(directory: Directory, overlay: Overlay) -> Reading[Counter[str]]:
-    """How many extents of living segments refer to each chunk; the overlay does not change."""
+    """The number of extents of living segments that refer to each chunk. The overlay must not
+    change."""
     references: Counter[str] = Counter()
     gone: set[int] = set()
     dropped: dict[int, set[TieredExtent]] = {}
@@ -57,7 +58,7 @@ def count_references(directory: Directory, overlay: Overlay) -> Reading[Counter[
 
 
 class Garbage:
-    """One owner's view of its container's objects, from its fence manifest on."""
+    """One owner's record of its container's objects, from its fence manifest on."""
 
     def __init__(self, container: int, container_epoch: int, *, opened_s: float) -> None:
         self._container = container
@@ -65,9 +66,10 @@ class Garbage:
         self._opened_s = opened_s
         self._complete = False
         self._references: Counter[str] = Counter()
-        """Of each object; while the references at the open are missing, how many came since."""
+        """References of each object; until the references at the open are counted, only the
+        difference since."""
         self._left: dict[str, float] = {}
-        """While they are missing: when a reference to an object was last dropped, in order."""
+        """Until then: the time at which a reference to an object was last dropped, in order."""
         self._pages: frozenset[str] = frozenset()
         self._dropped: deque[tuple[float, str]] = deque()
         self._covered: deque[tuple[float, int]] = deque()
@@ -83,10 +85,10 @@ class Garbage:
         assert self._complete
         return name in self._references or name in self._pages
 
-    # --- what happened ------------------------------------------------------------------------
+    # --- recording ----------------------------------------------------------------------------
 
     def counted(self, references: Counter[str]) -> None:
-        """These were the references when the container was opened."""
+        """Add the references at the open of the container."""
         assert not self._complete
         self._references.update(references)
         assert all(count >= 0 for count in self._references.values())
@@ -97,14 +99,14 @@ class Garbage:
         self._left = {}
 
     def snapshot_committed(self, pages: Iterable[str], through: int, now_s: float) -> None:
-        """From now on these are the snapshot's objects (its index among them)."""
+        """Replace the objects of the snapshot, including its index."""
         before, self._pages = self._pages, frozenset(pages)
         self._dropped.extend((now_s, name) for name in sorted(before - self._pages))
         self._covered.append((now_s, through))
 
     def manifest_committed(self, before: Catalog, changes: Changes, now_s: float) -> None:
-        """A manifest of ours made these changes to the state `before` it, of which only the
-        segments that it changes are needed."""
+        """Note the changes of a committed manifest to the state `before` it, of which only the
+        changed segments are needed."""
         for change in changes.segments:
             self._references.update(extent.ref.name for extent in change.added)
         for extent in _dropped_extents(before, changes):
@@ -120,7 +122,7 @@ class Garbage:
             self._dropped.append((now_s, name))
 
     def listed(self, names: Sequence[str]) -> None:
-        """What was there once `gc_grace` had passed since the open, of all kinds."""
+        """Add unreferenced objects of lower epochs, from a list made `gc_grace` after the open."""
         known = {name for _, name in self._dropped}
         for name in names:
             epoch = chunk_epoch(self._container, name)
@@ -129,10 +131,10 @@ class Garbage:
             if not self.in_use(name) and name not in known:
                 self._dropped.appendleft((self._opened_s, name))
 
-    # --- what is due --------------------------------------------------------------------------
+    # --- due objects --------------------------------------------------------------------------
 
     def anything_due(self, now_s: float, grace_s: float) -> bool:
-        """Whether `due` may have something to say. Never while references are missing."""
+        """Whether `due` may return names. Never until all references are counted."""
         if not self._complete:
             return False
         if self._manifests_below:
@@ -163,13 +165,14 @@ class Garbage:
                 yield manifest_name(self._container, number)
 
     def deleted(self, name: str) -> None:
-        """The object is gone; said in the order of `due`."""
+        """Note that the object is gone; call it in the order of `due`."""
         if self._dropped and self._dropped[0][1] == name:
             self._dropped.popleft()
 
 
 def _dropped_extents(before: Catalog, changes: Changes) -> Iterator[TieredExtent]:
-    """What the changes take from the state: dropped extents, and all of segments that ended."""
+    """The extents that the changes remove from the state, including all those of segments that
+    ended."""
     for change in changes.segments:
         held = before.segments.get(change.state.name)
         if held is not None and held.number != change.state.number:

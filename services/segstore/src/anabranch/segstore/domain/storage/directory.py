@@ -1,9 +1,10 @@
-"""The page directory: which page of a snapshot can hold a key, told without reading any (pure).
+"""The page directory: finds the page of a snapshot that can hold a key, without reading pages
+(pure).
 
-    look_up(directory, names)   which pages to read, one after another, and what they tell
+    look_up(directory, names)   the pages to read, one after another, and the result
 
-A plan like `look_up` is a generator: it yields a page that it needs, is sent what the page holds,
-and returns what it found. Whoever performs it reads.
+A plan like `look_up` is a generator: it yields a page that it needs, is sent the page's contents,
+and returns its result. The caller reads the pages.
 """
 
 from bisect import bisect_left, bisect_right
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 
 class OpenPage:
-    """A page that was read, with what finding in it needs."""
+    """A page that was read, with indexes for look-ups in it."""
 
     __slots__ = ("extents", "page", "segments", "tombstones", "writers")
 
@@ -44,7 +45,7 @@ class OpenPage:
 
 
 Reading = Generator[HeldPage, OpenPage, T]
-"""A plan: yields pages to read, is sent what they hold, returns what it found."""
+"""A plan: yields pages to read, is sent their contents, returns its result."""
 
 
 class Directory:
@@ -65,7 +66,7 @@ class Directory:
         return self._kinds[kind]
 
     def page_of(self, kind: PageKind, key: bytes) -> HeldPage | None:
-        """The one page that can hold the key."""
+        """The only page that can hold the key."""
         at = bisect_right(self._firsts[kind], key) - 1
         if at < 0 or self._kinds[kind][at].head.last < key:
             return None
@@ -80,9 +81,9 @@ class Directory:
 
 
 def look_up(directory: Directory, names: Iterable[str]) -> Reading[Catalog]:
-    """What the snapshot tells of these names alone, tombstones of any age included.
+    """The snapshot's records of these names alone, with tombstones of any age.
 
-    Pages are asked for in their order, each once unless names lie apart in them.
+    It requests pages in order, each once unless its names are separated by others.
     """
     segments: dict[str, SegmentState] = {}
     tombstones: dict[str, Tombstone] = {}
@@ -119,7 +120,7 @@ def _open(held: HeldPage | None) -> Reading[OpenPage | None]:
 
 
 def earlier_extents(directory: Directory, number: int) -> Reading[Extents]:
-    """A segment's extents before those that its own entry holds."""
+    """A segment's extents before those in its own entry."""
     earlier: list[TieredExtent] = []
     for held in directory.pages_of_number(PageKind.EXTENTS, number):
         page = yield held

@@ -1,4 +1,4 @@
-"""Who may write the next manifest: the decisions of an open and of a flush.
+"""Decides which owner may write the next manifest, at an open and at a flush.
 
     open   the last manifest, if any, of a lower epoch, whose log is ours, closed (the owner
            before us released it, empty) or void → the fence manifest, one number above;
@@ -6,20 +6,20 @@
     flush  its name taken, or any higher manifest listed afterwards → deposed
     delete any manifest above ours listed before each batch → deposed
 
-Why this holds although old manifests are collected: only a manifest below the `through` of a
-snapshot is deleted, and the manifest that names the snapshot has a higher number. So the highest
-manifest is never deleted before a higher one exists, and a list always shows the newest owner.
-(A list that takes longer than `gc_grace` could miss both; every call has a far shorter limit.)
+This holds although old manifests are collected. Only a manifest below the `through` of a snapshot
+is deleted, and the manifest that names the snapshot has a higher number. So the highest manifest is
+never deleted before a higher one exists, and a list always shows the newest owner. (A list that
+takes longer than `gc_grace` could miss both; every call has a far shorter limit.)
 
-A fence counts once a list shows nothing above it. From then on an older owner, which always
-writes the number after the last one it knows, either meets the fence's name; or, if the fence has
-been collected since, creates a manifest at a number that is free again and then finds a higher
-one in its list; or has a last one above the fence, which would have been in that list. In no case
-does it release its log, move its catalog or count anything as garbage. The manifest it left below
-the newest snapshot is read by nobody, and collected like the others.
+A fence counts once a list shows nothing above it. An older owner always writes the number after the
+last one that it knows. From then on there are three cases: it finds the fence's name taken; or, if
+the fence has been collected since, it creates a manifest at a number that is free again and then
+finds a higher one in its list; or its last manifest is above the fence, and would have been in that
+list. In no case does it release its log, change its catalog or count anything as garbage. A
+manifest that it left below the newest snapshot is never read, and is collected like the others.
 
-An owner may therefore delete what its own committed manifests dropped: the state of every
-successor goes on from the last of them, and objects' names are never used twice.
+An owner may therefore delete the objects that its own committed manifests dropped: the state of
+every successor continues from the last of them, and objects' names are never reused.
 """
 
 from dataclasses import replace
@@ -34,9 +34,10 @@ def decide_fence(
 ) -> Manifest:
     """The fence manifest to create after `last`.
 
-    `owner` is the fence as it would be for an empty tier 2 (number 1). `new_log`: the placement
-    names no log yet, so an empty list is what a first open finds. `void`: logs that need not be
-    closed; if one was given up by an operator, the fence records it.
+    `owner` is the fence for an empty tier 2 (number 1). `new_log`: the placement names no log yet,
+    so a first open finds an empty list. `void`: logs that need not be closed; if an operator gave
+    one up, the fence records it.
+
     Raises Deposed, LogNotHere, TierTwoNotHere.
     """
     if last is None:
@@ -71,7 +72,7 @@ def _is_void(last: Manifest, void: VoidLogs | None) -> bool:
 
 
 def _abandonment(last: Manifest, void: VoidLogs | None) -> Abandonment | None:
-    """What the fence tells of the log that it passes over; told once, by the first such fence."""
+    """The fence's record of the log that it abandons; only the first such fence adds it."""
     if void is None or void.abandoned_ms == 0:
         return last.abandoned
     if last.abandoned is not None and last.abandoned.time_ms == void.abandoned_ms:
@@ -80,14 +81,14 @@ def _abandonment(last: Manifest, void: VoidLogs | None) -> Abandonment | None:
 
 
 def closing_manifest(last: Manifest) -> Manifest:
-    """The last manifest of an owner that leaves: all that its log held is in tier 2."""
+    """The last manifest of an owner that leaves: tier 2 has everything in its log."""
     return replace(
         last, number=last.number + 1, log=replace(last.log, closed=True), changes=Changes()
     )
 
 
 def first_fence(container: int, container_epoch: int, nonce: bytes, log_id: str) -> Manifest:
-    """The fence manifest of an owner where tier 2 is empty."""
+    """The fence manifest of an owner if tier 2 is empty."""
     return Manifest(
         container=container,
         number=1,

@@ -1,11 +1,11 @@
-"""Gathering: which small extents of merged segments are written anew, as one (pure).
+"""Gathering: selects small extents of merged segments to be rewritten as one (pure).
 
-A segment that was in tier 2 when it was merged brings its extents along. Of a large one they stay
-what they are. Small ones, hundreds for each flush where many transactions are open at once, would
-stay apart for the life of the target, and cut what lies between them to pieces. So those that
-touch each other or bytes to be moved are moved once more with these, from where they are in
-tier 2: whatever was merged since the last flush has few extents after the next. Nothing is gathered
-twice, for only extents that no manifest knows as the target's are looked at.
+A segment that was in tier 2 when it was merged brings its extents along. Large ones stay unchanged.
+Small ones, hundreds for each flush if many transactions are open at once, would stay separate for
+the life of the target, and would fragment the bytes between them. So small extents that touch each
+other or bytes to be moved are read from tier 2 and moved once more with these: after the next
+flush, the bytes merged since the last one have few extents. No extent is gathered twice, because
+only extents that no manifest records as the target's are considered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ def to_gather(segment: SegmentCut, size_max: int) -> tuple[TieredExtent, ...]:
 
 
 def marks_of(extent: TieredExtent, entries: Sequence[SparseEntry]) -> Marks:
-    """The append boundaries that the extent's chunk tells of it; the last is its end."""
+    """The append boundaries that the extent's chunk lists for it; the last one is its end."""
     told = [SparseEntry(0, 0, 0), *entries]
     return tuple(
         AppendMark(extent.start + at.offset, at.event_count - before.event_count, at.time_ms)

@@ -1,15 +1,16 @@
-"""Which log a container goes on with in this journal: one that it has here, or a new one.
+"""Chooses the log with which a container continues in this journal: an existing one, or a new one.
 
-    the log that its placement names is here                   → that one
-    tier 2's newest manifest goes on in the one that is here   → that one
-    the placement names one that is not here, and not closed   → LogNotHere
-    one is here, without frames                                → that one
-    none is here, or one with frames                           → a new one, and that one goes
+    the journal has the log that the placement names           → that one
+    tier 2's newest manifest continues in the journal's log    → that one
+    the placement names a log that is missing and not closed   → LogNotHere
+    the journal has a log without frames                       → that one
+    the journal has no log, or one with frames                 → a new one; the old one is removed
 
-A placement names the log from before the container serves until it is released. So a log that is
-here and that neither the placement nor tier 2 names served nobody that still counts: it was made
-by an open that did not come to its end, whose fence manifest may still appear, so that one without
-frames stays the one to use; or an operator gave it up, and the container has lived elsewhere since.
+A placement names the log from before the container serves until it is released. A log in the
+journal that neither the placement nor tier 2 names thus served no container that still counts.
+Either an open that did not complete created it, and its fence manifest may still appear, so a log
+without frames remains the one to use. Or an operator gave it up, and the container has lived
+elsewhere since.
 """
 
 from dataclasses import dataclass
@@ -20,24 +21,24 @@ from anabranch.common.tier2.manifest import LogBinding
 
 @dataclass(frozen=True, slots=True)
 class LogsHere:
-    """What the journal has for the container: a log id or none, and whether it holds frames."""
+    """The journal's log of the container: its id, if there is one, and whether it holds frames."""
 
     listed: str | None
     has_frames: bool
 
 
 def is_plain(placed: str, here: LogsHere) -> bool:
-    """Whether the choice needs no look at tier 2. `placed`: the placement's log id, or ""."""
+    """Whether the choice does not depend on tier 2. `placed`: the placement's log id, or ""."""
     return here.listed == (placed or None)
 
 
 def choose_log(
     container: int, placed: str, here: LogsHere, newest: LogBinding | None
 ) -> str | None:
-    """The id of the log to open; None for a new one, before which any that is here is removed.
+    """The id of the log to open; None for a new one, before which an existing one is removed.
 
-    `newest`: the log of the newest manifest, if there is one; not looked at if the choice is
-    plain. Raises LogNotHere.
+    `newest`: the log of the newest manifest, if there is one; ignored if the choice is plain.
+    Raises LogNotHere.
     """
     if is_plain(placed, here):
         return here.listed

@@ -1,18 +1,18 @@
-"""The pages of the next snapshot: those of the last one, with what changed since (pure).
+"""The pages of the next snapshot: those of the last one, merged with the changes since (pure).
 
 `plan_snapshot` walks the old pages in the order of their keys. It yields, one after another,
 
-    Read(page)   → send what the page holds
-    HeldPage     a page of the last snapshot that the next one names again
+    Read(page)   → send the page's contents
+    HeldPage     a page of the last snapshot that the next one reuses
     NewPage      a page to be written
 
-and the last two in the order of the new index. The result is what cutting the whole catalog
-anew would give. A page is named again without being read if no change lies in its range, and it
-begins and ends where it did: before it, because it is anchored or follows a page that was kept
-itself; after it, because the first entry of the next page is the same. A page that is read and
-comes out the same is named again, too.
+and the last two in the order of the new index. The result equals that of dividing the whole catalog
+anew. A page is reused without being read if no change lies in its range, and it begins and ends
+where it did. Its beginning stays if it is anchored or follows a page that was itself reused; its
+end stays if the first entry of the next page stays. A page that is read and turns out unchanged is
+reused, too.
 
-The order of kinds matters: the segments tell whose numbers are gone, and which extents move
+The order of kinds matters: the segments determine which numbers are gone, and which extents move
 between a segment's own entry and the pages of earlier extents.
 """
 
@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A page that must be read to go on."""
+    """A page that must be read to continue."""
 
     page: HeldPage
 
@@ -78,9 +78,9 @@ Plan = Generator[Step, OpenPage | None, None]
 def plan_snapshot(
     directory: Directory, overlay: Overlay, limits: PageLimits, forget_ms: int
 ) -> Plan:
-    """The pages of the snapshot of what the last one and the overlay tell.
+    """The pages of the snapshot of the last one and the overlay together.
 
-    Tombstones made at `forget_ms` or before are left out. Raises CorruptManifest if the overlay
+    Tombstones created at or before `forget_ms` are left out. Raises CorruptManifest if the overlay
     does not follow the snapshot.
     """
     segments = _SegmentChanges(directory, overlay, limits)
@@ -99,7 +99,7 @@ def plan_snapshot(
 
 
 class _Changes(Protocol[T]):
-    """What the overlay says of one kind of entries."""
+    """The overlay's changes to one kind of entries."""
 
     @property
     def keys(self) -> Sequence[bytes]:
@@ -107,11 +107,11 @@ class _Changes(Protocol[T]):
         ...
 
     def touches(self, head: PageHead, /) -> bool:
-        """Whether entries of the page may vanish whose keys are not among `keys`."""
+        """Whether the page may lose entries whose keys are not among `keys`."""
         ...
 
     def renewed(self, key: bytes, before: T | None, /) -> Reading[Entry[T] | None]:
-        """What is under one of `keys` now; None is nothing."""
+        """The entry under one of `keys` now, if any."""
         ...
 
     def keeps(self, entry: Entry[T], /) -> bool:
@@ -128,7 +128,7 @@ class _Merge(Generic[T]):
         self._keys = changes.keys
         self._filling = Filling(shape, limits)
         self._read: dict[bytes, tuple[HeldPage, Page]] = {}
-        """By first key, pages that were read and may come out the same."""
+        """By first key, pages that were read and may turn out unchanged."""
 
     def plan(self, pages: Sequence[HeldPage]) -> Plan:
         """See `plan_snapshot`."""
@@ -151,12 +151,12 @@ class _Merge(Generic[T]):
         yield from self._finish()
 
     def _stays(self, head: PageHead, following: PageHead | None) -> bool:
-        """Whether a page with no change in its range is a page of the new snapshot, too."""
+        """Whether a page with no change in its range is also a page of the new snapshot."""
         begins = self._filling.empty or head.anchored
         return begins and not self._changes.touches(head) and self._begins_same(following)
 
     def _begins_same(self, head: PageHead | None) -> bool:
-        """Whether the first entry of a page is certain to stay as it is."""
+        """Whether the first entry of a page certainly stays unchanged."""
         if head is None:
             return True
         at = bisect_left(self._keys, head.first)
@@ -199,7 +199,7 @@ class _Merge(Generic[T]):
 
 
 def _as_plan(reading: Reading[T]) -> Generator[Step, OpenPage | None, T]:
-    """The same plan, whose pages are asked for by `Read`."""
+    """The same plan, which requests its pages by `Read`."""
     sent: OpenPage | None = None
     while True:
         try:
@@ -211,12 +211,15 @@ def _as_plan(reading: Reading[T]) -> Generator[Step, OpenPage | None, T]:
         assert sent is not None
 
 
-# --- what changed, by kind --------------------------------------------------------------------
+# --- the changes, by kind ---------------------------------------------------------------------
 
 
 class _SegmentChanges:
-    """Segments by name. Notes in `gone` the numbers that ended, and in `moved` what becomes of
-    earlier extents; both are complete when all segments are merged."""
+    """Segments by name.
+
+    It notes in `gone` the numbers that ended, and in `moved` the new entries of earlier extents;
+    both are complete when all segments are merged.
+    """
 
     def __init__(self, directory: Directory, overlay: Overlay, limits: PageLimits) -> None:
         self._directory = directory
@@ -265,8 +268,8 @@ class _SegmentChanges:
 
 
 class _TombstoneChanges:
-    """Tombstones by name. Only a segment that is younger than the snapshot can stand where the
-    snapshot has a tombstone."""
+    """Tombstones by name. A segment can replace a tombstone of the snapshot only if it is
+    younger than the snapshot."""
 
     def __init__(self, directory: Directory, overlay: Overlay, forget_ms: int) -> None:
         self._names = {
@@ -292,7 +295,7 @@ class _TombstoneChanges:
 
 
 class _NumberedChanges(Generic[T]):
-    """Extents or writers, which go with the number of their segment."""
+    """Extents or writers, which end with the number of their segment."""
 
     def __init__(self, entries: Mapping[bytes, Entry[T] | None], gone: Sequence[int]) -> None:
         self._entries = entries

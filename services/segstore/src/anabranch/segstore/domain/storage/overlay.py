@@ -1,13 +1,13 @@
-"""What the manifests after a snapshot changed, laid over what its pages tell (pure).
+"""The changes of the manifests after a snapshot, laid over its pages (pure).
 
-State: per name what became of it, and per segment number the writers that moved. It grows with
-the manifests since the snapshot, which the snapshot's trigger bounds, and begins anew with the
-next one. Nothing of the snapshot need be read to fold a manifest in; what the manifest says of
-extents is held against the snapshot's when the two are laid together:
+State: the fate of each changed name, and the changed writers by segment number. It grows with the
+manifests since the snapshot, which the snapshot's trigger bounds, and begins anew with the next
+one. Applying a manifest requires no page of the snapshot; its changes to extents are checked
+against the snapshot's when the two are composed:
 
     compose(overlay, below, names, forget_ms) -> Catalog
 
-where `below` and what is returned hold these names alone.
+where `below` and the result hold these names alone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from anabranch.common.tier2.manifest import Manifest, SegmentChange
 from anabranch.common.tier2.state import Catalog, SegmentState, Tombstone, WriterKey, WriterMark
 
 Fate = SegmentChange | Tombstone | None
-"""What became of a name: a segment, with what its extents lost and won since the snapshot; a
+"""The fate of a name: a segment, with the extents that it lost and gained since the snapshot; a
 tombstone; or neither, because its tombstone was dropped again."""
 
 
@@ -29,7 +29,7 @@ class Overlay:
         self.applied_sequence = applied_sequence
         self.names: dict[str, Fate] = {}
         self.forgotten: set[str] = set()
-        """Names whose tombstone in the snapshot was dropped, if there is one."""
+        """Names whose tombstone in the snapshot, if there is one, was dropped."""
         self.writers: dict[int, dict[bytes, WriterMark | None]] = {}
 
     def copy(self) -> "Overlay":
@@ -41,7 +41,7 @@ class Overlay:
         return twin
 
     def apply(self, manifest: Manifest) -> None:
-        """Fold the next manifest in. Raises CorruptManifest on what no manifest may say."""
+        """Apply the next manifest. Raises CorruptManifest if it breaks a rule."""
         if manifest.applied_sequence < self.applied_sequence:
             raise CorruptManifest("the applied sequence falls", number=manifest.number)
         self.applied_sequence = manifest.applied_sequence
@@ -81,15 +81,15 @@ class Overlay:
         )
 
     def _forget_writers(self, name: str) -> None:
-        """The segment of this name ends; its writers with it."""
+        """Forget the writers of the segment of this name, because it ends."""
         before = self.names.get(name)
         if isinstance(before, SegmentChange):
             self.writers.pop(before.state.number, None)
 
     def decides(self, name: str, snapshot_sequence: int) -> bool:
-        """Whether what the snapshot, exact at this sequence, tells of the name counts no more.
+        """Whether the snapshot, which is exact at this sequence, no longer matters for the name.
 
-        Once it does not count it never does again: numbers are sequence numbers.
+        This never changes back, because numbers are sequence numbers.
         """
         fate = self.names.get(name)
         if isinstance(fate, SegmentChange):
@@ -98,10 +98,10 @@ class Overlay:
 
 
 def compose(overlay: Overlay, below: Catalog, names: Iterable[str], forget_ms: int) -> Catalog:
-    """What is true of these names, given what the snapshot tells of them.
+    """The catalog of these names, given the snapshot's records of them.
 
-    Tombstones made at `forget_ms` or before are as if they were not there. Raises
-    CorruptManifest if the manifests do not follow the snapshot.
+    Tombstones created at or before `forget_ms` are left out. Raises CorruptManifest if the
+    manifests do not follow the snapshot.
     """
     segments: dict[str, SegmentState] = {}
     tombstones: dict[str, Tombstone] = {}

@@ -1,13 +1,13 @@
-"""How entries of a catalog become pages (pure).
+"""Divides the entries of a catalog into pages (pure).
 
-The entries of each kind are cut into pages where their keys say so, not by count: an entry
-begins a page if the checksum of its key falls into a share of all values that grows with the
-entry's size. So pages have `page_target` bytes on average, and an entry that comes, goes or grows
-moves no cut but those next to it: all other pages are those of the snapshot before. A page that
-would pass `page_max` is cut there.
+The keys of each kind's entries decide where pages begin, not a count: an entry begins a page if the
+checksum of its key falls into a share of all values that grows with the entry's size. Pages thus
+have `page_target` bytes on average, and an entry that is added, removed or resized moves only the
+cuts next to it: all other pages equal those of the previous snapshot. A page that would exceed
+`page_max` is cut there.
 
-A segment of very many extents keeps in its own entry only those after the last multiple of
-`extents_inline`; the others, which only truncation changes, have pages of their own.
+A segment with very many extents keeps in its own entry only those after the last multiple of
+`extents_inline`. The others, which only truncation changes, have pages of their own.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +39,7 @@ from anabranch.common.tier2.state import (
 EXTENTS_INLINE = 1024
 PAGE_TARGET_BYTES = 128 * 1024
 PAGE_BYTES_MAX = 512 * 1024
-"""Half of what the format allows: encoding a page takes milliseconds, and nothing runs beside."""
+"""Half of the format's limit: encoding a page takes milliseconds, which block the event loop."""
 
 _PAGE_OVERHEAD_BYTES = 128
 _SEGMENT_BYTES = 96
@@ -48,14 +48,14 @@ _EXTENT_BYTES = 48
 _TOMBSTONE_BYTES = 48
 _MERGED_BYTES = 40
 _WRITER_BYTES = 32
-"""More than what an entry's numbers and heads can take in MessagePack; names come on top."""
+"""An upper bound of an entry's numbers and heads in MessagePack; names come on top."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class PageLimits:
-    """Sizes of pages in bytes; how many of a segment's last extents are in its own entry."""
+    """Sizes of pages in bytes; the number of a segment's last extents that are in its own entry."""
 
     page_target: int = PAGE_TARGET_BYTES
     page_max: int = PAGE_BYTES_MAX
@@ -63,7 +63,7 @@ class PageLimits:
 
 
 class Entry(NamedTuple, Generic[T]):
-    """One entry of a page: its key, the most bytes that it takes encoded, and what it is."""
+    """One entry of a page: its key, an upper bound of its encoded size, and its value."""
 
     key: bytes
     size: int
@@ -72,22 +72,22 @@ class Entry(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class PageShape(Generic[T]):
-    """How a kind of entries is taken out of pages, put into pages, and cut."""
+    """The functions that read a kind of entries from pages, build pages from them, and cut them."""
 
     kind: PageKind
     entries: Callable[[Page], Iterator[Entry[T]]]
     page: Callable[[Sequence[T]], Page]
     cut_key: Callable[[bytes], bytes]
-    """What of a key decides where pages are cut."""
+    """The part of a key that decides where pages are cut."""
 
     def anchors(self, entry: Entry[T], limits: PageLimits) -> bool:
-        """Whether the entry begins a page whatever comes before it."""
+        """Whether the entry begins a page, regardless of the entries before it."""
         return crc32c(self.cut_key(entry.key)) * limits.page_target < entry.size << 32
 
 
 @dataclass(frozen=True, slots=True)
 class NewPage:
-    """A page that is made: what it holds, its bytes, and its head."""
+    """A page to be written: its contents, its bytes, and its head."""
 
     page: Page
     data: bytes
@@ -95,7 +95,7 @@ class NewPage:
 
 
 class Filling(Generic[T]):
-    """The page that is being filled, entry by entry in the order of their keys."""
+    """The page that is being filled, entry by entry in the order of keys."""
 
     def __init__(self, shape: PageShape[T], limits: PageLimits) -> None:
         self._shape = shape
@@ -119,7 +119,7 @@ class Filling(Generic[T]):
         self._size += entry.size
 
     def finish(self) -> NewPage:
-        """The page, which is not empty; the next one begins."""
+        """Return the page, which is not empty, and begin the next one."""
         page = self._shape.page([entry.value for entry in self._taken])
         head = head_of(page, self._limits)
         self._taken, self._size = [], _PAGE_OVERHEAD_BYTES
@@ -127,7 +127,7 @@ class Filling(Generic[T]):
 
 
 def head_of(page: Page, limits: PageLimits) -> PageHead:
-    """What an index tells of a page. Raises CorruptManifest on a page of no kind or several."""
+    """A page's head in an index. Raises CorruptManifest for a page of no kind or several."""
     kind, keys = keys_of(page)
     return PageHead(
         kind=kind,

@@ -1,8 +1,8 @@
-"""Which bytes of a cut go into which chunks.
+"""Plans the chunks of a flush: which bytes of a cut go into which chunk.
 
-A segment with 16 MiB or more to move gets chunks of its own, of at most 64 MiB; what is left
-over and all small ranges share chunks of at most 64 MiB. Every piece ends at an append mark,
-so that a reader, a stream cut or a split for Spark may start at every piece.
+Each run of bytes is cut into pieces of at most 64 MiB. A piece of 16 MiB or more gets a chunk of
+its own; smaller pieces share chunks of at most 64 MiB. Every piece ends at an append mark, so that
+a reader, a stream cut or a Spark split may start at every piece.
 """
 
 from bisect import bisect_right
@@ -27,7 +27,7 @@ GATHERED_BYTES_MAX = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PlannedPiece:
-    """Bytes [start, end) of a segment, both append boundaries, and the entries they will have."""
+    """Bytes [start, end) of a segment, both append boundaries, and the entries of the piece."""
 
     segment_name: str
     segment_number: int
@@ -44,7 +44,7 @@ class PlannedPiece:
 class ChunkLimits:
     """In bytes of data. A single append over the largest size makes a larger chunk.
 
-    `gathered_max`: larger extents of merged segments stay what they are; see `gather.py`.
+    `gathered_max`: larger extents of merged segments stay unchanged; see `gather.py`.
     """
 
     chunk_max: int = CHUNK_DATA_BYTES_MAX
@@ -74,9 +74,9 @@ def plan_flush(
 
 
 def check_marks(catalog: Catalog, segment: SegmentCut) -> None:
-    """The cut goes on where tier 2 ends, without a gap, and its marks ascend.
+    """Assert that the cut continues where tier 2 ends, without a gap, and that its marks ascend.
 
-    Breaks of this contract are the container's errors and would be lost bytes.
+    A violation is an error of the container and would lose bytes.
     """
     state = segment.state
     held = catalog.segments.get(state.name)
@@ -129,7 +129,7 @@ def _sparse(marks: Sequence[AppendMark], start: int, interval: int) -> tuple[Spa
 
 
 def _packed(pieces: Sequence[PlannedPiece], size_max: int) -> list[PlannedChunk]:
-    """Pieces in order, as many to a chunk as fit; a piece over the size is a chunk by itself."""
+    """Pieces in order, as many to a chunk as fit; a larger piece has a chunk to itself."""
     chunks: list[PlannedChunk] = []
     taken: list[PlannedPiece] = []
     size = 0

@@ -1,4 +1,5 @@
-"""When a snapshot of the catalog is due (pure). What its pages are: `merge.py`, `paging.py`."""
+"""Decides when a snapshot of the catalog is due (pure). `merge.py` and `paging.py` make its
+pages."""
 
 from dataclasses import dataclass, replace
 
@@ -19,17 +20,17 @@ class SnapshotLimits(PageLimits):
 
 @dataclass(frozen=True, slots=True)
 class SinceSnapshot:
-    """Manifests after the last snapshot, their bytes, and how trying the next one went."""
+    """Manifests after the last snapshot, their bytes, and the failed attempts at the next one."""
 
     manifests: int
     size_bytes: int
     failures: int = 0
     retry_at: int = 0
-    """Not before there are this many manifests."""
+    """The number of manifests before which no attempt is made."""
 
 
 def snapshot_due(since: SinceSnapshot, limits: SnapshotLimits) -> bool:
-    """Whether the next manifest is to name a new snapshot."""
+    """Whether the next manifest must name a new snapshot."""
     reached = (
         since.manifests >= limits.manifests_max or since.size_bytes >= limits.manifests_size_max
     )
@@ -37,13 +38,14 @@ def snapshot_due(since: SinceSnapshot, limits: SnapshotLimits) -> bool:
 
 
 def after_manifest(since: SinceSnapshot, size_bytes: int, *, new_snapshot: bool) -> SinceSnapshot:
-    """A manifest was committed; the one that names a new snapshot is the first after it."""
+    """The state after a committed manifest; a manifest that names a new snapshot is the first
+    after it."""
     if new_snapshot:
         return SinceSnapshot(1, size_bytes)
     return replace(since, manifests=since.manifests + 1, size_bytes=since.size_bytes + size_bytes)
 
 
 def after_failure(since: SinceSnapshot) -> SinceSnapshot:
-    """A snapshot could not be written: again after 1, 2, 4 … 64 more manifests."""
+    """The state after a failed attempt; the next one follows after 1, 2, 4 … 64 more manifests."""
     wait = min(2**since.failures, RETRY_MANIFESTS_MAX)
     return replace(since, failures=since.failures + 1, retry_at=since.manifests + wait)
