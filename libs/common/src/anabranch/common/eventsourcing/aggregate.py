@@ -1,8 +1,8 @@
-"""What the repository must know of an aggregate: its pure functions and how they are stored.
+"""The repository's view of an aggregate: its pure functions and the encoding of its messages.
 
 A message's body is a JSON array of events; a snapshot's body is the state as JSON. A message's
-schema number is the aggregate's at the time of writing: older ones are read as they are (their
-events carry numbers of their own and are upcast by `events`), newer ones are refused by name.
+schema number is the aggregate's at the time of writing. Older ones are read as they are (their
+events carry numbers of their own and are upcast by `events`); newer ones are refused.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ class Aggregate(Generic[S, E]):
     """A kind of aggregate.
 
     `evolve(state, event)` is the state after the event; `check(before, after)` asserts the
-    invariants of one decision; `events` and `states` are the codecs of what is stored.
+    invariants of one decision; `events` and `states` are the codecs of stored bodies.
     """
 
     kind: str

@@ -1,17 +1,17 @@
 """Backup and restore of all metadata: every event subject, and the KV buckets.
 
 A backup reads each shard up to its head, so it is consistent per shard, and takes no longer than
-reading does. Each message is written as it is. What is damaged and followed by a snapshot of its
-subject is left out with all before that snapshot; other damage fails the backup, because one that
-silently lacks something is worse than none.
+reading does. Each message is written unchanged. If a damaged message is followed by a snapshot of
+its subject, all messages before that snapshot are left out. Other damage fails the backup, because
+a backup that silently lacks data is worse than none.
 
 A restore appends the messages in their order to shards that are empty. They get new sequences, so
-the sequences of snapshots that headers name are mapped. Then it reads everything again and
-compares. One that was interrupted leaves a cluster that is not empty: it is begun again on an empty
-one. The highest sequences that controllers have seen are not restored, because they start anew.
+it maps the sequences of snapshots in headers. Then it reads everything again and compares. An
+interrupted restore leaves a cluster that is not empty; repeat it on an empty one. The highest
+sequences that controllers have seen are not restored, because sequences start anew.
 
-Containers may have been opened since the backup, and tier 2 refuses whoever comes with the
-container epoch of then. So the restored placements have epochs far above any taken since.
+Containers may have been opened since the backup, and tier 2 refuses their older container epochs.
+The restored placements therefore have epochs far above any taken since.
 """
 
 from collections import defaultdict
@@ -39,9 +39,10 @@ from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.storage.ports import ChunkStorage
 
 RESTORED_EPOCHS = 1_000_000
-"""More often than that no container was opened since a backup; names in tier 2 have ten digits."""
+"""Added to container epochs: no container was opened more often since a backup, and epochs in
+the names of tier 2 have ten digits."""
 NOT_KEPT = frozenset({subjects.HEADS_KEY, LEADER_KEY})
-"""Keys that belong to the servers and processes, and not to the cluster."""
+"""Keys that describe servers and processes, and not the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was backed up or restored. `name` is the backup's."""
+    """The size of a backup or restore. `name` is the backup's."""
 
     name: str
     message_count: int
@@ -63,9 +64,10 @@ class Report:
 
 
 def readable_part(messages: Sequence[EventMessage]) -> Sequence[EventMessage]:
-    """The messages of one subject that a load may need, if none of them is damaged.
+    """The messages of one subject that a load may need.
 
-    That is: all, or those from the first snapshot behind the last damage. Raises CorruptEvent.
+    These are all messages, or those from the first snapshot after the last damage. Raises
+    CorruptEvent if no snapshot follows the damage.
     """
     damaged = [at for at, message in enumerate(messages) if message.kind == KIND_DAMAGED]
     if not damaged:
@@ -86,7 +88,7 @@ def readable_part(messages: Sequence[EventMessage]) -> Sequence[EventMessage]:
 
 
 async def back_up(metadata: Metadata, storage: ChunkStorage, name: str, began_ms: int) -> Report:
-    """Write a backup under a fresh name. Raises CorruptEvent, and what the stores raise."""
+    """Write a backup under a new name. Raises CorruptEvent, and the errors of the stores."""
     files: dict[str, str] = {}
     heads, message_count, subject_count, object_count = [], 0, 0, 0
 
@@ -117,7 +119,7 @@ async def back_up(metadata: Metadata, storage: ChunkStorage, name: str, began_ms
 
 
 async def read_shard(store: EventStore, shard: int) -> list[EventMessage]:
-    """What a backup keeps of a shard, in order. Raises CorruptEvent, Unavailable."""
+    """The messages of a shard that a backup keeps, in order. Raises CorruptEvent, Unavailable."""
     by_subject: defaultdict[str, list[EventMessage]] = defaultdict(list)
     async for message in store.scan(shard, subjects.event_stream_subjects(shard)):
         by_subject[message.subject].append(message)
@@ -144,7 +146,7 @@ async def read_backup(storage: ChunkStorage, name: str) -> form.BackupIndex:
 
 
 async def backed_up_messages(storage: ChunkStorage, name: str, shard: int) -> list[EventMessage]:
-    """A shard's messages as backed up, in order. Raises BackupNotFound, CorruptBackup."""
+    """A shard's messages in the backup, in order. Raises BackupNotFound, CorruptBackup."""
     index = await read_backup(storage, name)
     found: list[EventMessage] = []
     for file in sorted(index.files):
@@ -155,9 +157,9 @@ async def backed_up_messages(storage: ChunkStorage, name: str, shard: int) -> li
 
 
 async def restore(metadata: Metadata, storage: ChunkStorage, name: str) -> Report:
-    """Fill an empty cluster from a backup, and compare what is stored with it afterwards.
+    """Fill an empty cluster from a backup, and compare the stored messages with it afterwards.
 
-    Raises ClusterNotEmpty, BackupNotFound, CorruptBackup, and what the stores raise.
+    Raises ClusterNotEmpty, BackupNotFound, CorruptBackup, and the errors of the stores.
     """
     await require_empty(metadata)
     index = await read_backup(storage, name)
@@ -199,7 +201,7 @@ async def require_empty(metadata: Metadata) -> None:
 async def _require_readable(
     metadata: Metadata, storage: ChunkStorage, name: str, index: form.BackupIndex
 ) -> None:
-    """Read every file once before anything is changed."""
+    """Read every file once before any change."""
     for shard in range(SHARD_COUNT):
         await backed_up_messages(storage, name, shard)
     for bucket in metadata.buckets:
@@ -207,7 +209,7 @@ async def _require_readable(
 
 
 async def _restore_shard(store: EventStore, messages: Iterable[EventMessage]) -> list[EventMessage]:
-    """Append the messages; returns them as they must be read now."""
+    """Append the messages; returns them as a later read must return them."""
     stored: list[EventMessage] = []
     last: dict[str, int] = {}
     now_at: dict[int, int] = {0: 0}
@@ -218,7 +220,7 @@ async def _restore_shard(store: EventStore, messages: Iterable[EventMessage]) ->
             append_id=message.append_id,
             kind=message.kind,
             schema_number=message.schema_number,
-            # The snapshot before the oldest one was trimmed, and nobody reads it any more.
+            # The snapshot before the oldest one was trimmed, and is never read.
             snapshot_sequence=now_at.get(message.snapshot_sequence, 0),
             body=message.body,
         )
@@ -232,7 +234,7 @@ async def _restore_shard(store: EventStore, messages: Iterable[EventMessage]) ->
 
 
 def _compare(wanted: Sequence[EventMessage], found: Sequence[EventMessage]) -> None:
-    """Raises CorruptEvent unless `found` is what was to be stored."""
+    """Raises CorruptEvent unless `found` equals the messages that were to be stored."""
     for before, after in zip(wanted, found, strict=False):
         if before != replace(after, stored_ms=0):
             raise CorruptEvent(
@@ -249,7 +251,7 @@ def _compare(wanted: Sequence[EventMessage], found: Sequence[EventMessage]) -> N
 async def _objects(
     storage: ChunkStorage, name: str, index: form.BackupIndex, bucket: str
 ) -> list[tuple[str, bytes]]:
-    """A bucket's objects as backed up; none if it did not exist then."""
+    """A bucket's objects in the backup; none if the bucket did not exist then."""
     file = _objects_file(bucket)
     if file not in index.files:
         return []

@@ -2,7 +2,7 @@
 
     metadata/<began ms>-<id>/events-<shard>-<part>    messages of a shard, in order
     metadata/<began ms>-<id>/objects-<bucket>         the objects of a KV bucket
-    metadata/<began ms>-<id>/index                    written last: which files make the backup
+    metadata/<began ms>-<id>/index                    written last: the list of the backup's files
 
 Every file is lines of JSON, the last line of which is the CRC32C of all before it; the index names
 the checksum of every other file. A backup without an index was never finished.
@@ -55,7 +55,8 @@ class ObjectRecord(_Record):
 
 
 class BackupIndex(_Record):
-    """`files`: name within the backup → its checksum. `heads`: by shard, up to where it reaches."""
+    """`files`: name within the backup → its checksum. `heads`: the last sequence included, by
+    shard."""
 
     format: int = FORMAT
     began_ms: int
@@ -67,14 +68,14 @@ class BackupIndex(_Record):
 
 @dataclass(frozen=True, slots=True)
 class EncodedFile:
-    """A file's bytes, and the checksum that the index names it by."""
+    """A file's bytes, and the checksum that the index records."""
 
     body: bytes
     crc: str
 
 
 def encode_messages(messages: Iterable[EventMessage]) -> Iterator[EncodedFile]:
-    """The messages in files of bounded size (one message more than that at most)."""
+    """The messages in files of bounded size (exceeded by at most one message)."""
     lines: list[str] = []
     size_bytes = 0
     for message in messages:

@@ -1,13 +1,13 @@
-"""Keeps a process's own record changing, for as long as the process lives.
+"""Keeps changing a process's own record, for as long as the process lives.
 
-Observers judge by these changes who is alive, so a beat is given up early and tried again: one
-that is lost on the way must not cost the time after which a process counts as dead. The record
-says in which session the process is. Of two processes under one key the later one stays: it
-overwrites what it finds, and the other one, which finds a session that is not its own where its
-own was, ends. No key has a time to live.
+Observers conclude from these changes which processes live. A beat is therefore given up early and
+retried: one lost beat must not use up the time after which a process counts as dead. The record
+names the session of the process. Of two processes under one key the later one stays: it overwrites
+the record, and the earlier one ends when it finds another session in place of its own. No key has a
+time to live.
 
-The store dates every beat by its own clock, so a process that reads its beats back learns how far
-its wall clock is from the store's.
+The store dates every beat by its own clock, so a process that reads its beats back learns the
+offset of its wall clock from the store's.
 """
 
 import asyncio
@@ -84,8 +84,8 @@ class Beats:
             await self._clock.sleep(pause_s)
 
     async def end(self, last_word: bytes | None) -> None:
-        """Write `last_word`, or delete the record; once `run` has ended. Tries it once: who does
-        not hear it, concludes it from the silence."""
+        """Write `last_word`, or delete the record, after `run` has ended. This is tried only
+        once: without it, observers conclude the end from the silence."""
         if not self._announced:
             return
         try:
@@ -112,7 +112,7 @@ class Beats:
         self._announced = True
 
     async def _compare_clocks(self, sent_ms: int) -> None:
-        """Read the beat back that was sent then. One that is not to be had teaches nothing."""
+        """Read the beat back that was sent at `sent_ms`; a failed read is ignored."""
         if self._store_clock is None:
             return
         with suppress(TimeoutError, Unavailable):

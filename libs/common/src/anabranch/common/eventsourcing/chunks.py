@@ -1,8 +1,9 @@
-"""History chunks: what grows with age, in immutable messages on subjects of their own.
+"""History chunks: parts of aggregates that grow with age, in immutable messages on their own
+subjects.
 
-A chunk is written once, before the event that says it exists, and never changed. Writing it again
-(after a crash, or by two controllers at once) is success if its bytes are the same; so whoever
-makes chunks makes the same bytes of the same history.
+A chunk is written once, before the event that refers to it, and never changed. Writing it again
+(after a crash, or by two controllers at once) succeeds if its bytes are the same, so the same
+history must always produce the same bytes.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from anabranch.common.runtime.ids import IdSource
 
 CHUNK_ENTRIES_MAX = 1000
 CHUNK_SIZE_BYTES_MAX = 512 * 1024
-"""Well below what a NATS message may have."""
+"""Well below the size limit of a NATS message."""
 
 
 class HistoryChunks:
@@ -27,10 +28,10 @@ class HistoryChunks:
     async def put(
         self, subject: str, body: bytes, is_same: Callable[[bytes], bool] | None = None
     ) -> None:
-        """Store it; idempotent. Raises CorruptEvent if the subject holds another chunk.
+        """Store a chunk; idempotent. Raises CorruptEvent if the subject holds another chunk.
 
-        `is_same(stored)` says whether a stored chunk of other bytes, which an earlier release may
-        have written, holds the same.
+        `is_same(stored)` returns whether a stored chunk with other bytes, perhaps of an earlier
+        release, has the same contents.
         """
         assert len(body) <= CHUNK_SIZE_BYTES_MAX, "a history chunk is bounded"
         message = NewMessage(
@@ -62,11 +63,12 @@ class HistoryChunks:
         return messages[0].body
 
     async def delete_all(self, pattern: str, below_sequence: int) -> None:
-        """Give up everything that begins alike and was stored before. As `EventStore.purge`."""
+        """Delete all chunks that match the pattern and were stored before. Like
+        `EventStore.purge`."""
         await self._store.purge(pattern, below_sequence)
 
     async def delete(self, subject: str) -> None:
-        """Give it up for good; idempotent, also for one that never was. Raises Unavailable."""
+        """Delete the chunk for good; idempotent, also if it never existed. Raises Unavailable."""
         messages = await self._store.load(subject)
         if messages:
             await self._store.purge(subject, messages[-1].sequence + 1)

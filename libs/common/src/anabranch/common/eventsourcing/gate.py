@@ -1,24 +1,25 @@
 """Gates: a parent that closes knows all its children, although they are created elsewhere.
 
 A parent (a scope) has a *gate*, a subject of its shard, and each child (one incarnation of a
-stream) a *membership record*, a subject of the same shard. A child joins by writing its record
-on the condition that the gate has not moved since it was seen open. Closing writes the gate.
-So every record is stored either before the closing, and is on the list that is read after it,
-or not at all.
+stream) a *membership record*, a subject of the same shard. A child joins by writing its record on
+the condition that the gate has not moved since it was seen open. Closing writes the gate. So every
+record is either stored before the closing, and is on the list that is read after it, or is not
+stored at all.
 
     gate       (nothing) ─▶ closed ─▶ opened ─▶ closed …   each names the parent's revision
     member     (nothing) ─▶ joined ─▶ left                 left is for ever
 
-What keeps a controller that slept from doing harm:
+These rules keep a controller with an outdated state from doing harm:
 
-- Gates are written under the revision of the parent at which that was decided, and never under a
-  lower one. Who acts on an older state of the parent is refused.
-- A closing under a new revision is always written, even on a closed gate: it moves the gate, so
-  nobody who saw the older one can open or pass it.
-- A gate that was closed for nothing, because the parent stayed, is not opened by whoever closed
-  it but by the next child, which has read that the parent is open at a later revision.
-- A record can be written twice, because joining looks at the gate alone. What was left stays
-  left, whatever follows; so who has joined looks whether the record was ended before him.
+- A gate is written under the parent's revision at which its change was decided, and never under a
+  lower one. A controller that acts on an older state of the parent is refused.
+- A closing under a new revision is always written, even on a closed gate: it moves the gate, so no
+  process that saw the older one can open or pass it.
+- If a gate was closed in vain, because the parent stayed, the closing process does not reopen it.
+  The next child does, after reading that the parent is open at a later revision.
+- A record can be written twice, because joining checks the gate alone. An ended membership stays
+  ended even if a join follows. After joining, a child therefore checks whether its record had ended
+  before.
 """
 
 from collections.abc import Iterable, Sequence
@@ -99,7 +100,8 @@ class Membership:
 
 
 def decide_close(gate: GateState, parent_revision: int) -> ClosedByParent | None:
-    """How to close the gate; None: this very decision has closed it. Raises StaleRequest."""
+    """The event that closes the gate; None if this same decision has closed it. Raises
+    StaleRequest."""
     if gate.parent_revision > parent_revision or (
         gate.is_open and gate.sequence and gate.parent_revision == parent_revision
     ):
@@ -114,7 +116,7 @@ def decide_close(gate: GateState, parent_revision: int) -> ClosedByParent | None
 
 
 def decide_reopen(gate: GateState, parent_revision: int) -> OpenedForChild | None:
-    """How to open a gate whose parent is open; None: it is open. Raises GateClosed."""
+    """The event that opens a gate whose parent is open; None if it is open. Raises GateClosed."""
     if gate.is_open:
         return None
     if gate.parent_revision >= parent_revision:
@@ -125,7 +127,7 @@ def decide_reopen(gate: GateState, parent_revision: int) -> OpenedForChild | Non
 
 
 def decide_join(gate: GateState, member: Membership) -> MemberJoined | None:
-    """How to join; None: it has joined. Raises GateClosed, MembershipEnded."""
+    """The event that joins; None if the child has joined. Raises GateClosed, MembershipEnded."""
     if member.has_left:
         raise MembershipEnded("the child has left, and a record is used once")
     if member.has_joined:
@@ -136,7 +138,7 @@ def decide_join(gate: GateState, member: Membership) -> MemberJoined | None:
 
 
 def gate_after(messages: Iterable[EventMessage]) -> GateState:
-    """The gate as its messages say. Raises CorruptEvent, FormatTooNew."""
+    """The gate after its messages. Raises CorruptEvent, FormatTooNew."""
     gate = GateState()
     for message in messages:
         for event in _events_of(message):
@@ -175,17 +177,17 @@ class Gates:
         self._ids = ids
 
     async def read(self, gate: str) -> GateState:
-        """The gate at its head; one that was never written is open."""
+        """The gate at its head; a gate without messages is open."""
         return gate_after(await self._store.load(gate))
 
     async def open_sequence(self, gate: str) -> int:
-        """The gate's sequence, to depend on. Raises GateClosed."""
+        """The sequence of the open gate, as a condition of an append. Raises GateClosed."""
         state = await self.read(gate)
         decide_join(state, Membership())
         return state.sequence
 
     async def close(self, gate: str, parent_revision: int) -> int:
-        """Close it under the parent's revision; idempotent. Returns the closing's sequence.
+        """Close the gate under the parent's revision; idempotent. Returns the closing's sequence.
 
         Raises StaleRequest, Busy.
         """
@@ -201,7 +203,7 @@ class Gates:
         raise _busy(gate)
 
     async def reopen(self, gate: str, parent_revision: int) -> int:
-        """Open it: the parent was read open at that revision. Returns the gate's sequence.
+        """Open the gate: the parent was read open at that revision. Returns the gate's sequence.
 
         Raises GateClosed (the parent has closed it since), Busy.
         """
@@ -228,13 +230,13 @@ class Gates:
                 await self._write(member, 0, 1, event, Gate(gate, state.sequence))
             except WrongExpectedSequence:
                 continue
-            # The gate alone was looked at: somebody may have ended the record since it was read.
+            # The append checked the gate alone; the record may have ended since it was read.
             decide_join(state, await self.membership(member))
             return
         raise _busy(gate)
 
     async def leave(self, member: str) -> None:
-        """End the membership for ever, also one that never began; idempotent. Raises Busy."""
+        """End the membership for ever, even if it never began; idempotent. Raises Busy."""
         for _ in range(ATTEMPTS_MAX):
             record = await self.membership(member)
             if record.has_left:
@@ -249,7 +251,7 @@ class Gates:
     async def forgo(self, member: str) -> Membership:
         """End a membership that never began; one that has begun stays. Returns the record.
 
-        Afterwards nobody can join by it any more who did not before. Raises Busy.
+        Afterwards no process can join with this record, unless it has joined before. Raises Busy.
         """
         for _ in range(ATTEMPTS_MAX):
             record = await self.membership(member)
@@ -269,9 +271,9 @@ class Gates:
         return record
 
     async def members(self, pattern: str) -> Sequence[str]:
-        """The subjects of present members, in order; complete once the gate was closed before.
+        """The subjects of present members, in order; complete if the gate was closed before.
 
-        `pattern`: of all membership records of the parent. Raises CorruptEvent.
+        `pattern`: matches all membership records of the parent. Raises CorruptEvent.
         """
         records: dict[str, Membership] = {}
         async for message in self._store.scan(shard_of_subject(pattern), pattern):

@@ -1,7 +1,7 @@
-"""The metadata stores in memory: for tests, simulations and ephemeral clusters.
+"""The metadata stores in memory, for tests, simulations and ephemeral clusters.
 
-They pass the same conformance suites as the JetStream adapters. One event loop owns each;
-nothing here waits except `follow` and `watch`.
+They pass the same conformance suites as the JetStream adapters. One event loop owns each; only
+`follow` and `watch` wait.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from anabranch.common.eventsourcing.ports import (
 
 
 class _Growth:
-    """Wakes everyone who waits for something new."""
+    """Wakes all tasks that wait for a change."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
@@ -50,9 +50,10 @@ class _Stored(NamedTuple):
 
 
 class InMemoryEventStore:
-    """An `EventStore`; messages are kept encoded, so damage can be planted and is noticed.
+    """An `EventStore`. Messages are kept encoded, so that tests can plant damage and reads detect
+    it.
 
-    `now_ms` dates what is stored. A purged message leaves its place empty.
+    `now_ms` dates stored messages. A purged message leaves its place empty.
     """
 
     def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
@@ -172,7 +173,7 @@ def _marked(sequence: int, one: _Stored) -> EventMessage:
 
 
 class InMemoryObjectStore:
-    """An `ObjectStore`: one KV bucket. `now_ms` dates what is stored."""
+    """An `ObjectStore`: one KV bucket. `now_ms` dates stored objects."""
 
     def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
         self._now_ms = now_ms

@@ -27,13 +27,13 @@ from anabranch.common.eventsourcing.ports import Append, EventMessage, Gate, New
 KIND_EVENTS = "events"
 KIND_SNAPSHOT = "snapshot"
 KIND_CHUNK = "chunk"
-"""Immutable history: the only message of its subject, and no aggregate's."""
+"""Immutable history: the only message of its subject, which belongs to no aggregate."""
 KIND_DAMAGED = "damaged"
-"""Never stored: what `follow` yields in place of a message whose checksum does not match, so
-that damage stops one aggregate and not its whole shard. The body says what is wrong."""
+"""Never stored: `follow` yields it in place of a message whose checksum does not match, so that
+damage stops one aggregate and not its whole shard. The body describes the damage."""
 
 BATCH_COUNT_MAX = 16
-"""Messages that are appended together."""
+"""The most messages that are appended together."""
 
 HEADER_REVISION = "Ana-Revision"
 HEADER_APPEND_ID = "Ana-Append-Id"
@@ -87,7 +87,7 @@ def decode_message(
 def decode_or_mark_damaged(
     subject: str, sequence: int, headers: Mapping[str, str], body: bytes, stored_ms: int = 0
 ) -> EventMessage:
-    """As `decode_message`, but damage comes back as a message of kind ``damaged``."""
+    """Like `decode_message`, but returns a message of kind ``damaged`` instead of raising."""
     try:
         return decode_message(subject, sequence, headers, body, stored_ms)
     except CorruptEvent as error:
@@ -105,7 +105,7 @@ def decode_or_mark_damaged(
 
 
 def check_gate(subject: str, expected_sequence: int, gate: Gate) -> None:
-    """Assert what an append that depends on a gate must keep to."""
+    """Assert the rules of an append that depends on a gate."""
     same_shard = shard_of_subject(gate.subject) == shard_of_subject(subject)
     assert same_shard, "a gate and what depends on it are in one shard"
     assert gate.subject != subject, "a gate is another subject"
@@ -113,7 +113,7 @@ def check_gate(subject: str, expected_sequence: int, gate: Gate) -> None:
 
 
 def check_batch(appends: Sequence[Append]) -> None:
-    """Assert what messages that are appended together must keep to."""
+    """Assert the rules of messages that are appended together."""
     assert 0 < len(appends) <= BATCH_COUNT_MAX, "a batch has a few messages"
     subjects = {one.subject for one in appends}
     assert len(subjects) == len(appends), "each message of a batch has a subject of its own"
@@ -122,7 +122,8 @@ def check_batch(appends: Sequence[Append]) -> None:
 
 
 def start_sequence(last: EventMessage) -> int:
-    """Where loading starts, given the subject's last message: at its last snapshot, if any."""
+    """The sequence at which loading starts, given the subject's last message: its last snapshot,
+    if any."""
     return last.sequence if last.kind == KIND_SNAPSHOT else last.snapshot_sequence
 
 
@@ -130,7 +131,7 @@ def check_chain(messages: Sequence[EventMessage], *, from_start: bool) -> None:
     """Check that `messages` (one subject, oldest first) are complete. Raises CorruptEvent.
 
     `from_start`: they begin with the aggregate's first message or with a snapshot. A snapshot
-    holds all that was before it, so it may follow a gap.
+    includes everything before it, so it may follow a gap.
     """
     if from_start and messages:
         first = messages[0]

@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol
 class EventMessage:
     """One message on an aggregate's subject: all events of one decision.
 
-    `revision` counts the aggregate's messages from 1 and never repeats, not even after the
-    deletion and re-creation of its name; `append_id` identifies the attempt; `snapshot_sequence`
-    is the store sequence of the last snapshot before it (0 = none); `body` is the encoded events,
-    or the state; `stored_ms` is when the store took it, by its own clock (0: not known).
+    `revision` counts the aggregate's messages from 1 and never repeats, not even after the deletion
+    and re-creation of its name; `append_id` identifies the attempt; `snapshot_sequence` is the
+    store sequence of the last snapshot before it (0 = none); `body` is the encoded events, or the
+    state; `stored_ms` is the time at which the store received it, by its own clock (0: unknown).
     """
 
     subject: str
@@ -68,23 +68,23 @@ class EventStore(Protocol):
     ) -> int:
         """Append if the subject's last sequence is `expected_sequence` (0 = no message).
 
-        With a gate, the condition is the gate's *instead*: that its last sequence is still the
-        one given. The message's own subject is not looked at, so it must be fresh (0 expected):
-        of two who append to it at once, both succeed.
+        With a gate, the condition is the gate's *instead*: its last sequence must still be the
+        given one. The message's own subject is not checked, so it must be fresh (0 expected): two
+        concurrent appends to it both succeed.
 
-        Returns the new message's sequence once it is durable. An unknown outcome (a timeout,
-        a conflict with one's own earlier try) is resolved by looking for `append_id`. Raises
-        WrongExpectedSequence (its field `subject` is the one that has moved on),
-        OutcomeUnknown (when it could not be resolved in time).
+        Returns the new message's sequence once it is durable. The store resolves an unknown outcome
+        (a timeout, a conflict with its own earlier try) by searching for `append_id`. Raises
+        WrongExpectedSequence (its field `subject` is the one that has moved on), OutcomeUnknown
+        (when it could not be resolved in time).
         """
         ...
 
     async def append_all(self, appends: Sequence[Append]) -> Sequence[int]:
         """Append all of them, or none if one subject's last sequence is not the expected one.
 
-        The subjects are different ones of one shard; 1 to `BATCH_COUNT_MAX`. Whoever reads or
-        writes sees all or none. Returns the new sequences, which follow one another, in the order
-        of `appends`. Unknown outcomes and errors are as those of `append`.
+        The subjects differ and are in one shard; 1 to `BATCH_COUNT_MAX`. Every reader and writer
+        sees all or none. Returns the new sequences, which are consecutive, in the order of
+        `appends`. Unknown outcomes and errors are those of `append`.
         """
         ...
 
@@ -98,10 +98,10 @@ class EventStore(Protocol):
     def scan(
         self, shard: int, pattern: str, after_sequence: int = 0
     ) -> AsyncIterator[EventMessage]:
-        """What the shard holds by now on the subjects of `pattern`, oldest first.
+        """The messages that the shard holds now on the subjects of `pattern`, oldest first.
 
-        `pattern`: one subject, or all that begin alike (``ana.evt.3.member.s.1.>``). A damaged
-        message comes as kind ``damaged``; whether a subject's messages are complete is not
+        `pattern`: one subject, or a common beginning of several (``ana.evt.3.member.s.1.>``). A
+        damaged message has kind ``damaged``; the completeness of a subject's messages is not
         checked. Reads from the leader. Raises Unavailable.
         """
         ...
@@ -109,8 +109,8 @@ class EventStore(Protocol):
     async def purge(self, pattern: str, below_sequence: int) -> None:
         """Delete messages below a sequence, for ever. Idempotent.
 
-        `pattern`: one subject, or all of a shard that begin alike (``ana.evt.3.txn.0.>``). Of
-        several subjects a crash may leave some, and of one some newer messages.
+        `pattern`: one subject, or a common beginning of several in a shard (``ana.evt.3.txn.0.>``).
+        After a crash some of several subjects may remain, and of one subject some newer messages.
         """
         ...
 
@@ -121,15 +121,18 @@ class EventStore(Protocol):
     def follow(self, shard: int, after_sequence: int) -> AsyncIterator[EventMessage]:
         """All messages of the shard in order, for ever; reconnects by itself.
 
-        Damaged ones come as kind ``damaged``; purged ones are passed over in silence.
+        Damaged messages have kind ``damaged``; purged ones are skipped silently.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object's value at a revision; revisions of a key only grow. `stored_ms`: when the store
-    took it, by its own clock, where it was read by `get` (0: not known)."""
+    """An object's value at a revision; revisions of a key only grow.
+
+    `stored_ms` is the time at which the store received it, by its own clock, if `get` read it (0:
+    unknown).
+    """
 
     key: str
     value: bytes
@@ -161,6 +164,6 @@ class ObjectStore(Protocol):
     def watch(self) -> AsyncIterator[StoredObject | None]:
         """Every present object, then None once, then each change; a deleted object has value b"".
 
-        A consumer that loses its place starts again with the full list.
+        If the watch loses its place, it starts again with the full list.
         """
         ...

@@ -1,16 +1,16 @@
 """Load → decide → check → append: the only way in which an aggregate changes.
 
-The append is conditional on the sequence that was loaded, so of two decisions on one state
-only one is stored; the other is made again on the new state, a bounded number of times.
+The append is conditional on the loaded sequence, so of two decisions on one state only one is
+stored; the other is made again on the new state, a bounded number of times.
 
-A decision is tried first on the state that somebody keeps in memory, if somebody does, or on what
-was appended here last, which he may not have heard of yet. Only its append shows that this was the
-head: a refusal, or a decision that changes nothing, is believed only of a state that was loaded.
+A decision is tried first on a state in memory: a cached one, or the one that this repository
+appended last, which the cache may not have yet. Only the append shows that this was the head. A
+refusal, or a decision without events, therefore counts only for a loaded state.
 
-Every `SNAPSHOT_EVERY` messages the state itself is appended, as an ordinary message that depends
-on nothing but that it comes next: whoever loads begins there, a reader that lags sees it in its
-place, and everything before the last but one may be purged. It is a courtesy. That it was not
-stored, because somebody decided meanwhile or the store did not answer, changes nothing.
+Every `SNAPSHOT_EVERY` messages the state itself is appended, as an ordinary message whose only
+condition is that it comes next. A load begins there, a reader that lags sees it in its place, and
+everything before the last but one may be purged. A snapshot is optional: if it is not stored,
+because another decision came first or the store did not answer, nothing else changes.
 """
 
 from collections import OrderedDict
@@ -41,7 +41,7 @@ SNAPSHOT_EVERY = 64
 """Messages of an aggregate from one snapshot to the next."""
 SNAPSHOT_SIZE_BYTES_MAX = 256 * 1024
 APPENDED_MAX = 1024
-"""Aggregates that are remembered as they were appended, until somebody has heard of it."""
+"""Aggregates that are remembered as appended, until the cache has them."""
 
 _log = get_logger(__name__)
 
@@ -53,8 +53,8 @@ E = TypeVar("E")
 class Loaded(Generic[S]):
     """An aggregate's state as of `sequence` (0: nothing stored yet) and `revision`.
 
-    Of its last snapshot (0: none): its sequence and revision, when it was stored (0 also if that
-    is not known), and the sequence of the snapshot before it.
+    The `snapshot_…` fields describe its last snapshot (0: none): its sequence and revision, and the
+    time at which it was stored (0 also if unknown). `earlier_snapshot_sequence` is the one before.
     """
 
     subject: str
@@ -69,21 +69,20 @@ class Loaded(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Prepared(Generic[S]):
-    """One decision as it is to be appended, and the aggregate as it is afterwards, but for its
-    sequence."""
+    """One decision to be appended, and the aggregate after it, except for its sequence."""
 
     append: Append
     after: Loaded[S]
 
     def stored_at(self, sequence: int) -> Loaded[S]:
-        """The aggregate, now that its message has that sequence."""
+        """The aggregate after its message was stored with that sequence."""
         return replace(self.after, sequence=sequence)
 
 
 class Repository(Generic[S, E]):
     """The aggregates of one kind.
 
-    `cached(subject)` is the aggregate as somebody saw it last, at any time; None if nobody did.
+    `cached(subject)` returns a state of the aggregate from a cache, of any age; None without one.
     """
 
     def __init__(
@@ -102,12 +101,12 @@ class Repository(Generic[S, E]):
         self._seen = [0] * SHARD_COUNT
 
     def seen(self, shard: int) -> int:
-        """The highest sequence of the shard that was appended or loaded here; 0 if none was. All
-        that was decided here follows from what is stored up to it."""
+        """The highest sequence of the shard that was appended or loaded here; 0 if none was.
+        Every decision made here follows from messages up to it."""
         return self._seen[shard]
 
     def known(self, subject: str) -> Loaded[S] | None:
-        """The aggregate as it was seen last, maybe before its head; None if nobody saw it."""
+        """The latest state in memory, perhaps from before the head; None without one."""
         cached, appended = self._cached(subject), self._appended.get(subject)
         if appended is None:
             return cached
@@ -117,7 +116,7 @@ class Repository(Generic[S, E]):
         return appended
 
     def remember(self, loaded: Loaded[S]) -> None:
-        """It was appended like this; what is remembered never goes back."""
+        """Remember the appended state, unless a later one is remembered."""
         self._note_seen(loaded)
         before = self._appended.get(loaded.subject)
         if before is not None and before.sequence >= loaded.sequence:
@@ -162,8 +161,8 @@ class Repository(Generic[S, E]):
         return _snapshotted(after, message.stored_ms) if message.kind == KIND_SNAPSHOT else after
 
     def _state_after(self, loaded: Loaded[S], message: EventMessage) -> S:
-        """An event that the state cannot take is a defect, now or when it was decided. It stops
-        this aggregate as damage does, and nothing else."""
+        """Turn a defect of the fold into damage. It stops only this aggregate, whether the
+        mistake is in the fold or in an earlier decision."""
         try:
             with naming_defects("folding a domain event"):
                 return self.aggregate.fold(loaded.state, message)
@@ -173,7 +172,7 @@ class Repository(Generic[S, E]):
     async def append(self, loaded: Loaded[S], events: Sequence[E]) -> Loaded[S]:
         """Check the invariants, then append one decision made on `loaded`.
 
-        No events change nothing. Raises WrongExpectedSequence (somebody else decided first),
+        Without events nothing changes. Raises WrongExpectedSequence (another decision came first),
         OutcomeUnknown, Unavailable, AssertionError (the decision breaks an invariant).
         """
         if not events:
@@ -184,11 +183,11 @@ class Repository(Generic[S, E]):
         return await self.with_snapshot(stored)
 
     async def create(self, subject: str, events: Sequence[E], gate: Gate) -> Loaded[S]:
-        """Append the first message of a fresh subject while the gate is where it was read.
+        """Append the first message of a fresh subject if the gate is where it was read.
 
-        Nobody else may ever create the subject, so its name holds an id that was made for this
-        attempt: the gate is looked at *instead* of the subject, and of two first messages both
-        would be stored, and the aggregate could not be loaded any more.
+        No other process may ever create the subject, so its name must contain an id that was drawn
+        for this attempt. The store checks the gate *instead* of the subject, so it would store two
+        first messages, and the aggregate could no longer be loaded.
 
         Raises WrongExpectedSequence (the gate has moved), OutcomeUnknown, Unavailable,
         AssertionError (the decision breaks an invariant).
@@ -209,7 +208,7 @@ class Repository(Generic[S, E]):
         return self._next(replace(loaded, state=after), KIND_EVENTS, self.aggregate.encode(events))
 
     async def snapshot(self, loaded: Loaded[S]) -> Loaded[S]:
-        """Append a snapshot of the state as it is. Raises as `append`."""
+        """Append a snapshot of the state. Raises the errors of `append`."""
         body = self.aggregate.encode_state(loaded.state)
         prepared = self._next(loaded, KIND_SNAPSHOT, body)
         stored = prepared.stored_at(await self._store.append(*prepared.append))
@@ -231,7 +230,7 @@ class Repository(Generic[S, E]):
         )
 
     async def with_snapshot(self, loaded: Loaded[S]) -> Loaded[S]:
-        """`loaded`, behind a snapshot if one is due and could be stored."""
+        """`loaded`, after a snapshot if one is due and could be stored."""
         since = loaded.revision - loaded.snapshot_revision
         is_refused = loaded.subject in self._oversized and since % SNAPSHOT_EVERY != 0
         if since < SNAPSHOT_EVERY or is_refused:
@@ -244,7 +243,7 @@ class Repository(Generic[S, E]):
         try:
             return await self.snapshot(loaded)
         except (WrongExpectedSequence, Retry, Unknown):
-            # The decision is stored. If the snapshot is too, the next append learns of it.
+            # The decision is stored. If the snapshot is stored too, the next append finds it.
             return loaded
 
     def _note_oversized(self, subject: str, size_bytes: int) -> None:
@@ -258,12 +257,11 @@ class Repository(Generic[S, E]):
             )
 
     async def transact(self, subject: str, decide: Callable[[Loaded[S]], Sequence[E]]) -> Loaded[S]:
-        """Decide on the head and append, again on a newer head if somebody was faster.
+        """Decide on the head and append, and repeat both if another decision came first.
 
-        What `decide` returns is stored at revision `loaded.revision + 1`. It may be called on a
-        state from before the head, whose outcome then does not count.
-
-        Raises what `decide` and `append` raise; Busy when others were faster every time.
+        The events that `decide` returns are stored at revision `loaded.revision + 1`. `decide` may
+        also be called on a state from before the head; its result then does not count. Raises the
+        errors of `decide` and `append`; Busy if another decision came first every time.
         """
         if (decided := await self._transact_cached(subject, decide)) is not None:
             return decided
@@ -282,7 +280,7 @@ class Repository(Generic[S, E]):
     async def _transact_cached(
         self, subject: str, decide: Callable[[Loaded[S]], Sequence[E]]
     ) -> Loaded[S] | None:
-        """What was decided and appended on the cached state; None if that settles nothing."""
+        """Decide and append on the cached state; None if this settles nothing."""
         cached = self.known(subject)
         if cached is None:
             return None
@@ -299,7 +297,7 @@ class Repository(Generic[S, E]):
 
 
 def unfolded(subject: str, revision: int, defect: Defect) -> CorruptEvent:
-    """What an aggregate answers with that a defect keeps from being folded."""
+    """The error of an aggregate that cannot be folded because of a defect."""
     name = aggregate_name(subject)
     error = CorruptEvent(
         "a domain event contradicts the state of its aggregate",
@@ -313,7 +311,8 @@ def unfolded(subject: str, revision: int, defect: Defect) -> CorruptEvent:
 
 
 def _snapshotted(loaded: Loaded[S], stored_ms: int) -> Loaded[S]:
-    """`loaded`, whose last message is a snapshot; `snapshot_sequence` is still the one before."""
+    """`loaded`, whose last message is a snapshot; its `snapshot_sequence` is still the previous
+    one."""
     return replace(
         loaded,
         snapshot_sequence=loaded.sequence,

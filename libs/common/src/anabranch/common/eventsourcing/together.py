@@ -1,7 +1,7 @@
 """Decisions on two aggregates of one shard that are stored together or not at all.
 
-Each is checked and encoded by its own repository, and depends on what was loaded of its own
-aggregate. If somebody else decided on either in the meantime, neither is stored: load both and
+Each decision is checked and encoded by its own repository, on the condition that its aggregate is
+as loaded. If another process changed either in the meantime, neither is stored: load both and
 decide again.
 """
 
@@ -20,7 +20,7 @@ F = TypeVar("F")
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[S, E]):
-    """What was decided on an aggregate as it was loaded: at least one event."""
+    """A decision on an aggregate as it was loaded: at least one event."""
 
     repository: Repository[S, E]
     loaded: Loaded[S]
@@ -36,9 +36,10 @@ async def append_together(
 ) -> tuple[Loaded[S], Loaded[T]]:
     """Check the invariants of both, then append both, `first` right before `second`.
 
-    A snapshot that is due is appended afterwards, as after any append; it is a courtesy. Raises
-    WrongExpectedSequence (its field `subject` is the one that somebody else changed first),
-    OutcomeUnknown, Unavailable, AssertionError (either breaks an invariant, or has no events).
+    A snapshot that is due is appended afterwards, as after any append; it is optional. Raises
+    WrongExpectedSequence (its field `subject` names the aggregate that another process changed
+    first), OutcomeUnknown, Unavailable, AssertionError (either breaks an invariant, or has no
+    events).
     """
     one, other = first.prepared(), second.prepared()
     sequence, following = await store.append_all([one.append, other.append])

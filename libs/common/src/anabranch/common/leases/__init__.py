@@ -1,1 +1,1 @@
-"""Claims that end by themselves: who of several processes shall do a piece of work."""
+"""Claims that expire by themselves: they divide work among several processes."""

@@ -1,4 +1,4 @@
-"""`Leases` in memory: for tests and simulations. One event loop owns it; nothing here waits."""
+"""`Leases` in memory, for tests and simulations. One event loop owns it; no call waits."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,8 @@ class _Held:
 
 
 class InMemoryLeases:
-    """The server and its clients in one; `away` makes every call fail, as without a server."""
+    """The server and its clients in one; `away` makes every call fail, as if the server were
+    down."""
 
     def __init__(self, clock: Clock, lease_s: float) -> None:
         self._clock = clock

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a server listens for the data protocol."""
+    """The address at which a server listens for the data protocol."""
 
     host: str
     port: int
@@ -20,7 +20,7 @@ class NodeRecord:
     """A segment store that announced itself. `journal_id` names its durable log.
 
     `session` is drawn at every start of the process. `beat` grows for as long as it lives;
-    `stopped`: it ended in order. A record without a session is of a release that had none.
+    `stopped`: it shut down cleanly. A record without a session is from a release that had none.
     """
 
     node_id: str
@@ -45,7 +45,7 @@ class ControllerRecord:
 
 @dataclass(frozen=True, slots=True)
 class LeaderRecord:
-    """Which controller leads, in which session. `term` counts the leaders of the cluster."""
+    """The leading controller and its session. `term` counts the leaders of the cluster."""
 
     controller_id: str
     session: str
@@ -53,12 +53,12 @@ class LeaderRecord:
 
 
 class PlacementState(StrEnum):
-    """What became of a container on the store that it is placed on.
+    """The state of a container on the store that it is placed on.
 
-    ASSIGNED: the store is to open it, or is opening it. OPEN: it serves under `container_epoch`.
-    FAILED: it ended, and will be opened again by itself. DISABLED: it failed too often in a row.
-    OFFLINE: its stored bytes are damaged, or its log or tier 2 is not here. The last two wait
-    for an operator.
+    ASSIGNED: the store opens it, or is about to. OPEN: it serves under `container_epoch`. FAILED:
+    it ended, and the store opens it again by itself. DISABLED: it failed too often in a row.
+    OFFLINE: its stored bytes are damaged, or its log or tier 2 is missing. The last two wait for an
+    operator.
     """
 
     ASSIGNED = "assigned"
@@ -75,8 +75,8 @@ WAITING_FOR_OPERATOR = frozenset({PlacementState.DISABLED, PlacementState.OFFLIN
 class VoidLogs:
     """Logs that do not count: opened under container epochs above `after`, up to `through`.
 
-    They never served, or, with a time `abandoned_ms`, an operator has given up what they hold.
-    A store may then go on from tier 2 although its newest manifest names such a log as open.
+    They never served, or, with a time `abandoned_ms`, an operator has given up their contents. A
+    store may then continue from tier 2 although its newest manifest names such a log as open.
     """
 
     after: int
@@ -86,7 +86,7 @@ class VoidLogs:
 
 @dataclass(frozen=True, slots=True)
 class Abandonment:
-    """A log was given up: what it held after `applied_sequence` may be lost."""
+    """A log was given up: its operations after `applied_sequence` may be lost."""
 
     log_id: str
     applied_sequence: int
@@ -95,13 +95,14 @@ class Abandonment:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Who owns a container.
+    """The owner of a container.
 
-    `container_epoch` is taken by compare-and-set at every open, so it only grows. `log_id` is
-    set before the owner serves, once its log and its first manifest exist, and emptied when the
-    container changes its owner: whoever finds it empty knows that nobody served since.
-    `previous_log` is what it was then, so that tier 2 must not be empty. `target` is the node to
-    which the owner shall release it. `pinned`: an operator has placed it, so it is not balanced.
+    The owner takes `container_epoch` by compare-and-set at every open, so it only grows. `log_id`
+    is set before the owner serves, once its log and its first manifest exist, and emptied when the
+    container changes its owner: an empty one proves that no store has served the container since.
+    `previous_log` is its value at that time; if it is set, tier 2 must not be empty. `target` is
+    the node to which the owner must release the container. `pinned`: an operator has placed it, so
+    it is not balanced.
     """
 
     container: int
@@ -115,7 +116,7 @@ class Placement:
     previous_log: str = ""
     void: VoidLogs | None = None
     abandoned: Abandonment | None = None
-    """The last abandonment, as the store found that opened after it."""
+    """The last abandonment, as found by the store that opened the container after it."""
     pinned: bool = False
 
     @property

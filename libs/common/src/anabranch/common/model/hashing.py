@@ -1,8 +1,8 @@
-"""Where things live: keys → segments, segments → containers, aggregates → shards.
+"""The hashes that place things: keys → segments, segments → containers, aggregates → shards.
 
-The three hashes are part of the stored data: changing one would scatter what is already
-written. Keys and containers hash as Pravega's Java client and segment store do (murmur3-128
-over UTF-16LE code units, Guava's jump hash), so non-ASCII keys agree with Java writers.
+The three hashes are part of the stored data: a change would scatter existing data. Keys and
+containers hash as Pravega's Java client and segment store do (murmur3-128 over UTF-16LE code units,
+Guava's jump hash), so non-ASCII keys agree with Java writers.
 """
 
 import mmh3
@@ -24,8 +24,8 @@ def routing_position(key: str) -> float:
 def container_of(segment_name: str, container_count: int) -> int:
     """The container (0 … container_count - 1) that owns the segment.
 
-    Transaction and transient suffixes and the epoch are stripped first, so what will be
-    merged into a segment lives in the same container as the segment.
+    Transaction and transient suffixes and the epoch are removed first, so segments that will be
+    merged into a segment live in the same container as it.
     """
     assert container_count > 0
     base = segment_name.partition("#transaction")[0].partition("#transient")[0]
@@ -54,8 +54,8 @@ def shard_of(name: str) -> int:
 def bucket_of(subject: str, shard: int, bucket_count: int) -> int:
     """The bucket of an event subject in that shard: the unit in which controllers share work.
 
-    A shard has one bucket or several, the same number each: bucket `b` lies in shard
-    `b % SHARD_COUNT`. No stored data depends on it, but all controllers must agree.
+    A shard has one bucket or several, the same number each: bucket `b` lies in shard `b %
+    SHARD_COUNT`. No stored data depends on it, but all controllers must agree.
     """
     buckets_per_shard = bucket_count // SHARD_COUNT
     if buckets_per_shard == 1:
@@ -64,7 +64,7 @@ def bucket_of(subject: str, shard: int, bucket_count: int) -> int:
 
 
 def rendezvous_weight(candidate: str, what: str) -> int:
-    """How strongly `candidate` is drawn to `what`; whoever is drawn most is its owner.
+    """The weight of `candidate` for `what`; the candidate with the highest weight is the owner.
 
     No stored data depends on it.
     """

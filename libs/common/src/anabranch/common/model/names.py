@@ -1,16 +1,16 @@
 """Names of scopes, streams and segments, and the ids inside them.
 
 Rules and forms follow Pravega's NameUtils: a segment's name is
-``scope/stream/<number>.#epoch.<creation epoch>`` and its id is ``epoch << 32 | number``, so
-that a natural sort of ids sorts by (creation epoch, number). A transient segment is named
-``<its parent's name>#transient.<32 hexadecimal digits>``, a transaction's segment
-``<its parent's name>#transaction.<32 digits of the transaction>``, and one of a transaction's part
-``<its parent's name>#transaction.<32 digits of the transaction>.<32 digits of the part>``.
+``scope/stream/<number>.#epoch.<creation epoch>`` and its id is ``epoch << 32 | number``, so that a
+natural sort of ids sorts by (creation epoch, number). A transient segment is named ``<its parent's
+name>#transient.<32 hexadecimal digits>``, a transaction segment ``<its parent's
+name>#transaction.<32 digits of the transaction>``, and the segment of a transaction's part ``<its
+parent's name>#transaction.<32 digits of the transaction>.<32 digits of the part>``.
 
-An *internal* stream is one that the system keeps for itself: its name begins with an underscore,
-which no name that a user gives may contain. It is not listed, but has segments as any other.
+The system keeps an *internal* stream for itself: its name begins with an underscore, which the
+names of users may not contain. It is not listed, but has segments like any other stream.
 
-A name tells the kind of a segment. The store reads it from the name when it creates a segment and
+A name gives the kind of a segment. The store reads it from the name when it creates a segment and
 when it decodes data of older releases, and keeps the kind with the segment.
 """
 
@@ -48,10 +48,10 @@ def scope_name(text: str) -> ScopeName:
 
 
 def refuse_dots(name: str) -> None:
-    """What is created may not be called "." or "..": in a URL's path, clients take these away.
+    """Refuse "." and ".." as names of new things, because clients remove them from the path of a
+    URL.
 
-    What was created under such a name before can still be read, sealed and deleted. Raises
-    InvalidName.
+    Existing things with such a name can still be read, sealed and deleted. Raises InvalidName.
     """
     if name in (".", ".."):
         raise InvalidName(
@@ -77,7 +77,7 @@ def any_stream_name(text: str) -> StreamName:
 
 
 def is_internal(stream: str) -> bool:
-    """Whether a stream of that name is internal."""
+    """Whether a stream of this name is internal."""
     return stream.startswith(INTERNAL_MARK)
 
 
@@ -142,7 +142,7 @@ def segment_name(stream: StreamRef, segment: SegmentId) -> str:
 def parse_segment_name(name: str) -> tuple[StreamRef, SegmentId]:
     """Inverse of `segment_name`; a missing epoch is 0. Raises InvalidName.
 
-    Scope and stream are held to the rules of their names; the stream may be internal.
+    Scope and stream must obey the rules of their names; the stream may be internal.
     """
     match = _SEGMENT_NAME.fullmatch(name)
     if match is None or not all(_is_int31(match[part] or "0") for part in ("number", "epoch")):
@@ -158,7 +158,7 @@ def transient_name(parent: str, unique: bytes) -> str:
 
 
 def transient_parent(name: str) -> str | None:
-    """The parent's name if `name` is that of a transient segment, else None."""
+    """The parent's name if `name` names a transient segment, else None."""
     if "#" not in name:
         return None
     match = _TRANSIENT_NAME.fullmatch(name)
@@ -166,7 +166,7 @@ def transient_parent(name: str) -> str | None:
 
 
 class TransactionSegment(NamedTuple):
-    """What the name of a transaction's segment says. `part`: "" where the transaction has none."""
+    """The contents of a transaction segment's name. `part`: "" if the transaction has no parts."""
 
     parent: str
     transaction: str
@@ -174,7 +174,7 @@ class TransactionSegment(NamedTuple):
 
 
 def transaction_segment_name(parent: str, transaction: str, part: str = "") -> str:
-    """The name of the segment that a transaction, or a part of it, has beside `parent`."""
+    """The name of the segment that a transaction, or one of its parts, has beside `parent`."""
     name = f"{parent}#transaction.{transaction}"
     return f"{name}.{part}" if part else name
 
@@ -195,7 +195,7 @@ class SegmentKind(IntEnum):
     STREAM = 0
     """A piece of a stream, internal ones included."""
     TRANSACTION = 1
-    """The bytes of a transaction, or of a part of it, beside a segment of a stream."""
+    """The bytes of a transaction, or of one of its parts, beside a segment of a stream."""
     TRANSIENT = 2
     """The bytes of one connection, to be merged into the parent as a whole."""
 

@@ -1,8 +1,8 @@
-"""What a reader group is configured to be. Pure.
+"""The configuration of a reader group. Pure.
 
-A *reader group cut* says for every stream of the group where reading is: per segment the byte
-offset of a block and the index of an event in it. Configurations are checked where they are
-made: one that cannot be raises InvalidRequest.
+A *reader group cut* gives the place of reading for every stream of the group: per segment the byte
+offset of a block and the index of an event in it. A configuration is checked when it is built: an
+invalid one raises InvalidRequest.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from anabranch.common.model.stream import FUTURE_OFFSET, SEGMENT_COUNT_MAX
 
 GROUP_STREAMS_MAX = 64
 READERS_MAX = 200
-"""Of one group: every reader's heartbeat is read by all others."""
+"""Of one group: every reader reads the heartbeats of all others."""
 LEASE_MS_MIN = 1_000
 LEASE_MS_MAX = 600_000
 CHECKPOINTS_MAX = 100
@@ -22,7 +22,7 @@ STATE_STREAM_PREFIX = "_RG"
 
 
 class GroupState(StrEnum):
-    """What a reader group is doing. Legal moves: controller/domain/reader_group."""
+    """The state of a reader group. Legal moves: controller/domain/reader_group."""
 
     CREATING = "creating"
     ACTIVE = "active"
@@ -32,10 +32,10 @@ class GroupState(StrEnum):
 
 
 class GroupRetention(StrEnum):
-    """Whether the group is a *subscriber* of its streams: what it has not released is kept.
+    """Whether the group is a *subscriber* of its streams, so that unreleased events are kept.
 
-    NONE: it is not. MANUAL: it releases what the application says. AUTOMATIC: it releases what
-    lies before its last complete checkpoint.
+    NONE: it is not. MANUAL: it releases the cuts that the application names. AUTOMATIC: it releases
+    everything before its last complete checkpoint.
     """
 
     NONE = "none"
@@ -45,8 +45,10 @@ class GroupRetention(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentPosition:
-    """Event number `event_index` (from 0) of the block at byte `offset` of a segment; an offset of
-    `FUTURE_OFFSET`: the segment comes after another one that has a position."""
+    """Event number `event_index` (from 0) of the block at byte `offset` of a segment.
+
+    The offset `FUTURE_OFFSET` means that the segment follows another one that has a position.
+    """
 
     segment_id: SegmentId
     offset: int
@@ -58,7 +60,7 @@ class SegmentPosition:
 
 
 PositionCut = tuple[SegmentPosition, ...]
-"""Per segment a position, sorted by segment id, covering all keys of a stream once."""
+"""A position per segment, sorted by segment id, covering all keys of a stream once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class GroupStream:
     """A stream of a group, ``scope/stream``, read from `start` to `end`.
 
     Both are cuts; an empty `start` is the stream's head when the group is created or reset, an
-    empty `end` is none.
+    empty `end` means no end.
     """
 
     stream: str
@@ -99,7 +101,7 @@ class ReaderGroupConfig:
     streams: tuple[GroupStream, ...]
     """The streams to read, with the start and the end of each."""
     lease_ms: int = 10_000
-    """A reader that is silent for so many milliseconds loses its segments."""
+    """A reader that is silent for this many milliseconds loses its segments."""
     automatic_checkpoint_ms: int = 0
     """The interval of automatic checkpoints in milliseconds; 0: none."""
     checkpoints_max: int = 3
@@ -107,8 +109,8 @@ class ReaderGroupConfig:
     retention: GroupRetention = GroupRetention.NONE
     """Whether the group holds back the truncation of its streams."""
     release_after_checkpoint: bool = False
-    """Whether readers give segments to others only right after a checkpoint, as in Pravega, instead
-    of at once."""
+    """Whether readers release segments to others only right after a checkpoint, as in Pravega,
+    instead of at once."""
 
     def __post_init__(self) -> None:
         names = [each.stream for each in self.streams]
@@ -148,11 +150,11 @@ class GroupRef:
 
     @property
     def state_stream(self) -> StreamRef:
-        """The internal stream of one segment that holds what its readers agree on."""
+        """The internal stream of one segment that holds the group's shared state."""
         return StreamRef(self.scope, StreamName(f"{STATE_STREAM_PREFIX}{self.group}"))
 
 
 def group_ref(text: str) -> GroupRef:
-    """Parse ``scope/group``; groups are named as streams are. Raises InvalidName."""
+    """Parse ``scope/group``; the rules for stream names apply to groups. Raises InvalidName."""
     ref = stream_ref(text)
     return GroupRef(ref.scope, ref.stream)

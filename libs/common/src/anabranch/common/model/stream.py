@@ -1,6 +1,6 @@
-"""What a stream is configured to be, and what its segments are at one moment.
+"""The configuration of a stream, and places in it.
 
-Configurations are checked where they are made: a policy that cannot be raises InvalidRequest.
+A configuration is checked when it is built: an invalid policy raises InvalidRequest.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ SEGMENT_COUNT_MAX = 1000
 TAG_COUNT_MAX = 128
 TAG_LENGTH_MAX = 256
 FUTURE_OFFSET = -1
-"""The offset of a segment that a cut names before anything of it was read."""
+"""The offset of a segment that a cut names before anything in it was read."""
 _INT63 = 1 << 63
 
 
 class StreamState(StrEnum):
-    """What a stream is doing. Legal moves: controller/domain/stream/state.py."""
+    """The state of a stream. Legal moves: controller/domain/stream/state.py."""
 
     CREATING = "creating"
     ACTIVE = "active"
@@ -32,7 +32,8 @@ class StreamState(StrEnum):
 
 
 class ScalingType(StrEnum):
-    """What decides the number of segments; Pravega's names in comments of the gateway."""
+    """The measure that decides the number of segments. The gateway maps Pravega's names to
+    these."""
 
     FIXED = "fixed"
     EVENT_RATE = "event_rate"
@@ -41,10 +42,10 @@ class ScalingType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScalingPolicy:
-    """`target_rate`: per segment, events per second or KiB per second; 0 where FIXED.
+    """`target_rate`: per segment, events per second or KiB per second; 0 if FIXED.
 
-    `scale_factor`: into how many parts a segment is split at most at once. `min_segments`: never
-    fewer; of a FIXED stream, the number.
+    `scale_factor`: the most parts into which a segment is split at once. `min_segments`: the fewest
+    segments; the exact number if FIXED.
     """
 
     type: ScalingType = ScalingType.FIXED
@@ -73,7 +74,7 @@ class ScalingPolicy:
 
 
 class RetentionType(StrEnum):
-    """By which measure what is kept is bounded."""
+    """The measure that bounds the kept data."""
 
     TIME_MS = "time_ms"
     SIZE_BYTES = "size_bytes"
@@ -81,7 +82,7 @@ class RetentionType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """Keep at least `minimum`, and beyond `maximum` nothing (None: without end)."""
+    """Keep at least `minimum`, and nothing beyond `maximum` (None: without a limit)."""
 
     type: RetentionType
     minimum: int
@@ -100,9 +101,9 @@ class RetentionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class StreamConfig:
-    """A stream's configuration. `tags` are a set: each is kept once, where it came first.
+    """A stream's configuration. `tags` are a set; duplicates are dropped, the first place is kept.
 
-    `timestamp_aggregation_timeout_ms`: how long a silent writer holds the watermark back;
+    `timestamp_aggregation_timeout_ms`: how long a silent writer holds the watermark back.
     `rollover_size_bytes`: 0, the store decides how large its objects are.
     """
 
@@ -131,13 +132,13 @@ class StreamConfig:
 
 
 def fixed(segment_count: int) -> StreamConfig:
-    """A stream with that many segments for as long as nobody scales it. Raises InvalidRequest."""
+    """A stream with this many segments until a client scales it. Raises InvalidRequest."""
     return StreamConfig(ScalingPolicy(min_segments=segment_count))
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentRange:
-    """A segment and the keys that it takes."""
+    """A segment and its keys."""
 
     segment_id: SegmentId
     keys: KeyRange
@@ -145,11 +146,11 @@ class SegmentRange:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentOffset:
-    """A segment and a byte offset in it; `FUTURE_OFFSET`: it comes after what is meant."""
+    """A segment and a byte offset in it; `FUTURE_OFFSET`: it follows another segment of the cut."""
 
     segment_id: SegmentId
     offset: int
 
 
 StreamCut = tuple[SegmentOffset, ...]
-"""A place in a stream: per segment an offset, sorted by segment id, covering all keys once."""
+"""A place in a stream: an offset per segment, sorted by segment id, covering all keys once."""

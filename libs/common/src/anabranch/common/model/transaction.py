@@ -1,8 +1,9 @@
-"""What a transaction is, as everybody sees it. Pure.
+"""The properties of a transaction that all parts of the system share. Pure.
 
 A transaction belongs to one stream. It has a *transaction segment* beside each segment of the
-stream epoch in which it was opened; what is written there nobody reads before it is merged. Its id
-has 32 hexadecimal digits: 12 of the time when it was drawn, in Unix ms, and 20 of chance.
+stream epoch in which it was opened. Bytes in these segments are not readable before they are
+merged. Its id has 32 hexadecimal digits: 12 of the time when it was drawn, in Unix ms, and 20
+random ones.
 
 A transaction with *parts* has no segments of its own. Each part has a segment beside each of the
 epoch's, and the commit names the parts that count.
@@ -17,15 +18,15 @@ LEASE_MS_MIN = 1_000
 LEASE_MS_MAX = 600_000
 LEASE_MS_DEFAULT = 30_000
 EXECUTION_MS_MAX = 24 * 3600 * 1000
-"""A transaction lives no longer, however often it is pinged."""
+"""The longest life of a transaction, regardless of its pings."""
 EXECUTION_LEASES_MAX = 1_000
-"""Nor longer than so many of its first leases, unless it asks for a limit of its own."""
+"""A transaction without an explicit limit lives at most this many of its first leases."""
 CLOCK_SKEW_MS = 1_000
-"""By how much the clocks of two controllers may differ without harm."""
+"""The harmless difference between the clocks of two controllers."""
 OPEN_MAX = 20_000
 """Transactions of one stream that have not ended."""
 PARTS_MAX = 2_000
-"""Of one transaction, counting those that are not committed."""
+"""Of one transaction, including parts that are not committed."""
 PART_LENGTHS_MAX = 20_000
 """Lengths of part segments that one commit may name."""
 WRITER_LABEL_LENGTH_MAX = 250
@@ -37,7 +38,7 @@ _ID = re.compile(ID_PATTERN)
 
 
 class TransactionState(StrEnum):
-    """Where a transaction stands. Legal moves: controller/domain/transaction/state.py."""
+    """The state of a transaction. Legal moves: controller/domain/transaction/state.py."""
 
     OPEN = "open"
     COMMITTING = "committing"
@@ -47,12 +48,12 @@ class TransactionState(StrEnum):
 
     @property
     def has_outcome(self) -> bool:
-        """Whether it is decided what becomes of it, irrevocably."""
+        """Whether the outcome is decided, irrevocably."""
         return self is not TransactionState.OPEN
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether no work is left."""
         return self in (TransactionState.COMMITTED, TransactionState.ABORTED)
 
 
@@ -62,7 +63,7 @@ def transaction_id(now_ms: int, chance: bytes) -> str:
 
 
 def drawn_ms(transaction: str) -> int:
-    """When the id was drawn, by the clock of whoever drew it."""
+    """The time at which the id was drawn, by the clock of the process that drew it."""
     return int(transaction[:12], 16)
 
 

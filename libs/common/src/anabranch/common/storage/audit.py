@@ -1,8 +1,8 @@
-"""Reading everything that a container has in tier 2, to see that it is there and undamaged.
+"""Reads everything that a container has in tier 2, to verify that it exists and is undamaged.
 
-Nothing is trusted and nothing changed: every manifest that counts, every checksum of a reference
-and of a block, and that the blocks hold as many events as the catalog says. What is wrong is
-collected, one line each, and the audit goes on with the next segment.
+The audit trusts and changes nothing. It checks every manifest that counts, every checksum of a
+reference and of a block, and that the blocks hold as many events as the catalog records. It
+collects faults, one line each, and continues with the next segment.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from anabranch.common.wire.block import count_events
 
 @dataclass(frozen=True, slots=True)
 class ContainerCatalog:
-    """A container as its newest manifest tells of it."""
+    """A container as its newest manifest describes it."""
 
     manifest: Manifest
     catalog: Catalog
@@ -28,7 +28,7 @@ class ContainerCatalog:
 
 @dataclass(slots=True)
 class SegmentAudit:
-    """What was read of one segment. `faults` is empty if all of it is as it should be."""
+    """The findings for one segment. `faults` is empty if the segment is undamaged."""
 
     container: int
     segment: SegmentState
@@ -57,7 +57,7 @@ async def read_catalog(storage: ChunkStorage, container: int) -> ContainerCatalo
 async def audit_container(
     storage: ChunkStorage, container: int, found: ContainerCatalog
 ) -> AsyncIterator[SegmentAudit]:
-    """Read every segment of the container whole, by name."""
+    """Read every segment of the container completely, by name."""
     reader = ChunkReader(storage)
     for name in sorted(found.catalog.segments):
         yield await _audit_segment(reader, container, found.catalog, name)

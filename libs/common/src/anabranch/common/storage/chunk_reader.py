@@ -1,4 +1,4 @@
-"""Reading what the catalog refers to: bytes of chunks, every one verified.
+"""Reads the bytes of chunks to which the catalog refers, and verifies all of them.
 
 A whole reference is checked against its own CRC; a part of one is read in whole 64 KiB blocks,
 whose CRCs are in the chunk's footer. State owned: a small cache of footers.
@@ -25,7 +25,7 @@ class ChunkReader:
     async def read(self, ref: ChunkRef, offset: int, length: int) -> bytes:
         """`length` bytes from `offset` of the reference, verified.
 
-        Raises CorruptChunk; a missing chunk is that too, because a manifest named it.
+        Raises CorruptChunk, also if the chunk is missing, because a manifest named it.
         """
         assert offset >= 0
         assert length >= 0
@@ -43,10 +43,10 @@ class ChunkReader:
             raise
 
     async def entries(self, ref: ChunkRef) -> tuple[chunks.SparseEntry, ...]:
-        """The append boundaries that the chunk lists for the reference, relative to it,
-        ascending and sparse; the last is its end.
+        """The append boundaries that the chunk lists for the reference, relative to it, ascending
+        and sparse; the last is its end.
 
-        Raises CorruptChunk; a missing chunk is that too.
+        Raises CorruptChunk, also if the chunk is missing.
         """
         try:
             footer = await self.footer(ref.name)
@@ -55,7 +55,7 @@ class ChunkReader:
         return chunks.referred_piece(footer, ref).entries
 
     async def boundaries(self, ref: ChunkRef) -> tuple[int, ...]:
-        """The boundaries that lie inside the reference. Raises as `entries`."""
+        """The boundaries inside the reference. Raises the errors of `entries`."""
         entries = await self.entries(ref)
         return tuple(entry.offset for entry in entries if 0 < entry.offset < ref.length)
 

@@ -10,7 +10,7 @@ from anabranch.common.storage.ports import Buffer, ChunkStorage
 class DeadlineChunkStorage:
     """A chunk storage whose every call ends within a time limit, in seconds.
 
-    A put beyond it raises OutcomeUnknown, all else Unavailable.
+    A put beyond it raises OutcomeUnknown, any other call Unavailable.
     """
 
     def __init__(self, storage: ChunkStorage, limit_s: float) -> None:

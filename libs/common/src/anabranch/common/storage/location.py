@@ -1,4 +1,4 @@
-"""What a tier-2 URL says, read without touching anything, so that it can be checked early.
+"""Parses a tier-2 URL without I/O, so that it can be checked early.
 
     file:///absolute/directory    a directory
     memory:  (or memory://)       the process's memory, lost with it
@@ -6,8 +6,8 @@
     gs://bucket/prefix            Google Cloud Storage
     az://container/prefix         Azure Storage
 
-A URL is printed, logged and passed on; therefore one that holds a password or a key is refused,
-and no error repeats it.
+A URL is printed, logged and passed on. A URL with a password or a key is therefore refused, and no
+error repeats it.
 """
 
 import re
@@ -52,25 +52,25 @@ class BucketLocation:
 
 
 class ObjectOptions(BaseModel):
-    """How to reach an object store; what is left empty comes from the provider's environment
-    variables. A bucket's place is never among them: that is the URL alone."""
+    """The access to an object store. Empty fields come from the provider's environment
+    variables. They never include the bucket, which only the URL names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     endpoint: str = ""
     """``http(s)://host:port`` of a server that is not the provider's own."""
     allow_http: bool = False
-    """Whether the endpoint may be spoken to without TLS."""
+    """Whether the endpoint may be used without TLS."""
     region: str = ""
     credentials_file: Path | None = None
-    """Keys as JSON; docs/tier2.md says which. For gs the service account's own key file."""
+    """Keys as JSON, as docs/tier2.md describes. For gs the service account's own key file."""
 
 
 Location = DirectoryLocation | MemoryLocation | BucketLocation
 
 
 def parse_location(url: str) -> Location:
-    """Where tier 2 is. Raises InvalidSetting, which names what is supported."""
+    """The location of tier 2. Raises InvalidSetting, which names the supported forms."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -116,6 +116,6 @@ def _not_supported(url: str) -> InvalidSetting:
 
 
 def _shown(url: str) -> str:
-    """The URL without what may be secret: user and password, options, fragment."""
+    """The URL without parts that may be secret: user and password, options, fragment."""
     scheme, separator, rest = re.split(r"[?#]", url, maxsplit=1)[0].partition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"

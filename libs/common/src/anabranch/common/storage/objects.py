@@ -1,13 +1,13 @@
-"""Reading the catalog of a container from tier 2, with the errors that callers act on.
+"""Reads the catalog of a container from tier 2, with the errors that callers act on.
 
 A catalog is read from a manifest on: its snapshot's pages, then each manifest after the snapshot.
-The owner deletes what newer manifests no longer need once `gc_grace` has passed, and that grace
-is all that protects a reader which is not the owner: within it, take the highest manifest and
-read what it refers to; after it, take the highest manifest again.
+The owner deletes objects that newer manifests no longer need once `gc_grace` has passed, and only
+this grace time protects a reader that is not the owner. Within it, take the highest manifest and
+read the objects that it refers to; after it, take the highest manifest again.
 
-The owner leaves a *receipt* of each manifest, an object that says nothing but that the manifest
-was created. A receipt above all manifests is how a reader, which knows nothing but tier 2, sees
-that somebody else deleted the newest manifest, and that all that is left is an older state.
+The owner leaves a *receipt* of each manifest, an object that records only that the manifest was
+created. From a receipt above all manifests, a reader that knows nothing but tier 2 can see that the
+newest manifest was deleted by other means, and that only an older state is left.
 """
 
 from anabranch.common.errors import CorruptChunk, CorruptManifest, ObjectNotFound, TierTwoRewound
@@ -30,7 +30,8 @@ HIGHEST_ATTEMPTS_MAX = 4
 
 
 async def manifest_numbers(storage: ChunkStorage, container: int) -> tuple[int, ...]:
-    """The numbers of a container's manifests, ascending. Old ones are missing: collected."""
+    """The numbers of a container's manifests, ascending. Old ones are missing, because they are
+    collected."""
     names = await storage.list(manifest_prefix(container))
     numbers = (manifest_number(container, name) for name in names)
     return tuple(sorted(number for number in numbers if number is not None))
@@ -66,10 +67,11 @@ async def read_highest(storage: ChunkStorage, container: int) -> Manifest | None
 
 
 async def _highest_with_receipt(storage: ChunkStorage, container: int) -> int:
-    """As `highest_manifest`. Raises TierTwoRewound if a receipt says that a higher one was there.
+    """Like `highest_manifest`. Raises TierTwoRewound if a receipt proves that a higher one existed.
 
     A receipt is created after its manifest, and both are found by one list, which may pass the
-    place of the manifest before the two are created. So what looks wrong is listed once more.
+    place of the manifest before the two are created. An apparent loss is therefore listed once
+    more.
     """
     highest = receipt = 0
     for _ in range(2):
@@ -95,7 +97,7 @@ async def read_manifest(storage: ChunkStorage, container: int, number: int) -> M
 async def read_sized_manifest(
     storage: ChunkStorage, container: int, number: int
 ) -> tuple[Manifest, int]:
-    """The manifest and its size in bytes. Raises what `read_manifest` raises."""
+    """The manifest and its size in bytes. Raises the errors of `read_manifest`."""
     name = manifest_name(container, number)
     try:
         data = await storage.get(name)
@@ -105,7 +107,7 @@ async def read_sized_manifest(
 
 
 async def read_referenced(storage: ChunkStorage, ref: ChunkRef) -> bytes:
-    """The bytes that a manifest or an index refers to. Raises CorruptManifest."""
+    """The referenced bytes of a page or an index. Raises CorruptManifest."""
     try:
         data = await storage.get_range(ref.name, ref.offset, ref.length)
     except ObjectNotFound as error:
@@ -140,7 +142,7 @@ async def read_page(storage: ChunkStorage, ref: ChunkRef) -> Page:
 
 
 async def read_held_page(storage: ChunkStorage, held: HeldPage) -> Page:
-    """As `read_page`, and that it is what the index says of it."""
+    """Like `read_page`, and checks that the page matches its head in the index."""
     page = await read_page(storage, held.ref)
     check_page(page, held)
     return page

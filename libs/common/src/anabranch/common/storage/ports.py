@@ -20,7 +20,7 @@ class DiskFile(Protocol):
         ...
 
     def write_synced(self, buffers: Sequence[Buffer], offset: int) -> None:
-        """As `write`, and durable on return (data, and size if it grew)."""
+        """Like `write`, and durable on return (data, and size if it grew)."""
         ...
 
     def sync(self) -> None:
@@ -28,8 +28,8 @@ class DiskFile(Protocol):
         ...
 
     def read_stored(self, offset: int, length: int) -> bytes:
-        """As `read`, but what the disk holds: after a failed sync the page cache may show what
-        never reached it. To be called after a successful `sync`."""
+        """Like `read`, but from the disk: after a failed sync the page cache may show bytes that
+        never reached it. Call it after a successful `sync`."""
         ...
 
     def read(self, offset: int, length: int) -> bytes:
@@ -60,11 +60,11 @@ class Disk(Protocol):
         ...
 
     def make_directory(self, path: str) -> None:
-        """Create a directory and its parents; existing is success. Nothing synced."""
+        """Create a directory and its parents; harmless if it exists. Nothing is synced."""
         ...
 
     def link(self, source: str, target: str) -> None:
-        """A second name for a file. Raises ObjectExists if `target` is taken."""
+        """Give a file a second name. Raises ObjectExists if `target` is taken."""
         ...
 
     def rename(self, source: str, target: str) -> None:
@@ -82,7 +82,7 @@ class ChunkStorage(Protocol):
     async def put_new(self, name: str, parts: Sequence[Buffer]) -> None:
         """Create an object; durable on return.
 
-        Raises ObjectExists, DiskFailed; SyncFailed if nothing can be created any more.
+        Raises ObjectExists, DiskFailed; SyncFailed if no object can be created any more.
         """
         ...
 
@@ -103,5 +103,5 @@ class ChunkStorage(Protocol):
         ...
 
     async def delete(self, name: str) -> None:
-        """Delete; deleting what is not there is success."""
+        """Delete an object; harmless if it does not exist."""
         ...

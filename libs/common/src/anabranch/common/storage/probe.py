@@ -1,7 +1,7 @@
-"""The start-up probe of tier 2: does the back end create a name once only?
+"""The start-up probe of tier 2: checks that the back end creates a name only once.
 
-The fence of every container rests on it. Eight racers create the same fresh name, each with
-its own content; exactly one may succeed, and its content must be what is read back.
+The fence of every container rests on this. Eight racers create the same fresh name, each with its
+own content; exactly one may succeed, and a read must return its content.
 """
 
 from anabranch.common.errors import InvalidSetting, ObjectExists
@@ -13,7 +13,7 @@ RACERS = 8
 
 
 async def probe_create_only(storage: ChunkStorage, ids: IdSource) -> None:
-    """Raises InvalidSetting if not exactly one of eight racers wins, and what the puts raise."""
+    """Raises InvalidSetting if not exactly one of eight racers wins, and the errors of the puts."""
     name = f"probe/{ids.new_id()}"
     winners: list[int] = []
 
@@ -30,7 +30,7 @@ async def probe_create_only(storage: ChunkStorage, ids: IdSource) -> None:
 
 
 async def _wins(storage: ChunkStorage, name: str, racer: int) -> bool:
-    """Whether this racer created the object. Raises what putting raises, but ObjectExists."""
+    """Whether this racer created the object. Raises the errors of the put, except ObjectExists."""
     try:
         await storage.put_new(name, [_content(racer)])
     except ObjectExists:

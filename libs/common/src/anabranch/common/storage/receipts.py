@@ -1,9 +1,8 @@
-"""Receipts in tier 2: objects that say, by their names alone, that another one was created.
+"""Receipts in tier 2: objects whose names alone record that another object was created.
 
-A receipt is created after the object that it speaks of, and the one before it is deleted after
-that. A crash in between leaves the newest object without a receipt, or two receipts, and both are
-harmless: a reader refuses only a receipt above everything that is there (`objects.py`,
-`streams.py`).
+A receipt is created after its object, and the previous receipt is deleted after that. A crash in
+between leaves the newest object without a receipt, or two receipts. Both are harmless: a reader
+refuses only a receipt above all existing objects (`objects.py`, `streams.py`).
 """
 
 from collections.abc import Iterable
@@ -16,9 +15,9 @@ _CONTENT = b"anabranch: the object with this number was created\n"
 
 
 async def leave_receipt(storage: ChunkStorage, name: str, known: Iterable[str]) -> None:
-    """Create the receipt, unless one of those that are known is newer, then delete the older ones.
+    """Create the receipt, unless a known one is newer, then delete the older ones.
 
-    Idempotent. Raises what the storage raises.
+    Idempotent. Raises the storage's errors.
     """
     known = set(known)
     newest = max([name, *known])

@@ -1,7 +1,7 @@
-"""Finding streams in tier 2, as the controllers told of them.
+"""Finds streams in tier 2, as the controllers exported them.
 
-Each object about a stream is followed by a *receipt*, which says that it was created. A receipt
-above all objects of its stream means that the newest was deleted by somebody else.
+Each object about a stream is followed by a *receipt*, which records that the object was created. A
+receipt above all objects of its stream means that the newest was deleted by other means.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -28,14 +28,14 @@ from anabranch.common.tier2.streams import (
 )
 
 READ_ATTEMPTS_MAX = 3
-"""An object that is listed may be replaced by a newer one before it is read."""
+"""A newer object may replace a listed one before it is read."""
 
 
 async def list_streams(storage: ChunkStorage) -> AsyncIterator[ExportedStream]:
-    """What tier 2 tells last of each stream, deleted ones included; sorted by nothing.
+    """The latest export of each stream, deleted ones included, in no particular order.
 
-    What is replaced while it is read is left out. Raises TierTwoRewound, CorruptManifest,
-    FormatTooNew.
+    Streams whose objects are replaced during the read are left out. Raises TierTwoRewound,
+    CorruptManifest, FormatTooNew.
     """
     async for _, found in audit_streams(storage):
         if isinstance(found, Corrupt):
@@ -46,7 +46,8 @@ async def list_streams(storage: ChunkStorage) -> AsyncIterator[ExportedStream]:
 async def audit_streams(
     storage: ChunkStorage,
 ) -> AsyncIterator[tuple[str, ExportedStream | Corrupt]]:
-    """As `list_streams`, each with what its objects' names start with, or what is wrong with it."""
+    """Like `list_streams`, but yields the common prefix of each stream's objects, and its export
+    or the damage."""
     listed = await storage.list(STREAMS_PREFIX)
     for prefix, names in groupby(listed, lambda name: name.rpartition("/")[0] + "/"):
         try:
@@ -60,7 +61,7 @@ async def audit_streams(
 
 
 async def read_stream(storage: ChunkStorage, ref: StreamRef) -> ExportedStream:
-    """The stream as tier 2 tells of it last.
+    """The latest export of the stream.
 
     Raises StreamNotFound (also for a deleted one), TierTwoRewound, CorruptManifest, FormatTooNew,
     Unavailable.
@@ -86,8 +87,8 @@ async def read_stream(storage: ChunkStorage, ref: StreamRef) -> ExportedStream:
 async def _newest(storage: ChunkStorage, prefix: str, listed: Sequence[str]) -> str | None:
     """The name of the newest object about a stream. Raises TierTwoRewound.
 
-    What looks wrong is listed once more, because a list may pass the place of an object before it
-    is created and come to its receipt after.
+    An apparent loss is listed once more, because a list may pass the place of an object before the
+    object and its receipt are created, and reach the receipt afterwards.
     """
     for names in (listed, None):
         found = await storage.list(prefix) if names is None else names

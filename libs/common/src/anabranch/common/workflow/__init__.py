@@ -1,1 +1,1 @@
-"""The runner: while there is a next step, do it and append its event."""
+"""The runner: while an aggregate has a next step, perform it and append its event."""

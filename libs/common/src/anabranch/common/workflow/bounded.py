@@ -1,4 +1,4 @@
-"""Doing the same thing to many things at once, but not to too many."""
+"""Performs one action for many items, a limited number at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -13,13 +13,14 @@ T = TypeVar("T")
 async def for_each(items: Iterable[T], limit: int, action: Callable[[T], Awaitable[None]]) -> None:
     """`await action(item)` for every item, at most `limit` at a time.
 
-    After the first AnabranchError nothing new is begun; what runs ends, then it is raised.
+    After the first AnabranchError no further action begins; those in progress end, then it is
+    raised.
     """
     remaining = iter(items)
     first = list(islice(remaining, limit))
     if len(first) <= 1 < limit:
         for only in first:
-            await action(only)  # the commonest case needs no task
+            await action(only)  # the most common case needs no task
         return
     failures: list[AnabranchError] = []
 

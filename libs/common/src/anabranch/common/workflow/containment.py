@@ -1,18 +1,19 @@
-"""Where mistakes of the programmer end: loud, counted, and kept from ending what is not theirs.
+"""Contains defects: logs and counts a programming error, and lets unrelated work continue.
 
-A step, a fold or a periodic job that raises what nobody expected has a defect. It is logged with
-its traceback once, counted, and shown in readiness; everything else goes on. Work that fails again
-and again is tried after pauses that grow. At the tenth defect in a row it is *parked*: left alone
-until an operator redrives it, or another process takes it over and finds out for itself.
+A step, a fold or a periodic job that raises an unexpected exception has a defect. The defect is
+logged with its traceback once, counted, and shown in readiness; everything else continues. Work
+that fails repeatedly is retried after growing pauses. At the tenth defect in a row it is *parked*:
+this process leaves it alone until an operator redrives it. A process that takes it over tries it
+again.
 
           defect                 tenth in a row            redrive, or no longer owned
     fine ───────▶ tried again ──────────────────▶ parked ─────────────────────────────▶ fine
      ▲                 │ succeeded
      └─────────────────┘
 
-This module is the edge at which the runner, the mirror and the periodic jobs may catch everything.
-Errors of the project and cancellation pass through it. State owned: the defects of this process, in
-memory: a restart, which is how a defect is mended, tries everything again.
+Only in this module may the runner, the mirror and the periodic jobs catch every exception. The
+project's own errors and cancellation pass through it. State owned: the defects of this process, in
+memory. A defect is repaired by an update and thus a restart, which retries everything.
 """
 
 from collections import Counter, OrderedDict
@@ -30,9 +31,9 @@ from anabranch.common.runtime.logger import get_logger
 PARK_AT_COUNT = 10
 PAUSES = Backoff(first_s=0.1, longest_s=30.0)
 KEPT_COUNT_MAX = 10_000
-"""Things with defects that are remembered; who is forgotten is tried anew."""
+"""How many things with defects are remembered; a forgotten one is retried at once."""
 RAN_WELL_S = 60.0
-"""A job that ran for so long starts counting its defects anew."""
+"""After running this long, a job's defects are counted from 1 again."""
 ERROR_LENGTH_MAX = 500
 
 STEP = "step"
@@ -52,7 +53,7 @@ _log = get_logger(__name__)
 class Contained:
     """One thing whose work failed because of a defect, `count` times in a row. Times are Unix ms.
 
-    `part`: STEP, FOLD or JOB. `again_s`: when to try again, by the monotonic clock.
+    `part`: STEP, FOLD or JOB. `again_s`: the time of the next try, by the monotonic clock.
     """
 
     part: str
@@ -67,7 +68,7 @@ class Contained:
 
 @contextmanager
 def naming_defects(what: str, *expected: type[Exception]) -> Iterator[None]:
-    """Raise what nobody expected as `Defect`; the project's errors and `expected` pass."""
+    """Raise unexpected exceptions as `Defect`; the project's errors and `expected` pass."""
     passing: tuple[type[Exception], ...] = (AnabranchError, *expected)
     try:
         yield
@@ -78,18 +79,18 @@ def naming_defects(what: str, *expected: type[Exception]) -> Iterator[None]:
 
 
 def as_defect(what: str, error: BaseException) -> Defect:
-    """The named error for a mistake of the programmer."""
+    """The project's error for a programming error."""
     return Defect(f"{what} raised an unexpected error", cause=repr(error)[:ERROR_LENGTH_MAX])
 
 
 def tell_defect(error: AnabranchError) -> None:
-    """Log a defect with its traceback, where it becomes an answer to whoever asked."""
+    """Log a defect with its traceback, at the place where it becomes an answer to a caller."""
     if isinstance(error, Defect):
         _log.error("a defect ended the request", error=str(error), exc_info=error.__cause__)
 
 
 class Containment:
-    """The defects of one process. `on_defect` hears of each."""
+    """The defects of one process. `on_defect` is called for each."""
 
     def __init__(
         self,
@@ -104,12 +105,12 @@ class Containment:
         self.counts: Counter[tuple[str, ...]] = Counter()
         """Defects since the start, by part."""
 
-    # --- noting -------------------------------------------------------------------------------
+    # --- recording ----------------------------------------------------------------------------
 
     def note(
         self, part: str, subject: str, error: BaseException, *, park_at: int = PARK_AT_COUNT
     ) -> Contained:
-        """One more defect of the thing; parked from the `park_at`-th in a row (0: never)."""
+        """Record one more defect of the thing; parked from the `park_at`-th in a row (0: never)."""
         before, now_ms = self._found.pop((part, subject), None), self._clock.now_ms()
         count = 1 if before is None else before.count + 1
         pause_s = PAUSES.delay_s(count, self._rng.random())
@@ -133,7 +134,7 @@ class Containment:
         return found
 
     def forgive(self, part: str, subject: str) -> None:
-        """The thing's work succeeded, or is no longer this process's."""
+        """Forget the thing's defects: its work succeeded, or is no longer this process's."""
         self._found.pop((part, subject), None)
 
     def forgive_all(self, part: str, which: Callable[[str], bool]) -> list[str]:
@@ -144,7 +145,7 @@ class Containment:
         return gone
 
     def forgive_everything_but(self, part: str, subject: str) -> None:
-        """`forgive` what else failed about the subject."""
+        """Forget the defects of the subject's other parts."""
         for found in [one for one in self._found if one[1] == subject and one[0] != part]:
             del self._found[found]
 
@@ -152,7 +153,8 @@ class Containment:
 
     @contextmanager
     def contained(self, part: str, subject: str, *, park_at: int = PARK_AT_COUNT) -> Iterator[None]:
-        """Note a defect of the block instead of raising it; a block that ends well forgives."""
+        """Record a defect of the block instead of raising it; if the block succeeds, forget
+        earlier ones."""
         try:
             with naming_defects(f"the {part}"):
                 yield
@@ -162,7 +164,8 @@ class Containment:
             self.forgive(part, subject)
 
     async def attempt(self, part: str, subject: str, action: Callable[[], Awaitable[None]]) -> None:
-        """Perform the action of one thing among many, unless its defects say to wait."""
+        """Perform the action of one thing among many, unless it is parked or pauses after a
+        defect."""
         found = self._found.get((part, subject))
         if found is not None and (found.parked or self._clock.monotonic() < found.again_s):
             return
@@ -170,16 +173,17 @@ class Containment:
             await action()
 
     async def alone(self, what: str, work: Awaitable[None]) -> None:
-        """Do one thing that nobody waits for: a defect ends it, and nothing beside it."""
+        """Perform work that no caller waits for: a defect ends only this work."""
         with self.contained(JOB, what, park_at=0):
             await work
 
     async def keep(
         self, job: str, serve: Callable[[], Awaitable[None]], *ends: type[AnabranchError]
     ) -> None:
-        """Have `serve` run until it returns: again after a pause when it fails, whatever it raises.
+        """Run `serve` until it returns, restarting it after a pause whenever it raises.
 
-        It must be safe to call again. What is one of `ends` is raised: it is to end the process.
+        It must be safe to call again. Only the errors in `ends` are raised, because they end the
+        process.
         """
         while True:
             began_s = self._clock.monotonic()
@@ -197,10 +201,10 @@ class Containment:
                 return
             await self._clock.sleep(max(0.0, found.again_s - self._clock.monotonic()))
 
-    # --- looking ------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------
 
     def is_parked(self, part: str, subject: str) -> bool:
-        """Whether the thing is left alone."""
+        """Whether the thing is parked."""
         found = self._found.get((part, subject))
         return found is not None and found.parked
 
@@ -215,7 +219,7 @@ class Containment:
         return sorted(self._found.values(), key=lambda one: (not one.parked, one.first_ms))
 
     def parked_counts(self) -> dict[tuple[str, ...], float]:
-        """How many things are parked, by part."""
+        """The number of parked things, by part."""
         counts: dict[tuple[str, ...], float] = {(STEP,): 0.0, (FOLD,): 0.0}
         for found in self._found.values():
             if found.parked:
@@ -223,7 +227,8 @@ class Containment:
         return counts
 
     def summary(self) -> str:
-        """For readiness: how much is parked or failed lately, and what first; empty if nothing."""
+        """For readiness: the number of parked or recent defects, and the first one; empty
+        without any."""
         since_ms = self._clock.now_ms() - int(RAN_WELL_S * 1000)
         found = [one for one in self.all() if one.parked or one.last_ms >= since_ms]
         if not found:
@@ -236,7 +241,7 @@ class Containment:
 
 
 def parked_error(subject: str, why: str) -> Parked:
-    """What a change of a parked aggregate is refused with."""
+    """The refusal of a change of a parked aggregate."""
     name = aggregate_name(subject)
     return Parked(
         "a defect stopped the work on this aggregate, so controllers accept no change of it",
@@ -249,7 +254,7 @@ def parked_error(subject: str, why: str) -> Parked:
 def aggregate_name(subject: str) -> str:
     """An aggregate as operators name it: its kind, and the names in its subject.
 
-    ``ana.evt.3.stream.demo.one`` is ``stream:demo/one``; what is no aggregate keeps its name.
+    ``ana.evt.3.stream.demo.one`` is ``stream:demo/one``; any other subject is returned unchanged.
     """
     if not subject.startswith(f"{EVENT_SUBJECT_PREFIX}."):
         return subject

@@ -1,10 +1,10 @@
 """The runner: while an aggregate has a next step, perform it and append its event.
 
-Owns: which aggregates are being worked on, and how far they are. What must be done is never
-stored here; it is computed from the aggregate's state at its head, so a crash is a reload and
-a missed or repeated wake-up loses and doubles nothing. One aggregate is worked on by at most
-one task; a failed step is tried again after a pause that grows and is drawn at random, one that
-still waits for something within a second or when it is woken.
+State owned: the aggregates that are worked on, and their progress. The next step is never stored
+here. It is computed from the aggregate's state at its head, so a reload suffices after a crash, and
+a missed or repeated wake-up loses or duplicates nothing. At most one task works on an aggregate. A
+failed step is retried after a pause that grows and is drawn at random; a step that still waits for
+a condition is retried within a second, or when it is woken.
 
          woken                      at rest, or not ours any more
     ─────────────▶ queued ──▶ worked on ──────────────────────────▶ forgotten
@@ -15,11 +15,12 @@ still waits for something within a second or when it is woken.
                                 │
                                 └ the tenth defect ─▶ parked, until it is redriven
 
-A step that raises what nobody expected fails as `Defect`; ten in a row park the aggregate, so that
-one that cannot be worked on costs the others nothing (`containment`).
+A step that raises an unexpected exception fails as `Defect`. Ten defects in a row park the
+aggregate, so that it costs the others nothing (`containment`).
 
-Only aggregates that `owns` says are worked on. `let_go` is called when its answer changes: what is
-queued or rests is forgotten, a step that runs ends, and no further one begins.
+The runner works only on aggregates for which `owns` returns true. Call `let_go` when the result of
+`owns` changes: queued and resting aggregates are forgotten, a running step completes, and no
+further one begins.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ LOST_RACES_MAX = 8
 PAUSES = Backoff(first_s=0.1, longest_s=30.0)
 REST_S_MAX = 1.0
 LOAD = "load"
-"""In the place of a step, for reading what the next step is."""
+"""Stands for a step while the next step is being read."""
 
 S = TypeVar("S")
 E = TypeVar("E")
@@ -54,12 +55,12 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Workflow(Generic[S, E, K]):
-    """What the runner must know of a kind of aggregate.
+    """One kind of aggregate, as the runner needs it.
 
-    `next_step(state)` names what must be done next, or is None; `steps` performs it and returns
-    the event that it ends in. Steps are idempotent: a step may run again after its work was
-    done but its event was not stored. Where the next step follows from other aggregates, too,
-    `settle` waits until what is known of them is no older than the state.
+    `next_step(state)` names the next step, or is None; `steps` performs it and returns the event
+    that it ends in. Steps are idempotent: a step may run again after its work was done but its
+    event was not stored. If the next step also depends on other aggregates, `settle` waits until
+    the known states of these are no older than `state`.
     """
 
     repository: Repository[S, E]
@@ -69,7 +70,7 @@ class Workflow(Generic[S, E, K]):
 
 
 class StepFailed(Exception):
-    """Carries which step raised `error`."""
+    """Names the step that raised `error`."""
 
     def __init__(self, step: str, error: AnabranchError) -> None:
         super().__init__(step)
@@ -84,16 +85,17 @@ async def run_to_rest(
     begin: Callable[[str], None] = lambda _step: None,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> Loaded[S]:
-    """Perform steps until nothing is left to do; returns the aggregate at rest.
+    """Perform steps until none is left; returns the aggregate at rest.
 
-    It begins with the aggregate as it is known without asking, which may be old: then a step is
-    performed that was performed before, which does no harm, and its event is refused, or the step
-    fails or waits. That is believed only once the state turns out to be the head. That nothing is
-    to be done is believed of either: whoever learns of more wakes the runner again.
+    It begins with the aggregate as known in memory, which may be out of date. A step may then be
+    performed twice, which is harmless: its event is refused, or the step fails or waits. Such a
+    failure or wait counts only if a reload shows that the state was the head. The absence of a next
+    step counts in either case: the process that learns of a newer state wakes the runner again.
 
-    `begin` hears of every step before it is performed; none is when `goes_on` says no, and the
-    aggregate is returned as it is then. A lost race means that another runner appended: reload
-    and go on. Raises StepFailed, and StillWaiting of the step begun last.
+    `begin` is called with every step before the step is performed. When `goes_on` returns false, no
+    step follows, and the aggregate is returned as it is then. A lost race means that another runner
+    appended; the aggregate is reloaded and the work continues. Raises StepFailed, and StillWaiting
+    of the step begun last.
     """
     lost_races = 0
     step: str = LOAD
@@ -141,7 +143,7 @@ async def _next_step(workflow: Workflow[S, E, K], loaded: Loaded[S]) -> K | None
 
 
 class Runner(Generic[S, E, K]):
-    """Works on the aggregates that it is woken for and that `owns` says are its own."""
+    """Works on the aggregates that it is woken for and that it owns."""
 
     def __init__(
         self,
@@ -166,9 +168,9 @@ class Runner(Generic[S, E, K]):
         self._work_came = asyncio.Event()
 
     def wake(self, subject: str) -> None:
-        """There may be something to do for `subject`. Cheap, repeatable, never refused.
+        """Check `subject` for a next step soon. Cheap, repeatable, never refused.
 
-        What waits is bounded by the number of aggregates, since each waits at most once.
+        The number of aggregates bounds the queue, because each waits at most once.
         """
         if not self._owns(subject) or self._containment.is_parked(STEP, subject):
             return
@@ -181,12 +183,12 @@ class Runner(Generic[S, E, K]):
             self._work_came.set()
 
     def let_go(self) -> None:
-        """Forget what is not owned any more; what is being performed comes to its end."""
+        """Forget aggregates that are no longer owned; a running step completes."""
         for subject in [one for one in (*self._queue, *self._rests) if not self._owns(one)]:
             self._end_rest(subject)
             self._board.end(subject)
         self._queue = deque(subject for subject in self._queue if self._owns(subject))
-        # Whoever owns it now finds out for itself.
+        # Their new owners find the defects themselves.
         for subject in self._containment.forgive_all(STEP, self._is_lost):
             self._board.end(subject)
         self._queued = set(self._queue)
@@ -196,20 +198,20 @@ class Runner(Generic[S, E, K]):
 
     @property
     def active_count(self) -> int:
-        """Aggregates that are queued, worked on, pause after a failure or rest."""
+        """Aggregates that are queued, worked on, pausing after a failure or resting."""
         return len(self._queued | self._running | self._rests.keys())
 
     @property
     def failing_count(self) -> int:
-        """Aggregates whose next step fails at the moment."""
+        """Aggregates whose next step currently fails."""
         return len(self.failures())
 
     def progress(self) -> list[StepProgress]:
-        """The steps under way, failing and waiting ones included, longest first."""
+        """The steps in progress, failing and waiting ones included, longest first."""
         return [found for found in self._board.all() if self._owns(found.subject)]
 
     def failures(self) -> list[StepProgress]:
-        """The steps that fail at the moment, longest first."""
+        """The steps that currently fail, longest first."""
         return [found for found in self.progress() if found.error is not None]
 
     async def serve(self) -> None:
@@ -234,7 +236,7 @@ class Runner(Generic[S, E, K]):
                 if isinstance(failed.error, Defect) and self._parks(subject, failed.error):
                     self._release(subject, again=False)
                 else:
-                    # Stays in `_running`: nothing may pick it up before the pause is over.
+                    # It stays in `_running`, so that no worker takes it before the pause is over.
                     group.create_task(self._resume_after(subject, pause))
             except StillWaiting as waiting:
                 self._rest(subject, waiting, group)
@@ -242,7 +244,8 @@ class Runner(Generic[S, E, K]):
                 self._release(subject, again=subject in self._again)
 
     async def _perform(self, subject: str) -> None:
-        """Run to rest, or to where it stopped to be ours. Raises StepFailed, StillWaiting."""
+        """Run to rest, or until the aggregate is no longer owned. Raises StepFailed,
+        StillWaiting."""
         await run_to_rest(
             self._workflow,
             subject,
@@ -269,7 +272,8 @@ class Runner(Generic[S, E, K]):
         return PAUSES.delay_s(failure.attempts, self._rng.random())
 
     def _parks(self, subject: str, defect: Defect) -> bool:
-        """Whether this defect was one too many; the board goes on showing it."""
+        """Note the defect; returns whether it parks the aggregate, which the board continues to
+        show."""
         return self._owns(subject) and self._containment.note(STEP, subject, defect).parked
 
     async def _resume_after(self, subject: str, pause: float) -> None:
@@ -277,7 +281,7 @@ class Runner(Generic[S, E, K]):
         self._release(subject, again=True)
 
     def _rest(self, subject: str, waiting: StillWaiting, group: asyncio.TaskGroup) -> None:
-        """Until a wake-up, or for a while; a wake-up that came meanwhile counts."""
+        """Rest until a wake-up or for a while; a wake-up that came meanwhile counts."""
         self._board.wait(subject, waiting.reason)
         again = subject in self._again
         self._release(subject, again=again)

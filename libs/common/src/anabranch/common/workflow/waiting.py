@@ -1,11 +1,11 @@
-"""What a step raises that cannot go on yet, though nothing is wrong."""
+"""The exception of a step that cannot continue yet, although nothing is wrong."""
 
 
 class StillWaiting(Exception):
-    """What the step needs is not done yet; `reason` says what it is, in the log's manner.
+    """The step waits for a condition; `reason` describes it like a log line.
 
-    It is no failure: the step runs again within a second, or as soon as its aggregate is woken.
-    Raise it from the step itself, not from inside a task group.
+    This is not a failure: the step runs again within a second, or as soon as its aggregate is
+    woken. Raise it from the step itself, not from inside a task group.
     """
 
     def __init__(self, reason: str) -> None:
