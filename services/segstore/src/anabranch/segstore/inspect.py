@@ -1,7 +1,6 @@
-"""``python -m anabranch.segstore.inspect DIRECTORY``: the contents of a store's journal, as JSON
-lines.
+"""``python -m anabranch.segstore.inspect DIRECTORY``: print the contents of a store's journal.
 
-It prints one line per file and container, one per fault, and one for the whole, and changes
+It prints one line of JSON per file and container, one per fault, and one for the whole, and changes
 nothing. The exit code is 1 if an open would refuse the journal.
 """
 

@@ -87,8 +87,7 @@ class FrameSource(Protocol):
         ...
 
     def journal_failed(self, error: AnabranchError) -> None:
-        """End the container and the store, because the journal failed, and with it the logs of all
-        containers.
+        """End the container and the store, because the journal failed for all containers.
 
         Otherwise like `log_failed`.
         """
@@ -274,8 +273,7 @@ class TierTwo(StoredCatalog, Protocol):
         ...
 
     async def close(self) -> None:
-        """Write the last manifest of this owner, after which its log continues no more and no flush
-        follows.
+        """Write the last manifest of this owner. No operation and no flush may follow.
 
         Call it when all accepted operations are flushed, and again after a failure. Raises Deposed,
         Busy (a flush runs), and the errors of `flush`.

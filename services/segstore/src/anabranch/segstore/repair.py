@@ -89,8 +89,7 @@ def lines_of(plan: RepairPlan, tiered: Mapping[int, int] | None) -> Iterator[Lin
 
 
 def repair(directory: Path, tier2_url: str, *, yes: bool) -> Iterator[Line]:
-    """Plan the repair, and perform it if `yes`. Yields the lines to print; the last one is the
-    result.
+    """Plan the repair, and perform it if `yes`. Yields the lines to print, the result last.
 
     Raises DirectoryUnusable, DirectoryInUse (a store runs there), CorruptJournal (beyond repair),
     DiskFailed.

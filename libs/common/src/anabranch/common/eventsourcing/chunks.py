@@ -1,9 +1,8 @@
-"""History chunks: parts of aggregates that grow with age, in immutable messages on their own
-subjects.
+"""History chunks: immutable messages that hold the parts of aggregates that grow with age.
 
-A chunk is written once, before the event that refers to it, and never changed. Writing it again
-(after a crash, or by two controllers at once) succeeds if its bytes are the same, so the same
-history must always produce the same bytes.
+A chunk has a subject of its own. It is written once, before the event that refers to it, and never
+changed. Writing it again (after a crash, or by two controllers at once) succeeds if its bytes are
+the same, so the same history must always produce the same bytes.
 """
 
 from collections.abc import Callable

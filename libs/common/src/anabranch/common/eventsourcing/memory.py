@@ -50,8 +50,7 @@ class _Stored(NamedTuple):
 
 
 class InMemoryEventStore:
-    """An `EventStore`. Messages are kept encoded, so that tests can plant damage and reads detect
-    it.
+    """An `EventStore` of encoded messages, in which tests can plant damage.
 
     `now_ms` dates stored messages. A purged message leaves its place empty.
     """

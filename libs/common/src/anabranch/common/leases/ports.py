@@ -32,10 +32,10 @@ class Leases(Protocol):
         ...
 
     async def take(self, numbers: Collection[int], owner: str) -> Mapping[int, Lease]:
-        """Take those that are free, have expired or are already the owner's, all for the lease time
-        from now.
+        """Take all of `numbers` that are free, have expired or are already the owner's.
 
-        Returns the leases of `numbers` that the owner holds. Raises Unavailable.
+        They last for the lease time from now. Returns the leases of `numbers` that the owner holds.
+        Raises Unavailable.
         """
         ...
 

@@ -48,8 +48,7 @@ def scope_name(text: str) -> ScopeName:
 
 
 def refuse_dots(name: str) -> None:
-    """Refuse "." and ".." as names of new things, because clients remove them from the path of a
-    URL.
+    """Refuse "." and ".." as names of new things: clients remove them from the path of a URL.
 
     Existing things with such a name can still be read, sealed and deleted. Raises InvalidName.
     """

@@ -43,10 +43,10 @@ class ChunkReader:
             raise
 
     async def entries(self, ref: ChunkRef) -> tuple[chunks.SparseEntry, ...]:
-        """The append boundaries that the chunk lists for the reference, relative to it, ascending
-        and sparse; the last is its end.
+        """The append boundaries that the chunk lists for the reference; the last one is its end.
 
-        Raises CorruptChunk, also if the chunk is missing.
+        They are relative to the reference, ascending and sparse. Raises CorruptChunk, also if the
+        chunk is missing.
         """
         try:
             footer = await self.footer(ref.name)

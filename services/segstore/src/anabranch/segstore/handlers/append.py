@@ -7,7 +7,7 @@ resident.
 A door without connections serves `AppendOnce`, a control request that names segment and writer
 itself, and `setup_without_session`. One writer may mix both kinds: the result of an append depends
 on the writer's event numbers alone, so a late or repeated append is a duplicate, a gap or the next
-one by any path. A mix can cost the writer its session, because a refusal ends it.
+one, by whichever path it arrives. A mix can cost the writer its session, because a refusal ends it.
 """
 
 from anabranch.common.errors import AnabranchError, SessionEnded
@@ -72,10 +72,10 @@ class AppendDesk:
             self._send(failed(error, request.session), request_id)
 
     def _make_room(self) -> None:
-        """Drop the sessions that are over, or else the oldest one: clients do not announce that
-        they no longer use a session.
+        """Drop the sessions that are over, or else the oldest one.
 
-        A writer that still uses the dropped session gets SessionEnded and sets up again.
+        Clients do not announce that they no longer use a session. A writer that still uses the
+        dropped session gets SessionEnded and sets up again.
         """
         if len(self._sessions) < SESSIONS_MAX:
             return
@@ -97,11 +97,9 @@ class AppendDesk:
 
 
 def setup_without_session(store: Store, request: SetupAppend, deliver: Deliver) -> None:
-    """SetupAppend → AppendSetup: reports the stored event number and ends the writer's older
-    session.
+    """SetupAppend → AppendSetup. Ends the writer's older session and opens no new one.
 
-    It leaves no session open, because no connection exists whose end would end it. Raises
-    WrongHost, Unavailable.
+    A session would have no connection whose end ends it. Raises WrongHost, Unavailable.
     """
     container = store.find(request.segment, request.container_epoch).container
 

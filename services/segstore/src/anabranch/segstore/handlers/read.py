@@ -52,8 +52,7 @@ _log = structlog.get_logger(__name__)
 
 
 class _Read:
-    """One read. `run` counts the reads before it, each of which started at the end of its
-    predecessor.
+    """One read. `run` counts the reads in order before it.
 
     `opened` is the container and `number` the segment in which the bytes were looked up.
     """

@@ -1,4 +1,4 @@
-"""The steps of a shutdown in order, each with its own time limit."""
+"""The steps of a shutdown in order. Draining and closing the NATS door have time limits."""
 
 import asyncio
 
@@ -36,7 +36,7 @@ async def close_door(door: NatsDoor, clock: Clock) -> None:
 
 
 async def end_tasks(tasks: set[asyncio.Task[None]]) -> None:
-    """Cancel until all have ended.
+    """Cancel until all have ended, however long that takes.
 
     One cancellation is not enough: a wait with a timeout swallows it if its answer arrives at the
     same moment (CPython before 3.12).

@@ -211,8 +211,7 @@ class FileWriter:
         self._end = frames.end
 
     def plan_fill(self) -> PlannedWrite | None:
-        """The next step of filling the spare, or None if none is needed; call `filled` when it is
-        durable.
+        """The next step of filling the spare, or None; call `filled` when it is durable.
 
         The spare is kept filled a little further than the present file is written, so that no
         commit waits for more than its own size.

@@ -215,11 +215,11 @@ class Journal:
                 self._collect()
 
     def _collect(self) -> None:
-        """Retire the oldest files that no container needs, one at a time, but never the present
-        one.
+        """Retire the oldest files that no container needs, one at a time.
 
-        This first records the oldest file that remains. Each file is durably gone before the next
-        one is retired, so that no older file outlives a younger one.
+        The present file is never retired. The oldest file that remains is recorded first. Each file
+        is durably gone before the next one is retired, so that no older file outlives a younger
+        one.
         """
         free = self._live.oldest_free()
         if not free:

@@ -85,8 +85,7 @@ class Circumstances(Protocol):
         ...
 
     def boundary_before(self, known: Known, offset: int) -> int | InTierTwo:
-        """The last append boundary at or before `offset`; `offset` itself if it is outside the
-        segment.
+        """The last append boundary at or before `offset`; outside the segment, `offset` itself.
 
         Raises Unavailable if the given boundaries belong to a segment that was replaced.
         """

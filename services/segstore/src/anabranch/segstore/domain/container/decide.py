@@ -211,11 +211,11 @@ def decide_attributes(
 
 
 def decide_setup(known: Known, segment: str, writer_id: bytes) -> SegmentState:
-    """The segment to append to, sealed or not: from a sealed one the writer learns which events to
-    resend to its successors.
+    """The segment to append to, sealed or not.
 
-    Raises InvalidRequest, SegmentNotFound, OutcomeUnknown (deleted: events in flight may have been
-    stored before).
+    From a sealed segment the writer learns which events to resend to the successors. Raises
+    InvalidRequest, SegmentNotFound, OutcomeUnknown (deleted: events in flight may have been stored
+    before).
     """
     if len(writer_id) != WRITER_ID_SIZE_BYTES:
         raise InvalidRequest("a writer id has 16 bytes", size=len(writer_id))
@@ -365,8 +365,7 @@ def _check_event_sizes(header: BlockHeader, payload: bytes) -> None:
 
 
 def check_segment_name(segment: str) -> None:
-    """Check that the name has the form that `segment_name` gives, so that a segment has only one
-    name.
+    """Check that the name has the form that `segment_name` gives: a segment has only one name.
 
     The parent of a transient segment or a transaction segment is an ordinary segment. Raises
     InvalidName.

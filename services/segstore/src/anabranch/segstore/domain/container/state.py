@@ -43,8 +43,7 @@ class UntieredRun:
 
 @dataclass(frozen=True, slots=True)
 class SegmentCut:
-    """One segment's part of a cut: its state at the cut, and the bytes that the catalog lacks of
-    it.
+    """One segment's part of a cut: its state at the cut, and the bytes that the catalog lacks.
 
     A flush moves the `runs`. The `adopted` extents are already in tier 2, as bytes of segments that
     were merged into this one. Both ascend. Together they reach without a gap from the catalog's end

@@ -1,10 +1,9 @@
-"""The page directory: finds the page of a snapshot that can hold a key, without reading pages
-(pure).
+"""The page directory: finds the page of a snapshot that can hold a key (pure).
 
     look_up(directory, names)   the pages to read, one after another, and the result
 
-A plan like `look_up` is a generator: it yields a page that it needs, is sent the page's contents,
-and returns its result. The caller reads the pages.
+Finding a page requires no page to be read. A plan like `look_up` is a generator: it yields a page
+that it needs, is sent the page's contents, and returns its result. The caller reads the pages.
 """
 
 from bisect import bisect_left, bisect_right

@@ -6,8 +6,8 @@
     HeldPage     a page of the last snapshot that the next one reuses
     NewPage      a page to be written
 
-and the last two in the order of the new index. The result equals that of dividing the whole catalog
-anew. A page is reused without being read if no change lies in its range, and it begins and ends
+and the last two in the order of the new index. The result equals a new division of the whole
+catalog. A page is reused without being read if no change lies in its range, and it begins and ends
 where it did. Its beginning stays if it is anchored or follows a page that was itself reused; its
 end stays if the first entry of the next page stays. A page that is read and turns out unchanged is
 reused, too.

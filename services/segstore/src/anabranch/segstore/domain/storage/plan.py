@@ -1,8 +1,8 @@
 """Plans the chunks of a flush: which bytes of a cut go into which chunk.
 
-Each run of bytes is cut into pieces of at most 64 MiB. A piece of 16 MiB or more gets a chunk of
-its own; smaller pieces share chunks of at most 64 MiB. Every piece ends at an append mark, so that
-a reader, a stream cut or a Spark split may start at every piece.
+Each run of bytes is divided into pieces of at most 64 MiB. A piece of 16 MiB or more gets a chunk
+of its own; smaller pieces share chunks of at most 64 MiB. Every piece ends at an append mark, so
+that a reader, a stream cut or a Spark split may start at every piece.
 """
 
 from bisect import bisect_right

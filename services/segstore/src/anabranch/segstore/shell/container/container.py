@@ -227,8 +227,7 @@ class Container:
     def ask(
         self, request: Request, deliver: Deliver, given: Given = NOTHING_GIVEN
     ) -> InTierTwo | None:
-        """Answer a request by its row of `VERBS`, once everything that the answer depends on is
-        durable.
+        """Answer a request by its row of `VERBS`, once all that the answer depends on is durable.
 
         All segments that the row names are resident. If the answer depends on append boundaries in
         tier 2, the container answers nothing and returns their place; the caller looks them up and

@@ -64,8 +64,7 @@ class Needed:
 def read_now(
     container: Container, request: ReadSegment, look: Look, window: int = 0
 ) -> Found | Needed:
-    """Up to `size_max` bytes (at most 8 MiB, or one larger append), or the granules needed for
-    them.
+    """Up to `size_max` bytes (at most 8 MiB, or one larger append), or the granules to fetch.
 
     `window` is the number of bytes of a chunk that are read at once. With 0, only the requested
     range is read, because no read is expected to follow. At the tail the answer is empty. Raises

@@ -1,13 +1,14 @@
 """The reply barrier: no answer leaves before everything that it depends on is durable.
 
-Every answer is decided against the *pending* state, so it holds only once all operations that were
-pending at that moment are synced. Its barrier is the last sequence number assigned by then.
+Answers are decided against the *pending* state, so they hold only once all operations that were
+pending at that moment are synced. An answer's barrier is the last sequence number assigned by then.
 Barriers never decrease, so one queue in order of decision is enough.
 
-Acknowledgements of appends are cumulative: each release sends one `Appended` per session, before
-any later answer, so that the order of answers is the order of decisions. Two kinds of answers
-overtake the queue, so that a full disk delays no reader: an Overloaded refusal outside an append
-session, which decided nothing, and an answer from the durable state.
+Acknowledgements of appends are cumulative: a release merges those of one session into a single
+`Appended`, but sends it before any later answer of another kind, so that the order of answers is
+the order of decisions. Two kinds of answers overtake the queue, so that a full disk delays no
+reader: an Overloaded refusal outside an append session, which decided nothing, and an answer from
+the durable state.
 """
 
 from collections import deque

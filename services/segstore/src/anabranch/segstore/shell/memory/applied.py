@@ -1,10 +1,9 @@
-"""A container's applied state: the durable operations, the places of their bytes, and the changes
-that tier 2 lacks.
+"""A container's applied state: the durable operations and the places of their bytes.
 
 `apply` advances it by one durable operation after another, both while serving and during the replay
-at open. It remembers the changes since the last flush, from which a `ContainerCut` is made. A name
-without such changes is *clean*: it may be evicted, because the newest manifest describes it
-exactly.
+at open. It remembers the changes since the last flush, which tier 2 lacks, and a `ContainerCut` is
+made of them. A name without such changes is *clean*: it may be evicted, because the newest manifest
+describes it exactly.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -6,8 +6,8 @@
 All readers of a store share the granules. Their bytes are borrowed from the cache's budget, up to a
 quarter of it. *Fresh* granules wait for the reader that they were fetched for. No other granule
 displaces them, or many readers would fetch everything twice; they take at most three quarters of
-the share, and are given up by age if their reader stops. *Used* ones are given up when room is
-needed, the least recently used first. Owned by the event loop's thread.
+the share, and are given up by age if their reader stops. *Used* ones are given up by age too, or
+when room is needed, the least recently used first. Owned by the event loop's thread.
 """
 
 import asyncio

@@ -121,8 +121,7 @@ class ReadIndex:
         self._truncated.clear()
 
     def add_tiered(self, number: int, extents: Iterable[TieredExtent]) -> int:
-        """Add the extents that a flush wrote, of the segment `number` as it was when the flush
-        began.
+        """Add the extents that a flush wrote, by the segment's `number` when the flush began.
 
         If the segment was merged meanwhile, the target adopts them: the journal will delete the
         bytes, so the target must know their new place. Returns how many bytes are no longer

@@ -238,8 +238,8 @@ class ContainerKeeper:
         container."""
 
     def note_target(self, target: str) -> None:
-        """Note whether the placement asks the container to move to this node, or, with "", to
-        stay."""
+        """Note whether the placement asks the container to move to the node `target`, or, with
+        "", to stay."""
         if target:
             self._asked_to_leave.set()
         else:

@@ -59,8 +59,8 @@ class Placements:
         ))  # fmt: skip
 
     async def release(self, taken: Placement) -> Placement:
-        """Give the container, closed under the epoch of `taken`, to its target, or keep it here
-        without one.
+        """Give the container, closed under the epoch of `taken`, to its target; keep it without
+        one.
 
         Tier 2 must record its log as closed, and the journal must have removed the log. Returns the
         changed placement. Raises the errors of `report_failed`.

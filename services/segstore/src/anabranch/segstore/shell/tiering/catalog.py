@@ -91,7 +91,7 @@ class PagedCatalog:
         raise Unavailable("the catalog's snapshots change faster than a page of them is read")
 
     async def all(self) -> AsyncIterator[Catalog]:
-        """The whole catalog as of the call, in parts of about one page.
+        """The whole catalog as of the first part, in parts of about one page.
 
         Pages that a later snapshot dropped can be read during the grace time only. Raises the
         errors of `Pages.read`.

@@ -50,8 +50,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FlushLimits:
-    """A flush is due after `bytes_max` un-tiered bytes or `age_s_max` seconds, whichever comes
-    first.
+    """A flush is due after `bytes_max` un-tiered bytes or `age_s_max` seconds.
 
     Unrequested flushes are at least `interval_s_min` seconds apart.
     """

@@ -16,8 +16,7 @@ PUT_ATTEMPTS_MAX = 3
 async def create_manifest(
     storage: ChunkStorage, manifest: Manifest, data: bytes
 ) -> Manifest | None:
-    """Create the manifest, encoded as `data`. None if it exists and is ours, else the manifest that
-    has its number.
+    """Create the manifest, encoded as `data`. None if it exists and is ours, else the other one.
 
     Raises DiskFailed, Unavailable, and OutcomeUnknown after `PUT_ATTEMPTS_MAX` attempts. The
     manifest may then still appear: the caller may repeat the same call, but must not create another

@@ -78,10 +78,10 @@ _Extents = Mapping[int, tuple[TieredExtent, ...]]
 
 @dataclass(frozen=True, slots=True)
 class TierTwoLimits:
-    """Sizes of chunks and snapshots, retention times in seconds, and the encoded bytes of cached
-    pages.
+    """Sizes of chunks, snapshots and cached pages, and retention times in seconds.
 
-    Dropped objects stay for `gc_grace_s`, tombstones for `tombstone_s`.
+    Dropped objects stay for `gc_grace_s`, tombstones for `tombstone_s`. `cached_pages_max` bounds
+    the encoded bytes of the pages in memory.
     """
 
     chunks: ChunkLimits = field(default_factory=ChunkLimits)
@@ -320,8 +320,7 @@ class ContainerTierTwo:
         return prepared.tiered
 
     async def _look_for_successor(self, newest: Manifest) -> tuple[int, ...]:
-        """Raises Deposed if a manifest above our newest exists, which only a successor can have
-        written.
+        """Raises Deposed if a manifest above our newest exists, which only a successor can write.
 
         Returns the numbers of all existing manifests.
         """
