@@ -2,8 +2,8 @@
 
 Prints JSON lines: each fault, each file that is cut or set aside, each range of operations that is
 lost by this, as far as it can be determined, and whether tier 2 has them. Without ``--yes`` it
-changes nothing. The exit code is 0 if nothing is to be done or the repair is done, and 1 if a
-repair is needed or impossible.
+changes nothing. The exit code is 0 if no repair is needed or the repair is done, and 1 if a repair
+is needed or impossible.
 """
 
 import argparse

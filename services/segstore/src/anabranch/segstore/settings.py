@@ -32,32 +32,34 @@ class SegstoreSettings(NatsSettings):
     takes the child process if the disk was slow to sync at the start."""
     bind: str = "127.0.0.1:0"
     advertise: str = ""
-    """host:port that clients shall use; empty: where the store listens."""
+    """host:port that the store announces to clients; empty: the address on which it listens."""
     connections_max: Annotated[int, Field(ge=1)] = 1000
     """TCP connections at a time; further ones are refused."""
     connections_per_peer_max: Annotated[int, Field(ge=1)] = 500
-    """Of these from one address, so that no client alone locks the others out."""
+    """The most connections from one address, so that no client alone locks the others out."""
     packet_s_max: Annotated[float, Field(gt=0)] = 60.0
-    """How long a packet may take from its first byte to its last one; then its connection is
+    """The time limit of a packet from its first byte to its last, after which its connection is
     closed. A packet has up to 16 MiB."""
     unfinished_bytes_max: Annotated[int, Field(ge=64 * _MIB)] = 256 * _MIB
-    """Of packets that clients have begun to send, for all connections together, half of it for
-    one address; beyond it connections are not read until there is room."""
+    """The memory for packets that clients have begun to send, for all connections together; one
+    address gets at most half of it. Connections beyond it are not read until there is room."""
     take_over: bool = False
-    """Do not wait for another process's lock on the data directory; its fence ends it."""
+    """Do not wait for another process's lock on the data directory; the journal's fence ends
+    that process."""
     flush_bytes: Annotated[int, Field(ge=_MIB)] = 64 * _MIB
     flush_age_s: Annotated[float, Field(gt=0)] = 30.0
     cache_bytes: Annotated[int, Field(ge=0)] = 256 * _MIB
-    """For reads: the newest appends of all segments and, up to a quarter of it, read-ahead data.
-    Reads in progress (at most 24 MiB each, four at a time) and answers that clients have not
-    taken (64 MiB) come on top."""
+    """The memory for reads: the newest appends of all segments and, up to a quarter of it,
+    read-ahead data. Reads in progress (at most 24 MiB each, four at a time) and answers that
+    clients have not taken (64 MiB) come on top."""
     segments_in_memory: Annotated[int, Field(ge=1)] = 10_000
     """Per container, tombstones included; idle ones beyond it are only in tier 2."""
     writer_expiry_s: Annotated[float, Field(ge=86400)] = 7 * 86400.0
     """How long the store remembers a writer's event number after its last append."""
     untiered_bytes_max: Annotated[int, Field(ge=_MIB)] = 1024 * _MIB
-    """Of bytes that only the journal holds, and of the journal's files, but of these at least
-    four: beyond it writers are slowed down and then refused. A start reads about as much."""
+    """The most bytes that only the journal may hold, and the most bytes of the journal's files,
+    of which at least four are permitted. Beyond it the store slows writers down and then refuses
+    them. A start reads about as much."""
     gc_grace_s: Annotated[float, Field(gt=0)] = 3600.0
     """How long unreferenced objects of tier 2 stay: longer than any open, and than any read by a
     process that does not own the container."""

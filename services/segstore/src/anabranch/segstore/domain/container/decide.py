@@ -1,8 +1,7 @@
 """The decisions of a container about requests, from values alone.
 
 Every function takes the state of one segment *including pending operations*. It returns the
-operation to log, or a value that says that none is to be logged (`NoChange`, `Duplicate`), or
-raises the rejection.
+operation to log, or `NoChange` or `Duplicate` if there is none to log, or raises the rejection.
 
     control request's stamp against the highest one seen
         lower            StaleRequest
@@ -91,7 +90,7 @@ Known = SegmentState | Tombstone | None
 
 @dataclass(frozen=True, slots=True)
 class NoChange:
-    """The request is a repeat; nothing is to be logged."""
+    """The request is a repeat; no operation is logged."""
 
 
 @dataclass(frozen=True, slots=True)

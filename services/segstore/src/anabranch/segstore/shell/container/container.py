@@ -201,8 +201,8 @@ class Container:
         self.loading.first(names, use, refuse, size)
 
     def users(self) -> Callable[[str], bool]:
-        """A function that tells whether a name is in use and must stay resident, as of this
-        moment."""
+        """A function that returns whether a name is in use at this moment, and must stay
+        resident."""
         queued = self._queue.segments(self._pending.names)
 
         def uses(name: str) -> bool:

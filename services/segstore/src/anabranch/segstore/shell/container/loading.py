@@ -166,7 +166,7 @@ class Loading:
         elif error is not None:
             for name in batch:
                 for waiting in tuple(self._queues.get(name, ())):
-                    if waiting in self._queues.get(name, ()):  # else it went on meanwhile
+                    if waiting in self._queues.get(name, ()):  # it may have continued
                         self._refuse(waiting, error)
 
     # --- queues -------------------------------------------------------------------------------

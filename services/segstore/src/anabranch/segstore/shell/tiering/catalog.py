@@ -53,8 +53,8 @@ class PagedCatalog:
         return self._clock.now_ms() - self._tombstone_ms
 
     def committed(self, manifest: Manifest, snapshot: Directory | None) -> None:
-        """Apply a committed manifest. `snapshot` is the one that it names first, of the state
-        before it."""
+        """Apply a committed manifest. If it is the first to name a snapshot, `snapshot` is that
+        snapshot's directory, of the state before the manifest."""
         if snapshot is not None:
             self.directory = snapshot
             self.overlay = Overlay(snapshot.applied_sequence)

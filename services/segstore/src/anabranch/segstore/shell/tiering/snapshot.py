@@ -110,7 +110,7 @@ class Snapshots:
                 pages.append(HeldPage(await self._put(step.data), step.head))
             else:
                 pages.append(step)
-            await self._clock.sleep(0)  # planning a page takes milliseconds; let others go on
+            await self._clock.sleep(0)  # planning a page takes milliseconds; let other tasks run
         directory = Directory(pages, catalog.applied_sequence)
         return Snapshot(await self._put_index(last, directory), directory)
 
