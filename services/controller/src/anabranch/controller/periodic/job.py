@@ -7,8 +7,8 @@
 A round does what is due for everything that this controller owns, and is safe to repeat: two
 controllers may own a bucket for a moment. What one thing of many fails of is contained inside the
 round (`Containment.attempt`), so that it keeps no other one; a failure of the whole round, mostly a
-store that does not answer, ends here. A defect ends the loop, and `Containment.keep` begins it again
-after a pause.
+store that does not answer, ends here. A defect ends the loop, and `Containment.keep` begins it
+again after a pause.
 
 How late rounds begin is measured: from when the period was over since the last one began. It grows
 when rounds take longer than their period, fail, or the process has too much to do.
