@@ -326,7 +326,7 @@ class SimDisk:
         error = self._errors.get(record.number, 0)
         if self._fails_from is not None and record.number >= self._fails_from[0]:
             error = self._fails_from[1]
-        if self.full_for(verb, path) and verb in _NEED_SPACE:
+        if verb in _NEED_SPACE and self.full_for(verb, path):
             error = errno.ENOSPC
         return _Call(self, record, when, action, error)
 
@@ -374,10 +374,11 @@ class SimDisk:
     def list(self, path: str = "") -> Sequence[str]:
         self._alive()
         start = f"{path}/" if path else ""
+        size = len(start)
         return sorted(
-            name[len(start) :]
+            name[size:]
             for name in self._visible
-            if name and parent_of(name) == path and name.startswith(start)
+            if name.startswith(start) and name and "/" not in name[size:]
         )
 
     def make_directory(self, path: str) -> None:
