@@ -54,7 +54,8 @@ up: setup
 ## make test      every test that needs no Docker; the rules of the project are checked by `make check`
 .PHONY: test
 test: setup
-	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) --dist loadgroup --ignore=tests/tidy $(ARGS)
+	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder \
+		--ignore=tests/tidy $(ARGS)
 
 ## make thorough  tests/unit with new examples, tests/simulation at all points: `make test` tries a few
 .PHONY: thorough

@@ -13,6 +13,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from anabranch.common.runtime.logger import ROOT
+from kit.distribution import group_those_that_share, in_order, is_distributed
 from kit.infra import Infra
 from kit.infra.hurting import HurtingInfra, chosen_hurts
 from kit.infra.selection import chosen_provider, start_infra, tell_what_was_skipped
@@ -39,6 +40,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     provider = chosen_provider()
     if isinstance(reporter, pytest.TerminalReporter):
         reporter.write_line(f"infra: {provider}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread the tests over the processes of the run, if there are several."""
+    if is_distributed():
+        group_those_that_share(items)
+        items[:] = in_order(items)
 
 
 def pytest_collection_finish() -> None:
