@@ -19,11 +19,17 @@ from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
 from anabranch.client import Client, NodeDescription, Unavailable, connect
 
 WAITING = """
-import os, sys, time
-while os.path.exists(sys.argv[1]):
+import os, runpy, sys, time
+flag, *command = sys.argv[1:]
+while os.path.exists(flag):
     time.sleep(0.05)
-os.execv(sys.argv[2], sys.argv[2:])
+if command[:3] != [sys.executable, "-P", "-m"]:
+    os.execv(command[0], command)
+sys.path.remove("")  # as -P does
+sys.argv = command[3:]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
+"""A service becomes part of this process, which has imported it: see `kit.preloaded`."""
 DEADLINE_S = 60.0
 STEADY_S = 6.0
 """Longer than anybody may be silent."""
