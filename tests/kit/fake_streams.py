@@ -6,6 +6,7 @@ are told, the old segments are sealed one by one, and only then the new epoch is
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from anabranch.common.contracts import queries as q
@@ -211,7 +212,14 @@ class FakeStream:
         return self.described(ref, self.current)
 
     def described(self, ref: StreamRef, lives: Iterable[FakeLife]) -> tuple[q.SegmentInStream, ...]:
-        return tuple(q.SegmentInStream(**_fields(ref, life)) for life in lives)
+        return tuple(_described(ref, life.segment_id, life.keys) for life in lives)
+
+
+@lru_cache(maxsize=1024)
+def _described(ref: StreamRef, segment: int, keys: KeyRange) -> q.SegmentInStream:
+    return q.SegmentInStream(
+        segment_id=segment, name=_name(ref, segment), key_start=keys.start, key_end=keys.end
+    )
 
 
 def _fields(ref: StreamRef, life: FakeLife) -> dict[str, Any]:
