@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from tidy.shape import Function
 from tidy.source import SourceFile
 
-STARTS = {"embedded_cluster", "run_chaos"}
+STARTS = {"embedded_cluster", "running_cluster", "run_chaos"}
 SHARED = {"class", "module", "package", "session"}
 
 

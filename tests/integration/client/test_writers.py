@@ -5,20 +5,36 @@
 
 import asyncio
 import os
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
 
-from anabranch.cli.up import UpSettings, embedded_cluster
+import pytest
+
+from anabranch.cli.up import EmbeddedCluster, UpSettings
 from anabranch.client import Client, WriterSettings, connect
 from anabranch.common.model.names import stream_ref
 from kit.history import KeyedHistory
+from kit.module_cluster import running_cluster
 from kit.scaling_traffic import scale_to
 
 STREAM = stream_ref("scales/numbers")
+LARGE = stream_ref("large/numbers")
 WRITERS = 20
 BATCHES = int(os.environ.get("ANABRANCH_TEST_BATCHES", "50"))
 BATCH = 20
 SCALES = (4, 2, 6)
 MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
+    with running_cluster(UpSettings(tmp_path_factory.mktemp("writers") / "data")) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(cluster: EmbeddedCluster) -> AsyncIterator[Client]:
+    async with connect(cluster.nats) as connected:
+        yield connected
 
 
 async def write(client: Client, name: str, history: KeyedHistory, done: list[int]) -> None:
@@ -46,38 +62,28 @@ async def scale_on(client: Client, done: list[int]) -> None:
         await scale_to(client, STREAM, count)
 
 
-async def test_every_batch_of_twenty_writers_is_read_once_and_in_order(tmp_path: Path) -> None:
+async def test_every_batch_of_twenty_writers_is_read_once_and_in_order(client: Client) -> None:
     history, done = KeyedHistory(), [0]
-    async with (
-        embedded_cluster(UpSettings(tmp_path / "data")) as cluster,
-        connect(cluster.nats) as client,
-    ):
-        await cluster.wait_ready()
-        await client.scopes.create(STREAM.scope)
-        await client.streams.create(str(STREAM))
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(scale_on(client, done))
-            for number in range(WRITERS):
-                tasks.create_task(write(client, f"w{number}", history, done))
-        async with client.reader(STREAM, until_tail=True) as reader:
-            history.check([(event.key, event.payload) async for event in reader])
-        description = await client.streams.describe(str(STREAM))
+    await client.scopes.create(STREAM.scope)
+    await client.streams.create(str(STREAM))
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(scale_on(client, done))
+        for number in range(WRITERS):
+            tasks.create_task(write(client, f"w{number}", history, done))
+    async with client.reader(STREAM, until_tail=True) as reader:
+        history.check([(event.key, event.payload) async for event in reader])
+    description = await client.streams.describe(str(STREAM))
     assert description.stream_epoch == len(SCALES)
 
 
-async def test_a_large_event_is_stored_and_counted_as_one_event(tmp_path: Path) -> None:
+async def test_a_large_event_is_stored_and_counted_as_one_event(client: Client) -> None:
     large = os.urandom(9 * MIB) * 2
-    async with (
-        embedded_cluster(UpSettings(tmp_path / "data")) as cluster,
-        connect(cluster.nats) as client,
-    ):
-        await cluster.wait_ready()
-        await client.scopes.create(STREAM.scope)
-        await client.streams.create(str(STREAM))
-        async with client.writer(STREAM, WriterSettings(large_events=True)) as writer:
-            writer.write(b"before", "k")
-            writer.write(large, "k")
-            writer.write(b"after", "k")
-        async with client.reader(STREAM, until_tail=True) as reader:
-            found = [event.payload async for event in reader]
+    await client.scopes.create(LARGE.scope)
+    await client.streams.create(str(LARGE))
+    async with client.writer(LARGE, WriterSettings(large_events=True)) as writer:
+        writer.write(b"before", "k")
+        writer.write(large, "k")
+        writer.write(b"after", "k")
+    async with client.reader(LARGE, until_tail=True) as reader:
+        found = [event.payload async for event in reader]
     assert found == [b"before", large, b"after"]
